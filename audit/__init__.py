@@ -1,0 +1,1 @@
+"""What MemAudit computes: formats, attribution, consistency, fusion, snapshots, reports. No Ray, no torch, no network."""

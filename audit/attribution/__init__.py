@@ -1,0 +1,1 @@
+"""Which entry caused it: retrieval, agents, harm, ablation plans, replay outcomes, counterfactual influence."""

@@ -1,0 +1,1 @@
+"""Which entry does not belong: neighbours, entailment weights, the memory consistency graph."""

@@ -1,0 +1,143 @@
+"""A memory entry: what one principal stored for one tenant's agent.
+
+The record and its limits live here; the signed bytes live in `audit.provenance.leaf`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, get_args
+
+from audit.errors import EntryError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["MAX_TEXT_BYTES", "Entry", "Parent", "Source"]
+
+Source = Literal["user", "agent", "tool", "external"]
+
+MAX_TEXT_BYTES = 65_536
+"""Bound on `request` and on `response` in UTF-8 bytes: 16k tokens, more than any agent puts in one memory slot."""
+
+MAX_NAME_BYTES = 256
+"""Bound on tenant, entry id, principal and metadata keys in UTF-8 bytes."""
+
+MAX_METADATA_VALUE_BYTES = 4_096
+MAX_METADATA_ITEMS = 64
+MAX_PARENTS = 256
+MAX_TIME_MS = 253_402_300_800_000
+"""The year 10000 in Unix milliseconds: later times are fast-forward attacks or mistakes."""
+
+PARTS_PER_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """A derivation edge: this entry draws on an earlier one."""
+
+    entry_id: str
+    weight_ppm: int
+    """Attributed influence in parts per million, 0 … 1 000 000 (integers, so that the signed bytes hold no floats)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One memory. All text is untrusted: an attacker may have written any of it.
+
+    Raises:
+        EntryError: a field is empty, too long, of the wrong type, or not NFC-normalised Unicode.
+    """
+
+    tenant: str
+    entry_id: str
+    principal: str
+    """Name of the writer whose key signs the entry."""
+
+    source: Source
+    request: str
+    """What retrieval matches: a question or a task."""
+
+    response: str
+    """What the agent imitates."""
+
+    created_at_ms: int
+    """Unix milliseconds, as the writer states it: a claim, not evidence."""
+
+    parents: tuple[Parent, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        where = f"entry {self.entry_id!r:.80}"
+        for name, limit, may_be_empty in (
+            ("tenant", MAX_NAME_BYTES, False),
+            ("entry_id", MAX_NAME_BYTES, False),
+            ("principal", MAX_NAME_BYTES, False),
+            ("request", MAX_TEXT_BYTES, True),
+            ("response", MAX_TEXT_BYTES, True),
+        ):
+            _check_text(getattr(self, name), f"{where}: {name}", limit, may_be_empty=may_be_empty)
+        if self.source not in get_args(Source):
+            raise EntryError(f"{where}: source is {self.source!r:.40}, expected one of {', '.join(get_args(Source))}")
+        _check_int(self.created_at_ms, f"{where}: created_at_ms", MAX_TIME_MS)
+        if len(self.parents) > MAX_PARENTS:
+            raise EntryError(f"{where}: {len(self.parents)} parents, at most {MAX_PARENTS}")
+        seen: set[str] = set()
+        for parent in self.parents:
+            _check_text(parent.entry_id, f"{where}: parent id", MAX_NAME_BYTES, may_be_empty=False)
+            _check_int(parent.weight_ppm, f"{where}: parent weight_ppm", PARTS_PER_MILLION)
+            if parent.entry_id in seen or parent.entry_id == self.entry_id:
+                raise EntryError(f"{where}: parent {parent.entry_id!r:.80} is named twice or is the entry itself")
+            seen.add(parent.entry_id)
+        if len(self.metadata) > MAX_METADATA_ITEMS:
+            raise EntryError(f"{where}: {len(self.metadata)} metadata items, at most {MAX_METADATA_ITEMS}")
+        for key, value in self.metadata.items():
+            _check_text(key, f"{where}: metadata key", MAX_NAME_BYTES, may_be_empty=False)
+            _check_text(value, f"{where}: metadata value", MAX_METADATA_VALUE_BYTES, may_be_empty=True)
+        object.__setattr__(self, "metadata", MappingProxyType(dict(self.metadata)))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by fields: a mapping proxy cannot be pickled, and Ray ships entries between processes."""
+        return _rebuild, (
+            self.tenant, self.entry_id, self.principal, self.source, self.request, self.response,
+            self.created_at_ms, self.parents, dict(self.metadata),
+        )  # fmt: skip
+
+    @property
+    def text(self) -> str:
+        """Request and response as one passage, as the consistency graph and the embedder read it."""
+        return f"{self.request}\n{self.response}"
+
+
+def _rebuild(  # noqa: PLR0913 - the fields of Entry, in order
+    tenant: str, entry_id: str, principal: str, source: Source, request: str, response: str, created_at_ms: int,
+    parents: tuple[Parent, ...], metadata: dict[str, str],
+) -> Entry:  # fmt: skip
+    return Entry(
+        tenant=tenant, entry_id=entry_id, principal=principal, source=source, request=request, response=response,
+        created_at_ms=created_at_ms, parents=parents, metadata=metadata,
+    )  # fmt: skip
+
+
+def _check_text(value: object, where: str, limit_bytes: int, *, may_be_empty: bool) -> None:
+    if not isinstance(value, str):
+        raise EntryError(f"{where} is {type(value).__name__}, expected text")
+    if not value and not may_be_empty:
+        raise EntryError(f"{where} is empty")
+    if len(value) > limit_bytes:  # before encoding: a 10 MB text must cost nothing
+        raise EntryError(f"{where} has {len(value)} characters, at most {limit_bytes} bytes are allowed")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise EntryError(f"{where} is not valid Unicode at character {error.start} (lone surrogate)") from None
+    if size > limit_bytes:
+        raise EntryError(f"{where} has {size} bytes, at most {limit_bytes} are allowed")
+    if not unicodedata.is_normalized("NFC", value):
+        raise EntryError(f"{where} is not in Unicode normal form NFC")
+
+
+def _check_int(value: object, where: str, maximum: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
+        raise EntryError(f"{where} is {value!r:.40}, expected a whole number from 0 to {maximum}")

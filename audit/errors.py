@@ -1,0 +1,70 @@
+"""The exception tree of MemAudit. Every error says what, where and what to do, and carries an exit code.
+
+    AuditError
+    ├── UsageError          2   arguments, configuration or input files the user can correct
+    │   ├── EntryError          an entry that breaks a rule of the format (size, text, fields)
+    │   └── EventError          an event that breaks a rule or names what is not in the store
+    ├── IncompleteError     3   the run stopped part-way; a second start with the same configuration continues
+    │   └── ModelError          a model could not be loaded, or died, or answered outside its contract
+    ├── VerificationError   4   bytes that do not verify: signature, hash, root, encoding, rollback
+    └── StalePlanError      5   the store changed since the run that proposes to change it
+
+`jobs.cli` is the only place that turns these into a line on the terminal and an exit code.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "AuditError",
+    "EntryError",
+    "EventError",
+    "IncompleteError",
+    "ModelError",
+    "StalePlanError",
+    "UsageError",
+    "VerificationError",
+]
+
+
+class AuditError(Exception):
+    """Base of every error MemAudit raises on purpose."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class UsageError(AuditError):
+    """Arguments, configuration or an input file that the user can correct."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class EntryError(UsageError):
+    """A memory entry that breaks a rule of the format."""
+
+
+class EventError(UsageError):
+    """An event that breaks a rule of the format or names something that is not in the store."""
+
+
+class IncompleteError(AuditError):
+    """The run stopped before its end; what was computed is kept and a second start continues."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class ModelError(IncompleteError):
+    """A model could not be loaded, died, or answered outside its contract."""
+
+
+class VerificationError(AuditError):
+    """Bytes that do not verify. Nothing read from them may be used."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class StalePlanError(AuditError):
+    """The store is no longer the one that the run audited."""
+
+    exit_code: ClassVar[int] = 5

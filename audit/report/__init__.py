@@ -1,0 +1,1 @@
+"""What the user reads: JSON, terminal table and one self-contained HTML page."""

@@ -1,0 +1,1 @@
+"""The signed store on disk: Parquet data, manifests, publishing, verification. The only place that touches storage."""

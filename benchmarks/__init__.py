@@ -1,0 +1,1 @@
+"""Measurements: every figure the README quotes is written by a command in this package."""

@@ -1,0 +1,1 @@
+"""Tests: unit, ray, e2e and conformance."""
