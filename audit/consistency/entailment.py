@@ -1,0 +1,55 @@
+"""From NLI probabilities to the inconsistency weight w of a pair (paper section 4, eq. 8).
+
+NLI is directed and contradiction is not, so each pair is asked both ways, and w is the larger contradiction
+probability of the two. The model is called between the two functions here, by the caller.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from audit.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["plan_pairs", "weights"]
+
+CONTRADICTION = 0
+"""Column of the contradiction class (`models.protocols.EntailmentModel`)."""
+
+SUM_TOLERANCE = 1e-2
+"""Allowed distance of a row's sum from 1: int8 and bfloat16 heads round that much."""
+
+
+def plan_pairs(texts: Sequence[str], pairs: NDArray[np.int64]) -> list[tuple[str, str]]:
+    """List the (premise, hypothesis) questions of m pairs: rows 2t and 2t + 1 are pair t forwards and backwards.
+
+    Args:
+        texts: One passage per entry (`Entry.text`).
+        pairs: Shape (m, 2), indices into `texts`.
+    """
+    return [question for i, j in pairs.tolist() for question in ((texts[i], texts[j]), (texts[j], texts[i]))]
+
+
+def weights(probabilities: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return w of each pair, shape (m,), from the answers to `plan_pairs` in its order, shape (2m, 3).
+
+    Raises:
+        ModelError: the shape is wrong, or a row is not a probability distribution.
+    """
+    wide = np.asarray(probabilities, dtype=np.float64)
+    if wide.ndim != 2 or wide.shape[1] != 3 or len(wide) % 2:  # noqa: PLR2004 - two directions, three classes
+        raise ModelError(f"NLI answered with shape {wide.shape}, expected (2 x pairs, 3)")
+    sums = wide.sum(axis=1)
+    sound = (wide >= 0).all(axis=1) & (np.abs(sums - 1) <= SUM_TOLERANCE)  # false for NaN and infinity too
+    bad = np.flatnonzero(~sound)
+    if len(bad):
+        row = ", ".join(f"{value:.3g}" for value in wide[bad[0]])
+        raise ModelError(f"NLI row {bad[0]} is ({row}), expected three probabilities that sum to 1")
+    both: NDArray[np.float64] = wide[:, CONTRADICTION].reshape(-1, 2).max(axis=1)
+    return np.minimum(both, 1.0)

@@ -1,0 +1,197 @@
+"""Nearest neighbours of one tenant's entries by cosine similarity: the skeleton of the memory consistency graph.
+
+Rules:
+1. One call sees one tenant's vectors; nothing here can pair entries of two tenants.
+2. Each unordered pair comes out once, as (i, j) with i < j, sorted.
+3. Ties are decided by similarity, then by index. Similarities are computed in float64 and rounded to SIMILARITY_STEP
+   before they are compared, so that the order of a matrix product's sums cannot decide a tie.
+4. Up to EXACT_LIMIT entries the search is exact (blocked matrix products). Above it, an inverted file of faiss
+   proposes candidates, which are ranked exactly; without faiss the exact search runs, more slowly.
+
+Embedding is done by the caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from audit.errors import ModelError, UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ALL_PAIRS_LIMIT", "EXACT_LIMIT", "Neighbours", "all_pairs", "nearest"]
+
+SIMILARITY_STEP = 1e-7
+"""Similarities closer than this are ties: float32 embeddings carry no more digits."""
+
+EXACT_LIMIT = 20_000
+"""Entries up to which the exact search is used: 20,000 vectors of 384 take seconds on two cores."""
+
+ALL_PAIRS_LIMIT = 1_500
+"""Entries up to which every pair may be asked for: 1.1 million pairs are already hours of NLI."""
+
+UNIT_TOLERANCE = 1e-3
+"""Allowed distance of a vector's norm from 1: bfloat16 embedders are that coarse."""
+
+_BLOCK_FLOATS = 1 << 24
+"""Similarities held at once (128 MiB of float64)."""
+
+_STEPS = round(1 / SIMILARITY_STEP)
+_SPARE_CANDIDATES = 16
+"""Candidates asked of faiss beyond k, so that float32 rounding near the k-th cannot lose a neighbour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """Who is near whom in one tenant."""
+
+    pairs: NDArray[np.int64]
+    """Shape (m, 2): unordered pairs i < j, sorted; a pair is here when either entry has the other as a neighbour."""
+
+    similarity: NDArray[np.float64]
+    """Shape (m,): cosine of each pair, in steps of SIMILARITY_STEP."""
+
+    lists: NDArray[np.int64]
+    """Shape (n, min(k, n - 1)): each entry's neighbours, most similar first."""
+
+    list_pairs: NDArray[np.int64]
+    """Same shape: the row of `pairs` that joins the entry with that neighbour."""
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return len(self.lists)
+
+
+def nearest(
+    vectors: NDArray[np.float32], k: int, *, method: Literal["auto", "exact", "faiss"] = "auto", seed: int = 0
+) -> Neighbours:
+    """Find each entry's k nearest others.
+
+    Args:
+        vectors: Shape (n, d), rows of unit norm, all of one tenant.
+        k: Neighbours per entry, at least 1; fewer where the store is smaller.
+        method: `auto` is exact up to EXACT_LIMIT entries and faiss above.
+        seed: Of faiss's clustering.
+
+    Raises:
+        ModelError: the vectors are not finite or not of unit norm.
+        UsageError: k is less than 1.
+    """
+    _check(vectors)
+    if k < 1:
+        raise UsageError(f"k is {k}, expected at least 1 neighbour")
+    wide = vectors.astype(np.float64)
+    width = min(k, max(len(wide) - 1, 0))
+    if width == 0:
+        return _assemble(np.zeros((len(wide), 0), dtype=np.int64), np.zeros((len(wide), 0), dtype=np.int64))
+    if method == "faiss" or (method == "auto" and len(wide) > EXACT_LIMIT):
+        candidates = _faiss_candidates(vectors, width, seed)
+        if candidates is not None:
+            return _assemble(*_rank(wide, candidates, width))
+    return _assemble(*_exact(wide, np.arange(len(wide)), width))
+
+
+def all_pairs(vectors: NDArray[np.float32]) -> Neighbours:
+    """Make every entry every other's neighbour: the paper's full graph, for small stores.
+
+    Raises:
+        ModelError: the vectors are not finite or not of unit norm.
+        UsageError: more than ALL_PAIRS_LIMIT entries.
+    """
+    if len(vectors) > ALL_PAIRS_LIMIT:
+        raise UsageError(f"all pairs of {len(vectors)} entries: at most {ALL_PAIRS_LIMIT} are allowed; set k instead")
+    return nearest(vectors, max(len(vectors) - 1, 1), method="exact")
+
+
+def _check(vectors: NDArray[np.float32]) -> None:
+    if vectors.ndim != 2:  # noqa: PLR2004 - rows and columns
+        raise ModelError(f"embeddings have shape {vectors.shape}, expected (entries, dimensions)")
+    norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
+    bad = np.flatnonzero(~(np.abs(norms - 1) <= UNIT_TOLERANCE))  # also true for NaN and infinity
+    if len(bad):
+        raise ModelError(f"embedding {bad[0]} has norm {norms[bad[0]]:.4g}, expected 1; is the embedder normalising?")
+
+
+def _steps(similarity: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.rint(similarity * _STEPS).astype(np.int64)
+
+
+def _exact(
+    wide: NDArray[np.float64], rows: NDArray[np.int64], width: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return neighbour indices and similarities in steps, both (len(rows), width)."""
+    n = len(wide)
+    lists = np.empty((len(rows), width), dtype=np.int64)
+    steps = np.empty_like(lists)
+    block = max(1, _BLOCK_FLOATS // n)
+    tie_break = np.arange(n - 1, -1, -1)
+    for start in range(0, len(rows), block):
+        chosen = rows[start : start + block]
+        # One integer per candidate orders by similarity, then by index: larger is better.
+        keys = _steps(wide[chosen] @ wide.T) * n + tie_break
+        keys[np.arange(len(chosen)), chosen] = np.iinfo(np.int64).min
+        top = np.sort(np.partition(keys, n - width, axis=1)[:, n - width :], axis=1)[:, ::-1]
+        lists[start : start + block] = n - 1 - top % n
+        steps[start : start + block] = top // n
+    return lists, steps
+
+
+def _faiss_candidates(vectors: NDArray[np.float32], width: int, seed: int) -> NDArray[np.int64] | None:
+    """Return candidate neighbours (n, width + spare), -1 where there is none; None where faiss is not installed."""
+    try:
+        import faiss  # noqa: PLC0415 - compiled and optional: only large stores need it
+    except ImportError:
+        return None
+    n, dimensions = vectors.shape
+    contiguous = np.ascontiguousarray(vectors, dtype=np.float32)
+    cells = max(1, round(n**0.5))
+    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dimensions), dimensions, cells, faiss.METRIC_INNER_PRODUCT)
+    index.cp.seed = seed
+    index.cp.min_points_per_centroid = 1  # below this faiss only prints a warning
+    index.train(contiguous)
+    index.add(contiguous)
+    index.nprobe = max(8, cells // 8)
+    found: NDArray[np.int64] = index.search(contiguous, min(n, width + 1 + _SPARE_CANDIDATES))[1]
+    return found
+
+
+def _rank(
+    wide: NDArray[np.float64], candidates: NDArray[np.int64], width: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rank candidates exactly; a row with too few of them is searched in full."""
+    n = len(wide)
+    lists = np.empty((n, width), dtype=np.int64)
+    steps = np.empty_like(lists)
+    usable = (candidates >= 0) & (candidates != np.arange(n)[:, None])
+    block = max(1, _BLOCK_FLOATS // (candidates.shape[1] * wide.shape[1]))
+    for start in range(0, n, block):
+        part = candidates[start : start + block]
+        similarity = np.einsum("nd,ncd->nc", wide[start : start + block], wide[part])
+        keys = _steps(similarity) * n + (n - 1 - part)
+        keys[~usable[start : start + block]] = np.iinfo(np.int64).min
+        top = np.sort(keys, axis=1)[:, ::-1][:, :width]
+        lists[start : start + block] = n - 1 - top % n
+        steps[start : start + block] = top // n
+    short = np.flatnonzero(usable.sum(axis=1) < width)
+    if len(short):
+        lists[short], steps[short] = _exact(wide, short, width)
+    return lists, steps
+
+
+def _assemble(lists: NDArray[np.int64], steps: NDArray[np.int64]) -> Neighbours:
+    n = len(lists)
+    owners = np.repeat(np.arange(n), lists.shape[1])
+    others = lists.ravel()
+    low, high = np.minimum(owners, others), np.maximum(owners, others)
+    codes, first, inverse = np.unique(low * max(n, 1) + high, return_index=True, return_inverse=True)
+    return Neighbours(
+        pairs=np.stack([codes // max(n, 1), codes % max(n, 1)], axis=1),
+        similarity=np.clip(steps.ravel()[first] / _STEPS, -1.0, 1.0),
+        lists=lists,
+        list_pairs=inverse.reshape(lists.shape).astype(np.int64),
+    )

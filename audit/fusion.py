@@ -1,0 +1,190 @@
+"""Fuse influence and anomaly into one ranking and choose how much of it to remove (paper eq. 10, Algorithm 1).
+
+Normalisation, stated: min-max over one tenant, (v - min) / (max - min); where all values are equal every one becomes 0,
+because a signal that tells no entries apart is no evidence. Algorithm 1 starts every CMIS at 0, so an entry that no
+replay left out counts as 0 here, but its score stays None in what is reported. A negative CMIS (removal made the harm
+worse) also counts as 0: it must not shrink the scale of the positive ones, and it still ranks last among equals.
+
+Nothing here replays: `PrefixSearch` says which prefix of the ranking to try next and is told what came of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["DEFAULT_ALPHA", "FusedScore", "PrefixSearch", "choose_budget", "fuse", "normalise"]
+
+DEFAULT_ALPHA = 0.6
+"""Weight of CMIS in DS: the best of 0.2 ... 0.8 in the paper's table 3."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusedScore:
+    """One entry's place in the ranking."""
+
+    entry_id: str
+    cmis: float | None
+    """As given; None where no replay left the entry out."""
+
+    cas: float | None
+    cmis_normalised: float
+    cas_normalised: float
+    ds: float
+    """alpha x cmis_normalised + (1 - alpha) x cas_normalised, in [0, 1]."""
+
+    rank: int
+    """1 is the most suspicious."""
+
+
+def normalise(values: Sequence[float | None]) -> list[float]:
+    """Scale to [0, 1] by min-max; None counts as 0; all equal gives all 0.
+
+    Raises:
+        UsageError: a value is NaN or infinite.
+    """
+    known = [0.0 if value is None else float(value) for value in values]
+    for position, value in enumerate(known):
+        if not math.isfinite(value):
+            raise UsageError(f"score {position} is {value}, expected a finite number; check the harm scorer")
+    if not known:
+        return []
+    low, high = min(known), max(known)
+    if low == high:
+        return [0.0] * len(known)
+    halves = high / 2 - low / 2  # halved: max - min of two finite numbers may overflow
+    if halves == 0:  # the smallest subnormal number
+        return [float(value == high) for value in known]
+    return [min((value / 2 - low / 2) / halves, 1.0) for value in known]
+
+
+def fuse(
+    entry_ids: Sequence[str],
+    cmis: Sequence[float | None],
+    cas: Sequence[float | None],
+    *,
+    alpha: float = DEFAULT_ALPHA,
+) -> tuple[FusedScore, ...]:
+    """Rank one tenant's entries by DS; ties by CMIS, then by entry id.
+
+    Args:
+        entry_ids: All entries of the tenant, each once.
+        cmis: Influence summed over events (eq. 7), None where unknown; as long as `entry_ids`.
+        cas: Anomaly (eq. 8), None where unknown; as long as `entry_ids`.
+        alpha: Weight of CMIS, 0 ... 1.
+
+    Raises:
+        UsageError: alpha is outside [0, 1], the lengths differ, an id comes twice, or a score is not finite.
+    """
+    if not 0 <= alpha <= 1:
+        raise UsageError(f"alpha is {alpha}, expected a number from 0 to 1")
+    if not len(entry_ids) == len(cmis) == len(cas):
+        raise UsageError(f"{len(entry_ids)} entries with {len(cmis)} CMIS and {len(cas)} CAS values: lengths differ")
+    if len(set(entry_ids)) != len(entry_ids):
+        raise UsageError("an entry id comes twice in the ranking")
+    cmis_normalised = normalise([value if value is None or not value < 0 else 0.0 for value in cmis])
+    cas_normalised = normalise(cas)
+    scored = [
+        (alpha * influence + (1 - alpha) * anomaly, entry_id, raw_influence, raw_anomaly, influence, anomaly)
+        for entry_id, raw_influence, raw_anomaly, influence, anomaly in zip(
+            entry_ids, cmis, cas, cmis_normalised, cas_normalised, strict=True
+        )
+    ]
+    scored.sort(key=lambda row: (-row[0], -(row[2] or 0.0), row[1]))
+    return tuple(
+        FusedScore(
+            entry_id=entry_id,
+            cmis=raw_influence,
+            cas=raw_anomaly,
+            cmis_normalised=influence,
+            cas_normalised=anomaly,
+            ds=ds,
+            rank=rank,
+        )
+        for rank, (ds, entry_id, raw_influence, raw_anomaly, influence, anomaly) in enumerate(scored, start=1)
+    )
+
+
+def choose_budget(ranking: Sequence[FusedScore], budget: int) -> tuple[str, ...]:
+    """Return the first `budget` entry ids of the ranking, leaving out entries with no evidence at all (DS = 0).
+
+    Raises:
+        UsageError: the budget is negative.
+    """
+    if budget < 0:
+        raise UsageError(f"budget is {budget}, expected 0 or more entries")
+    return tuple(score.entry_id for score in ranking[:budget] if score.ds > 0)
+
+
+class PrefixSearch:
+    """Find S as the smallest prefix of a ranking whose removal ends the harm, by galloping, then bisection.
+
+        search = PrefixSearch(limit=len(ranking))
+        while (size := search.proposal()) is not None:
+            search.record(size, harm=replay_without(ranking[:size]))
+        removed = ranking[: search.smallest or 0]
+
+    It tries 1, 2, 4, 8 ... and `limit`, then bisects between the last size that left harm and the first that did not:
+    about 2 log2(size) replays of the events. It assumes monotonicity (removing more never brings harm back). That may
+    fail, since retrieval pulls in the next memory in line; two things hold even then: `smallest` itself was replayed
+    and left no harm, and `smallest - 1` was replayed and left some (or is 0, the store as it is). Where the assumption
+    fails, a still smaller prefix may have been passed over; a larger one is never returned untested.
+    """
+
+    def __init__(self, limit: int, *, tolerance: float = 0.0) -> None:
+        """Search prefixes of 1 ... limit entries; harm at or below `tolerance` counts as ended.
+
+        Raises:
+            UsageError: the limit is negative.
+        """
+        if limit < 0:
+            raise UsageError(f"prefix limit is {limit}, expected 0 or more entries")
+        self._limit = limit
+        self._tolerance = tolerance
+        self._harmful = 0
+        """Largest size below `_ended` known to leave harm; 0 is the store as it is."""
+        self._ended: int | None = None
+        self._tested: dict[int, float] = {}
+
+    @property
+    def tested(self) -> dict[int, float]:
+        """Harm left by each size replayed so far."""
+        return dict(self._tested)
+
+    @property
+    def smallest(self) -> int | None:
+        """The answer once `proposal` is None; None where no tested prefix ends the harm."""
+        return self._ended
+
+    @property
+    def best(self) -> int:
+        """The smallest size with the least harm left: what to say when nothing ended it; 0 before any replay."""
+        return min(self._tested, key=lambda size: (self._tested[size], size), default=0)
+
+    def proposal(self) -> int | None:
+        """Return the next prefix size to replay, or None when the search is over."""
+        if self._ended is None:
+            return None if self._harmful >= self._limit else min(max(2 * self._harmful, 1), self._limit)
+        return None if self._ended - self._harmful <= 1 else (self._harmful + self._ended) // 2
+
+    def record(self, size: int, *, harm: float) -> None:
+        """Take in the harm that is left when the first `size` entries are removed.
+
+        Raises:
+            UsageError: the size is not the one proposed, or harm is not a finite number.
+        """
+        if size != self.proposal():
+            raise UsageError(f"prefix {size} was replayed, but {self.proposal()} was proposed")
+        if not math.isfinite(harm):
+            raise UsageError(f"harm without the first {size} entries is {harm}, expected a finite number")
+        self._tested[size] = harm
+        if harm <= self._tolerance:
+            self._ended = size
+        else:
+            self._harmful = size

@@ -1,0 +1,129 @@
+"""CAS, flags, density and groups against hand-made graphs and a slow definition."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.consistency.graph import build_graph, flag_outliers, to_networkx
+from audit.consistency.neighbours import nearest
+from audit.errors import UsageError
+
+
+def unit(n, d, seed=0):
+    rows = np.random.default_rng(seed).normal(size=(n, d))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def on_circle(*degrees: float):
+    angles = np.radians(degrees)
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+def test_cas_of_a_store_worked_by_hand():
+    found = nearest(on_circle(0, 60, 120), 1)  # 0 and 2 look to 1; 1 is tied and takes 0
+    assert found.pairs.tolist() == [[0, 1], [1, 2]]
+    graph = build_graph(found, np.array([0.8, 0.2]))
+    assert graph.cas.tolist() == pytest.approx([0.8 * 0.5, 0.8 * 0.5, 0.2 * 0.5], abs=1e-6)
+    assert graph.density.tolist() == pytest.approx([0.5, 0.5, 0.5], abs=1e-6)
+
+
+def test_opposite_vectors_add_no_anomaly():
+    assert build_graph(nearest(on_circle(0, 180), 1), np.array([1.0])).cas.tolist() == [0.0, 0.0]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 20), st.integers(1, 5), st.integers(0, 10_000))
+def test_cas_equals_the_sum_of_eq_8(n, k, seed):
+    found = nearest(unit(n, 4, seed), k)
+    w = np.random.default_rng(seed).random(len(found.pairs))
+    rows = {tuple(pair): row for row, pair in enumerate(found.pairs.tolist())}
+    graph = build_graph(found, w)
+    for i in range(n):
+        terms = [
+            w[rows[min(i, j), max(i, j)]] * max(found.similarity[rows[min(i, j), max(i, j)]], 0.0)
+            for j in found.lists[i].tolist()
+        ]
+        assert graph.cas[i] == pytest.approx(math.fsum(terms))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 16), st.integers(0, 10_000))
+def test_renumbering_the_entries_renumbers_the_scores(n, seed):
+    rng = np.random.default_rng(seed)
+    vectors, strength = unit(n, 4, seed), rng.random((n, n))
+    order = rng.permutation(n)
+
+    def cas(rows):
+        found = nearest(vectors[rows], 3)
+        ends = np.array(rows)[found.pairs]
+        return build_graph(found, strength[ends.min(axis=1), ends.max(axis=1)]).cas
+
+    assert cas(order.tolist()).tolist() == pytest.approx(cas(list(range(n)))[order].tolist())
+
+
+def test_one_outlier_is_flagged_and_equal_scores_are_not():
+    scores = np.array([0.1] * 20 + [3.0])
+    assert np.flatnonzero(flag_outliers(scores)).tolist() == [20]
+    assert not flag_outliers(np.full(7, 0.1)).any()
+    assert not flag_outliers(np.zeros(0)).any()
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60))
+def test_flags_never_exceed_a_quarter(scores):
+    assert flag_outliers(np.array(scores)).mean() <= 0.25  # Chebyshev: at most 1 / 2² lie two deviations away
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_scores_that_are_not_finite_are_refused(value):
+    with pytest.raises(UsageError, match="score 1 is not a finite number"):
+        flag_outliers(np.array([0.0, value]))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -0.1, 1.1])
+def test_weights_outside_0_to_1_are_refused(value):
+    with pytest.raises(UsageError, match="contradiction weight 0 is"):
+        build_graph(nearest(on_circle(0, 10), 1), np.array([value]))
+
+
+def test_weights_that_do_not_fit_the_pairs_are_refused():
+    with pytest.raises(UsageError, match="expected one per pair"):
+        build_graph(nearest(on_circle(0, 10), 1), np.array([0.1, 0.2]))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_tiny_stores_have_scores(n):
+    found = nearest(on_circle(*range(n)) if n else np.zeros((0, 2), dtype=np.float32), 5)
+    graph = build_graph(found, np.zeros(len(found.pairs)))
+    assert graph.cas.tolist() == [0.0] * n
+    assert not graph.flagged.any()
+    assert to_networkx(graph, [f"m-{i}" for i in range(n)]).number_of_nodes() == n
+
+
+def test_near_duplicates_are_grouped_and_the_rest_left_alone():
+    found = nearest(on_circle(0, 3, 6, 90, 92, 200), 2)
+    graph = build_graph(found, np.zeros(len(found.pairs)))
+    assert graph.near_duplicates == ((0, 1, 2), (3, 4))
+
+
+def test_each_side_of_a_dispute_is_a_cluster():
+    found = nearest(on_circle(0, 5, 10, 40, 45, 50, 180, 185), 4)
+    sides = np.array([0, 0, 0, 1, 1, 1, 2, 2])
+    ends = sides[found.pairs]
+    w = np.where(np.sort(ends, axis=1) == [0, 1], 1.0, 0.0).all(axis=1).astype(float)
+    assert build_graph(found, w).contradiction_clusters == ((0, 1, 2), (3, 4, 5))
+
+
+def test_networkx_graph_carries_names_and_evidence():
+    graph = to_networkx(build_graph(nearest(on_circle(0, 60), 1), np.array([0.25])), ["a", "b"])
+    assert graph.nodes["a"] == {"cas": pytest.approx(0.125), "flagged": False, "density": pytest.approx(0.5)}
+    assert graph.edges["a", "b"] == {"similarity": pytest.approx(0.5), "w": 0.25}
+
+
+def test_names_must_fit():
+    with pytest.raises(UsageError, match="1 names for 2 entries"):
+        to_networkx(build_graph(nearest(on_circle(0, 60), 1), np.array([0.25])), ["a"])
