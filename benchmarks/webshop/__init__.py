@@ -1,0 +1,1 @@
+"""A WebShop-like store, a ReAct agent that shops in it from memories, and what counts as harm (paper App. B-D, RAP)."""
