@@ -1,0 +1,50 @@
+"""Sentence embeddings with any sentence-transformers model: unit norm, batched by length, in the order given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from audit.errors import ModelError
+from models.weights_cache import folder_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+__all__ = ["SentenceEmbedder"]
+
+BATCH_TEXTS = 32
+
+
+class SentenceEmbedder:
+    """Implements `models.protocols.Embedder` with sentence-transformers, which sorts by length before it batches.
+
+    Raises:
+        ModelError: the folder cannot be loaded.
+    """
+
+    def __init__(self, folder: Path, *, device: str = "cpu") -> None:
+        from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - takes seconds to import
+
+        self.model_id = folder_id(folder)
+        try:
+            self._model: Any = SentenceTransformer(str(folder), device=device, local_files_only=True)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ModelError(f"{folder}: cannot load the embedding model ({error!s:.200})") from error
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Embed texts; see `models.protocols.Embedder`."""
+        if not texts:
+            return np.zeros((0, int(self._model.get_embedding_dimension())), np.float32)
+        vectors = self._model.encode(
+            list(texts),
+            batch_size=BATCH_TEXTS,
+            normalize_embeddings=True,
+            convert_to_numpy=True,
+            show_progress_bar=False,
+        )
+        return np.asarray(vectors, np.float32)

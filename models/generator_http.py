@@ -1,0 +1,259 @@
+"""The backbone behind an OpenAI-compatible server that the user already runs (vLLM, SGLang, llama.cpp, a vendor's API).
+
+Uses `POST URL/chat/completions`. Beyond the common fields it sends, only when a request asks for them, vLLM's
+`continue_final_message` (forced prefix) and `structured_outputs` (choices, regular expression), and `response_format`
+for a JSON Schema. Answers are checked: a server that ignores a guide is an error, not a silent difference.
+
+Retries: connection errors, 408, 429 and 5xx, with exponential waits or the server's `Retry-After`, a bounded number of
+times. Everything else is one line at once. The key is read from a variable named by the user, and never written out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from audit.errors import ModelError, UsageError
+from audit.generation import Completion, GenerationRequest, Message, TokenLogprob
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["HttpGenerator", "HttpSettings"]
+
+MAX_BODY_BYTES = 16 << 20
+"""An answer with 20 alternatives for each of 8k tokens has about 10 MB; more is not an answer."""
+
+MAX_WAIT_S = 60.0
+"""Longest wait before a retry, also where the server asks for more."""
+
+_RETRIED = frozenset({408, 429})
+_SERVER_ERROR = 500
+_OK = 200
+_USER_ERRORS = frozenset({401, 403, 404})
+
+_PROBE = GenerationRequest(
+    messages=(Message(role="user", content="Count from one to five in English words, separated by single spaces."),),
+    prefix="one two three",
+    max_tokens=4,
+    top_logprobs=2,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """How to talk to the server."""
+
+    api_key_env: str = ""
+    """NAME of the environment variable that holds the key; empty sends none."""
+
+    timeout_s: float = 300.0
+    """For one attempt: a long prompt on a CPU server takes minutes."""
+
+    connect_timeout_s: float = 10.0
+    attempts: int = 5
+    """Tries of one request, the first included."""
+
+    first_wait_s: float = 0.5
+    """Wait before the second try; doubles with each one."""
+
+    connections: int = 32
+    """Requests in flight; others wait for a free one."""
+
+
+class _RetryableError(Exception):
+    def __init__(self, reason: str, wait_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait_s = wait_s
+
+
+class HttpGenerator:
+    """Implements `models.protocols.Generator` over HTTP.
+
+    Args:
+        url: Base address, up to and including `/v1`.
+        model: Name of the model as the server knows it.
+
+    Raises:
+        UsageError: an address with a password in it, or a named key variable that is not set.
+    """
+
+    def __init__(self, url: str, model: str, settings: HttpSettings | None = None) -> None:
+        self._settings = settings or HttpSettings()
+        address = urlsplit(url)
+        if address.username or address.password:
+            raise UsageError("backbone address holds a user or a password; put the key in a variable (api_key_env)")
+        self._key = ""
+        if self._settings.api_key_env:
+            self._key = os.environ.get(self._settings.api_key_env, "")
+            if not self._key:
+                raise UsageError(
+                    f"environment variable {self._settings.api_key_env} is not set: it should hold the key"
+                )
+        self.model_id = f"openai:{model}@{address.netloc}"
+        self._url, self._model = url.rstrip("/"), model
+        self._client: httpx.AsyncClient | None = None
+
+    async def generate(self, request: GenerationRequest) -> Completion:
+        """Answer one request; see `models.protocols.Generator`.
+
+        Raises:
+            UsageError: the server does not know the key, the path or the model.
+        """
+        completion = _completion(await self._post(_body(self._model, request)), request)
+        _check_guides(completion.text, request, self.model_id)
+        return completion
+
+    async def supports_prefix_logprobs(self) -> bool:
+        """Tell whether the server continues a forced prefix and returns log-probabilities for what follows.
+
+        Asked by behaviour, not by name: the continuation of "one two three" must start with "four". Attribution grades
+        harm by these log-probabilities; where they are missing it samples instead.
+        """
+        try:
+            completion = await self.generate(_PROBE)
+        except (ModelError, UsageError):
+            return False
+        return bool(completion.top) and completion.text.strip().lower().startswith("four")
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def _post(self, body: Mapping[str, object]) -> Mapping[str, Any]:
+        digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).digest()
+        for attempt in range(1, self._settings.attempts + 1):
+            try:
+                return await self._attempt(body)
+            except _RetryableError as error:
+                if attempt == self._settings.attempts:
+                    raise ModelError(
+                        f"{self._url}: {error} ({attempt} attempts); finished replays are kept: "
+                        "start the same command again to continue"
+                    ) from None
+                spread = 1 + digest[attempt % len(digest)] / 255  # requests that failed together do not return together
+                wait_s = error.wait_s or self._settings.first_wait_s * 2 ** (attempt - 1) * spread
+                await asyncio.sleep(min(wait_s, MAX_WAIT_S))
+        raise ModelError(f"{self._url}: attempts is {self._settings.attempts}, expected at least 1")
+
+    async def _attempt(self, body: Mapping[str, object]) -> Mapping[str, Any]:
+        try:
+            async with self._connected().stream("POST", f"{self._url}/chat/completions", json=body) as response:
+                raw = bytearray()
+                async for chunk in response.aiter_bytes():
+                    raw += chunk
+                    if len(raw) > MAX_BODY_BYTES:
+                        raise ModelError(f"{self._url}: an answer has more than {MAX_BODY_BYTES} bytes")
+                status, headers = response.status_code, response.headers
+        except httpx.TransportError as error:
+            raise _RetryableError(f"{type(error).__name__}: {error!s:.160}") from error
+        if status in _RETRIED or status >= _SERVER_ERROR:
+            raise _RetryableError(f"HTTP {status}: {self._excerpt(raw)}", _retry_after_s(headers))
+        if status != _OK:
+            kind = UsageError if status in _USER_ERRORS else ModelError
+            raise kind(f"{self._url}: HTTP {status} for model {self._model!r:.80}: {self._excerpt(raw)}")
+        try:
+            answer = json.loads(raw)
+        except ValueError:
+            raise ModelError(f"{self._url}: the answer is not JSON: {self._excerpt(raw)}") from None
+        if not isinstance(answer, dict):
+            raise ModelError(f"{self._url}: the answer is not a JSON object: {self._excerpt(raw)}")
+        return answer
+
+    def _connected(self) -> httpx.AsyncClient:
+        if self._client is None:
+            self._client = httpx.AsyncClient(
+                headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+                timeout=httpx.Timeout(self._settings.timeout_s, connect=self._settings.connect_timeout_s, pool=None),
+                limits=httpx.Limits(max_connections=self._settings.connections),
+            )
+        return self._client
+
+    def _excerpt(self, raw: bytearray) -> str:
+        """Return the start of a body on one line; a server that echoes the key does not get it into a log."""
+        text = " ".join(bytes(raw[:2_000]).decode(errors="replace").split())
+        return (text.replace(self._key, "***") if self._key else text)[:200]
+
+
+def _body(model: str, request: GenerationRequest) -> dict[str, object]:
+    messages = [{"role": message.role, "content": message.content} for message in request.messages]
+    body: dict[str, object] = {
+        "model": model,
+        "messages": messages,
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+    }
+    if request.temperature > 0:
+        body["seed"] = request.seed
+    if request.stop:
+        body["stop"] = list(request.stop)
+    if request.top_logprobs:
+        body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+    if request.prefix:
+        messages.append({"role": "assistant", "content": request.prefix})
+        body |= {"continue_final_message": True, "add_generation_prompt": False}
+    if request.choices:
+        body["structured_outputs"] = {"choice": list(request.choices)}
+    elif request.regex is not None:
+        body["structured_outputs"] = {"regex": request.regex}
+    elif request.json_schema is not None:
+        schema = {"name": "answer", "schema": json.loads(request.json_schema), "strict": True}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return body
+
+
+def _completion(answer: Mapping[str, Any], request: GenerationRequest) -> Completion:
+    try:
+        choice = answer["choices"][0]
+        usage = answer.get("usage") or {}
+        positions = ((choice.get("logprobs") or {}).get("content") or []) if request.top_logprobs else []
+        return Completion(
+            text=str(choice["message"]["content"] or ""),
+            finish_reason=_finish_reason(choice["finish_reason"]),
+            prompt_tokens=int(usage.get("prompt_tokens", 0)),
+            cached_tokens=int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0),
+            completion_tokens=int(usage.get("completion_tokens", 0)),
+            top=tuple(
+                tuple(
+                    TokenLogprob(text=str(item["token"]), logprob_nats=float(item["logprob"]))
+                    for item in sorted(position["top_logprobs"], key=lambda item: -float(item["logprob"]))
+                )
+                for position in positions
+            ),
+        )
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise ModelError(
+            f"the server's answer is not a chat completion ({type(error).__name__}: {error!s:.80})"
+        ) from None
+
+
+def _finish_reason(value: object) -> Any:
+    if value not in ("stop", "length"):
+        raise ModelError(f"the server ended an answer with {value!r:.40}, expected stop or length")
+    return value
+
+
+def _check_guides(text: str, request: GenerationRequest, model_id: str) -> None:
+    outside = (request.choices and text not in request.choices) or (
+        request.regex is not None and re.fullmatch(request.regex, text, re.DOTALL) is None
+    )
+    if outside:
+        raise ModelError(
+            f"{model_id}: answered {text!r:.80}, which the guide of the request does not allow; "
+            "the server does not support structured_outputs"
+        )
+
+
+def _retry_after_s(headers: httpx.Headers) -> float | None:
+    value = headers.get("retry-after", "")
+    return float(value) if value.isascii() and value.isdigit() else None

@@ -1,0 +1,182 @@
+"""The backbone in vLLM, in this process: continuous batching, prefix cache, the model's own chat template.
+
+A forced prefix is appended as tokens right after the generation prompt, so the cached prompt before it stays valid.
+`prompt_logprobs` is never used: it bypasses vLLM's prefix cache. Log-probabilities are the model's own, before
+temperature and before guided decoding masks anything.
+
+One instance belongs to one event loop: the one in which its first request runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from audit.errors import ModelError
+from audit.generation import Completion, TokenLogprob
+from models.weights_cache import folder_id
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from audit.generation import GenerationRequest
+
+__all__ = ["VllmGenerator", "VllmSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VllmSettings:
+    """How vLLM serves. The defaults for CPU are the fastest measured by `benchmarks/serving_settings.py`."""
+
+    max_model_len: int = 8_192
+    """Prompt and answer together, in tokens."""
+
+    max_num_seqs: int = 32
+    """Requests decoded together."""
+
+    max_num_batched_tokens: int = 4_096
+    """Tokens computed in one step."""
+
+    kv_cache_gib: int = 4
+    """Memory of the prefix cache on CPU; on GPU vLLM takes what is free."""
+
+    block_size: int | None = None
+    """Tokens in one block of the prefix cache; None leaves the choice to vLLM."""
+
+    enforce_eager: bool = True
+    """Skip compilation: on CPU it costs minutes at each start."""
+
+    reserved_cores: int = 0
+    """Cores vLLM leaves free on CPU. Its own default of 1 halves a machine of two."""
+
+    dtype: str = "bfloat16"
+
+
+class VllmGenerator:
+    """Implements `models.protocols.Generator` over vLLM's AsyncLLM.
+
+    Raises:
+        ModelError: the folder cannot be served.
+    """
+
+    def __init__(self, folder: Path, settings: VllmSettings | None = None) -> None:
+        settings = settings or VllmSettings()
+        _set_environment(settings)
+        from vllm import AsyncEngineArgs  # noqa: PLC0415 - reads the environment set above, and takes seconds
+        from vllm.v1.engine.async_llm import AsyncLLM  # noqa: PLC0415
+
+        self.model_id = folder_id(folder)
+        self._settings = settings
+        self._numbers = itertools.count()
+        optional = {} if settings.block_size is None else {"block_size": settings.block_size}
+        try:
+            self._engine: Any = AsyncLLM.from_engine_args(
+                AsyncEngineArgs(
+                    model=str(folder),
+                    dtype=settings.dtype,
+                    max_model_len=settings.max_model_len,
+                    max_num_seqs=settings.max_num_seqs,
+                    max_num_batched_tokens=settings.max_num_batched_tokens,
+                    enforce_eager=settings.enforce_eager,
+                    enable_prefix_caching=True,
+                    disable_log_stats=True,
+                    use_tqdm_on_load=False,
+                    **optional,
+                )
+            )
+        except Exception as error:  # vLLM raises a dozen kinds here, and all mean the same to a user
+            raise ModelError(f"vLLM cannot serve {folder}: {_first_line(error)}") from error
+        self._tokenizer: Any = self._engine.get_tokenizer()
+
+    async def generate(self, request: GenerationRequest) -> Completion:
+        """Answer one request; see `models.protocols.Generator`."""
+        from vllm import SamplingParams  # noqa: PLC0415
+        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError  # noqa: PLC0415
+
+        final = None
+        try:
+            sampling = SamplingParams(
+                max_tokens=request.max_tokens,
+                temperature=request.temperature,
+                seed=request.seed if request.temperature > 0 else None,
+                stop=list(request.stop) or None,
+                logprobs=request.top_logprobs or None,
+                structured_outputs=_structured(request),
+            )
+            prompt = {"prompt_token_ids": self._prompt_ids(request)}
+            async for output in self._engine.generate(prompt, sampling, f"replay-{next(self._numbers)}"):
+                final = output
+        except (EngineDeadError, EngineGenerateError) as error:
+            raise ModelError(
+                f"vLLM died while serving {self.model_id} ({_first_line(error)}); "
+                "finished replays are kept: start the same command again to continue"
+            ) from error
+        except ValueError as error:  # a prompt longer than max_model_len, a grammar that does not compile
+            raise ModelError(f"vLLM refused a request to {self.model_id}: {_first_line(error)}") from error
+        if final is None or not final.finished:
+            raise ModelError(f"vLLM ended a request to {self.model_id} without an answer")
+        return _completion(final)
+
+    async def close(self) -> None:
+        """Stop the engine and give its memory back. Idempotent."""
+        self._engine.shutdown()
+
+    def _prompt_ids(self, request: GenerationRequest) -> list[int]:
+        messages = [{"role": message.role, "content": message.content} for message in request.messages]
+        ids: list[int] = self._tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=True, return_dict=False
+        )
+        if request.prefix:
+            ids = ids + self._tokenizer.encode(request.prefix, add_special_tokens=False)
+        return ids
+
+
+def _set_environment(settings: VllmSettings) -> None:
+    """Set what vLLM takes only from the environment; what the user has set wins."""
+    for name, value in {
+        "VLLM_CPU_NUM_OF_RESERVED_CPU": str(settings.reserved_cores),
+        "VLLM_CPU_KVCACHE_SPACE": str(settings.kv_cache_gib),
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_NO_USAGE_STATS": "1",  # an audit tells nobody
+    }.items():
+        os.environ.setdefault(name, value)
+
+
+def _structured(request: GenerationRequest) -> Any:
+    from vllm.sampling_params import StructuredOutputsParams  # noqa: PLC0415
+
+    if request.choices:
+        return StructuredOutputsParams(choice=list(request.choices))
+    if request.regex is not None:
+        return StructuredOutputsParams(regex=request.regex)
+    if request.json_schema is not None:
+        return StructuredOutputsParams(json=request.json_schema)
+    return None
+
+
+def _completion(final: Any) -> Completion:
+    answer = final.outputs[0]
+    if answer.finish_reason not in ("stop", "length"):
+        raise ModelError(f"vLLM ended a request with {answer.finish_reason!r}, expected stop or length")
+    top = tuple(
+        tuple(
+            TokenLogprob(text=item.decoded_token or "", logprob_nats=float(item.logprob))
+            for item in sorted(position.values(), key=lambda item: item.rank)
+        )
+        for position in answer.logprobs or ()
+    )
+    return Completion(
+        text=answer.text,
+        finish_reason=answer.finish_reason,
+        prompt_tokens=len(final.prompt_token_ids),
+        cached_tokens=final.num_cached_tokens or 0,
+        completion_tokens=len(answer.token_ids),
+        top=top,
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:300]

