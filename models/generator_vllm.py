@@ -2,7 +2,7 @@
 
 A forced prefix is appended as tokens right after the generation prompt, so the cached prompt before it stays valid.
 `prompt_logprobs` is never used: it bypasses vLLM's prefix cache. Log-probabilities are the model's own, before
-temperature and before guided decoding masks anything.
+temperature; under guided decoding they are normalised over what the guide allows, and what it forbids is left out.
 
 One instance belongs to one event loop: the one in which its first request runs.
 """
@@ -10,6 +10,7 @@ One instance belongs to one event loop: the one in which its first request runs.
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -93,7 +94,7 @@ class VllmGenerator:
     async def generate(self, request: GenerationRequest) -> Completion:
         """Answer one request; see `models.protocols.Generator`."""
         from vllm import SamplingParams  # noqa: PLC0415
-        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError  # noqa: PLC0415
+        from vllm.exceptions import VLLMError, VLLMServerError  # noqa: PLC0415
 
         final = None
         try:
@@ -108,12 +109,12 @@ class VllmGenerator:
             prompt = {"prompt_token_ids": self._prompt_ids(request)}
             async for output in self._engine.generate(prompt, sampling, f"replay-{next(self._numbers)}"):
                 final = output
-        except (EngineDeadError, EngineGenerateError) as error:
+        except VLLMServerError as error:
             raise ModelError(
                 f"vLLM died while serving {self.model_id} ({_first_line(error)}); "
                 "finished replays are kept: start the same command again to continue"
             ) from error
-        except ValueError as error:  # a prompt longer than max_model_len, a grammar that does not compile
+        except (VLLMError, ValueError) as error:  # a prompt longer than max_model_len, a bad grammar
             raise ModelError(f"vLLM refused a request to {self.model_id}: {_first_line(error)}") from error
         if final is None or not final.finished:
             raise ModelError(f"vLLM ended a request to {self.model_id} without an answer")
@@ -163,7 +164,8 @@ def _completion(final: Any) -> Completion:
     top = tuple(
         tuple(
             TokenLogprob(text=item.decoded_token or "", logprob_nats=float(item.logprob))
-            for item in sorted(position.values(), key=lambda item: item.rank)
+            for item in sorted(position.values(), key=lambda item: -item.logprob)
+            if math.isfinite(item.logprob)
         )
         for position in answer.logprobs or ()
     )

