@@ -48,8 +48,9 @@ SYSTEM = (
 MAX_TOKENS = 64
 """Per action: a search or a click needs 30; a longer thought is closed where it stands."""
 
-MAX_ARGUMENT_CHARACTERS = 300
-_ARGUMENT = rf"[^\[\]\n]{{1,{MAX_ARGUMENT_CHARACTERS}}}"
+_ARGUMENT = r"[^\[\]\n]+"
+"""Bounded by MAX_TOKENS and not by {1,300}: xgrammar unrolls counted repeats, and vLLM's 5 s for a grammar run out."""
+
 _METACHARACTERS = frozenset("\\.^$*+?{}[]()|")
 
 

@@ -98,7 +98,7 @@ def test_grammar_of_all_actions_and_none(agent):
     free = re.compile(next(replace(agent, clicks_on_page=False).episode("a lamp", (), 0)).regex or "")
     assert free.fullmatch("click[anything]")
     assert not free.fullmatch("search[a]b]")
-    assert not free.fullmatch("search[" + "a" * 301 + "]")
+    assert not free.fullmatch("search[]")
     assert next(replace(agent, guided=False).episode("a lamp", (), 0)).regex is None
 
 

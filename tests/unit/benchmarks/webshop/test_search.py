@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from benchmarks.minja.rap_notes import load_pairs
-from benchmarks.webshop.catalogue import load_catalogue, target_asin
-from benchmarks.webshop.search import SearchIndex, words
+from benchmarks.webshop.catalogue import Catalogue, Product, load_catalogue, target_asin
+from benchmarks.webshop.search import K1, B, SearchIndex, words
 from tests.unit.benchmarks.webshop.conftest import PAIR
 
 
@@ -31,6 +39,38 @@ def test_plural_finds_singular(index):
 def test_equal_scores_keep_catalogue_order(index):
     alike = [product.asin for product in index.search("lamp") if len(words(product.title)) == 3]
     assert alike == sorted(alike)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from("bcdef"), min_size=1, max_size=6), min_size=1, max_size=6),
+    st.text("bcdef ", max_size=8),
+)
+def test_scores_are_those_of_the_definition(titles, query):
+    products = [
+        Product(asin=f"B{number:09}", title=" ".join(title), price_usd=1.0) for number, title in enumerate(titles)
+    ]
+    documents = [words(f"{product.title} {product.title}") for product in products]
+    mean = sum(map(len, documents)) / len(documents)
+
+    def score(document):
+        total = 0.0
+        for word in words(query):
+            holding = sum(word in other for other in documents)
+            idf = math.log(1 + (len(documents) - holding + 0.5) / (holding + 0.5))
+            count = document.count(word)
+            total += idf * count / (count + K1 * (1 - B + B * len(document) / mean)) if count else 0.0
+        return total
+
+    found = [documents[products.index(product)] for product in SearchIndex(Catalogue.of(products)).search(query)]
+    assert [score(document) for document in found] == pytest.approx(
+        sorted((value for value in map(score, documents) if value > 0), reverse=True)
+    )
+
+
+def test_importing_the_store_loads_nothing_that_breaks_a_vllm_worker():
+    code = "import sys, benchmarks.webshop.poison; print(sorted({'llvmlite', 'numba', 'torch'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_all_nine_targets_rank_first_in_the_real_catalogue(data):
