@@ -57,6 +57,8 @@ class ProbeFinding:
     kept: bool | None
     output_before: str | None
     output_after: str | None
+    query: str = ""
+    """What the probe asks; empty where it is not recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,9 @@ class EntryScore:
 
     necessity_nats: float | None = None
     """Fall of those log-odds when this entry alone is left out; the largest over events."""
+
+    density: float | None = None
+    """Mean similarity to its nearest neighbours: poison written to be retrieved together crowds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
