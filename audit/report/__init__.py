@@ -1,1 +1,1 @@
-"""What the user reads: JSON, terminal table and one self-contained HTML page."""
+"""What the user reads: JSON, terminal table, SARIF and one self-contained HTML page."""

@@ -1,0 +1,136 @@
+"""AuditResult to JSON and back: the file `RUN/result.json`.
+
+Example (shortened):
+
+    {"format": "memaudit-result", "version": 1, "run_id": "…", "tenants": [{"tenant": "acme", "scores": [ … ]}], …}
+
+Rules: the field names are those of `audit.result`; every field is there; ASCII only (other characters escaped), so that
+no viewer is steered by the text inside. A reader MUST reject another format or version, an unknown, missing or repeated
+field, a value of another type, and numbers that are not finite. Nothing here reads or writes files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from audit.errors import UsageError
+from audit.result import AuditResult
+
+__all__ = ["FORMAT", "VERSION", "from_json", "to_json"]
+
+FORMAT = "memaudit-result"
+VERSION = 1
+
+MAX_BYTES = 1 << 30
+"""A result larger than this is not a report any more: a million entries take about 300 MB."""
+
+
+def to_json(result: AuditResult) -> str:
+    """Return the result as JSON text.
+
+    Raises:
+        UsageError: a score is not a finite number.
+    """
+    record = {"format": FORMAT, "version": VERSION, **asdict(result)}
+    try:
+        return json.dumps(record, indent=1, allow_nan=False) + "\n"
+    except ValueError as error:
+        raise UsageError(f"result {result.run_id!r:.80} cannot be written as JSON: {error}") from None
+
+
+def from_json(text: str | bytes, source: str = "result.json") -> AuditResult:
+    """Parse what `to_json` wrote.
+
+    Args:
+        text: The whole file.
+        source: Its name, for error messages.
+
+    Raises:
+        UsageError: names the source, the place inside it and the rule broken.
+    """
+    if len(text) > MAX_BYTES:
+        raise UsageError(f"{source}: {len(text)} bytes, at most {MAX_BYTES} are allowed in one result")
+    try:
+        record = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, _RuleError) as error:
+        raise UsageError(f"{source}: not a result file ({str(error)[:120]})") from None
+    if not isinstance(record, dict) or record.pop("format", None) != FORMAT:
+        raise UsageError(f'{source}: "format" is not "{FORMAT}"; is this the result.json of a run?')
+    version = record.pop("version", None)
+    if version != VERSION or isinstance(version, bool):
+        raise UsageError(f"{source}: version is {version!r:.20}, this program reads version {VERSION}")
+    try:
+        result = _decode(record, AuditResult, "result")
+    except _RuleError as error:
+        raise UsageError(f"{source}: {error}") from None
+    assert isinstance(result, AuditResult)  # noqa: S101 - narrows the type; _decode built it
+    return result
+
+
+class _RuleError(Exception):
+    """A rule of the format is broken; mapped to UsageError in from_json."""
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise _RuleError("a field is repeated in one object")
+    return record
+
+
+def _no_constant(name: str) -> object:
+    raise _RuleError(f"{name} is not a JSON number")
+
+
+def _decode(value: object, kind: Any, where: str) -> object:
+    """Turn a JSON value into the type that a field of `audit.result` declares."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if is_dataclass(kind) and isinstance(kind, type):
+        return _decode_record(value, kind, where)
+    if origin in (Union, UnionType):
+        if value is None and NoneType in arguments:
+            return None
+        return _decode(value, next(argument for argument in arguments if argument is not NoneType), where)
+    if origin is Literal:
+        if isinstance(value, str) and value in arguments:
+            return value
+        raise _RuleError(f"{where} is {value!r:.40}, expected one of {', '.join(map(repr, arguments))}")
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise _RuleError(f"{where} is {type(value).__name__}, expected a list")
+        return tuple(_decode(item, arguments[0], f"{where}[{index}]") for index, item in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise _RuleError(f"{where} is {type(value).__name__}, expected an object")
+        return {name: _decode(item, arguments[1], f"{where}[{name!r:.80}]") for name, item in value.items()}
+    return _decode_scalar(value, kind, where)
+
+
+def _decode_scalar(value: object, kind: Any, where: str) -> object:
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):  # 1e999 parses as infinity
+            return number
+    elif type(value) is kind:
+        return value
+    raise _RuleError(f"{where} is {value!r:.40}, expected {kind.__name__}")
+
+
+def _decode_record(value: object, kind: type, where: str) -> object:
+    if not isinstance(value, dict):
+        raise _RuleError(f"{where} is {type(value).__name__}, expected an object")
+    hints = get_type_hints(kind)
+    names = [field.name for field in fields(kind)]
+    unknown = sorted(set(value) - set(names))
+    missing = [name for name in names if name not in value]
+    if unknown or missing:
+        broken = f"has the unknown field {unknown[0]!r:.80}" if unknown else f"lacks the field {missing[0]!r}"
+        raise _RuleError(f"{where} {broken}")
+    return kind(**{name: _decode(value[name], hints[name], f"{where}.{name}") for name in names})

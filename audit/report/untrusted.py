@@ -1,0 +1,85 @@
+"""Show text that an attacker may have written so that what is read is what is there.
+
+Control characters move a terminal's cursor, bidirectional overrides reorder a line, zero-width characters, tags and
+variation selectors hide text from the reader that the model still sees. Here each of them becomes a visible label
+(U+202E), a pile of combining marks is broken up, and length is bounded with the rest counted. What is escaped for HTML
+is decided by the template; nothing here trusts or changes the letters themselves (confusable letters stay as they are).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup, escape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["NAME_CHARS", "TEXT_CHARS", "as_html", "as_line", "runs"]
+
+TEXT_CHARS = 4_000
+"""Characters shown of one text: a long screen; the rest is counted, and stays in the snapshot."""
+
+NAME_CHARS = 80
+"""Characters shown of an id, a writer or a tenant."""
+
+MAX_MARKS = 3
+"""Combining marks shown on one letter: no script in use needs more, and piles of them cover other lines."""
+
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+_BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Characters that are letters, marks or symbols to Unicode and nothing at all on a screen."""
+
+_VARIATION_SELECTORS = ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
+"""Invisible, and any bytes can be spelt with them."""
+
+
+def runs(text: str, limit: int, *, keep: str = "\n\t") -> Iterator[tuple[str, bool]]:
+    """Split text into (piece, hidden) runs: what to show as it is, and labels such as `U+202E` of what cannot be seen.
+
+    Args:
+        text: Untrusted.
+        limit: Characters shown; of a longer text the last run says how many were left out.
+        keep: Control characters that may stay: line breaks where the reader sees lines.
+    """
+    shown: list[str] = []
+    marks = 0
+    for character in text[:limit]:
+        is_mark = unicodedata.category(character) in ("Mn", "Me")
+        marks = marks + 1 if is_mark else 0
+        if (character in keep or not _is_hidden(character)) and marks <= MAX_MARKS:
+            shown.append(character)
+            continue
+        if shown:
+            yield "".join(shown), False
+            shown = []
+        yield f"U+{ord(character):04X}", True
+    if shown:
+        yield "".join(shown), False
+    if len(text) > limit:
+        yield f"… {len(text) - limit:,} more characters", True
+
+
+def as_line(text: str, limit: int = NAME_CHARS) -> str:
+    """Return one line that is safe on a terminal and in a tooltip; hidden characters become `<U+202E>`."""
+    shown = text[:limit].replace("\r\n", " ").replace("\n", " ")
+    line = "".join(f"<{piece}>" if hidden else piece for piece, hidden in runs(shown, limit, keep=""))
+    return f"{line} … {len(text) - limit:,} more characters" if len(text) > limit else line
+
+
+def as_html(text: str, limit: int = TEXT_CHARS) -> Markup:
+    """Return escaped HTML in which hidden characters are `<span class="u">U+202E</span>`."""
+    return Markup("").join(
+        Markup('<span class="u">{}</span>').format(piece) if hidden else escape(piece)
+        for piece, hidden in runs(text, limit)
+    )
+
+
+def _is_hidden(character: str) -> bool:
+    return (
+        unicodedata.category(character) in _HIDDEN_CATEGORIES
+        or character in _BLANK_LETTERS
+        or any(low <= ord(character) <= high for low, high in _VARIATION_SELECTORS)
+    )

@@ -1,0 +1,104 @@
+"""A result survives the round trip, and a file that breaks a rule is refused with its place."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, replace
+
+import pytest
+
+from audit.errors import UsageError
+from audit.report.json import from_json, to_json
+from audit.result import AuditResult
+from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH, hostile_result, markup
+from tests.unit.report.sample import sample_result
+
+
+def test_round_trip_gives_an_equal_result():
+    result = sample_result()
+    assert from_json(to_json(result)) == result
+    assert from_json(to_json(result).encode()) == result
+
+
+def test_round_trip_of_hostile_text_is_exact_and_ascii():
+    result = hostile_result([*markup("x:"), BIDI, ANSI, ZERO_WIDTH, LONG, "\ud800", "\x00"])
+    text = to_json(result)
+    assert text.isascii()
+    assert "\x1b" not in text
+    assert from_json(text) == result
+
+
+def test_every_field_is_written():
+    record = json.loads(to_json(sample_result()))
+    assert set(record) == {"format", "version"} | {field.name for field in fields(AuditResult)}
+
+
+def test_a_score_that_is_not_finite_cannot_be_written():
+    with pytest.raises(UsageError, match="cannot be written as JSON"):
+        to_json(replace(sample_result(), seconds=math.nan))
+
+
+def change(path, value):
+    record = json.loads(to_json(sample_result()))
+    target = record
+    for step in path[:-1]:
+        target = target[step]
+    if value is KeyError:
+        del target[path[-1]]
+    else:
+        target[path[-1]] = value
+    return json.dumps(record)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["format"], "other", '"format" is not "memaudit-result"'),
+        (["version"], 2, "version is 2, this program reads version 1"),
+        (["version"], True, "version is True"),
+        (["surprise"], 1, "result has the unknown field 'surprise'"),
+        (["store"], KeyError, "result lacks the field 'store'"),
+        (["store"], 3, "result.store is 3, expected str"),
+        (["snapshot_version"], 1.5, "result.snapshot_version is 1.5, expected int"),
+        (["snapshot_version"], True, "expected int"),
+        (["seconds"], "1", "result.seconds is '1', expected float"),
+        (["tenants"], {}, "result.tenants is dict, expected a list"),
+        (["tenants", 1, "scores", 2, "ds"], None, r"result.tenants\[1\].scores\[2\].ds is None"),
+        (["tenants", 0, "events", 0, "verdict"], "fine", "verdict is 'fine', expected one of 'cleared'"),
+        (["tenants", 0, "events", 0, "causes", 0], 7, r"causes\[0\] is 7, expected str"),
+        (["counters", "replays"], "many", r"counters\['replays'\] is 'many', expected int"),
+        (["entries_text"], [], "result.entries_text is list, expected an object"),
+    ],
+)
+def test_a_broken_rule_is_named(path, value, message):
+    with pytest.raises(UsageError, match=message):
+        from_json(change(path, value), "run/result.json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"\xff\xfe",
+        "[" * 100_000,
+        '{"format": "memaudit-result", "version": 1, "version": 1}',
+        '{"format": "memaudit-result", "version": 1, "seconds": NaN}',
+    ],
+)
+def test_a_file_that_is_no_result_is_refused(text):
+    with pytest.raises(UsageError, match=r"^run/result\.json: "):
+        from_json(text, "run/result.json")
+
+
+def test_infinity_in_disguise_is_refused():
+    text = to_json(sample_result()).replace('"seconds": 312.4', '"seconds": 1e999')
+    with pytest.raises(UsageError, match=r"result\.seconds is inf"):
+        from_json(text)
+
+
+def test_unknown_scores_stay_unknown():
+    read = from_json(to_json(sample_result()))
+    assert any(score.cmis is None for tenant in read.tenants for score in tenant.scores)
