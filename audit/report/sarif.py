@@ -1,0 +1,139 @@
+"""Findings as SARIF 2.1.0 (OASIS), for code-scanning dashboards.
+
+One run holds all tenants. Two rules with stable ids: `poisoned-memory` (an entry that was removed) and
+`harm-not-cleared` (an event that stays harmful). Locations are relative URIs, `stores/<tenant>/<entry id>`, percent
+encoded. Fingerprints are SHA-256 over tenant, id and content hash, so a finding keeps its identity between runs.
+Content is redacted: no memory text, query or output is in the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from audit.report.summary import removed_of
+from audit.report.untrusted import as_line
+
+if TYPE_CHECKING:
+    from audit.result import AuditResult, EntryScore, EventFinding
+
+__all__ = ["MAX_RESULTS", "to_sarif"]
+
+MAX_RESULTS = 5_000
+"""GitHub keeps 5,000 results of a run, so more would be dropped there without a word."""
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+_RULES = (
+    {
+        "id": "poisoned-memory",
+        "name": "PoisonedMemory",
+        "shortDescription": {"text": "A memory entry caused or supported harmful behaviour"},
+        "fullDescription": {
+            "text": "Replaying the harmful events without this entry, alone or with others of its set, ended the harm."
+        },
+        "defaultConfiguration": {"level": "error"},
+    },
+    {
+        "id": "harm-not-cleared",
+        "name": "HarmNotCleared",
+        "shortDescription": {"text": "A harmful event stays harmful after the removal"},
+        "fullDescription": {"text": "The event was replayed without the removed set, and the harm is still there."},
+        "defaultConfiguration": {"level": "warning"},
+    },
+)
+
+
+def to_sarif(result: AuditResult, tool_version: str) -> str:
+    """Return the SARIF log as JSON text, the most suspicious first; a notification counts those beyond MAX_RESULTS."""
+    entries = [
+        (score.rank, tenant.tenant, score.entry_id, _entry_result(tenant.tenant, score, result))
+        for tenant in result.tenants
+        for score in removed_of(tenant)
+    ]
+    entries.sort(key=lambda row: row[:3])
+    events = [
+        _event_result(tenant.tenant, event)
+        for tenant in result.tenants
+        for event in tenant.events
+        if event.verdict == "not cleared"
+    ]
+    results = [row[3] for row in entries] + events
+    invocation: dict[str, object] = {"executionSuccessful": True}
+    if len(results) > MAX_RESULTS:
+        text = f"{len(results) - MAX_RESULTS} of {len(results)} findings are left out; see result.json of the run."
+        invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": text}}]
+    log = {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": {"name": "MemAudit", "version": tool_version, "rules": list(_RULES)}},
+                "automationDetails": {"id": f"memaudit/{quote(result.store, safe='', errors='replace')}"},
+                "invocations": [invocation],
+                "columnKind": "unicodeCodePoints",
+                "properties": {
+                    "snapshotVersion": result.snapshot_version,
+                    "snapshotSha256": as_line(result.snapshot_digest),
+                },
+                "results": results[:MAX_RESULTS],
+            }
+        ],
+    }
+    return json.dumps(log, indent=1, allow_nan=False) + "\n"
+
+
+def _entry_result(tenant: str, score: EntryScore, result: AuditResult) -> dict[str, object]:
+    text = result.entries_text.get(f"{tenant}/{score.entry_id}", {})
+    content = _digest(text.get("request", ""), text.get("response", ""))
+    cmis = "unknown" if score.cmis is None else f"{score.cmis:.4g}"
+    cas = "unknown" if score.cas is None else f"{score.cas:.4g}"
+    return {
+        "ruleId": "poisoned-memory",
+        "ruleIndex": 0,
+        "level": "error",
+        "rank": round(100 * min(max(score.ds, 0.0), 1.0), 4),
+        "message": {
+            "text": f"Memory {as_line(score.entry_id)} of tenant {as_line(tenant)} was removed: rank {score.rank}, "
+            f"DS {score.ds:.4f}, CMIS {cmis}, CAS {cas}. Its text is redacted."
+        },
+        "locations": [_location("stores", tenant, score.entry_id)],
+        "partialFingerprints": {"memauditEntry/v1": _digest(tenant, score.entry_id, content)},
+    }
+
+
+def _event_result(tenant: str, event: EventFinding) -> dict[str, object]:
+    return {
+        "ruleId": "harm-not-cleared",
+        "ruleIndex": 1,
+        "level": "warning",
+        "message": {
+            "text": f"Event {as_line(event.event_id)} of tenant {as_line(tenant)} stays harmful after removal."
+        },
+        "locations": [_location("events", tenant, event.event_id)],
+        "partialFingerprints": {"memauditEvent/v1": _digest(tenant, event.event_id)},
+    }
+
+
+def _location(*parts: str) -> dict[str, object]:
+    return {"physicalLocation": {"artifactLocation": {"uri": "/".join(_segment(part) for part in parts)}}}
+
+
+def _segment(name: str) -> str:
+    """Percent-encode one path segment; a name with `..` in it is hashed, as some readers decode before they resolve."""
+    if any(part.strip(".") == "" for part in re.split(r"[/\\]", name)):
+        return f"sha256-{_digest(name)}"
+    return quote(name, safe="", errors="replace")
+
+
+def _digest(*parts: str) -> str:
+    """SHA-256 (hex) over length-prefixed parts, so that no two lists of parts give the same bytes."""
+    sha = hashlib.sha256()
+    for part in parts:
+        data = part.encode(errors="surrogatepass")
+        sha.update(len(data).to_bytes(8, "big"))
+        sha.update(data)
+    return sha.hexdigest()

@@ -1,0 +1,126 @@
+"""The result on a terminal, as rich renderables.
+
+Text from memory is never parsed as rich markup, and its control characters, escapes and hidden characters are shown as
+labels (`audit.report.untrusted`). Long lists are cut, and say by how much.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from audit.report.summary import headline, removed_of, summarise
+from audit.report.untrusted import as_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from audit.result import AuditResult, EntryScore, EventFinding, TenantResult, Verdict
+
+__all__ = ["render_table"]
+
+MAX_ROWS = 40
+"""Rows of one table: what fits a screen; the HTML and JSON reports have more."""
+
+MAX_TENANTS = 40
+_TONE = {"good": "bold green", "warn": "bold yellow", "bad": "bold red"}
+_VERDICT_STYLE: dict[Verdict, str] = {
+    "cleared": "green",
+    "not cleared": "bold red",
+    "memory is not the cause": "yellow",
+    "not reproduced": "yellow",
+    "not examined": "yellow",
+}
+
+
+def render_table(result: AuditResult) -> RenderableType:
+    """Return the whole report for `rich.console.Console.print`."""
+    tone, sentence = headline(result)
+    parts: list[RenderableType] = [
+        Text(sentence, style=_TONE[tone]),
+        Text(
+            f"store {as_line(result.store)}, snapshot {result.snapshot_version}, run {as_line(result.run_id)}, "
+            f"{result.seconds:.1f} s",
+            style="dim",
+        ),
+    ]
+    for tenant in result.tenants[:MAX_TENANTS]:
+        parts.extend(_tenant(tenant, result))
+    parts.extend(_left_out(len(result.tenants) - MAX_TENANTS, "tenants"))
+    if result.counters:
+        counts = ", ".join(f"{as_line(name)} {value:,}" for name, value in sorted(result.counters.items()))
+        parts.append(Text(f"\n{counts}", style="dim"))
+    return Group(*parts)
+
+
+def _tenant(tenant: TenantResult, result: AuditResult) -> list[RenderableType]:
+    counts = summarise([tenant])
+    lines: list[RenderableType] = [
+        Text(f"\nTenant {as_line(tenant.tenant)}", style="bold"),
+        Text(
+            f"{counts.removed} of {tenant.entries} entries removed; harm in {counts.harmful_before} of {counts.judged} "
+            f"judged events before, {counts.harmful_after} after; {counts.probes_kept} of {counts.probes} probes kept"
+            + (f", {counts.probes_unknown} unknown" if counts.probes_unknown else "")
+        ),
+    ]
+    removed = removed_of(tenant)
+    if removed:
+        lines.append(_removed_table(tenant.tenant, removed[:MAX_ROWS], result))
+        lines.extend(_left_out(len(removed) - MAX_ROWS, "removed entries"))
+    if tenant.events:
+        lines.append(_event_table(tenant.events[:MAX_ROWS]))
+        lines.extend(_left_out(len(tenant.events) - MAX_ROWS, "events"))
+    lines.extend(Text(f"not examined: {as_line(line, 200)}", style="yellow") for line in tenant.not_examined[:MAX_ROWS])
+    lines.extend(_left_out(len(tenant.not_examined) - MAX_ROWS, "lines on what was not examined"))
+    return lines
+
+
+def _removed_table(tenant: str, scores: Sequence[EntryScore], result: AuditResult) -> Table:
+    table = Table(title="Removed", title_justify="left", title_style="bold red")
+    for name in ("rank", "CMIS", "CAS", "DS"):
+        table.add_column(name, justify="right")
+    for name in ("entry", "writer", "why"):
+        table.add_column(name, overflow="fold")
+    for score in scores:
+        text = result.entries_text.get(f"{tenant}/{score.entry_id}", {})
+        table.add_row(
+            str(score.rank),
+            _number(score.cmis),
+            _number(score.cas) + (" *" if score.cas_flagged else ""),
+            f"{score.ds:.3f}",
+            Text(as_line(score.entry_id)),
+            Text(as_line(text.get("principal", "unknown"))),
+            Text(as_line(score.reason, 200)),
+        )
+    if any(score.cas_flagged for score in scores):
+        table.caption = "* CAS above mean + 2 standard deviations"
+    return table
+
+
+def _event_table(events: Sequence[EventFinding]) -> Table:
+    table = Table(title="Harmful events", title_justify="left", title_style="bold")
+    for name in ("event", "verdict", "caused by", "reason"):
+        table.add_column(name, overflow="fold")
+    table.add_column("harm before", justify="right")
+    table.add_column("after", justify="right")
+    for event in events:
+        table.add_row(
+            Text(as_line(event.event_id)),
+            Text(event.verdict, style=_VERDICT_STYLE[event.verdict]),
+            Text(", ".join(as_line(name, 24) for name in event.causes[:6]) + (" …" if len(event.causes) > 6 else "")),  # noqa: PLR2004
+            Text(as_line(event.reason, 160)),
+            _number(event.harm_before),
+            _number(event.harm_after),
+        )
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3g}"
+
+
+def _left_out(count: int, what: str) -> list[Text]:
+    return [Text(f"… {count:,} more {what}: see the HTML or JSON report", style="dim")] if count > 0 else []

@@ -1,0 +1,88 @@
+"""SARIF: stable identities, safe locations, no content."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from audit.report.sarif import MAX_RESULTS, to_sarif
+from tests.unit.report.hostile import ANSI, BIDI, hostile_result, markup
+from tests.unit.report.sample import SHORTCUT, TRIAGE, sample_result
+
+
+def results(result):
+    return json.loads(to_sarif(result, "0.1.0"))["runs"][0]["results"]
+
+
+def entry_findings(result):
+    return [finding for finding in results(result) if finding["ruleId"] == "poisoned-memory"]
+
+
+def rename_entry(result, name):
+    tenant = result.tenants[0]
+    old = next(score for score in tenant.scores if score.removed)
+    scores = tuple(replace(score, entry_id=name) if score is old else score for score in tenant.scores)
+    return replace(result, tenants=(replace(tenant, scores=scores),))
+
+
+def test_every_removed_entry_and_every_uncleared_event_is_one_result():
+    found = results(sample_result())
+    assert [finding["ruleId"] for finding in found] == ["poisoned-memory"] * 8 + ["harm-not-cleared"]
+    rules = json.loads(to_sarif(sample_result(), "0.1.0"))["runs"][0]["tool"]["driver"]["rules"]
+    assert all(rules[finding["ruleIndex"]]["id"] == finding["ruleId"] for finding in found)
+
+
+def test_locations_are_relative_and_fingerprints_differ():
+    found = entry_findings(sample_result())
+    uris = [finding["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for finding in found]
+    assert "stores/northwind-support/tick-4113" in uris
+    assert len({finding["partialFingerprints"]["memauditEntry/v1"] for finding in found}) == 8
+
+
+def test_fingerprints_follow_tenant_id_and_content_but_not_scores():
+    result = sample_result()
+
+    def prints(changed):
+        return [finding["partialFingerprints"]["memauditEntry/v1"] for finding in entry_findings(changed)]
+
+    tenant = result.tenants[0]
+    rescored = replace(
+        result,
+        run_id="another",
+        tenants=(replace(tenant, scores=tuple(replace(score, ds=0.5) for score in tenant.scores)), *result.tenants[1:]),
+    )
+    assert sorted(prints(rescored)) == sorted(prints(result))
+    texts = {key: {**value, "response": "changed"} for key, value in result.entries_text.items()}
+    assert not set(prints(replace(result, entries_text=texts))) & set(prints(result))
+
+
+def test_no_memory_text_query_or_output_is_in_the_file():
+    text = to_sarif(sample_result(), "0.1.0")
+    secrets = [SHORTCUT, TRIAGE, "Where do I pay invoice", "migration account", "call 112"]
+    assert not [secret for secret in secrets if json.dumps(secret)[1:-1] in text]
+
+
+def test_names_cannot_leave_the_store_folder():
+    for name in ("..", ".", "../../x", "a/b", "a\\b", "\ud800", "c d%2e"):
+        uri = entry_findings(rename_entry(sample_result(), name))
+        paths = [finding["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for finding in uri]
+        assert all(path.count("/") == 2 and path.isascii() and "/.." not in path for path in paths)
+
+
+def test_hostile_names_are_labelled_in_messages():
+    text = to_sarif(hostile_result([ANSI, BIDI, *markup("x:")]), "0.1.0")
+    assert text.isascii()
+    assert "<U+202E>" in text
+    assert "\\u202e" not in text
+    assert "\\u001b" not in text
+
+
+def test_more_than_the_limit_is_counted_in_a_notification():
+    result = sample_result()
+    tenant = result.tenants[0]
+    removed = next(score for score in tenant.scores if score.removed)
+    scores = tuple(replace(removed, entry_id=f"m-{i}", rank=i + 1) for i in range(MAX_RESULTS + 3))
+    run = json.loads(to_sarif(replace(result, tenants=(replace(tenant, scores=scores),)), "0.1.0"))["runs"][0]
+    assert len(run["results"]) == MAX_RESULTS
+    note = run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
+    assert note == f"3 of {MAX_RESULTS + 3} findings are left out; see result.json of the run."

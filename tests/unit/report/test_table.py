@@ -1,0 +1,63 @@
+"""The terminal report: what it says, and that no text from memory steers the terminal."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from audit.report.table import MAX_ROWS, render_table
+from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH, hostile_result, markup
+from tests.unit.report.sample import sample_result
+
+
+def printed(result, *, color=False, width=200):
+    out = io.StringIO()
+    Console(file=out, width=width, force_terminal=color, color_system="truecolor" if color else None).print(
+        render_table(result)
+    )
+    return out.getvalue()
+
+
+def test_the_verdict_comes_first_then_each_tenant():
+    text = printed(sample_result())
+    assert text.startswith("Removing 8 memories ends the harm in 6 of 10 harmful events.")
+    assert text.index("Tenant northwind-support") < text.index("Tenant harbor-clinic")
+    assert "3 of 46 entries removed; harm in 4 of 4 judged events before, 0 after; 3 of 3 probes kept" in text
+    assert "not examined: event c-40: replay budget of 400 was spent" in text
+    assert "replays 388" in text
+
+
+def test_unknown_harm_is_not_shown_as_zero():
+    row = next(line for line in printed(sample_result()).splitlines() if "c-40" in line and "budget" in line)
+    assert row.count("unknown") == 2
+
+
+def test_hostile_text_leaves_no_escape_on_the_terminal():
+    text = printed(hostile_result([ANSI, BIDI, ZERO_WIDTH, LONG, "[red]rich[/red] [link=x]", *markup("x:")]))
+    assert not {"\x1b", "\x07", "\x9b", "\u202e", "\u200b", "\ufeff"} & set(text)
+    assert "<U+001B>" in text
+    assert "[red]rich[/red]" in text
+    assert len(text) < 300_000
+
+
+def test_colours_are_those_of_the_report_only():
+    hostile = printed(hostile_result([ANSI]), color=True)
+    assert "\x1b[2J" not in hostile
+    assert "\x1b]0" not in hostile
+    assert "\x1b[1;31m" in hostile
+
+
+def test_long_lists_say_what_is_left_out():
+    result = sample_result()
+    tenant = result.tenants[0]
+    events = tuple(replace(tenant.events[0], event_id=f"e-{i}") for i in range(MAX_ROWS + 7))
+    assert "… 7 more events" in printed(replace(result, tenants=(replace(tenant, events=events),)))
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_narrow_terminals_still_name_every_removed_entry(width):
+    letters = "".join(character for character in printed(sample_result(), width=width) if character.isalnum())
+    assert "Removing8memories" in letters
