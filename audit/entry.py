@@ -15,7 +15,7 @@ from audit.errors import EntryError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MAX_TEXT_BYTES", "Entry", "Parent", "Source"]
+__all__ = ["MAX_NAME_BYTES", "MAX_TEXT_BYTES", "MAX_TIME_MS", "Entry", "Parent", "Source", "check_int", "check_text"]
 
 Source = Literal["user", "agent", "tool", "external"]
 
@@ -78,24 +78,24 @@ class Entry:
             ("request", MAX_TEXT_BYTES, True),
             ("response", MAX_TEXT_BYTES, True),
         ):
-            _check_text(getattr(self, name), f"{where}: {name}", limit, may_be_empty=may_be_empty)
+            check_text(getattr(self, name), f"{where}: {name}", limit, may_be_empty=may_be_empty)
         if self.source not in get_args(Source):
             raise EntryError(f"{where}: source is {self.source!r:.40}, expected one of {', '.join(get_args(Source))}")
-        _check_int(self.created_at_ms, f"{where}: created_at_ms", MAX_TIME_MS)
+        check_int(self.created_at_ms, f"{where}: created_at_ms", MAX_TIME_MS)
         if len(self.parents) > MAX_PARENTS:
             raise EntryError(f"{where}: {len(self.parents)} parents, at most {MAX_PARENTS}")
         seen: set[str] = set()
         for parent in self.parents:
-            _check_text(parent.entry_id, f"{where}: parent id", MAX_NAME_BYTES, may_be_empty=False)
-            _check_int(parent.weight_ppm, f"{where}: parent weight_ppm", PARTS_PER_MILLION)
+            check_text(parent.entry_id, f"{where}: parent id", MAX_NAME_BYTES, may_be_empty=False)
+            check_int(parent.weight_ppm, f"{where}: parent weight_ppm", PARTS_PER_MILLION)
             if parent.entry_id in seen or parent.entry_id == self.entry_id:
                 raise EntryError(f"{where}: parent {parent.entry_id!r:.80} is named twice or is the entry itself")
             seen.add(parent.entry_id)
         if len(self.metadata) > MAX_METADATA_ITEMS:
             raise EntryError(f"{where}: {len(self.metadata)} metadata items, at most {MAX_METADATA_ITEMS}")
         for key, value in self.metadata.items():
-            _check_text(key, f"{where}: metadata key", MAX_NAME_BYTES, may_be_empty=False)
-            _check_text(value, f"{where}: metadata value", MAX_METADATA_VALUE_BYTES, may_be_empty=True)
+            check_text(key, f"{where}: metadata key", MAX_NAME_BYTES, may_be_empty=False)
+            check_text(value, f"{where}: metadata value", MAX_METADATA_VALUE_BYTES, may_be_empty=True)
         object.__setattr__(self, "metadata", MappingProxyType(dict(self.metadata)))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -111,7 +111,7 @@ class Entry:
         return f"{self.request}\n{self.response}"
 
 
-def _rebuild(  # noqa: PLR0913 - the fields of Entry, in order
+def _rebuild(  # noqa: PLR0913, PLR0917 - the fields of Entry, in order
     tenant: str, entry_id: str, principal: str, source: Source, request: str, response: str, created_at_ms: int,
     parents: tuple[Parent, ...], metadata: dict[str, str],
 ) -> Entry:  # fmt: skip
@@ -121,7 +121,8 @@ def _rebuild(  # noqa: PLR0913 - the fields of Entry, in order
     )  # fmt: skip
 
 
-def _check_text(value: object, where: str, limit_bytes: int, *, may_be_empty: bool) -> None:
+def check_text(value: object, where: str, limit_bytes: int, *, may_be_empty: bool) -> None:
+    """Raise EntryError unless `value` is NFC text of at most `limit_bytes` UTF-8 bytes."""
     if not isinstance(value, str):
         raise EntryError(f"{where} is {type(value).__name__}, expected text")
     if not value and not may_be_empty:
@@ -138,6 +139,7 @@ def _check_text(value: object, where: str, limit_bytes: int, *, may_be_empty: bo
         raise EntryError(f"{where} is not in Unicode normal form NFC")
 
 
-def _check_int(value: object, where: str, maximum: int) -> None:
+def check_int(value: object, where: str, maximum: int) -> None:
+    """Raise EntryError unless `value` is a whole number from 0 to `maximum`."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
         raise EntryError(f"{where} is {value!r:.40}, expected a whole number from 0 to {maximum}")

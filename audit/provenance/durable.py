@@ -1,0 +1,165 @@
+"""Files that are there whole or not at all, and stay there after a crash (POSIX local and network file systems).
+
+`create` publishes by create-if-absent:
+
+1. write a file of a fresh name into a scratch folder on the same file system, and fsync it;
+2. `link` it to its final name: the kernel refuses if that name exists, so of two writers exactly one wins;
+3. fsync the folder, so that the name survives too; remove the scratch name.
+
+A kill leaves the final name absent or complete, and at worst a scratch file that nobody reads. `replace` does the same
+with `rename`, for the few files that are meant to change (pins, policies). Reads are bounded: the size is checked
+before anything is read. Only this module writes; it calls `os` by attribute, so that tests can make any call fail.
+"""
+# ruff: noqa: PTH102, PTH105, PTH108 - plain `os` calls, one per system call, are what the crash tests break
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from typing import TYPE_CHECKING
+
+from audit.errors import IncompleteError, UsageError, VerificationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["create", "ensure_folder", "read_bounded", "remove", "replace"]
+
+
+def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> bool:
+    """Create `final` with exactly `data`, durable when this returns.
+
+    Args:
+        final: The file's name; its folder exists.
+        data: The content.
+        scratch: An existing folder on the same file system.
+        mode: Permission bits, before the process's umask.
+
+    Returns:
+        False where `final` exists already: it is left alone.
+
+    Raises:
+        IncompleteError: the disk is full, or another operating system error; nothing is published.
+    """
+    try:
+        partial = _write_scratch(scratch, data, mode)
+        try:
+            os.link(partial, final)
+            created = True
+        except FileExistsError:
+            created = False
+        finally:
+            _unlink_quietly(partial)
+        if created:
+            _sync_folder(final.parent)
+    except OSError as error:
+        raise IncompleteError(f"cannot write {final.name} ({_reason(error)}); nothing was published") from error
+    return created
+
+
+def replace(final: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Write `data` to `final` in one step, replacing what was there.
+
+    Raises:
+        IncompleteError: an operating system error; the old content is intact.
+    """
+    try:
+        partial = _write_scratch(final.parent, data, mode)
+        try:
+            os.replace(partial, final)
+        except OSError:
+            _unlink_quietly(partial)
+            raise
+        _sync_folder(final.parent)
+    except OSError as error:
+        raise IncompleteError(f"cannot write {final.name} ({_reason(error)}); the old one is intact") from error
+
+
+def ensure_folder(folder: Path) -> None:
+    """Create a folder and its parents, durably.
+
+    Raises:
+        IncompleteError: an operating system error.
+    """
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    try:
+        for path in reversed(missing):
+            with contextlib.suppress(FileExistsError):  # another writer was faster
+                os.mkdir(path)
+            _sync_folder(path.parent)
+    except OSError as error:
+        raise IncompleteError(f"cannot create folder {path.name} ({_reason(error)})") from error
+
+
+def remove(path: Path) -> None:
+    """Remove a file, durably; absent is fine.
+
+    Raises:
+        IncompleteError: an operating system error.
+    """
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise IncompleteError(f"cannot remove {path.name} ({_reason(error)})") from error
+
+
+def read_bounded(path: Path, max_bytes: int, what: str) -> bytes:
+    """Read a whole file of at most `max_bytes`.
+
+    Raises:
+        VerificationError: the file is missing or larger.
+        UsageError: the operating system refuses to read it.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > max_bytes:
+                raise VerificationError(f"{what}: {size} bytes, at most {max_bytes} are expected")
+            data = file.read(max_bytes + 1)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        raise VerificationError(f"{what}: missing") from None
+    except OSError as error:
+        raise UsageError(f"{what}: cannot read it ({_reason(error)})") from None
+    if len(data) > max_bytes:
+        raise VerificationError(f"{what}: grew beyond {max_bytes} bytes while it was read")
+    return data
+
+
+def _write_scratch(folder: Path, data: bytes, mode: int) -> Path:
+    partial = folder / f".{secrets.token_hex(12)}.part"
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    except OSError:
+        _unlink_quietly(partial)
+        raise
+    finally:
+        os.close(descriptor)
+    return partial
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unlink_quietly(path: Path) -> None:
+    """Remove a scratch file; one that stays behind is harmless, and must not hide the error that led here."""
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or type(error).__name__).lower()

@@ -1,0 +1,204 @@
+"""Ed25519 keys (RFC 8032) with names, and the public keys that are refused.
+
+A public key MUST be refused when it is not 32 bytes, when its y is not reduced (a second encoding of the same point),
+when it is not a point of the curve, and when its order divides 8: under such a key a signature can hold for messages
+that nobody signed. Signing and verifying are OpenSSL's, through `cryptography`.
+
+What is signed is always separated by its first bytes: leaves by `leaf.SIGNATURE_DOMAIN`, envelopes by DSSE's
+`DSSEv1 `, notes by their origin line, which never starts with either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from audit.errors import VerificationError
+from audit.provenance import base64_strict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["MAX_KEY_NAME", "SIGNATURE_BYTES", "PrivateKey", "PublicKey", "check_key_name", "raw_verifier"]
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+
+MAX_KEY_NAME = 200
+"""Characters; a key name is a schema-less URL, and it repeats on every signature line."""
+
+_NOTE_ED25519 = b"\x01"
+"""C2SP signed-note's signature type of Ed25519."""
+
+_PRIME = 2**255 - 19
+_CURVE_D = -121665 * pow(121666, -1, _PRIME) % _PRIME
+_VKEY = re.compile(r"(?P<name>[^+]+)\+(?P<id>[0-9a-f]{8})\+(?P<key>[A-Za-z0-9+/=]{44})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A named verification key.
+
+    Raises:
+        VerificationError: the name or the key is refused (see the module docstring).
+    """
+
+    name: str
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        check_key_name(self.name)
+        if len(self.raw) != KEY_BYTES:
+            raise VerificationError(f"key {self.name!r:.60}: {len(self.raw)} bytes, expected {KEY_BYTES}")
+        problem = _weakness(self.raw)
+        if problem:
+            raise VerificationError(f"key {self.name!r:.60}: {problem}")
+
+    @property
+    def key_id(self) -> str:
+        """SHA-256 (hex) of the public key: names the key in envelopes and Parquet; the note's own id is `note_id`."""
+        return hashlib.sha256(self.raw).hexdigest()
+
+    @property
+    def note_id(self) -> bytes:
+        """Return the 4-byte key ID of C2SP signed notes."""
+        return hashlib.sha256(self.name.encode() + b"\n" + _NOTE_ED25519 + self.raw).digest()[:4]
+
+    @property
+    def vkey(self) -> str:
+        """The key as text: `name+id+base64(type, key)`, read by Go's `note.NewVerifier`."""
+        return f"{self.name}+{self.note_id.hex()}+{base64_strict.encode(_NOTE_ED25519 + self.raw)}"
+
+    @classmethod
+    def from_vkey(cls, vkey: str) -> PublicKey:
+        """Parse a vkey.
+
+        Raises:
+            VerificationError: not an Ed25519 vkey in its one form, or its id is not that of its key.
+        """
+        match = _VKEY.fullmatch(vkey) if len(vkey) <= MAX_KEY_NAME + 60 else None
+        if match is None:
+            raise VerificationError(f"vkey {vkey!r:.80}: expected name+id+key")
+        material = base64_strict.decode(match["key"], f"vkey {vkey!r:.80}")
+        if material[:1] != _NOTE_ED25519:
+            raise VerificationError(f"vkey {vkey!r:.80}: signature type {material[:1].hex()}, expected 01 (Ed25519)")
+        key = cls(match["name"], material[1:])
+        if key.note_id.hex() != match["id"]:
+            raise VerificationError(f"vkey {vkey!r:.80}: key ID is {match['id']}, expected {key.note_id.hex()}")
+        return key
+
+    def verifies(self, signature: bytes, message: bytes) -> bool:
+        """Tell whether the signature holds."""
+        try:
+            _loaded(self.raw).verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PrivateKey:
+    """A named signing key. Its `repr` and its errors never show the seed."""
+
+    name: str
+    seed: bytes
+
+    def __repr__(self) -> str:
+        return f"PrivateKey({self.name!r})"
+
+    def __post_init__(self) -> None:
+        check_key_name(self.name)
+        if len(self.seed) != KEY_BYTES:
+            raise VerificationError(f"private key {self.name!r:.60}: wrong length")
+
+    @classmethod
+    def generate(cls, name: str) -> PrivateKey:
+        """Draw a new key from the operating system's generator."""
+        return cls(name, Ed25519PrivateKey.generate().private_bytes_raw())
+
+    @classmethod
+    def from_text(cls, text: str, where: str) -> PrivateKey:
+        """Parse the form of `to_text`.
+
+        Raises:
+            VerificationError: names `where`, never the content.
+        """
+        parts = text.removesuffix("\n").split("+", 4)
+        if len(parts) != 5 or parts[:2] != ["PRIVATE", "KEY"]:  # noqa: PLR2004 - PRIVATE, KEY, name, id, key
+            raise VerificationError(f"{where}: not a private key file of MemAudit or Go's note package")
+        try:
+            material = base64_strict.decode(parts[4], where)
+        except VerificationError:
+            raise VerificationError(f"{where}: damaged private key") from None
+        key = cls(parts[2], material[1:])
+        if material[:1] != _NOTE_ED25519 or key.public().note_id.hex() != parts[3]:
+            raise VerificationError(f"{where}: damaged private key (its ID is not that of its key)")
+        return key
+
+    def to_text(self) -> str:
+        """Return one line, `PRIVATE+KEY+name+id+base64(type, seed)`: the form of Go's `note.NewSigner`."""
+        material = base64_strict.encode(_NOTE_ED25519 + self.seed)
+        return f"PRIVATE+KEY+{self.name}+{self.public().note_id.hex()}+{material}\n"
+
+    def public(self) -> PublicKey:
+        """Return the verification key."""
+        return PublicKey(self.name, _signer(self.seed).public_key().public_bytes_raw())
+
+    def sign(self, message: bytes) -> bytes:
+        """Sign: 64 bytes, the same for the same message."""
+        return _signer(self.seed).sign(message)
+
+
+def raw_verifier(key: PublicKey) -> Callable[[bytes, bytes], None]:
+    """`verify(signature, message)` of the loaded key, raising InvalidSignature: for loops over many signatures."""
+    return _loaded(key.raw).verify
+
+
+def check_key_name(name: str) -> None:
+    """Refuse a key name that a signature line could not carry (C2SP signed-note: no Unicode spaces, no plus).
+
+    Raises:
+        VerificationError: names the name.
+    """
+    if not name or len(name) > MAX_KEY_NAME or "+" in name or not name.isprintable() or any(c.isspace() for c in name):
+        raise VerificationError(f"key name {name!r:.60}: 1 to {MAX_KEY_NAME} characters, no spaces, no plus")
+
+
+@lru_cache(maxsize=4096)
+def _loaded(raw: bytes) -> Ed25519PublicKey:
+    return Ed25519PublicKey.from_public_bytes(raw)
+
+
+@lru_cache(maxsize=64)
+def _signer(seed: bytes) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(seed)
+
+
+@lru_cache(maxsize=4096)
+def _weakness(raw: bytes) -> str | None:
+    """Say why an encoded point must not be a key, or None (RFC 8032 §5.1.3 decoding, then multiplication by 8)."""
+    encoded = int.from_bytes(raw, "little")
+    sign, y = encoded >> 255, encoded & ((1 << 255) - 1)
+    if y >= _PRIME:
+        return "non-canonical encoding (y is not below 2^255 - 19)"
+    ratio = (y * y - 1) * pow(_CURVE_D * y * y + 1, -1, _PRIME) % _PRIME  # x^2; the denominator is never 0
+    x = pow(ratio, (_PRIME + 3) // 8, _PRIME)
+    if (x * x - ratio) % _PRIME:
+        x = x * pow(2, (_PRIME - 1) // 4, _PRIME) % _PRIME
+    if (x * x - ratio) % _PRIME:
+        return "not a point of the curve"
+    if x == 0 and sign:
+        return "non-canonical encoding (x is 0 with sign bit 1)"
+    for _ in range(3):  # 8P in affine coordinates; once per key, so inversions do not matter
+        product = _CURVE_D * x * x * y * y % _PRIME
+        x, y = (
+            2 * x * y * pow(1 + product, -1, _PRIME) % _PRIME,
+            (y * y + x * x) * pow(1 - product, -1, _PRIME) % _PRIME,
+        )
+    return "low-order point: signatures under it prove nothing" if (x, y) == (0, 1) else None

@@ -1,0 +1,141 @@
+"""Private keys on disk, and the keyring that signs with them.
+
+A key folder holds `policy.json` (public: copy it to every verifier) and one `NAME.key` file per private key, readable
+by its owner only, in the form of Go's note package. Which role a key has is the policy's word, not the file name's.
+A folder without the root key is a working folder: the root is needed only to change the policy, and is best kept away.
+"""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, get_args
+
+from audit.errors import UsageError, VerificationError
+from audit.provenance import durable
+from audit.provenance.ed25519 import PrivateKey
+from audit.provenance.policy import ANY_PRINCIPAL, MAX_POLICY_BYTES, Role, RoleName, TrustPolicy, sign_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["Keyring", "generate_keys", "load_keyring", "load_policy", "save_keyring", "save_policy"]
+
+POLICY_FILE = "policy.json"
+
+MAX_KEY_FILE_BYTES = 1_024
+
+_SHARED = stat.S_IWGRP | stat.S_IRWXO
+"""Group members may read (mounted secrets often are so); nobody else may, and only the owner writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Keyring:
+    """Private keys by role, with the policy that gives them their roles."""
+
+    policy: TrustPolicy
+    keys: Mapping[RoleName, tuple[PrivateKey, ...]]
+
+    def __repr__(self) -> str:
+        names = {role: [key.name for key in keys] for role, keys in self.keys.items()}
+        return f"Keyring({names})"
+
+    def signers(self, role: RoleName) -> tuple[PrivateKey, ...]:
+        """Return the unrevoked keys of `role`, at least as many as its threshold.
+
+        Raises:
+            UsageError: too few are in the folder.
+        """
+        keys = tuple(key for key in self.keys[role] if key.public().key_id not in self.policy.revoked)
+        threshold = self.policy.roles[role].threshold
+        if len(keys) < threshold:
+            raise UsageError(f"the key folder holds {len(keys)} usable {role} keys, the policy asks for {threshold}")
+        return keys
+
+    def writer_for(self, principal: str) -> PrivateKey:
+        """Return the key that signs for `principal`: its own, else one that signs for all.
+
+        Raises:
+            UsageError: no key in the folder may sign for it.
+        """
+        principals = self.policy.roles["writer"].principals
+        usable = [key for key in self.keys["writer"] if key.public().key_id not in self.policy.revoked]
+        for wanted in (principal, ANY_PRINCIPAL):
+            for key in usable:
+                if wanted in principals[key.public().key_id]:
+                    return key
+        raise UsageError(f"no writer key in the key folder speaks for principal {principal!r:.80}")
+
+
+def generate_keys(name: str = "memaudit") -> Keyring:
+    """Draw one key per role and sign policy 1: the writer key speaks for every principal, as an importer does."""
+    keys = {role: PrivateKey.generate(f"{name}/{role}") for role in get_args(RoleName)}
+    roles: dict[RoleName, Role] = {}
+    for role, key in keys.items():
+        public = key.public()
+        speaks_for = {public.key_id: frozenset({ANY_PRINCIPAL})} if role == "writer" else {}
+        roles[role] = Role(threshold=1, keys={public.key_id: public}, principals=speaks_for)
+    policy = sign_policy(version=1, roles=roles, revoked={}, root_keys=[keys["root"]])
+    return Keyring(policy=policy, keys=MappingProxyType({role: (key,) for role, key in keys.items()}))
+
+
+def save_keyring(keyring: Keyring, folder: Path) -> None:
+    """Write a new key folder.
+
+    Raises:
+        UsageError: a key or policy file of that name exists; nothing is overwritten.
+        IncompleteError: the disk is full.
+    """
+    durable.ensure_folder(folder)
+    for keys in keyring.keys.values():
+        for key in keys:
+            path = folder / f"{key.name.replace('/', '-')}.key"
+            if not durable.create(path, key.to_text().encode(), scratch=folder, mode=0o600):
+                raise UsageError(f"{path.name} exists in the key folder: choose another folder")
+    if not durable.create(folder / POLICY_FILE, keyring.policy.envelope, scratch=folder):
+        raise UsageError(f"{POLICY_FILE} exists in the key folder: choose another folder")
+
+
+def load_keyring(folder: Path) -> Keyring:
+    """Read a key folder.
+
+    Raises:
+        UsageError: no such folder, or a key file that others may read.
+        VerificationError: a damaged key or policy, or a key that the policy does not know.
+    """
+    policy = load_policy(folder / POLICY_FILE)
+    keys: dict[RoleName, list[PrivateKey]] = {role: [] for role in get_args(RoleName)}
+    for path in sorted(folder.glob("*.key")):
+        if path.stat().st_mode & _SHARED:
+            raise UsageError(f"private key {path.name} is open to others: chmod 600 it")
+        data = durable.read_bounded(path, MAX_KEY_FILE_BYTES, f"private key {path.name}")
+        key = PrivateKey.from_text(data.decode("utf-8", "replace"), f"private key {path.name}")
+        key_id = key.public().key_id
+        role = next((name for name, role in policy.roles.items() if key_id in role.keys), None)
+        if role is None:
+            raise VerificationError(f"private key {path.name}: {POLICY_FILE} gives key {key.name} no role")
+        keys[role].append(key)
+    return Keyring(policy=policy, keys=MappingProxyType({role: tuple(items) for role, items in keys.items()}))
+
+
+def load_policy(path: Path) -> TrustPolicy:
+    """Read an installed policy file.
+
+    Raises:
+        UsageError: no such file.
+        VerificationError: it does not verify.
+    """
+    if not path.is_file():
+        raise UsageError(f"no policy file {path}: make keys with `memaudit keys new`, or name the publisher's policy")
+    return TrustPolicy.read(durable.read_bounded(path, MAX_POLICY_BYTES, path.name), path.name)
+
+
+def save_policy(policy: TrustPolicy, path: Path) -> None:
+    """Install a policy, replacing the one it was rotated from.
+
+    Raises:
+        IncompleteError: the disk is full; the old policy is intact.
+    """
+    durable.replace(path, policy.envelope)

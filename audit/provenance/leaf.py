@@ -1,0 +1,218 @@
+"""The signed bytes of a log: entry leaves and tombstone leaves.
+
+A leaf is one deterministic CBOR array (`audit.provenance.cbor`), so every field has its place and none can be missing:
+
+    ["memaudit entry v1", origin, leaf index, tenant, entry id, principal, source, request, response, created_at_ms,
+     [[parent id, weight in ppm] …], {metadata}]
+    ["memaudit tombstone v1", origin, leaf index, tenant, entry id, removed leaf index, removed leaf hash, reason,
+     run id, created_at_ms, {extra}]
+
+Origin (store and tenant) and leaf index are part of the leaf, so an entry cannot be moved within its log, nor replayed
+in another tenant's or another store's. A tombstone names the leaf it removes by index and by hash.
+
+Signed is SIGNATURE_DOMAIN followed by the leaf: no signature over a leaf is one over a note or an envelope. The leaf
+hash (RFC 6962) covers the leaf alone. `decode_leaf` is strict: an encoding that is not the one `encode_entry` or
+`encode_tombstone` gives for its fields MUST be rejected, and so MUST an unknown kind and a leaf of more than
+MAX_LEAF_BYTES, before it is parsed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, cast
+
+from audit.entry import MAX_NAME_BYTES, MAX_TIME_MS, Entry, Parent, check_int, check_text
+from audit.errors import EntryError, VerificationError
+from audit.provenance import cbor
+from audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from audit.entry import Source
+
+__all__ = [
+    "MAX_LEAF_BYTES",
+    "MAX_REASON_BYTES",
+    "SIGNATURE_DOMAIN",
+    "DecodedLeaf",
+    "Tombstone",
+    "decode_leaf",
+    "encode_entry",
+    "encode_tombstone",
+    "entry_encoder",
+]
+
+SIGNATURE_DOMAIN = b"memaudit leaf v1\x00"
+
+MAX_LEAF_BYTES = 1 << 20
+"""Above the largest entry: two texts of 64 KiB, 64 metadata items of 4.25 KiB, 256 parents of 0.25 KiB, their heads."""
+
+MAX_REASON_BYTES = 4_096
+
+MAX_EXTRA_ITEMS = 16
+MAX_EXTRA_VALUE_BYTES = 65_536
+"""A hazard signature with its embedding as text fits."""
+
+_ENTRY = "memaudit entry v1"
+_TOMBSTONE = "memaudit tombstone v1"
+_ENTRY_FIELDS = 12
+_TOMBSTONE_FIELDS = 11
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstone:
+    """A log operation: from this leaf on, an earlier leaf no longer counts.
+
+    Raises:
+        EntryError: a field breaks a rule of the format.
+    """
+
+    tenant: str
+    entry_id: str
+    """Id of the removed entry: it may not come back under it."""
+
+    removed_index: int
+    removed_leaf_hash: bytes
+    reason: str
+    run_id: str
+    created_at_ms: int
+    extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Room for hazard signatures."""
+
+    def __post_init__(self) -> None:
+        where = f"tombstone of {self.entry_id!r:.80}"
+        check_text(self.tenant, f"{where}: tenant", MAX_NAME_BYTES, may_be_empty=False)
+        check_text(self.entry_id, f"{where}: entry_id", MAX_NAME_BYTES, may_be_empty=False)
+        check_int(self.removed_index, f"{where}: removed_index", MAX_TREE_SIZE)
+        if not isinstance(self.removed_leaf_hash, bytes) or len(self.removed_leaf_hash) != HASH_BYTES:
+            raise EntryError(f"{where}: removed_leaf_hash must be {HASH_BYTES} bytes")
+        check_text(self.reason, f"{where}: reason", MAX_REASON_BYTES, may_be_empty=False)
+        check_text(self.run_id, f"{where}: run_id", MAX_NAME_BYTES, may_be_empty=False)
+        check_int(self.created_at_ms, f"{where}: created_at_ms", MAX_TIME_MS)
+        if len(self.extra) > MAX_EXTRA_ITEMS:
+            raise EntryError(f"{where}: {len(self.extra)} extra items, at most {MAX_EXTRA_ITEMS}")
+        for key, value in self.extra.items():
+            check_text(key, f"{where}: extra key", MAX_NAME_BYTES, may_be_empty=False)
+            check_text(value, f"{where}: extra value", MAX_EXTRA_VALUE_BYTES, may_be_empty=True)
+        object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by fields: a mapping proxy cannot be pickled."""
+        fields = {name: getattr(self, name) for name in self.__slots__} | {"extra": dict(self.extra)}
+        return _tombstone, (fields,)
+
+
+def _tombstone(fields: dict[str, object]) -> Tombstone:
+    return Tombstone(**fields)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedLeaf:
+    """A leaf read back from its bytes."""
+
+    origin: str
+    index: int
+    body: Entry | Tombstone
+
+
+def encode_entry(entry: Entry, *, origin: str, index: int) -> bytes:
+    """Return the leaf of `entry` at `index` of the log `origin`."""
+    return entry_encoder(origin, entry.tenant)(entry, index)
+
+
+def entry_encoder(origin: str, tenant: str) -> Callable[[Entry, int], bytes]:
+    """Return an encoder for many entries of one log: what they share is encoded once."""
+    encode, text, number = cbor.encode, cbor.encode_text, cbor.encode_number
+    head = b"\x8c" + text(_ENTRY) + text(origin)  # 0x80 + 12: an array of twelve
+    tenant_text = text(tenant)
+    names: dict[str, bytes] = {}
+
+    def name(value: str) -> bytes:
+        found = names.get(value)
+        if found is None:
+            found = names[value] = text(value)
+        return found
+
+    def encode_one(entry: Entry, index: int) -> bytes:
+        return b"".join((
+            head, number(index), tenant_text, text(entry.entry_id), name(entry.principal), name(entry.source),
+            text(entry.request), text(entry.response), number(entry.created_at_ms),
+            encode([[parent.entry_id, parent.weight_ppm] for parent in entry.parents]) if entry.parents else b"\x80",
+            encode(entry.metadata) if entry.metadata else b"\xa0",
+        ))  # fmt: skip
+
+    return encode_one
+
+
+def encode_tombstone(tombstone: Tombstone, *, origin: str, index: int) -> bytes:
+    """Return the leaf of `tombstone` at `index` of the log `origin`."""
+    return cbor.encode([
+        _TOMBSTONE, origin, index, tombstone.tenant, tombstone.entry_id, tombstone.removed_index,
+        tombstone.removed_leaf_hash, tombstone.reason, tombstone.run_id, tombstone.created_at_ms, tombstone.extra,
+    ])  # fmt: skip
+
+
+def decode_leaf(data: bytes, where: str) -> DecodedLeaf:
+    """Read a leaf back.
+
+    Raises:
+        VerificationError: not the one encoding of a valid entry or tombstone.
+    """
+    items = cbor.decode(data, max_bytes=MAX_LEAF_BYTES, where=where)
+    if not isinstance(items, list) or not items:
+        raise VerificationError(f"{where}: a leaf is an array, got {type(items).__name__}")
+    if items[0] == _ENTRY and len(items) == _ENTRY_FIELDS:
+        build = _build_entry
+    elif items[0] == _TOMBSTONE and len(items) == _TOMBSTONE_FIELDS:
+        build = _build_tombstone
+    else:
+        raise VerificationError(f"{where}: unknown kind of leaf {items[0]!r:.60} with {len(items)} fields")
+    origin, index = items[1], items[2]
+    if not isinstance(origin, str) or not isinstance(index, int) or not 0 <= index < MAX_TREE_SIZE:
+        raise VerificationError(f"{where}: origin must be text and the leaf index below {MAX_TREE_SIZE}")
+    try:
+        body, again = build(items, origin, index)
+    except EntryError as error:
+        raise VerificationError(f"{where}: {error}") from None
+    if again != data:
+        raise VerificationError(f"{where}: not the encoding of its fields")
+    return DecodedLeaf(origin=origin, index=index, body=body)
+
+
+def _build_entry(items: list[cbor.Value], origin: str, index: int) -> tuple[Entry | Tombstone, bytes]:
+    _, _, _, tenant, entry_id, principal, source, request, response, created_at_ms, parents, metadata = items
+    if not isinstance(parents, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in parents):  # noqa: PLR2004
+        raise EntryError("parents must be pairs of an entry id and a weight")
+    if not isinstance(metadata, dict):
+        raise EntryError("metadata must be a map")
+    entry = Entry(  # Entry checks every type itself
+        tenant=cast("str", tenant),
+        entry_id=cast("str", entry_id),
+        principal=cast("str", principal),
+        source=cast("Source", source),
+        request=cast("str", request),
+        response=cast("str", response),
+        created_at_ms=cast("int", created_at_ms),
+        parents=tuple(Parent(entry_id=pair[0], weight_ppm=pair[1]) for pair in cast("list[list[str | int]]", parents)),  # type: ignore[arg-type]
+        metadata=cast("dict[str, str]", metadata),
+    )
+    return entry, encode_entry(entry, origin=origin, index=index)
+
+
+def _build_tombstone(items: list[cbor.Value], origin: str, index: int) -> tuple[Entry | Tombstone, bytes]:
+    _, _, _, tenant, entry_id, removed_index, removed_leaf_hash, reason, run_id, created_at_ms, extra = items
+    if not isinstance(extra, dict):
+        raise EntryError("extra must be a map")
+    tombstone = Tombstone(
+        tenant=cast("str", tenant),
+        entry_id=cast("str", entry_id),
+        removed_index=cast("int", removed_index),
+        removed_leaf_hash=cast("bytes", removed_leaf_hash),
+        reason=cast("str", reason),
+        run_id=cast("str", run_id),
+        created_at_ms=cast("int", created_at_ms),
+        extra=cast("dict[str, str]", extra),
+    )
+    return tombstone, encode_tombstone(tombstone, origin=origin, index=index)

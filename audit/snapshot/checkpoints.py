@@ -1,0 +1,77 @@
+r"""The checkpoint file of a bucket: the signed note of each of its logs, in order of tenant.
+
+    {"format": "memaudit checkpoints v1", "logs": [{"note": "memaudit/6d1f…/acme\n3\n…", "tenant": "acme"} …]}
+
+The sizes in the notes say where each log's hashes lie in the bucket's leaf file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from audit.errors import VerificationError
+from audit.provenance import strict_json
+from audit.provenance.checkpoint import parse_checkpoint_text
+from audit.provenance.merkle import HASH_BYTES
+from audit.provenance.note import MAX_NOTE_BYTES, parse_note
+from audit.snapshot.layout import MAX_FILE_BYTES, FileRef, bucket_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["LogRef", "encode_checkpoints", "parse_checkpoints"]
+
+MAX_LOGS_PER_BUCKET = 1_000_000
+
+_FORMAT = "memaudit checkpoints v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRef:
+    """One tenant's log as its checkpoint file states it; the note's signature is not verified yet."""
+
+    tenant: str
+    bucket: int
+    note: bytes
+    size: int
+    """Leaves, as the note states."""
+
+    start: int
+    """Byte offset of its hashes in the leaf file."""
+
+
+def encode_checkpoints(notes: Mapping[str, bytes]) -> bytes:
+    """Return the checkpoint file of a bucket from tenant to signed note."""
+    logs = [{"tenant": tenant, "note": notes[tenant].decode()} for tenant in sorted(notes)]
+    return strict_json.encode({"format": _FORMAT, "logs": logs})
+
+
+def parse_checkpoints(data: bytes, bucket: int, leaves: FileRef, where: str) -> list[LogRef]:
+    """Read the checkpoint file of a bucket.
+
+    Raises:
+        VerificationError: not that format, a tenant of another bucket or out of order, or sizes that do not add up to
+            the leaf file.
+    """
+    fields = strict_json.Fields(strict_json.decode(data, max_bytes=MAX_FILE_BYTES, where=where), where)
+    if fields.text("format") != _FORMAT:
+        raise VerificationError(f"{where}: not a {_FORMAT}")
+    logs: list[LogRef] = []
+    start = 0
+    for item in fields.objects("logs", MAX_LOGS_PER_BUCKET):
+        tenant = item.text("tenant")
+        note = item.text("note", MAX_NOTE_BYTES).encode()
+        item.done()
+        if bucket_of(tenant) != bucket or (logs and tenant <= logs[-1].tenant):
+            raise VerificationError(f"{where}: tenant {tenant!r:.80} is out of order or in another bucket")
+        size = parse_checkpoint_text(parse_note(note, item.where).text, item.where).size
+        logs.append(LogRef(tenant=tenant, bucket=bucket, note=note, size=size, start=start))
+        start += size * HASH_BYTES
+    fields.done()
+    if start != leaves.size or start // HASH_BYTES != leaves.rows:
+        raise VerificationError(
+            f"{where}: checkpoints state {start // HASH_BYTES} leaves, the leaf file holds {leaves.rows} "
+            f"in {leaves.size} bytes"
+        )
+    return logs

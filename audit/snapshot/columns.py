@@ -1,0 +1,236 @@
+"""Entries and tombstones as Parquet: one column per field, so that any Parquet reader can look at a store.
+
+Leaf bytes are not stored: they follow from the columns (`audit.provenance.leaf`), so no copy of an entry can differ
+from what was signed. Statistics are off: minima and maxima of text columns would keep removed text in metadata. Files
+are parsed only after their digest matched a signed manifest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from audit.entry import Entry, Parent
+from audit.errors import EntryError, VerificationError
+from audit.provenance.leaf import Tombstone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = [
+    "SignedEntry",
+    "SignedTombstone",
+    "by_tenant",
+    "read_entries",
+    "read_entry_table",
+    "read_tombstones",
+    "write_entries",
+    "write_entry_table",
+    "write_tombstones",
+]
+
+
+def _schema(*fields: tuple[str, pa.DataType]) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields])
+
+
+_PARENT = pa.struct([pa.field("entry_id", pa.string(), nullable=False), pa.field("weight_ppm", pa.uint32(), False)])
+_SIGNATURE = pa.struct([pa.field("key_id", pa.string(), nullable=False), pa.field("signature", pa.binary(64), False)])
+
+ENTRY_SCHEMA = _schema(
+    ("tenant", pa.string()),
+    ("leaf_index", pa.uint64()),
+    ("entry_id", pa.string()),
+    ("principal", pa.string()),
+    ("source", pa.string()),
+    ("request", pa.string()),
+    ("response", pa.string()),
+    ("created_at_ms", pa.uint64()),
+    ("parents", pa.list_(pa.field("element", _PARENT, nullable=False))),
+    ("metadata", pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False))),
+    ("key_id", pa.string()),
+    ("signature", pa.binary(64)),
+)
+
+TOMBSTONE_SCHEMA = _schema(
+    ("tenant", pa.string()),
+    ("leaf_index", pa.uint64()),
+    ("entry_id", pa.string()),
+    ("removed_index", pa.uint64()),
+    ("removed_leaf_hash", pa.binary(32)),
+    ("reason", pa.string()),
+    ("run_id", pa.string()),
+    ("created_at_ms", pa.uint64()),
+    ("extra", pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False))),
+    ("signatures", pa.list_(pa.field("element", _SIGNATURE, nullable=False))),
+)
+
+_REPEATING = ("tenant", "principal", "source", "key_id", "run_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedEntry:
+    """An entry at its place in the log."""
+
+    entry: Entry
+    index: int
+    key_id: str
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedTombstone:
+    """A tombstone at its place in the log."""
+
+    tombstone: Tombstone
+    index: int
+    signatures: tuple[tuple[str, bytes], ...]
+    """Key id and signature of each auditor."""
+
+
+def write_entries(entries: Sequence[SignedEntry]) -> pa.Table:
+    """Return the table of signed entries, in the order given."""
+    columns: dict[str, list[Any]] = {
+        "leaf_index": [item.index for item in entries],
+        "parents": [
+            [{"entry_id": parent.entry_id, "weight_ppm": parent.weight_ppm} for parent in item.entry.parents]
+            for item in entries
+        ],
+        "metadata": [list(item.entry.metadata.items()) for item in entries],
+        "key_id": [item.key_id for item in entries],
+        "signature": [item.signature for item in entries],
+    }
+    for name in ("tenant", "entry_id", "principal", "source", "request", "response", "created_at_ms"):
+        columns[name] = [getattr(item.entry, name) for item in entries]
+    return pa.Table.from_pydict(columns, schema=ENTRY_SCHEMA)
+
+
+def write_entry_table(table: pa.Table) -> bytes:
+    """Return the Parquet file of a table of entries."""
+    return _to_parquet(table)
+
+
+def read_entry_table(data: bytes, where: str) -> pa.Table:
+    """Parse a data file whose digest has been verified.
+
+    Raises:
+        VerificationError: not the schema of a data file.
+    """
+    return _from_parquet(data, ENTRY_SCHEMA, where)
+
+
+def by_tenant(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Split a table into its runs of equal tenants (tables are kept in order of tenant)."""
+    start = 0
+    for tenant, run in groupby(table.column("tenant").to_pylist()):
+        length = sum(1 for _ in run)
+        yield tenant, table.slice(start, length)
+        start += length
+
+
+def read_entries(table: pa.Table, where: str) -> list[SignedEntry]:
+    """Read the rows of a table; signatures are not verified here.
+
+    Raises:
+        VerificationError: a row that is not a valid entry.
+    """
+    try:
+        columns = [table.column(name).to_pylist() for name in ENTRY_SCHEMA.names]
+        return [
+            SignedEntry(
+                entry=Entry(
+                    tenant=tenant,
+                    entry_id=entry_id,
+                    principal=principal,
+                    source=source,
+                    request=request,
+                    response=response,
+                    created_at_ms=created_at_ms,
+                    parents=tuple(Parent(**parent) for parent in parents),
+                    metadata=_unique(metadata),
+                ),
+                index=index,
+                key_id=key_id,
+                signature=signature,
+            )
+            for (
+                tenant, index, entry_id, principal, source, request, response, created_at_ms, parents, metadata,
+                key_id, signature,
+            ) in zip(*columns, strict=True)
+        ]  # fmt: skip
+    except (EntryError, UnicodeDecodeError) as error:
+        raise VerificationError(f"{where}: {error}") from None
+
+
+def write_tombstones(tombstones: Sequence[SignedTombstone]) -> bytes:
+    """Return the Parquet file of signed tombstones, in the order given."""
+    columns: dict[str, list[Any]] = {
+        "leaf_index": [item.index for item in tombstones],
+        "extra": [list(item.tombstone.extra.items()) for item in tombstones],
+        "signatures": [
+            [{"key_id": key_id, "signature": signature} for key_id, signature in item.signatures] for item in tombstones
+        ],
+    }
+    for name in TOMBSTONE_SCHEMA.names:
+        if name not in columns:
+            columns[name] = [getattr(item.tombstone, name) for item in tombstones]
+    return _to_parquet(pa.Table.from_pydict(columns, schema=TOMBSTONE_SCHEMA))
+
+
+def read_tombstones(data: bytes, where: str) -> list[SignedTombstone]:
+    """Parse a tombstone file whose digest has been verified; signatures are not verified here.
+
+    Raises:
+        VerificationError: not the schema of a tombstone file, or a row that is not a valid tombstone.
+    """
+    table = _from_parquet(data, TOMBSTONE_SCHEMA, where)
+    result = []
+    try:
+        for row in table.to_pylist():
+            index, signatures, extra = row.pop("leaf_index"), row.pop("signatures"), row.pop("extra")
+            result.append(
+                SignedTombstone(
+                    tombstone=Tombstone(**row, extra=_unique(extra)),
+                    index=index,
+                    signatures=tuple((item["key_id"], item["signature"]) for item in signatures),
+                )
+            )
+    except (EntryError, UnicodeDecodeError) as error:
+        raise VerificationError(f"{where}: {error}") from None
+    return result
+
+
+def _unique(pairs: list[tuple[str, str]]) -> Mapping[str, str]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise EntryError("a metadata key appears twice")
+    return result
+
+
+def _to_parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        use_dictionary=[name for name in _REPEATING if name in table.schema.names],
+        write_statistics=False,
+        store_schema=False,
+    )
+    return bytes(sink.getvalue())
+
+
+def _from_parquet(data: bytes, schema: pa.Schema, where: str) -> pa.Table:
+    try:
+        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise VerificationError(f"{where}: not Parquet ({str(error)[:80]})") from None
+    if not table.schema.equals(schema, check_metadata=False):
+        raise VerificationError(f"{where}: columns are not those of the format: {table.schema.names!r:.120}")
+    if any(column.null_count for column in table.columns):
+        raise VerificationError(f"{where}: null in a column that has none")
+    return table

@@ -1,0 +1,122 @@
+"""Where things lie in a store, and how a file is named by its content.
+
+    STORE/
+      data/b=6d/<sha256>.parquet         live entries with their signatures
+      leaves/b=6d/<sha256>.bin           leaf hashes, 32 bytes each: all logs of the bucket, in order of tenant
+      tombstones/b=6d/<sha256>.parquet   tombstones with their signatures
+      checkpoints/b=6d/<sha256>.json     the signed checkpoint of each log of the bucket
+      manifests/7.json                   the signed list of all of these: version 7
+      scratch/                           files being written; anything left here is rubbish
+
+A tenant's bucket is the first byte of the SHA-256 of its name: reading one tenant reads one bucket. Paths are computed
+from digests, never read from a file, so no manifest can name a file outside the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from audit.errors import UsageError, VerificationError
+from audit.provenance import durable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["FileRef", "Kind", "bucket_of", "file_path", "manifest_path", "put_file", "read_file", "versions"]
+
+Kind = Literal["data", "leaves", "tombstones", "checkpoints"]
+
+SUFFIX: dict[Kind, str] = {"data": "parquet", "leaves": "bin", "tombstones": "parquet", "checkpoints": "json"}
+
+MAX_FILE_BYTES = 1 << 40
+"""Sizes come from a signed manifest; this only keeps an absurd one from reaching an allocation."""
+
+MAX_VERSION = 9_999_999
+"""A version a minute for 19 years: larger ones are fast-forward attacks."""
+
+_MANIFEST = re.compile(r"([1-9][0-9]*)\.json", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRef:
+    """One file as a manifest names it."""
+
+    sha256: str
+    """Hex digest of the content, and the file's name."""
+
+    size: int
+    """Bytes."""
+
+    rows: int
+    """Entries, leaf hashes, tombstones or checkpoints in it."""
+
+
+def bucket_of(tenant: str) -> int:
+    """Bucket of a tenant, 0 … 255."""
+    return hashlib.sha256(tenant.encode()).digest()[0]
+
+
+def file_path(store: Path, kind: Kind, bucket: int, sha256: str) -> Path:
+    """Path of a content-addressed file."""
+    return store / kind / f"b={bucket:02x}" / f"{sha256}.{SUFFIX[kind]}"
+
+
+def manifest_path(store: Path, version: int) -> Path:
+    """Path of a manifest."""
+    return store / "manifests" / f"{version}.json"
+
+
+def versions(store: Path) -> list[int]:
+    """Return the versions whose manifests are there, oldest first; other files are left-overs and ignored.
+
+    Raises:
+        UsageError: there is no store.
+        VerificationError: a version beyond MAX_VERSION (fast-forward).
+    """
+    folder = store / "manifests"
+    matches = [_MANIFEST.fullmatch(path.name) for path in folder.iterdir()] if folder.is_dir() else []
+    names = [match[1] for match in matches if match]
+    if not names:
+        raise UsageError(f"no store at {store}: make one with `memaudit import`")
+    too_long = [name for name in names if len(name) > len(str(MAX_VERSION))]
+    if too_long:
+        raise VerificationError(f"manifests/{too_long[0]:.20}.json: version above {MAX_VERSION} (fast-forward)")
+    return sorted(int(name) for name in names)
+
+
+def read_file(store: Path, kind: Kind, bucket: int, ref: FileRef) -> bytes:
+    """Read a file and check it against its name: what is returned are the bytes the manifest means.
+
+    Raises:
+        VerificationError: missing, or of another size or digest.
+    """
+    path = file_path(store, kind, bucket, ref.sha256)
+    where = f"{kind}/b={bucket:02x}/{path.name}"
+    data = durable.read_bounded(path, ref.size, where)
+    if len(data) != ref.size:
+        raise VerificationError(f"{where}: {len(data)} bytes, expected {ref.size}")
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != ref.sha256:
+        raise VerificationError(f"{where}: SHA-256 is {digest}, expected {ref.sha256}")
+    return data
+
+
+def put_file(store: Path, kind: Kind, bucket: int, data: bytes, rows: int) -> FileRef:
+    """Write a file under its content's name, durably; one that is there already is checked and kept.
+
+    Raises:
+        IncompleteError: the disk is full, or another operating system error.
+    """
+    ref = FileRef(sha256=hashlib.sha256(data).hexdigest(), size=len(data), rows=rows)
+    path = file_path(store, kind, bucket, ref.sha256)
+    durable.ensure_folder(path.parent)
+    durable.ensure_folder(store / "scratch")
+    if not durable.create(path, data, scratch=store / "scratch"):
+        try:
+            read_file(store, kind, bucket, ref)
+        except VerificationError:  # a damaged copy under the right name: put the content back
+            durable.replace(path, data)
+    return ref

@@ -1,0 +1,270 @@
+"""The signed manifest: one version of a store, by the digests of all its files.
+
+The payload of a DSSE envelope (`audit.provenance.dsse`), canonical JSON:
+
+    {"format": "memaudit manifest v1", "store_id": "6d1f…", "version": 7, "oldest": 1, "operation": "purify",
+     "parent": SHA-256 of manifest 6's payload or null, "created_ms": …, "expires_ms": … or null, "run_id": "…" or "",
+     "policy": {"version": 1, "sha256": …}, "models": {…}, "config": {…},
+     "entries": live entries, "leaves": leaves of all logs, "tenants": logs,
+     "checkpoints_root": RFC 6962 root over the signed checkpoints in order of tenant,
+     "tombstones_root": RFC 6962 root over the digests of the tombstone files in order of bucket,
+     "buckets": [{"bucket": 109, "data": [{"sha256", "size", "rows"} …], "leaves": {…}, "checkpoints": {…},
+                  "tombstones": {…} or null} …]}
+
+Its digest is the SHA-256 of the payload. A verifier MUST reject a manifest that is not signed by the threshold of the
+role its operation needs (log: import, append; auditor: purify, vacuum), one whose version is not its file's, one made
+under a newer policy or another policy of the same version, one from the future, and one that has expired.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from audit.entry import MAX_TIME_MS
+from audit.errors import VerificationError
+from audit.provenance import dsse, strict_json
+from audit.provenance.merkle import MAX_TREE_SIZE, leaf_hash, root
+from audit.snapshot.layout import MAX_FILE_BYTES, MAX_VERSION, FileRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from audit.provenance.keys import Keyring
+    from audit.provenance.policy import RoleName, TrustPolicy
+
+__all__ = [
+    "MAX_MANIFEST_BYTES",
+    "BucketFiles",
+    "Manifest",
+    "Operation",
+    "checkpoints_root",
+    "open_manifest",
+    "sign_manifest",
+    "tombstones_root",
+]
+
+Operation = Literal["import", "append", "purify", "vacuum"]
+
+ROLE_OF: Mapping[Operation, RoleName] = MappingProxyType({
+    "import": "log", "append": "log", "purify": "auditor", "vacuum": "auditor",
+})  # fmt: skip
+
+PAYLOAD_TYPE = "application/vnd.memaudit.manifest+json"
+
+MAX_MANIFEST_BYTES = 64 << 20
+"""256 buckets of 800 files each; base64 in the envelope included."""
+
+MAX_CLOCK_SKEW_MS = 10 * 60 * 1000
+"""A manifest may be this much ahead of the reader's clock; more is a fast-forward."""
+
+BUCKETS = 256
+MAX_DATA_FILES = 10_000
+MAX_SETTINGS = 256
+MAX_SETTING_BYTES = 65_536
+
+_FORMAT = "memaudit manifest v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketFiles:
+    """The files of one bucket."""
+
+    data: tuple[FileRef, ...]
+    """Within a tenant, leaf indices rise from file to file."""
+
+    leaves: FileRef
+    checkpoints: FileRef
+    tombstones: FileRef | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """One version of a store."""
+
+    store_id: str
+    version: int
+    oldest: int
+    """The oldest version still kept: all from here to `version` are there."""
+
+    operation: Operation
+    parent: str | None
+    created_ms: int
+    expires_ms: int | None
+    run_id: str
+    """The audit run behind a purification, else empty."""
+
+    policy_version: int
+    policy_sha256: str
+    models: Mapping[str, str]
+    config: Mapping[str, str]
+    entries: int
+    leaves: int
+    tenants: int
+    checkpoints_root: str
+    tombstones_root: str
+    buckets: Mapping[int, BucketFiles]
+
+    def payload(self) -> bytes:
+        """Return the bytes that are signed."""
+        return strict_json.encode(
+            {
+                "format": _FORMAT,
+                "store_id": self.store_id,
+                "version": self.version,
+                "oldest": self.oldest,
+                "operation": self.operation,
+                "parent": self.parent,
+                "created_ms": self.created_ms,
+                "expires_ms": self.expires_ms,
+                "run_id": self.run_id,
+                "policy": {"version": self.policy_version, "sha256": self.policy_sha256},
+                "models": dict(self.models),
+                "config": dict(self.config),
+                "entries": self.entries,
+                "leaves": self.leaves,
+                "tenants": self.tenants,
+                "checkpoints_root": self.checkpoints_root,
+                "tombstones_root": self.tombstones_root,
+                "buckets": [_bucket_record(bucket, self.buckets[bucket]) for bucket in sorted(self.buckets)],
+            }
+        )
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the payload."""
+        return hashlib.sha256(self.payload()).hexdigest()
+
+
+def checkpoints_root(notes: Iterable[bytes]) -> str:
+    """Root (hex) over signed checkpoints in order of tenant."""
+    return root(leaf_hash(note) for note in notes).hex()
+
+
+def tombstones_root(buckets: Mapping[int, BucketFiles]) -> str:
+    """Root (hex) over the digests of all tombstone files in order of bucket."""
+    files = [buckets[bucket].tombstones for bucket in sorted(buckets)]
+    return root(leaf_hash(bytes.fromhex(file.sha256)) for file in files if file is not None).hex()
+
+
+def sign_manifest(manifest: Manifest, keyring: Keyring) -> bytes:
+    """Return the signed file."""
+    return dsse.seal(PAYLOAD_TYPE, manifest.payload(), keyring.signers(ROLE_OF[manifest.operation]))
+
+
+def open_manifest(  # noqa: PLR0913 - what a reader knows, all named
+    data: bytes, trust: TrustPolicy, *, version: int, now_ms: int, check_expiry: bool, where: str
+) -> Manifest:
+    """Verify and read a manifest.
+
+    Args:
+        data: The file.
+        trust: The policy that the reader keeps outside the store.
+        version: The version its file name states.
+        now_ms: The reader's clock, Unix milliseconds.
+        check_expiry: False only for history, and for the owner who publishes a successor.
+        where: The file's name, for errors.
+
+    Raises:
+        VerificationError: names `where`, and what was expected and got.
+    """
+    envelope = dsse.parse_envelope(data, PAYLOAD_TYPE, max_bytes=MAX_MANIFEST_BYTES, where=where)
+    manifest = _parse(strict_json.Fields(envelope.json(MAX_MANIFEST_BYTES), where))  # to learn which role must sign
+    role = ROLE_OF[manifest.operation]
+    keys = trust.manifest_keys(role, manifest.store_id, manifest.version)
+    dsse.verify_envelope(envelope, keys, trust.roles[role].threshold, role)
+    if manifest.version != version:
+        raise VerificationError(f"{where}: holds version {manifest.version}, expected {version}")
+    if manifest.policy_version > trust.version:
+        raise VerificationError(
+            f"{where}: made under policy {manifest.policy_version}, the installed policy is {trust.version}: "
+            "install the rotated policy"
+        )
+    if manifest.policy_version == trust.version and manifest.policy_sha256 != trust.digest:
+        raise VerificationError(f"{where}: policy digest is {manifest.policy_sha256}, expected {trust.digest}")
+    if manifest.created_ms > now_ms + MAX_CLOCK_SKEW_MS:
+        raise VerificationError(f"{where}: created at {manifest.created_ms} ms, in the future of {now_ms} ms")
+    if check_expiry and manifest.expires_ms is not None and now_ms > manifest.expires_ms:
+        raise VerificationError(
+            f"{where}: expired at {manifest.expires_ms} ms, it is {now_ms} ms: ask the publisher for a newer version"
+        )
+    return manifest
+
+
+def _bucket_record(bucket: int, files: BucketFiles) -> dict[str, Any]:
+    return {
+        "bucket": bucket,
+        "data": [_file_record(ref) for ref in files.data],
+        "leaves": _file_record(files.leaves),
+        "checkpoints": _file_record(files.checkpoints),
+        "tombstones": None if files.tombstones is None else _file_record(files.tombstones),
+    }
+
+
+def _file_record(ref: FileRef) -> dict[str, Any]:
+    return {"sha256": ref.sha256, "size": ref.size, "rows": ref.rows}
+
+
+def _parse(fields: strict_json.Fields) -> Manifest:
+    where = fields.where
+    if fields.text("format") != _FORMAT:
+        raise VerificationError(f"{where}: not a {_FORMAT}")
+    operation = fields.text("operation")
+    if operation not in get_args(Operation):
+        raise VerificationError(f"{where}: unknown operation {operation!r:.40}")
+    policy = strict_json.Fields(fields.take("policy"), f"{where}: policy")
+    parent = None if (value := fields.take("parent")) is None else value
+    if parent is not None and not (isinstance(parent, str) and len(parent) == 64):  # noqa: PLR2004 - hex SHA-256
+        raise VerificationError(f"{where}: 'parent' is {parent!r:.80}, expected a SHA-256 or null")
+    version = fields.whole("version", MAX_VERSION, 1)
+    buckets: dict[int, BucketFiles] = {}
+    for item in fields.objects("buckets", BUCKETS):
+        bucket = item.whole("bucket", BUCKETS - 1)
+        if bucket in buckets:
+            raise VerificationError(f"{where}: bucket {bucket} appears twice")
+        buckets[bucket] = BucketFiles(
+            data=tuple(_parse_file(file) for file in item.objects("data", MAX_DATA_FILES)),
+            leaves=_parse_file(strict_json.Fields(item.take("leaves"), item.where)),
+            checkpoints=_parse_file(strict_json.Fields(item.take("checkpoints"), item.where)),
+            tombstones=None
+            if (tombstones := item.take("tombstones")) is None
+            else _parse_file(strict_json.Fields(tombstones, item.where)),
+        )
+        item.done()
+    manifest = Manifest(
+        store_id=fields.hex_bytes("store_id", 16).hex(),
+        version=version,
+        oldest=fields.whole("oldest", version, 1),
+        operation=operation,  # type: ignore[arg-type]  # checked above
+        parent=parent,
+        created_ms=fields.whole("created_ms", MAX_TIME_MS),
+        expires_ms=fields.whole_or_none("expires_ms", MAX_TIME_MS),
+        run_id=fields.text("run_id", may_be_empty=True),
+        policy_version=policy.whole("version", MAX_VERSION, 1),
+        policy_sha256=policy.hex_bytes("sha256", 32).hex(),
+        models=MappingProxyType(fields.texts("models", MAX_SETTINGS, MAX_SETTING_BYTES)),
+        config=MappingProxyType(fields.texts("config", MAX_SETTINGS, MAX_SETTING_BYTES)),
+        entries=fields.whole("entries", MAX_TREE_SIZE),
+        leaves=fields.whole("leaves", MAX_TREE_SIZE),
+        tenants=fields.whole("tenants", MAX_TREE_SIZE),
+        checkpoints_root=fields.hex_bytes("checkpoints_root", 32).hex(),
+        tombstones_root=fields.hex_bytes("tombstones_root", 32).hex(),
+        buckets=MappingProxyType(buckets),
+    )
+    policy.done()
+    fields.done()
+    if manifest.tombstones_root != (expected := tombstones_root(buckets)):
+        raise VerificationError(f"{where}: tombstones_root is {manifest.tombstones_root}, expected {expected}")
+    return manifest
+
+
+def _parse_file(fields: strict_json.Fields) -> FileRef:
+    ref = FileRef(
+        sha256=fields.hex_bytes("sha256", 32).hex(),
+        size=fields.whole("size", MAX_FILE_BYTES),
+        rows=fields.whole("rows", MAX_TREE_SIZE),
+    )
+    fields.done()
+    return ref

@@ -1,0 +1,340 @@
+"""Publishing a version: sign what is new, write its files, then the manifest that makes them a version.
+
+Life of a version:
+
+1. The newest version is opened and verified, with the pin if there is one: nothing is built on a store that was
+   rolled back or rewritten.
+2. Per bucket that changes: new leaves are signed by their writers and hashed onto the log, the log signs a checkpoint,
+   and data, leaf hashes, tombstones and checkpoints are written under their digests, each durable before the next.
+3. The manifest is signed and created as `manifests/N+1.json` if that name is absent: this is the only step that
+   readers see. Of two publishers exactly one gets the name; the other learns that its plan is stale.
+
+A kill before step 3 leaves files that no manifest names: harmless, and reused if the same content comes again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from audit.errors import StalePlanError, UsageError
+from audit.provenance import durable, merkle
+from audit.provenance.checkpoint import Checkpoint, log_origin, sign_checkpoint
+from audit.provenance.leaf import SIGNATURE_DOMAIN, entry_encoder
+from audit.snapshot.checkpoints import encode_checkpoints
+from audit.snapshot.columns import SignedEntry, read_entry_table, write_entries, write_entry_table, write_tombstones
+from audit.snapshot.layout import bucket_of, manifest_path, put_file, read_file, versions
+from audit.snapshot.manifest import BucketFiles, Manifest, checkpoints_root, sign_manifest, tombstones_root
+from audit.snapshot.reader import open_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from audit.entry import Entry
+    from audit.provenance.keys import Keyring
+    from audit.snapshot.columns import SignedTombstone
+    from audit.snapshot.layout import FileRef
+    from audit.snapshot.manifest import Operation
+    from audit.snapshot.pin import Pin
+    from audit.snapshot.reader import VerifiedSnapshot
+
+__all__ = ["LogWriter", "Published", "append_entries", "create_store", "publish_manifest", "write_bucket"]
+
+ROWS_PER_FILE = 65_536
+"""A data file below this is merged with what is appended; one above is closed. Bounds both rewriting and file count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A version that is now there for readers."""
+
+    store_id: str
+    version: int
+    digest: str
+    """SHA-256 (hex) of the manifest's payload."""
+
+    entries: int
+    """Live entries in all logs."""
+
+    tenants: int
+
+
+class LogWriter:
+    """One tenant's log while a version is being built: appends leaves, then signs the checkpoint."""
+
+    def __init__(self, store_id: str, tenant: str, hashes: Sequence[bytes], keyring: Keyring) -> None:
+        self.tenant = tenant
+        self.origin = log_origin(store_id, tenant)
+        self.hashes = list(hashes)
+        self._keyring = keyring
+        self._encode = entry_encoder(self.origin, tenant)
+
+    def append_leaf(self, leaf: bytes) -> int:
+        """Append a leaf and return its index."""
+        self.hashes.append(merkle.leaf_hash(leaf))
+        return len(self.hashes) - 1
+
+    def append_entry(self, entry: Entry) -> SignedEntry:
+        """Sign an entry for the next index and append it.
+
+        Raises:
+            UsageError: no key speaks for its principal.
+        """
+        index = len(self.hashes)
+        key = self._keyring.writer_for(entry.principal)
+        leaf = self._encode(entry, index)
+        self.append_leaf(leaf)
+        return SignedEntry(
+            entry=entry, index=index, key_id=key.public().key_id, signature=key.sign(SIGNATURE_DOMAIN + leaf)
+        )
+
+    def checkpoint(self) -> bytes:
+        """Sign the log as it is now."""
+        checkpoint = Checkpoint(origin=self.origin, size=len(self.hashes), root=merkle.root(self.hashes))
+        return sign_checkpoint(checkpoint, self._keyring.signers("log"))
+
+
+def create_store(  # noqa: PLR0913
+    path: Path,
+    entries: Iterable[Entry],
+    keyring: Keyring,
+    *,
+    now_ms: int,
+    expires_ms: int | None = None,
+    store_id: str | None = None,
+) -> Published:
+    """Create a store: version 1 holds `entries`, each tenant's in the order given.
+
+    Args:
+        path: A folder that is absent or empty.
+        entries: At least one; parents come before their children.
+        keyring: Holds the log key and a writer key for each principal.
+        now_ms: Clock, Unix milliseconds.
+        expires_ms: When readers must refuse the version; None is never.
+        store_id: 32 hex digits; None draws them.
+
+    Raises:
+        UsageError: no entries, a repeated id, an unknown parent, a store that exists, or a missing key.
+        IncompleteError: the disk is full; no store was created.
+        StalePlanError: another process created it first.
+    """
+    if (path / "manifests").is_dir() and any((path / "manifests").iterdir()):
+        raise UsageError(f"{path} holds a store already: append to it, or choose another folder")
+    store_id = secrets.token_hex(16) if store_id is None else store_id
+    buckets: dict[int, BucketFiles] = {}
+    notes: dict[str, bytes] = {}
+    for bucket, additions in sorted(_by_bucket(entries).items()):
+        logs = {}
+        rows: list[SignedEntry] = []
+        for tenant in sorted(additions):
+            check_new_entries(tenant, additions[tenant], {})
+            logs[tenant] = LogWriter(store_id, tenant, (), keyring)
+            rows.extend(logs[tenant].append_entry(entry) for entry in additions[tenant])
+        buckets[bucket], new_notes = write_bucket(
+            path, bucket, data=[write_entries(rows)], tombstones=(), logs=logs, unchanged={}
+        )
+        notes |= new_notes
+    manifest = build_manifest(
+        store_id=store_id, version=1, oldest=1, operation="import", parent=None, now_ms=now_ms,
+        expires_ms=expires_ms, keyring=keyring, buckets=buckets, notes=notes,
+    )  # fmt: skip
+    return publish_manifest(path, manifest, keyring)
+
+
+def append_entries(  # noqa: PLR0913
+    path: Path,
+    entries: Iterable[Entry],
+    keyring: Keyring,
+    *,
+    now_ms: int,
+    expires_ms: int | None = None,
+    pin: Pin | None = None,
+) -> Published:
+    """Append entries to a store as its next version.
+
+    Raises:
+        UsageError: no entries, an id that the log has or had, an unknown parent, or a missing key.
+        VerificationError: the newest version does not verify, or is behind the pin.
+        IncompleteError: the disk is full; the newest version is unchanged.
+        StalePlanError: another process published first; nothing was appended.
+    """
+    base = open_snapshot(path, keyring.policy, now_ms=now_ms, pin=pin, check_expiry=False)
+    buckets = dict(base.manifest.buckets)
+    notes = {tenant: ref.note for tenant, ref in base.log_refs.items()}
+    for bucket, additions in sorted(_by_bucket(entries).items()):
+        buckets[bucket], new_notes = _append_to_bucket(base, bucket, additions, keyring)
+        notes |= new_notes
+    manifest = build_manifest(
+        store_id=base.store_id, version=base.version + 1, oldest=base.manifest.oldest, operation="append",
+        parent=base.digest, now_ms=now_ms, expires_ms=expires_ms, keyring=keyring, buckets=buckets, notes=notes,
+    )  # fmt: skip
+    return publish_manifest(path, manifest, keyring)
+
+
+def write_bucket(  # noqa: PLR0913
+    path: Path,
+    bucket: int,
+    *,
+    data: Sequence[FileRef | pa.Table],
+    tombstones: Sequence[SignedTombstone],
+    logs: Mapping[str, LogWriter],
+    unchanged: Mapping[str, tuple[bytes, bytes]],
+) -> tuple[BucketFiles, dict[str, bytes]]:
+    """Write the files of one bucket, in the order data, leaf hashes, tombstones, checkpoints.
+
+    Args:
+        path: The store.
+        bucket: Number of the bucket.
+        data: Files that stay as they are, and tables of live entries to write; leaf indices of a tenant rise.
+        tombstones: All of the bucket.
+        logs: The logs that changed.
+        unchanged: Tenant to signed note and packed leaf hashes of the logs that did not.
+
+    Returns:
+        The bucket's files, and the new notes by tenant.
+    """
+    data_refs: list[FileRef] = []
+    for item in data:
+        if isinstance(item, pa.Table):
+            parts = [item.slice(start, ROWS_PER_FILE) for start in range(0, item.num_rows, ROWS_PER_FILE)]
+            data_refs += [put_file(path, "data", bucket, write_entry_table(part), part.num_rows) for part in parts]
+        else:
+            data_refs.append(item)
+    packed = {tenant: b"".join(log.hashes) for tenant, log in logs.items()}
+    packed |= {tenant: hashes for tenant, (_, hashes) in unchanged.items()}
+    leaves = b"".join(packed[tenant] for tenant in sorted(packed))
+    leaves_ref = put_file(path, "leaves", bucket, leaves, len(leaves) // merkle.HASH_BYTES)
+    tombstones_ref = None
+    if tombstones:
+        tombstones_ref = put_file(path, "tombstones", bucket, write_tombstones(tombstones), len(tombstones))
+    new_notes = {tenant: log.checkpoint() for tenant, log in logs.items()}
+    notes = new_notes | {tenant: note for tenant, (note, _) in unchanged.items()}
+    checkpoints_ref = put_file(path, "checkpoints", bucket, encode_checkpoints(notes), len(notes))
+    files = BucketFiles(
+        data=tuple(data_refs), leaves=leaves_ref, checkpoints=checkpoints_ref, tombstones=tombstones_ref
+    )
+    return files, new_notes
+
+
+def publish_manifest(path: Path, manifest: Manifest, keyring: Keyring) -> Published:
+    """Make a manifest the newest version, if no one else did.
+
+    Raises:
+        StalePlanError: that version exists.
+        IncompleteError: the disk is full.
+    """
+    final = manifest_path(path, manifest.version)
+    durable.ensure_folder(final.parent)
+    durable.ensure_folder(path / "scratch")
+    if manifest.version > 1 and versions(path)[-1] >= manifest.version:
+        raise StalePlanError(f"version {manifest.version} of {path} exists: someone else published; start again")
+    if not durable.create(final, sign_manifest(manifest, keyring), scratch=path / "scratch"):
+        raise StalePlanError(f"version {manifest.version} of {path} exists: someone else published; start again")
+    return Published(
+        store_id=manifest.store_id, version=manifest.version, digest=manifest.digest, entries=manifest.entries,
+        tenants=manifest.tenants,
+    )  # fmt: skip
+
+
+def check_new_entries(tenant: str, entries: Sequence[Entry], known: Mapping[str, str]) -> None:
+    """Check ids and parents of entries before they are signed.
+
+    Args:
+        tenant: For error messages.
+        entries: In the order they will be appended.
+        known: Ids that the log has ("live") or had ("removed").
+
+    Raises:
+        UsageError: an id twice, or a parent that comes no earlier.
+    """
+    seen = dict(known)
+    for entry in entries:
+        where = f"tenant {tenant!r:.80}: entry {entry.entry_id!r:.80}"
+        state = seen.get(entry.entry_id)
+        if state is not None:
+            how = "was removed and may not come back" if state == "removed" else "is there already"
+            raise UsageError(f"{where} {how}: entry ids are used once")
+        for parent in entry.parents:
+            if parent.entry_id not in seen:
+                raise UsageError(f"{where} names parent {parent.entry_id!r:.80}, which is no earlier entry")
+        seen[entry.entry_id] = "live"
+
+
+def _append_to_bucket(
+    base: VerifiedSnapshot, bucket: int, additions: Mapping[str, Sequence[Entry]], keyring: Keyring
+) -> tuple[BucketFiles, dict[str, bytes]]:
+    view = base.bucket(bucket)
+    logs: dict[str, LogWriter] = {}
+    rows: list[SignedEntry] = []
+    for tenant in sorted(additions):
+        known = dict.fromkeys(view.live_ids(tenant), "live")
+        known |= {item.tombstone.entry_id: "removed" for item in view.tombstones.get(tenant, ())}
+        check_new_entries(tenant, additions[tenant], known)
+        logs[tenant] = LogWriter(base.store_id, tenant, view.leaf_hashes(tenant), keyring)
+        rows.extend(logs[tenant].append_entry(entry) for entry in additions[tenant])
+    table = write_entries(rows)
+    kept: tuple[FileRef, ...] = view.files.data if view.files else ()
+    if kept and kept[-1].rows < ROWS_PER_FILE:
+        data = read_file(base.path, "data", bucket, kept[-1])
+        last = read_entry_table(data, f"data/b={bucket:02x}/{kept[-1].sha256}.parquet")
+        table = pa.concat_tables([last, table]).sort_by([("tenant", "ascending"), ("leaf_index", "ascending")])
+        kept = kept[:-1]
+    tombstones = [item for tenant in sorted(view.tombstones) for item in view.tombstones[tenant]]
+    return write_bucket(
+        base.path, bucket, data=[*kept, table], tombstones=tombstones, logs=logs, unchanged=view.others(logs)
+    )
+
+
+def _by_bucket(entries: Iterable[Entry]) -> dict[int, dict[str, list[Entry]]]:
+    by_tenant: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        by_tenant[entry.tenant].append(entry)
+    if not by_tenant:
+        raise UsageError("no entries: the input is empty, and an empty store cannot be audited")
+    buckets: dict[int, dict[str, list[Entry]]] = defaultdict(dict)
+    for tenant, items in by_tenant.items():
+        buckets[bucket_of(tenant)][tenant] = items
+    return buckets
+
+
+def build_manifest(  # noqa: PLR0913 - the parts of a manifest, all named
+    *,
+    store_id: str,
+    version: int,
+    oldest: int,
+    operation: Operation,
+    parent: str | None,
+    now_ms: int,
+    expires_ms: int | None,
+    keyring: Keyring,
+    buckets: Mapping[int, BucketFiles],
+    notes: Mapping[str, bytes],
+    run_id: str = "",
+    models: Mapping[str, str] | None = None,
+    config: Mapping[str, str] | None = None,
+) -> Manifest:
+    return Manifest(
+        store_id=store_id,
+        version=version,
+        oldest=oldest,
+        operation=operation,
+        parent=parent,
+        created_ms=now_ms,
+        expires_ms=expires_ms,
+        run_id=run_id,
+        policy_version=keyring.policy.version,
+        policy_sha256=keyring.policy.digest,
+        models=models or {},
+        config=config or {},
+        entries=sum(ref.rows for files in buckets.values() for ref in files.data),
+        leaves=sum(files.leaves.rows for files in buckets.values()),
+        tenants=len(notes),
+        checkpoints_root=checkpoints_root(notes[tenant] for tenant in sorted(notes)),
+        tombstones_root=tombstones_root(buckets),
+        buckets=buckets,
+    )

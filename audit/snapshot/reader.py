@@ -1,0 +1,302 @@
+"""Opening a store: the only way to a `VerifiedSnapshot`, and later stages accept nothing else.
+
+Order of checks (each only on bytes that the one before vouches for):
+
+1. the newest manifest: envelope, role signatures, version, policy, clock (`audit.snapshot.manifest`);
+2. the checkpoint files it names by digest, and the root over all checkpoints;
+3. the pin, against the checkpoints and leaf hashes of the logs that changed since;
+4. when a tenant is asked for: its bucket's files by digest, then its log (`audit.snapshot.log`).
+
+The newest manifest is the highest version present. Publishing is atomic, so a manifest that does not verify was not
+left by a crash: it is refused by name, and no reader falls back to an older version in silence.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from audit.errors import UsageError, VerificationError
+from audit.provenance import durable, merkle
+from audit.provenance.checkpoint import log_origin
+from audit.snapshot.bucket import BucketView, read_bucket
+from audit.snapshot.checkpoints import LogRef, parse_checkpoints
+from audit.snapshot.columns import read_entries
+from audit.snapshot.layout import bucket_of, manifest_path, read_file, versions
+from audit.snapshot.log import VerifiedLog, verify_log
+from audit.snapshot.manifest import MAX_MANIFEST_BYTES, Manifest, checkpoints_root, open_manifest
+from audit.snapshot.pin import Pin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from audit.entry import Entry
+    from audit.provenance.checkpoint import Checkpoint
+    from audit.provenance.leaf import Tombstone
+    from audit.provenance.policy import TrustPolicy
+
+__all__ = ["VerifiedSnapshot", "check_pin", "load_logs", "open_snapshot", "read_manifest"]
+
+BUCKETS_KEPT = 8
+"""Buckets whose parsed files are kept while other tenants of theirs may be asked for."""
+
+LOGS_KEPT = 64
+"""Verified logs kept in memory, least recently used first out."""
+
+_KEY = object()
+
+
+class VerifiedSnapshot:
+    """One version of a store. Obtain it with `open_snapshot`; what it returns has been verified."""
+
+    __slots__ = ("_buckets", "_logs", "_manifest", "_path", "_refs", "_trust")
+
+    def __init__(
+        self, key: object, path: Path, trust: TrustPolicy, manifest: Manifest, refs: Mapping[str, LogRef]
+    ) -> None:
+        if key is not _KEY:
+            raise TypeError("a VerifiedSnapshot comes from open_snapshot only")
+        self._path = path
+        self._trust = trust
+        self._manifest = manifest
+        self._refs = refs
+        self._buckets: OrderedDict[int, BucketView] = OrderedDict()
+        self._logs: OrderedDict[str, VerifiedLog] = OrderedDict()
+
+    @property
+    def path(self) -> Path:
+        """Folder of the store."""
+        return self._path
+
+    @property
+    def manifest(self) -> Manifest:
+        """The verified manifest."""
+        return self._manifest
+
+    @property
+    def trust(self) -> TrustPolicy:
+        """The policy the snapshot was verified against."""
+        return self._trust
+
+    @property
+    def store_id(self) -> str:
+        """Random name of the store, part of every log's origin."""
+        return self._manifest.store_id
+
+    @property
+    def version(self) -> int:
+        """Version of the manifest."""
+        return self._manifest.version
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the manifest's payload."""
+        return self._manifest.digest
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """All tenants, sorted by name."""
+        return tuple(sorted(self._refs))
+
+    @property
+    def log_refs(self) -> Mapping[str, LogRef]:
+        """Tenant to the log's place and unverified note. Reading tenants in order of `bucket` reads each file once."""
+        return self._refs
+
+    def log(self, tenant: str) -> VerifiedLog:
+        """Verify and return one tenant's log.
+
+        Raises:
+            UsageError: no such tenant.
+            VerificationError: a file, hash, root or signature does not verify.
+        """
+        if tenant not in self._refs:
+            raise UsageError(f"no tenant {tenant!r:.80} in the store; it has {len(self._refs)} tenants")
+        found = self._logs.get(tenant)
+        if found is None:
+            found = self._logs[tenant] = self._verify(self._refs[tenant])
+            if len(self._logs) > LOGS_KEPT:
+                self._logs.popitem(last=False)
+        else:
+            self._logs.move_to_end(tenant)
+        return found
+
+    def entries(self, tenant: str) -> tuple[Entry, ...]:
+        """Live entries of a tenant, in leaf order. Raises like `log`."""
+        return tuple(item.entry for item in self.log(tenant).entries)
+
+    def tombstones(self, tenant: str) -> tuple[Tombstone, ...]:
+        """Tombstones of a tenant, in leaf order. Raises like `log`."""
+        return tuple(item.tombstone for item in self.log(tenant).tombstones)
+
+    def checkpoint(self, tenant: str) -> Checkpoint:
+        """Return the verified checkpoint of a tenant's log. Raises like `log`."""
+        return self.log(tenant).checkpoint
+
+    def leaf_hash(self, tenant: str, entry_id: str) -> bytes:
+        """Leaf hash of a live entry.
+
+        Raises:
+            UsageError: no such entry.
+            VerificationError: like `log`.
+        """
+        log = self.log(tenant)
+        for item in log.entries:
+            if item.entry.entry_id == entry_id:
+                return log.leaf_hashes[item.index]
+        raise UsageError(f"no entry {entry_id!r:.80} of tenant {tenant!r:.80} in version {self.version}")
+
+    def pin(self) -> Pin:
+        """Return the pin that this version leaves with its reader.
+
+        Raises:
+            VerificationError: a checkpoint does not verify.
+        """
+        logs = {}
+        for tenant, ref in self._refs.items():
+            where = f"checkpoint of tenant {tenant!r:.80}"
+            checkpoint = self._trust.open_checkpoint(ref.note, origin=log_origin(self.store_id, tenant), where=where)
+            logs[tenant] = checkpoint.size, checkpoint.root
+        return Pin(store_id=self.store_id, version=self.version, digest=self.digest, logs=logs)
+
+    def bucket(self, bucket: int) -> BucketView:
+        """Return a bucket's files, checked by digest.
+
+        Raises:
+            VerificationError: a file is missing, or not the one that the manifest names.
+        """
+        found = self._buckets.get(bucket)
+        if found is None:
+            found = self._buckets[bucket] = read_bucket(
+                self._path, bucket, self._manifest.buckets.get(bucket), refs=self._refs, store_id=self.store_id,
+                trust=self._trust,
+            )  # fmt: skip
+            if len(self._buckets) > BUCKETS_KEPT:
+                self._buckets.popitem(last=False)
+        else:
+            self._buckets.move_to_end(bucket)
+        return found
+
+    def _verify(self, ref: LogRef) -> VerifiedLog:
+        view = self.bucket(ref.bucket)
+        return verify_log(
+            ref,
+            view.packed_hashes(ref.tenant),
+            read_entries(view.rows(ref.tenant), f"data of tenant {ref.tenant!r:.80}"),
+            view.tombstones.get(ref.tenant, ()),
+            store_id=self.store_id,
+            trust=self._trust,
+        )
+
+
+def open_snapshot(  # noqa: PLR0913 - a path, and five named conditions
+    path: Path,
+    trust: TrustPolicy,
+    *,
+    now_ms: int,
+    pin: Pin | None = None,
+    version: int | None = None,
+    check_expiry: bool = True,
+) -> VerifiedSnapshot:
+    """Open a store for reading.
+
+    Args:
+        path: Folder of the store.
+        trust: The installed policy.
+        now_ms: The reader's clock, Unix milliseconds.
+        pin: What this reader saw last; None on first use.
+        version: An older version to read; None is the newest.
+        check_expiry: False only for the owner who is about to publish a successor.
+
+    Raises:
+        UsageError: no store, or no such version.
+        VerificationError: names the file, and what was expected and got.
+    """
+    present = versions(path)
+    wanted = present[-1] if version is None else version
+    if wanted not in present:
+        raise UsageError(f"no version {wanted} in {path}: it has {present[0]} to {present[-1]}")
+    manifest = read_manifest(path, trust, wanted, now_ms=now_ms, check_expiry=check_expiry)
+    refs = load_logs(path, manifest)
+    if pin is not None:
+        check_pin(path, trust, manifest, refs, pin)
+    return VerifiedSnapshot(_KEY, path, trust, manifest, refs)
+
+
+def read_manifest(path: Path, trust: TrustPolicy, version: int, *, now_ms: int, check_expiry: bool) -> Manifest:
+    """Read and verify one manifest.
+
+    Raises:
+        VerificationError: see `audit.snapshot.manifest`.
+    """
+    where = f"manifests/{version}.json"
+    data = durable.read_bounded(manifest_path(path, version), MAX_MANIFEST_BYTES, where)
+    return open_manifest(data, trust, version=version, now_ms=now_ms, check_expiry=check_expiry, where=where)
+
+
+def load_logs(path: Path, manifest: Manifest) -> dict[str, LogRef]:
+    """Read all checkpoint files of a manifest and check the root over them.
+
+    Raises:
+        VerificationError: a file does not verify, or the numbers or the root are not the manifest's.
+    """
+    where = f"manifests/{manifest.version}.json"
+    refs: dict[str, LogRef] = {}
+    for bucket, files in manifest.buckets.items():
+        name = f"checkpoints/b={bucket:02x}/{files.checkpoints.sha256}.json"
+        data = read_file(path, "checkpoints", bucket, files.checkpoints)
+        refs.update((ref.tenant, ref) for ref in parse_checkpoints(data, bucket, files.leaves, name))
+    root = checkpoints_root(refs[tenant].note for tenant in sorted(refs))
+    if root != manifest.checkpoints_root:
+        raise VerificationError(f"{where}: checkpoints_root is {manifest.checkpoints_root}, expected {root}")
+    leaves = sum(ref.size for ref in refs.values())
+    if (len(refs), leaves) != (manifest.tenants, manifest.leaves):
+        raise VerificationError(
+            f"{where}: states {manifest.tenants} tenants and {manifest.leaves} leaves, "
+            f"expected {len(refs)} and {leaves}"
+        )
+    return refs
+
+
+def check_pin(path: Path, trust: TrustPolicy, manifest: Manifest, refs: Mapping[str, LogRef], pin: Pin) -> None:
+    """Refuse a store that shows less than the reader saw (`audit.snapshot.pin`).
+
+    Raises:
+        VerificationError: names the attack.
+    """
+    where = f"manifests/{manifest.version}.json"
+    if manifest.store_id != pin.store_id:
+        raise VerificationError(f"{where}: store {manifest.store_id}, the pin is of store {pin.store_id}")
+    if manifest.version < pin.version:
+        raise VerificationError(f"{where}: version {manifest.version} is below the pinned {pin.version} (rollback)")
+    if manifest.version == pin.version:
+        if manifest.digest != pin.digest:
+            raise VerificationError(
+                f"{where}: digest is {manifest.digest}, pinned is {pin.digest} for the same version (equivocation)"
+            )
+        return
+    leaf_files: dict[int, bytes] = {}
+    for tenant in sorted(pin.logs, key=lambda name: (bucket_of(name), name)):
+        size, root = pin.logs[tenant]
+        ref = refs.get(tenant)
+        if ref is None:
+            raise VerificationError(f"{where}: the log of tenant {tenant!r:.80} is pinned and missing (rollback)")
+        origin = log_origin(manifest.store_id, tenant)
+        checkpoint = trust.open_checkpoint(ref.note, origin=origin, where=f"checkpoint of tenant {tenant!r:.80}")
+        if checkpoint.size < size:
+            raise VerificationError(
+                f"{where}: the log of tenant {tenant!r:.80} has {checkpoint.size} leaves, pinned are {size} (truncated)"
+            )
+        if (checkpoint.size, checkpoint.root) == (size, root):
+            continue
+        if ref.bucket not in leaf_files:
+            leaf_files.clear()  # pins are visited in order of bucket: one leaf file at a time
+            leaf_files[ref.bucket] = read_file(path, "leaves", ref.bucket, manifest.buckets[ref.bucket].leaves)
+        packed = leaf_files[ref.bucket][ref.start : ref.start + size * merkle.HASH_BYTES]
+        prefix = merkle.root(merkle.unpack(packed))
+        if prefix != root:
+            raise VerificationError(
+                f"{where}: the first {size} leaves of tenant {tenant!r:.80} have root {prefix.hex()}, "
+                f"pinned is {root.hex()} (history rewritten)"
+            )
