@@ -28,8 +28,8 @@ __all__ = ["ALL_PAIRS_LIMIT", "EXACT_LIMIT", "Neighbours", "all_pairs", "nearest
 SIMILARITY_STEP = 1e-7
 """Similarities closer than this are ties: float32 embeddings carry no more digits."""
 
-EXACT_LIMIT = 20_000
-"""Entries up to which the exact search is used: 20,000 vectors of 384 take seconds on two cores."""
+EXACT_LIMIT = 10_000
+"""Entries up to which the exact search is used: 10,000 vectors of 384 take about 10 s on two cores."""
 
 ALL_PAIRS_LIMIT = 1_500
 """Entries up to which every pair may be asked for: 1.1 million pairs are already hours of NLI."""
@@ -43,6 +43,9 @@ _BLOCK_FLOATS = 1 << 24
 _STEPS = round(1 / SIMILARITY_STEP)
 _SPARE_CANDIDATES = 16
 """Candidates asked of faiss beyond k, so that float32 rounding near the k-th cannot lose a neighbour."""
+
+_PROBED_CELLS = 16
+"""With four times sqrt(n) cells, recall at 10 was 0.999 on 30,000 loose clusters of 30 (384 dimensions)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,13 +152,13 @@ def _faiss_candidates(vectors: NDArray[np.float32], width: int, seed: int) -> ND
         return None
     n, dimensions = vectors.shape
     contiguous = np.ascontiguousarray(vectors, dtype=np.float32)
-    cells = max(1, round(n**0.5))
+    cells = max(1, min(round(4 * n**0.5), n // 2))
     index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dimensions), dimensions, cells, faiss.METRIC_INNER_PRODUCT)
     index.cp.seed = seed
     index.cp.min_points_per_centroid = 1  # below this faiss only prints a warning
     index.train(contiguous)
     index.add(contiguous)
-    index.nprobe = max(8, cells // 8)
+    index.nprobe = max(_PROBED_CELLS, cells // 32)
     found: NDArray[np.int64] = index.search(contiguous, min(n, width + 1 + _SPARE_CANDIDATES))[1]
     return found
 
