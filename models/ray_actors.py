@@ -14,6 +14,7 @@ import asyncio
 import os
 import zlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from audit.generation import Completion, GenerationRequest
+    from models.protocols import Embedder, EntailmentModel, Generator
 
 __all__ = [
     "ActorPool", "EmbedderActor", "EntailmentActor", "GeneratorActor", "RemoteEmbedder", "RemoteEntailment",
@@ -45,10 +47,14 @@ class GeneratorActor:
     """Hosts one backbone: a vLLM engine, an HTTP client or the fake."""
 
     def __init__(self, specs: ModelSpecs) -> None:
-        self._generator = load_generator(specs)
+        self._specs = specs
+
+    @cached_property
+    def _generator(self) -> Generator:
+        return load_generator(self._specs)  # here and not in __init__: Ray hides what a constructor raises
 
     async def model_id(self) -> str:
-        """Return the model's id; also tells that it is loaded."""
+        """Load the model where that has not happened yet, and return its id."""
         return self._generator.model_id
 
     async def generate(self, request: GenerationRequest) -> Completion:
@@ -64,10 +70,14 @@ class EntailmentActor:
     """Hosts one NLI model."""
 
     def __init__(self, specs: ModelSpecs) -> None:
-        self._model = load_entailment(specs)
+        self._specs = specs
+
+    @cached_property
+    def _model(self) -> EntailmentModel:
+        return load_entailment(self._specs)  # here and not in __init__: Ray hides what a constructor raises
 
     def model_id(self) -> str:
-        """Return the model's id; also tells that it is loaded."""
+        """Load the model where that has not happened yet, and return its id."""
         return self._model.model_id
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
@@ -79,10 +89,14 @@ class EmbedderActor:
     """Hosts one embedder."""
 
     def __init__(self, specs: ModelSpecs) -> None:
-        self._model = load_embedder(specs)
+        self._specs = specs
+
+    @cached_property
+    def _model(self) -> Embedder:
+        return load_embedder(self._specs)  # here and not in __init__: Ray hides what a constructor raises
 
     def model_id(self) -> str:
-        """Return the model's id; also tells that it is loaded."""
+        """Load the model where that has not happened yet, and return its id."""
         return self._model.model_id
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -118,13 +132,17 @@ class RemoteGenerator:
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """Answer one request; see `models.protocols.Generator`."""
-        key = self._group or request.messages[0].content
-        handle = self._pool.handles[zlib.crc32(key.encode()) % len(self._pool.handles)]
+        handle = self._pool.handles[self.replica(request)]
         try:
             answer: Completion = await handle.generate.remote(request)
         except (RayActorError, RayTaskError) as error:
             raise _as_model_error(error, self.model_id) from error
         return answer
+
+    def replica(self, request: GenerationRequest) -> int:
+        """Return which replica answers a request: the same for all requests of a group."""
+        key = self._group or request.messages[0].content
+        return zlib.crc32(key.encode()) % len(self._pool.handles)
 
     async def close(self) -> None:
         """Close every replica's server; the actors stay until `ActorPool.stop`."""

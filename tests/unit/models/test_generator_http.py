@@ -1,0 +1,228 @@
+"""The client against a real HTTP server on the loopback interface, scripted answer by answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from audit.errors import ModelError, UsageError
+from audit.generation import Completion, GenerationRequest, Message
+from models.generator_http import HttpGenerator, HttpSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FAST = HttpSettings(first_wait_s=0.01, attempts=3, timeout_s=5)
+
+
+class Server:
+    """Answers with the scripted (status, headers, body) in turn, the last one for ever, and keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.script: list[tuple[int, dict[str, str], object]] = []
+        self.bodies: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                length = int(self.headers["content-length"])
+                outer.bodies.append(json.loads(self.rfile.read(length)) | {"path": self.path})
+                outer.keys.append(self.headers.get("authorization"))
+                status, headers, body = outer.script.pop(0) if len(outer.script) > 1 else outer.script[0]
+                raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("content-length", str(len(raw)))
+                self.end_headers()
+                self.wfile.write(raw)
+
+            def log_message(self, *_args: object) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    running = Server()
+    yield running
+    running.stop()
+
+
+def chat(text: str = "fine", **more: object) -> dict[str, object]:
+    return {
+        "choices": [{"message": {"content": text}, "finish_reason": "stop"} | more],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 5}},
+    }
+
+
+def ask(server: Server, settings: HttpSettings = FAST, **options: object) -> Completion:
+    async def call() -> Completion:
+        generator = HttpGenerator(server.url, "tiny", settings)
+        try:
+            messages = (Message(role="user", content="hello"),)
+            return await generator.generate(
+                GenerationRequest(messages=messages, **({"max_tokens": 7} | options))  # type: ignore[arg-type]
+            )
+        finally:
+            await generator.close()
+            await generator.close()
+
+    return asyncio.run(call())
+
+
+def test_a_plain_request_sends_nothing_that_other_servers_do_not_know(server: Server):
+    server.script = [(200, {}, chat())]
+    completion = ask(server)
+    assert completion == Completion(
+        text="fine", finish_reason="stop", prompt_tokens=9, cached_tokens=5, completion_tokens=2
+    )
+    assert server.bodies == [
+        {
+            "path": "/v1/chat/completions", "model": "tiny", "max_tokens": 7, "temperature": 0.0,
+            "messages": [{"role": "user", "content": "hello"}],
+        }
+    ]  # fmt: skip
+
+
+def test_prefix_logprobs_seed_and_stop_reach_the_server(server: Server):
+    top = [{"token": "b", "logprob": -2.0}, {"token": " a", "logprob": -0.5}]
+    server.script = [(200, {}, chat(logprobs={"content": [{"top_logprobs": top}]}))]
+    completion = ask(server, prefix="Sure", top_logprobs=2, temperature=0.5, seed=3, stop=("\n",))
+    assert [(item.text, item.logprob_nats) for item in completion.top[0]] == [(" a", -0.5), ("b", -2.0)]
+    sent = server.bodies[0]
+    assert sent["messages"][-1] == {"role": "assistant", "content": "Sure"}
+    assert (sent["continue_final_message"], sent["add_generation_prompt"]) == (True, False)
+    assert (sent["seed"], sent["stop"], sent["top_logprobs"]) == (3, ["\n"], 2)
+
+
+def test_guides_are_sent_and_the_answer_is_held_to_them(server: Server):
+    server.script = [(200, {}, chat("yes"))]
+    assert ask(server, choices=("yes", "no")).text == "yes"
+    assert ask(server, regex="ye?s").text == "yes"
+    ask(server, json_schema='{"type": "object"}')
+    assert [body.get("structured_outputs") for body in server.bodies] == [
+        {"choice": ["yes", "no"]}, {"regex": "ye?s"}, None,
+    ]  # fmt: skip
+    assert server.bodies[2]["response_format"]["json_schema"]["schema"] == {"type": "object"}
+    server.script = [(200, {}, chat("maybe"))]
+    for guide in ({"choices": ("yes", "no")}, {"regex": "yes|no"}):
+        with pytest.raises(ModelError, match=r"answered 'maybe'.*does not support structured_outputs"):
+            ask(server, **guide)
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_a_passing_fault_is_tried_again(server: Server, status: int):
+    server.script = [(status, {}, "busy"), (status, {}, "busy"), (200, {}, chat())]
+    assert ask(server).text == "fine"
+    assert len(server.bodies) == 3
+
+
+def test_a_lasting_fault_ends_after_the_attempts_and_says_how_to_go_on(server: Server):
+    server.script = [(503, {}, b"overloaded\nby far")]
+    with pytest.raises(ModelError, match=r"HTTP 503: overloaded by far \(3 attempts\).*same command again"):
+        ask(server)
+    assert len(server.bodies) == 3
+
+
+def test_retry_after_is_kept(server: Server):
+    server.script = [(429, {"retry-after": "1"}, ""), (200, {}, chat())]
+    started = asyncio.new_event_loop()
+    before = started.time()
+    ask(server)
+    assert started.time() - before >= 1
+    started.close()
+
+
+def test_a_server_that_is_not_there_is_a_model_error():
+    with pytest.raises(ModelError, match=r"ConnectError.*2 attempts"):
+        asyncio.run(
+            HttpGenerator("http://127.0.0.1:9/v1", "tiny", HttpSettings(attempts=2, first_wait_s=0.01)).generate(
+                GenerationRequest(messages=(Message(role="user", content="x"),), max_tokens=1)
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, ModelError), (401, UsageError), (404, UsageError), (302, ModelError)]
+)
+def test_a_refusal_is_one_bounded_line_at_once(server: Server, status: int, kind: type[Exception]):
+    server.script = [(status, {}, b"no\n" * 5_000)]
+    with pytest.raises(kind) as error:
+        ask(server)
+    assert type(error.value) is kind
+    assert f"HTTP {status} for model 'tiny'" in str(error.value)
+    assert len(str(error.value)) < 400
+    assert "\n" not in str(error.value)
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"not json", b"[]", b"{}", chat() | {"choices": []}, chat(finish_reason="content_filter"), chat(message=None)],
+)
+def test_an_answer_outside_the_contract_is_a_model_error(server: Server, body: object):
+    server.script = [(200, {}, body)]
+    with pytest.raises(ModelError):
+        ask(server)
+    assert len(server.bodies) == 1
+
+
+def test_an_endless_answer_is_cut(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("models.generator_http.MAX_BODY_BYTES", 1_000)
+    server.script = [(200, {}, chat("x" * 2_000))]
+    with pytest.raises(ModelError, match="more than 1000 bytes"):
+        ask(server)
+
+
+def test_the_key_is_read_by_name_sent_and_never_shown(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MY_KEY", "sk-secret")
+    settings = HttpSettings(api_key_env="MY_KEY")
+    server.script = [(400, {}, b"bad key sk-secret given")]
+    with pytest.raises(ModelError) as error:
+        ask(server, settings)
+    assert server.keys == ["Bearer sk-secret"]
+    assert "sk-secret" not in str(error.value)
+    assert "bad key ***" in str(error.value)
+    monkeypatch.delenv("MY_KEY")
+    with pytest.raises(UsageError, match="MY_KEY is not set"):
+        HttpGenerator(server.url, "tiny", settings)
+
+
+def test_a_password_in_the_address_is_refused_without_repeating_it():
+    with pytest.raises(UsageError) as error:
+        HttpGenerator("http://me:hunter2@127.0.0.1/v1", "tiny")
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "supported"),
+    [
+        (chat(" four five", logprobs={"content": [{"top_logprobs": [{"token": " four", "logprob": -0.1}]}]}), True),
+        (chat("one two three", logprobs={"content": [{"top_logprobs": [{"token": "one", "logprob": -0.1}]}]}), False),
+        (chat(" four five"), False),
+    ],
+)
+def test_prefix_support_is_found_by_behaviour(server: Server, answer: object, supported: bool):  # noqa: FBT001
+    server.script = [(200, {}, answer)]
+    assert asyncio.run(HttpGenerator(server.url, "tiny", FAST).supports_prefix_logprobs()) is supported
+
+
+def test_a_server_that_refuses_the_probe_does_not_support_it(server: Server):
+    server.script = [(400, {}, b"unknown field continue_final_message")]
+    assert asyncio.run(HttpGenerator(server.url, "tiny", FAST).supports_prefix_logprobs()) is False

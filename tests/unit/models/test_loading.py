@@ -1,0 +1,70 @@
+"""Configuration strings become models, or one line that says why not."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from audit.errors import UsageError
+from models.generator_http import HttpGenerator
+from models.loading import ModelSpecs, load_embedder, load_entailment, load_generator, prepare
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FAKES = ModelSpecs(backbone="fake", nli="fake", embedder="fake")
+
+
+def test_fakes_need_no_preparation_and_load_by_name(cache: Path):
+    prepare(FAKES)
+    assert load_generator(FAKES).model_id.startswith("fake-generator@")
+    assert load_entailment(FAKES).model_id.startswith("fake-entailment@")
+    assert load_embedder(FAKES).model_id.startswith("fake-embedder@")
+    assert list(cache.iterdir()) == []
+
+
+def test_a_server_is_named_by_address_and_model(cache: Path):
+    specs = ModelSpecs(backbone="openai:http://127.0.0.1:8000/v1#org/model")
+    generator = load_generator(specs)
+    assert isinstance(generator, HttpGenerator)
+    assert generator.model_id == "openai:org/model@127.0.0.1:8000"
+    asyncio.run(generator.close())
+
+
+@pytest.mark.parametrize("spec", ["openai:", "openai:http://host/v1", "openai:host/v1#model", "openai:ftp://host#m"])
+def test_half_an_address_is_refused(spec: str):
+    with pytest.raises(UsageError, match="expected openai:http://HOST:PORT/v1#MODEL"):
+        load_generator(ModelSpecs(backbone=spec))
+
+
+@pytest.mark.parametrize("role", ["backbone", "nli", "embedder"])
+@pytest.mark.parametrize("spec", ["/no/such/folder", "./missing", "nonsense"])
+def test_a_missing_folder_is_one_line_before_anything_is_loaded(cache: Path, role: str, spec: str):
+    specs = ModelSpecs(**({"backbone": "fake", "nli": "fake", "embedder": "fake"} | {role: spec}))
+    with pytest.raises(UsageError, match="no such model folder") as error:
+        prepare(specs)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_that_is_no_model_is_refused(cache: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match=r"no config\.json in it"):
+        prepare(ModelSpecs(backbone="fake", nli=str(tmp_path), embedder="fake"))
+
+
+def test_an_unknown_packaged_backbone_is_refused(cache: Path):
+    with pytest.raises(UsageError, match=r"no packaged model '70b'"):
+        prepare(ModelSpecs(backbone="packaged:70b", nli="fake", embedder="fake"))
+
+
+def test_loading_fakes_imports_no_heavy_library():
+    code = (
+        "import sys; from models.loading import *; from models.loading import ModelSpecs;"
+        "s = ModelSpecs(backbone='fake', nli='fake', embedder='fake'); load_generator(s); load_entailment(s);"
+        "load_embedder(s); print({'torch', 'vllm', 'transformers', 'ray', 'onnxruntime'} & set(sys.modules))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "set()"

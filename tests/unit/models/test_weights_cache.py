@@ -1,0 +1,144 @@
+"""The cache of model folders: resumable copies, one builder at a time, digests."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.errors import ModelError, UsageError
+from models import weights_cache
+from models.weights_cache import DIGEST_FILE, build_folder, copy_checked, folder_id, require_space
+
+ROOM = 1_000
+
+
+def write_model(folder: Path, weights: bytes = b"weights") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(weights)
+
+
+@settings(deadline=None, max_examples=40)
+@given(parts=st.lists(st.binary(max_size=50), min_size=1, max_size=5), cut=st.integers(0, 250))
+def test_copy_continues_a_partial_copy_wherever_it_was_cut(parts: list[bytes], cut: int):
+    whole = b"".join(parts)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sources = [folder / f"part{number}" for number in range(len(parts))]
+        for source, content in zip(sources, parts, strict=True):
+            source.write_bytes(content)
+        (folder / "model.gguf.partial").write_bytes(whole[:cut])
+        copied: list[int] = []
+        copy_checked(
+            sources, folder / "model.gguf", hashlib.sha256(whole).hexdigest(), lambda _w, done, _t: copied.append(done)
+        )
+        assert (folder / "model.gguf").read_bytes() == whole
+        assert not (folder / "model.gguf.partial").exists()
+        assert all(done > cut for done in copied)
+
+
+def test_copy_refuses_wrong_bytes_and_keeps_nothing_of_them(tmp_path: Path):
+    (tmp_path / "part").write_bytes(b"tampered")
+    with pytest.raises(ModelError, match=r"sha256 .* expected 00.*reinstall"):
+        copy_checked([tmp_path / "part"], tmp_path / "model.gguf", "00", lambda *_: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+def test_copy_does_not_trust_a_partial_copy_of_something_else(tmp_path: Path):
+    (tmp_path / "part").write_bytes(b"0123456789")
+    (tmp_path / "model.gguf.partial").write_bytes(b"XXXX")
+    digest = hashlib.sha256(b"0123456789").hexdigest()
+    with pytest.raises(ModelError):
+        copy_checked([tmp_path / "part"], tmp_path / "model.gguf", digest, lambda *_: None)
+    copy_checked([tmp_path / "part"], tmp_path / "model.gguf", digest, lambda *_: None)
+    assert (tmp_path / "model.gguf").read_bytes() == b"0123456789"
+
+
+def test_a_build_that_fails_leaves_no_model_and_the_next_continues_its_work(cache: Path):
+    def fail() -> None:
+        with build_folder("tiny", ROOM) as (work, _final):
+            (work / "half").write_text("done so far")
+            raise RuntimeError("cut off")
+
+    with pytest.raises(RuntimeError, match="cut off"):
+        fail()
+    assert not (cache / "models" / "tiny").exists()
+    with build_folder("tiny", ROOM) as (work, final):
+        assert (work / "half").read_text() == "done so far"
+        write_model(work / "out")
+    assert (final / "model.safetensors").read_bytes() == b"weights"
+    assert not work.exists()
+
+
+def test_a_folder_without_its_digest_file_is_built_again(cache: Path):
+    write_model(cache / "models" / "tiny", b"torn")
+    with build_folder("tiny", ROOM) as (work, final):
+        write_model(work / "out", b"whole")
+    assert (final / "model.safetensors").read_bytes() == b"whole"
+
+
+BUILDER = """
+import sys, time
+from pathlib import Path
+from models.weights_cache import DIGEST_FILE, build_folder
+with build_folder("tiny", 1000) as (work, final):
+    if not (final / DIGEST_FILE).is_file():
+        with open(sys.argv[1], "a") as log:
+            log.write("built\\n")
+        time.sleep(0.3)
+        (work / "out").mkdir()
+        (work / "out" / "config.json").write_text("{}")
+"""
+
+
+def test_two_processes_at_once_build_once(cache: Path, tmp_path: Path):
+    log = tmp_path / "log"
+    processes = [subprocess.Popen([sys.executable, "-c", BUILDER, str(log)]) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert log.read_text() == "built\n"
+    assert (cache / "models" / "tiny" / DIGEST_FILE).is_file()
+
+
+def test_too_little_disk_is_said_before_anything_is_written(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    usage = namedtuple("usage", "total used free")  # noqa: PYI024 - the shape shutil returns
+    monkeypatch.setattr(weights_cache.shutil, "disk_usage", lambda _path: usage(10**12, 0, 1_000_000_000))
+    with pytest.raises(UsageError, match=r"1\.0 GB free, 5\.2 GB needed to assemble big; .*MEMAUDIT_CACHE"):
+        build_folder("big", 5_000_000_000).__enter__()
+    assert not (cache / "building" / "big").exists()
+
+
+def test_room_that_is_there_is_enough(tmp_path: Path):
+    require_space(tmp_path, 1, "test")
+
+
+def test_id_of_a_folder_follows_its_bytes(cache: Path, tmp_path: Path):
+    write_model(tmp_path / "a" / "model", b"one")
+    write_model(tmp_path / "b" / "model", b"one")
+    write_model(tmp_path / "c" / "model", b"two")
+    first, same, other = (folder_id(tmp_path / name / "model") for name in "abc")
+    assert first == same != other
+    assert first.startswith("model@")
+    (tmp_path / "a" / "model" / "model.safetensors").write_bytes(b"more than one")
+    assert folder_id(tmp_path / "a" / "model") != first
+
+
+def test_id_of_a_packaged_folder_is_read_not_computed(cache: Path):
+    with build_folder("tiny", ROOM) as (work, final):
+        write_model(work / "out")
+    before = folder_id(final)
+    (final / "model.safetensors").unlink()
+    assert folder_id(final) == before
+
+
+def test_a_folder_with_nothing_in_it_has_no_id(cache: Path, tmp_path: Path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelError, match=r"no weights and no config\.json"):
+        folder_id(tmp_path / "empty")
