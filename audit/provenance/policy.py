@@ -91,6 +91,10 @@ class TrustPolicy:
     envelope: bytes
     """The signed file."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle as the signed file: worker processes verify it again."""
+        return TrustPolicy.read, (self.envelope, f"policy {self.version}")
+
     @property
     def digest(self) -> str:
         """SHA-256 (hex) of the signed file: the policy digest of manifests."""

@@ -183,8 +183,8 @@ def check_accounting(
         if entry_id in positions:
             raise VerificationError(f"{where}: entry id {entry_id!r:.80} at leaf {index} and at {positions[entry_id]}")
         positions[entry_id] = index
-        if taken[index]:
-            raise VerificationError(f"{where}: leaf {index} is removed and live, or live twice")
+        if index >= size or taken[index]:
+            raise VerificationError(f"{where}: leaf {index} is beyond the log, removed and live, or live twice")
         taken[index] = 1
     for item in tombstones:
         if taken[item.index]:

@@ -257,6 +257,9 @@ def _parse(fields: strict_json.Fields) -> Manifest:
     fields.done()
     if manifest.tombstones_root != (expected := tombstones_root(buckets)):
         raise VerificationError(f"{where}: tombstones_root is {manifest.tombstones_root}, expected {expected}")
+    rows = sum(ref.rows for files in buckets.values() for ref in files.data)
+    if manifest.entries != rows:
+        raise VerificationError(f"{where}: states {manifest.entries} entries, its data files hold {rows}")
     return manifest
 
 

@@ -1,0 +1,221 @@
+"""The attestation of a purification: an in-toto Statement v1 in a DSSE envelope, signed by the auditor.
+
+    {"_type": "https://in-toto.io/Statement/v1",
+     "subject": [{"name": "memaudit/6d1f…@3", "digest": {"sha256": digest of manifest 3}}],
+     "predicateType": "urn:memaudit:purification:v1",
+     "predicate": {"runId": "…", "createdMs": …, "parameters": {…}, "models": {…},
+                   "resolvedDependencies": [{"name": "memaudit/6d1f…@2", "digest": {"sha256": …}}],
+                   "removed": [{"tenant", "entryId", "leafIndex", "leafHash", "reason"} …],
+                   "scoreTables": [{"name": "…", "digest": {"sha256": …}} …]}}
+
+The subject is the purified snapshot, the resolved dependency the audited one. It says why; the log proves what.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from audit.entry import MAX_TIME_MS
+from audit.errors import UsageError, VerificationError
+from audit.provenance import dsse, strict_json
+from audit.provenance.leaf import MAX_REASON_BYTES
+from audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
+from audit.snapshot.layout import MAX_VERSION
+from audit.snapshot.purify import RemovedEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from audit.provenance.keys import Keyring
+    from audit.provenance.policy import TrustPolicy
+    from audit.snapshot.purify import Purified
+    from audit.snapshot.reader import VerifiedSnapshot
+
+__all__ = ["Attestation", "attest", "verify_attestation"]
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "urn:memaudit:purification:v1"
+
+MAX_ATTESTATION_BYTES = 256 << 20
+"""A hundred thousand removed entries with their reasons."""
+
+MAX_REMOVED = 1_000_000
+MAX_TABLES = 10_000
+MAX_SETTINGS = 256
+MAX_SETTING_BYTES = 65_536
+
+_SNAPSHOT_NAME = re.compile(r"memaudit/([0-9a-f]{32})@([1-9][0-9]{0,6})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attestation:
+    """A verified statement about one purification."""
+
+    store_id: str
+    audited_version: int
+    audited_digest: str
+    version: int
+    digest: str
+    run_id: str
+    created_ms: int
+    parameters: Mapping[str, str]
+    models: Mapping[str, str]
+    removed: tuple[RemovedEntry, ...]
+    score_tables: Mapping[str, str]
+    """File name to SHA-256 (hex)."""
+
+
+def attest(  # noqa: PLR0913 - what the statement says
+    purified: Purified,
+    keyring: Keyring,
+    *,
+    run_id: str,
+    now_ms: int,
+    parameters: Mapping[str, str],
+    models: Mapping[str, str],
+    score_tables: Mapping[str, str],
+) -> bytes:
+    """Sign the statement of a published purification.
+
+    Raises:
+        UsageError: a dry run, or the auditor's key is missing.
+    """
+    if purified.digest is None:
+        raise UsageError("nothing to attest: the purification was a dry run")
+    statement = {
+        "_type": STATEMENT_TYPE,
+        "subject": [_snapshot(purified.store_id, purified.version, purified.digest)],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            "runId": run_id,
+            "createdMs": now_ms,
+            "parameters": dict(parameters),
+            "models": dict(models),
+            "resolvedDependencies": [_snapshot(purified.store_id, purified.audited_version, purified.audited_digest)],
+            "removed": [
+                {
+                    "tenant": item.tenant,
+                    "entryId": item.entry_id,
+                    "leafIndex": item.index,
+                    "leafHash": item.leaf_hash,
+                    "reason": item.reason,
+                }
+                for item in purified.removed
+            ],
+            "scoreTables": [
+                {"name": name, "digest": {"sha256": digest}} for name, digest in sorted(score_tables.items())
+            ],
+        },
+    }
+    return dsse.seal(PAYLOAD_TYPE, strict_json.encode(statement), keyring.signers("auditor"))
+
+
+def verify_attestation(
+    data: bytes, trust: TrustPolicy, where: str, *, snapshot: VerifiedSnapshot | None = None
+) -> Attestation:
+    """Verify an attestation, and that it is about `snapshot` where one is given.
+
+    Raises:
+        VerificationError: signature, form, or a removal that the snapshot's log does not show.
+    """
+    envelope = dsse.parse_envelope(data, PAYLOAD_TYPE, max_bytes=MAX_ATTESTATION_BYTES, where=where)
+    attestation = _parse(strict_json.Fields(envelope.json(MAX_ATTESTATION_BYTES), where))
+    keys = trust.manifest_keys("auditor", attestation.store_id, attestation.version)
+    dsse.verify_envelope(envelope, keys, trust.roles["auditor"].threshold, "auditor")
+    if snapshot is not None:
+        _check_against(attestation, snapshot, where)
+    return attestation
+
+
+def _check_against(attestation: Attestation, snapshot: VerifiedSnapshot, where: str) -> None:
+    if attestation.digest != snapshot.digest:
+        raise VerificationError(f"{where}: about snapshot {attestation.digest}, expected {snapshot.digest}")
+    if snapshot.manifest.parent != attestation.audited_digest:
+        raise VerificationError(
+            f"{where}: audited {attestation.audited_digest}, the snapshot's parent is {snapshot.manifest.parent}"
+        )
+    for tenant in sorted({item.tenant for item in attestation.removed}):
+        stones = snapshot.tombstones(tenant)
+        in_log = {
+            (stone.entry_id, stone.removed_index, stone.removed_leaf_hash.hex(), stone.reason)
+            for stone in stones
+            if stone.run_id == attestation.run_id
+        }
+        stated = {
+            (item.entry_id, item.index, item.leaf_hash, item.reason)
+            for item in attestation.removed
+            if item.tenant == tenant
+        }
+        if in_log != stated:
+            odd = min(in_log ^ stated)
+            raise VerificationError(f"{where}: entry {odd[0]!r:.80} of tenant {tenant!r:.80} is removed in one of two")
+
+
+def _snapshot(store_id: str, version: int, digest: str) -> dict[str, Any]:
+    return {"name": f"memaudit/{store_id}@{version}", "digest": {"sha256": digest}}
+
+
+def _parse(fields: strict_json.Fields) -> Attestation:
+    where = fields.where
+    if (fields.text("_type"), fields.text("predicateType")) != (STATEMENT_TYPE, PREDICATE_TYPE):
+        raise VerificationError(f"{where}: not an in-toto statement of type {PREDICATE_TYPE}")
+    store_id, version, digest = _parse_snapshot(fields, "subject")
+    predicate = strict_json.Fields(fields.take("predicate"), f"{where}: predicate")
+    audited_store, audited_version, audited_digest = _parse_snapshot(predicate, "resolvedDependencies")
+    if audited_store != store_id or audited_version >= version:
+        raise VerificationError(f"{where}: version {version} cannot follow from {audited_version} of {audited_store}")
+    removed = []
+    for item in predicate.objects("removed", MAX_REMOVED):
+        removed.append(
+            RemovedEntry(
+                tenant=item.text("tenant"),
+                entry_id=item.text("entryId"),
+                index=item.whole("leafIndex", MAX_TREE_SIZE),
+                leaf_hash=item.hex_bytes("leafHash", HASH_BYTES).hex(),
+                reason=item.text("reason", MAX_REASON_BYTES),
+            )
+        )
+        item.done()
+    tables = {}
+    for item in predicate.objects("scoreTables", MAX_TABLES):
+        tables[item.text("name")] = _parse_digest(item)
+        item.done()
+    attestation = Attestation(
+        store_id=store_id,
+        audited_version=audited_version,
+        audited_digest=audited_digest,
+        version=version,
+        digest=digest,
+        run_id=predicate.text("runId"),
+        created_ms=predicate.whole("createdMs", MAX_TIME_MS),
+        parameters=MappingProxyType(predicate.texts("parameters", MAX_SETTINGS, MAX_SETTING_BYTES)),
+        models=MappingProxyType(predicate.texts("models", MAX_SETTINGS, MAX_SETTING_BYTES)),
+        removed=tuple(removed),
+        score_tables=MappingProxyType(tables),
+    )
+    predicate.done()
+    fields.done()
+    return attestation
+
+
+def _parse_snapshot(fields: strict_json.Fields, name: str) -> tuple[str, int, str]:
+    items = fields.objects(name, 1)
+    if len(items) != 1:
+        raise VerificationError(f"{fields.where}: {name!r} must name one snapshot")
+    match = _SNAPSHOT_NAME.fullmatch(items[0].text("name"))
+    if match is None or int(match[2]) > MAX_VERSION:
+        raise VerificationError(f"{fields.where}: {name!r} does not name a snapshot")
+    digest = _parse_digest(items[0])
+    items[0].done()
+    return match[1], int(match[2]), digest
+
+
+def _parse_digest(fields: strict_json.Fields) -> str:
+    digest = strict_json.Fields(fields.take("digest"), f"{fields.where}: digest")
+    value = digest.hex_bytes("sha256", HASH_BYTES).hex()
+    digest.done()
+    return value

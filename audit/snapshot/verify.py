@@ -1,0 +1,396 @@
+"""Verifying a whole store: every file of every version, every signature, every root, every step between versions.
+
+1. Every manifest from the oldest kept version to the newest, each naming its parent's digest.
+2. The pin, if there is one.
+3. Every file that any of them names, by size and digest.
+4. For each log that changed between two versions: a consistency proof from the older checkpoint to the newer, computed
+   from the stored leaf hashes and verified, so that no version rewrote history.
+5. Every log of the newest version by the rules of `audit.snapshot.log`; with `deep`, of every version.
+
+Signatures dominate, so the data files of large stores are verified in worker processes, one file each.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Self
+
+from audit.errors import VerificationError
+from audit.provenance import merkle
+from audit.provenance.checkpoint import log_origin
+from audit.snapshot.bucket import read_data_file
+from audit.snapshot.columns import by_tenant, read_entries, read_tombstones
+from audit.snapshot.layout import file_path, read_file, versions
+from audit.snapshot.log import check_accounting, check_entries, check_leaf_hashes, check_tombstones
+from audit.snapshot.reader import check_pin, load_logs, read_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from audit.provenance.policy import TrustPolicy
+    from audit.snapshot.checkpoints import LogRef
+    from audit.snapshot.columns import SignedTombstone
+    from audit.snapshot.layout import FileRef, Kind
+    from audit.snapshot.manifest import BucketFiles, Manifest
+    from audit.snapshot.pin import Pin
+
+    Progress = Callable[[str, int, int], None]
+
+__all__ = ["LogStep", "VerificationReport", "verify_store"]
+
+ROWS_FOR_WORKERS = 20_000
+"""Below this many live entries one process is done before a second has started."""
+
+LEFTOVERS_SHOWN = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStep:
+    """One log between two versions: the older checkpoint is a prefix of the newer."""
+
+    tenant: str
+    from_version: int
+    to_version: int
+    from_size: int
+    to_size: int
+    proof_hashes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationReport:
+    """What was verified. There is no report of a failure: that is a VerificationError."""
+
+    store_id: str
+    version: int
+    digest: str
+    versions: tuple[int, ...]
+    deep: bool
+    files: int
+    bytes: int
+    tenants: int
+    entries: int
+    """Live entries of the newest version."""
+
+    tombstones: int
+    leaves: int
+    signatures: int
+    """Entry and tombstone signatures verified."""
+
+    steps: tuple[LogStep, ...]
+    leftovers: tuple[str, ...]
+    """Files that no kept version names: harmless remains of an interrupted publisher (the first 1 000)."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the report as JSON-able values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Version:
+    manifest: Manifest
+    refs: Mapping[str, LogRef]
+
+    def refs_of(self, bucket: int) -> tuple[LogRef, ...]:
+        return tuple(ref for ref in self.refs.values() if ref.bucket == bucket)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DataTask:
+    """One data file for a worker: everything it needs to read and judge it by itself."""
+
+    path: Path
+    bucket: int
+    data: FileRef
+    leaves: FileRef
+    refs: tuple[LogRef, ...]
+    store_id: str
+    trust: TrustPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LogPart:
+    """What one data file holds of one log, verified."""
+
+    tenant: str
+    places: list[tuple[str, int]]
+    """Entry id and leaf index."""
+
+    parents: dict[str, list[str]]
+
+
+def verify_store(  # noqa: PLR0913 - a path, and named conditions
+    path: Path,
+    trust: TrustPolicy,
+    *,
+    now_ms: int,
+    pin: Pin | None = None,
+    deep: bool = False,
+    progress: Progress | None = None,
+    workers: int | None = None,
+) -> VerificationReport:
+    """Verify a store.
+
+    Args:
+        path: The store.
+        trust: The installed policy.
+        now_ms: The reader's clock, Unix milliseconds.
+        pin: What this reader saw last.
+        deep: Verify entries, tombstones and roots of every version, not of the newest only.
+        progress: Called with a stage ("files", "entries"), how many are done and how many there are.
+        workers: Processes for data files; None is one per usable core, 1 is this process alone.
+
+    Raises:
+        UsageError: no store.
+        VerificationError: names the file or the leaf, and what was expected and got.
+    """
+    report = progress or _silent
+    history = _load_history(path, trust, now_ms)
+    newest = history[-1].manifest
+    if pin is not None:
+        check_pin(path, trust, newest, history[-1].refs, pin)
+    looked_at = history if deep else history[-1:]
+    named = _check_other_files(path, history, looked_at, report)
+    steps = [step for older, newer in pairwise(history) for step in _check_steps(path, trust, older, newer)]
+    signatures = done = 0
+    total = sum(item.manifest.entries for item in looked_at)
+    cores = len(os.sched_getaffinity(0)) if workers is None else workers
+    with _Workers(cores if newest.entries >= ROWS_FOR_WORKERS else 1) as pool:
+        for item in reversed(looked_at):
+            for rows, fresh in _verify_version(path, trust, item, pool, keep=deep):
+                done += rows
+                signatures += fresh
+                report("entries", done, total)
+    return VerificationReport(
+        store_id=newest.store_id,
+        version=newest.version,
+        digest=newest.digest,
+        versions=tuple(item.manifest.version for item in history),
+        deep=deep,
+        files=len(named) + len(history),
+        bytes=sum(ref.size for ref in named.values()),
+        tenants=newest.tenants,
+        entries=newest.entries,
+        tombstones=sum(files.tombstones.rows for files in newest.buckets.values() if files.tombstones),
+        leaves=newest.leaves,
+        signatures=signatures,
+        steps=tuple(steps),
+        leftovers=_leftovers(path, named, history),
+    )
+
+
+def _silent(_stage: str, _done: int, _total: int) -> None:
+    return
+
+
+def _load_history(path: Path, trust: TrustPolicy, now_ms: int) -> list[_Version]:
+    """Step 1: from the newest manifest down to the oldest it says is kept."""
+    present = set(versions(path))
+    newest = read_manifest(path, trust, max(present), now_ms=now_ms, check_expiry=True)
+    manifests = [newest]
+    while manifests[-1].version > newest.oldest:
+        child = manifests[-1]
+        where = f"manifests/{child.version}.json"
+        if child.version - 1 not in present:
+            raise VerificationError(
+                f"manifests/{child.version - 1}.json: missing, versions {newest.oldest} on are kept"
+            )
+        parent = read_manifest(path, trust, child.version - 1, now_ms=now_ms, check_expiry=False)
+        if parent.digest != child.parent or parent.store_id != child.store_id:
+            raise VerificationError(f"{where}: parent digest is {child.parent}, expected {parent.digest}")
+        manifests.append(parent)
+    if manifests[-1].version == 1 and manifests[-1].parent is not None:
+        raise VerificationError("manifests/1.json: the first version names a parent")
+    return [_Version(manifest=item, refs=load_logs(path, item)) for item in reversed(manifests)]
+
+
+def _files_of(manifest: Manifest) -> Iterator[tuple[Kind, int, FileRef]]:
+    for bucket, files in manifest.buckets.items():
+        for ref in files.data:
+            yield "data", bucket, ref
+        yield "leaves", bucket, files.leaves
+        yield "checkpoints", bucket, files.checkpoints
+        if files.tombstones is not None:
+            yield "tombstones", bucket, files.tombstones
+
+
+def _check_other_files(
+    path: Path, history: Sequence[_Version], looked_at: Sequence[_Version], report: Progress
+) -> dict[Path, FileRef]:
+    """Step 3: digests of the files that the later steps do not read; return all files that a version names."""
+    read_later = {file_path(path, kind, bucket, ref.sha256) for item in looked_at
+                  for kind, bucket, ref in _files_of(item.manifest)}  # fmt: skip
+    named: dict[Path, FileRef] = {}
+    others: dict[Path, tuple[Kind, int, FileRef]] = {}
+    for item in history:
+        for kind, bucket, ref in _files_of(item.manifest):
+            final = file_path(path, kind, bucket, ref.sha256)
+            named[final] = ref
+            if final not in read_later:
+                others[final] = kind, bucket, ref
+    for number, (kind, bucket, ref) in enumerate(others.values(), start=1):
+        read_file(path, kind, bucket, ref)
+        report("files", number, len(others))
+    return named
+
+
+def _check_steps(path: Path, trust: TrustPolicy, older: _Version, newer: _Version) -> Iterator[LogStep]:
+    """Step 4, for two neighbouring versions."""
+    for bucket, files in older.manifest.buckets.items():
+        new_files = newer.manifest.buckets.get(bucket)
+        if new_files is not None and new_files.checkpoints == files.checkpoints and new_files.leaves == files.leaves:
+            continue
+        leaves = b"" if new_files is None else read_file(path, "leaves", bucket, new_files.leaves)
+        for ref in older.refs_of(bucket):
+            step = _check_step(trust, ref, older.manifest, newer, leaves)
+            if step is not None:
+                yield step
+
+
+def _check_step(trust: TrustPolicy, ref: LogRef, older: Manifest, newer: _Version, leaves: bytes) -> LogStep | None:
+    where = f"version {newer.manifest.version}: log of tenant {ref.tenant!r:.80}"
+    new_ref = newer.refs.get(ref.tenant)
+    if new_ref is None:
+        raise VerificationError(f"{where} is missing, version {older.version} has it")
+    origin = log_origin(older.store_id, ref.tenant)
+    first = trust.open_checkpoint(ref.note, origin=origin, where=f"{where}, version {older.version}")
+    second = trust.open_checkpoint(new_ref.note, origin=origin, where=where)
+    if first == second:
+        return None
+    if not 0 < first.size <= second.size:
+        raise VerificationError(f"{where} has {second.size} leaves, version {older.version} has {first.size}")
+    hashes = merkle.unpack(leaves[new_ref.start : new_ref.start + second.size * merkle.HASH_BYTES])
+    proof = merkle.consistency_proof(hashes, first.size)
+    try:
+        merkle.verify_consistency(first.size, second.size, proof, first.root, second.root)
+    except VerificationError as error:
+        raise VerificationError(f"{where} is not an extension of version {older.version}: {error}") from None
+    return LogStep(
+        tenant=ref.tenant, from_version=older.version, to_version=newer.manifest.version, from_size=first.size,
+        to_size=second.size, proof_hashes=len(proof),
+    )  # fmt: skip
+
+
+class _Workers:
+    """Runs data tasks here or in worker processes, and remembers the results of files that older versions share."""
+
+    def __init__(self, processes: int) -> None:
+        self._pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn")) if processes > 1 else None
+        self.known: dict[tuple[int, str], list[_LogPart]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def start(self, task: _DataTask) -> Callable[[], list[_LogPart]]:
+        """Start a task; calling the result waits for it."""
+        if self._pool is None:
+            return lambda: _verify_data_file(task)
+        return self._pool.submit(_verify_data_file, task).result
+
+
+def _verify_version(
+    path: Path, trust: TrustPolicy, version: _Version, workers: _Workers, *, keep: bool
+) -> Iterator[tuple[int, int]]:
+    """Step 5: yields rows judged and signatures verified, file by file."""
+    manifest = version.manifest
+    refs: dict[int, list[LogRef]] = {bucket: [] for bucket in manifest.buckets}
+    for ref in version.refs.values():
+        refs[ref.bucket].append(ref)
+    started: dict[tuple[int, str], Callable[[], list[_LogPart]]] = {}
+    for bucket, files in manifest.buckets.items():
+        for data in files.data:
+            if (bucket, data.sha256) not in workers.known:
+                started[bucket, data.sha256] = workers.start(
+                    _DataTask(
+                        path=path, bucket=bucket, data=data, leaves=files.leaves, refs=tuple(refs[bucket]),
+                        store_id=manifest.store_id, trust=trust,
+                    )
+                )  # fmt: skip
+    for bucket, files in manifest.buckets.items():
+        parts: list[_LogPart] = []
+        for data in files.data:
+            name = bucket, data.sha256
+            found = workers.known[name] if name in workers.known else started.pop(name)()
+            yield data.rows, 0 if name in workers.known else data.rows
+            if keep:
+                workers.known[name] = found
+            parts += found
+        yield 0, _verify_bucket(path, trust, manifest.store_id, bucket, files, refs[bucket], parts)
+
+
+def _verify_bucket(  # noqa: PLR0913, PLR0917
+    path: Path,
+    trust: TrustPolicy,
+    store_id: str,
+    bucket: int,
+    files: BucketFiles,
+    refs: Sequence[LogRef],
+    parts: Sequence[_LogPart],
+) -> int:
+    """Judge what is not in the data files: roots, tombstones, accounting. Returns tombstone signatures verified."""
+    leaves = read_file(path, "leaves", bucket, files.leaves)
+    tombstones: dict[str, list[SignedTombstone]] = {}
+    if files.tombstones is not None:
+        data = read_file(path, "tombstones", bucket, files.tombstones)
+        for item in read_tombstones(data, f"tombstones/b={bucket:02x}/{files.tombstones.sha256}.parquet"):
+            tombstones.setdefault(item.tombstone.tenant, []).append(item)
+    by_log: dict[str, list[_LogPart]] = {}
+    for part in parts:
+        by_log.setdefault(part.tenant, []).append(part)
+    strangers = (by_log.keys() | tombstones.keys()) - {ref.tenant for ref in refs}
+    if strangers:
+        raise VerificationError(f"bucket {bucket:02x}: rows of tenant {min(strangers)!r:.80}, which has no log here")
+    for ref in refs:
+        packed = leaves[ref.start : ref.start + ref.size * merkle.HASH_BYTES]
+        checkpoint, hashes = check_leaf_hashes(ref, packed, store_id=store_id, trust=trust)
+        mine = tombstones.get(ref.tenant, [])
+        check_tombstones(mine, hashes, ref.tenant, checkpoint.origin, trust)
+        logs = by_log.get(ref.tenant, [])
+        live = [place for part in logs for place in part.places]
+        parents = {entry_id: names for part in logs for entry_id, names in part.parents.items()}
+        check_accounting(ref.tenant, checkpoint.size, live, parents, mine)
+    return sum(len(item.signatures) for items in tombstones.values() for item in items)
+
+
+def _verify_data_file(task: _DataTask) -> list[_LogPart]:
+    """Read one data file and verify each of its entries against the leaf hashes and its writer's key."""
+    table = read_data_file(task.path, task.bucket, task.data)
+    where = f"data/b={task.bucket:02x}/{task.data.sha256}.parquet"
+    if table.num_rows != task.data.rows:
+        raise VerificationError(f"{where}: {table.num_rows} rows, expected {task.data.rows}")
+    leaves = read_file(task.path, "leaves", task.bucket, task.leaves)
+    refs = {ref.tenant: ref for ref in task.refs}
+    parts = []
+    for tenant, rows in by_tenant(table):
+        ref = refs.get(tenant)
+        if ref is None:
+            raise VerificationError(f"{where}: rows of tenant {tenant!r:.80}, which has no log here")
+        hashes = merkle.unpack(leaves[ref.start : ref.start + ref.size * merkle.HASH_BYTES])
+        entries = read_entries(rows, where)
+        check_entries(entries, hashes, tenant, log_origin(task.store_id, tenant), task.trust)
+        parts.append(
+            _LogPart(
+                tenant=tenant,
+                places=[(item.entry.entry_id, item.index) for item in entries],
+                parents={
+                    item.entry.entry_id: [parent.entry_id for parent in item.entry.parents]
+                    for item in entries
+                    if item.entry.parents
+                },
+            )
+        )
+    return parts
+
+
+def _leftovers(path: Path, named: Mapping[Path, FileRef], history: Sequence[_Version]) -> tuple[str, ...]:
+    manifests = {path / "manifests" / f"{item.manifest.version}.json" for item in history}
+    found = (item for item in path.rglob("*") if item.is_file() and item not in named and item not in manifests)
+    return tuple(sorted(str(item.relative_to(path)) for item in found))[:LEFTOVERS_SHOWN]
