@@ -114,7 +114,8 @@ def flag_outliers(scores: NDArray[np.float64]) -> NDArray[np.bool_]:
         raise UsageError(f"score {np.flatnonzero(~np.isfinite(scores))[0]} is not a finite number")
     if len(scores) == 0 or scores.min() == scores.max():  # the mean of equal numbers may round below them
         return np.zeros(len(scores), dtype=np.bool_)
-    flagged: NDArray[np.bool_] = scores > scores.mean() + FLAG_DEVIATIONS * scores.std()
+    scaled = scores / np.abs(scores).max()  # squares of very small or large scores would leave the range of floats
+    flagged: NDArray[np.bool_] = scaled > scaled.mean() + FLAG_DEVIATIONS * scaled.std()
     return flagged
 
 

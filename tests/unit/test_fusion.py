@@ -6,7 +6,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.errors import UsageError
@@ -21,6 +21,7 @@ def ids(n):
     return [f"m-{i:03}" for i in range(n)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | finite, max_size=40))
 def test_normalised_values_lie_in_0_to_1_and_reach_both_ends_unless_constant(values):
     scaled = normalise(values)
@@ -33,11 +34,13 @@ def test_normalised_values_lie_in_0_to_1_and_reach_both_ends_unless_constant(val
         assert scaled == [0.0] * len(values)
 
 
+@settings(deadline=None)
 @given(st.lists(moderate, min_size=2, max_size=30), st.integers(-20, 20))
 def test_normalisation_ignores_the_scale(values, power):
     assert normalise([math.ldexp(value, power) for value in values]) == pytest.approx(normalise(values))
 
 
+@settings(deadline=None)
 @given(st.lists(finite, min_size=2, max_size=30))
 def test_normalisation_keeps_the_order(values):
     scaled = normalise(values)
@@ -60,6 +63,7 @@ def test_scores_that_are_not_finite_are_refused(value):
         fuse(["a", "b"], [0.0, math.nan], [0.0, 0.0])
 
 
+@settings(deadline=None)
 @given(scores, st.floats(0, 1))
 def test_ds_is_bounded_and_follows_eq_10(rows, alpha):
     for score in fuse(ids(len(rows)), [c for c, _ in rows], [a for _, a in rows], alpha=alpha):
@@ -67,6 +71,7 @@ def test_ds_is_bounded_and_follows_eq_10(rows, alpha):
         assert score.ds == pytest.approx(alpha * score.cmis_normalised + (1 - alpha) * score.cas_normalised)
 
 
+@settings(deadline=None)
 @given(scores, st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(rows, random):
     named = [(name, *row) for name, row in zip(ids(len(rows)), rows, strict=True)]
@@ -75,6 +80,7 @@ def test_the_order_of_the_input_does_not_matter(rows, random):
     assert fuse(*zip(*named, strict=True)) == fuse(*zip(*shuffled, strict=True))
 
 
+@settings(deadline=None)
 @given(scores)
 def test_ranks_count_from_one_by_falling_ds(rows):
     ranking = fuse(ids(len(rows)), [c for c, _ in rows], [a for _, a in rows])
@@ -138,6 +144,7 @@ def run(search, harm_left):
     return search.smallest
 
 
+@settings(deadline=None)
 @given(st.integers(0, 300), st.integers(1, 400))
 def test_a_monotone_harm_is_ended_by_the_true_smallest_prefix_in_logarithmic_replays(limit, needed):
     search = PrefixSearch(limit)
@@ -146,6 +153,7 @@ def test_a_monotone_harm_is_ended_by_the_true_smallest_prefix_in_logarithmic_rep
     assert len(search.tested) <= 2 * math.log2(max(limit, 1) + 1) + 2
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), max_size=40))
 def test_whatever_the_harm_does_the_answer_was_replayed_and_one_less_leaves_harm(harms):
     search = PrefixSearch(len(harms))

@@ -73,7 +73,14 @@ def test_one_outlier_is_flagged_and_equal_scores_are_not():
     assert not flag_outliers(np.zeros(0)).any()
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60))
+def test_flags_do_not_depend_on_the_scale():
+    scores = np.array([0.1] * 20 + [3.0])
+    for scale in (1e-310, 1e-200, 1e200, 1e307):
+        assert np.flatnonzero(flag_outliers(scores * scale)).tolist() == [20]
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=60))
 def test_flags_never_exceed_a_quarter(scores):
     assert flag_outliers(np.array(scores)).mean() <= 0.25  # Chebyshev: at most 1 / 2² lie two deviations away
 

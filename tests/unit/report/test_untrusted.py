@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.report.untrusted import TEXT_CHARS, as_html, as_line, runs
@@ -14,17 +14,20 @@ from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH
 any_text = st.text(st.characters(), max_size=200)  # lone surrogates included
 
 
+@settings(deadline=None)
 @given(any_text)
 def test_a_line_holds_no_control_format_or_surrogate_character(text):
     assert not {unicodedata.category(character) for character in as_line(text)} & {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
 
+@settings(deadline=None)
 @given(any_text)
 def test_only_line_breaks_and_tabs_survive_in_html(text):
     kept = {c for c in as_html(text) if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}}
     assert kept <= {"\n", "\t"}
 
 
+@settings(deadline=None)
 @given(any_text, st.integers(0, 50))
 def test_no_more_than_the_limit_is_shown(text, limit):
     shown = list(runs(text, limit))
@@ -33,6 +36,7 @@ def test_no_more_than_the_limit_is_shown(text, limit):
     assert ("more characters" in as_line(text, limit)) == (len(text) > limit)
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(categories=["L", "N", "P", "S"], exclude_characters="\u3164\u115f\u1160\uffa0\u2800")))
 def test_plain_letters_pass_unchanged(text):
     assert as_line(text, 500) == text
