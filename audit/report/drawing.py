@@ -17,7 +17,7 @@ from audit.consistency.graph import CONTRADICTION_WEIGHT, FLAG_DEVIATIONS
 from audit.report.untrusted import as_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from audit.result import EntryScore, GraphEdge
 
@@ -274,8 +274,7 @@ def _axis(values: Sequence[float]) -> tuple[float, float, float]:
     return math.floor(low / step) * step, math.ceil(high / step) * step, step
 
 
-def _ticks(low: float, high: float, step: float, place: object) -> tuple[Tick, ...]:
-    assert callable(place)  # noqa: S101
+def _ticks(low: float, high: float, step: float, place: Callable[[float], float]) -> tuple[Tick, ...]:
     count = round((high - low) / step)
     return tuple(
         Tick(at=round(place(low + index * step), 1), text=f"{low + index * step:.3g}".replace("-", "−"))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import jinja2
 
 from audit.report.drawing import HEIGHT, WIDTH, GraphDrawing, Scatter, draw_graph, draw_scatter
-from audit.report.summary import Summary, headline, is_judged, removed_of, summarise
+from audit.report.summary import Summary, headline, removed_of, summarise
 from audit.report.untrusted import NAME_CHARS, as_html, as_line
 
 if TYPE_CHECKING:
@@ -190,7 +190,6 @@ def _environment() -> jinja2.Environment:
         count=lambda value: f"{value:,}",
         when=_when,
     )
-    environment.tests["judged"] = is_judged
     return environment
 
 

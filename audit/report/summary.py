@@ -13,9 +13,9 @@ from audit.result import Verdict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from audit.result import AuditResult, EntryScore, EventFinding, TenantResult
+    from audit.result import AuditResult, EntryScore, TenantResult
 
-__all__ = ["Summary", "Tone", "headline", "is_judged", "removed_of", "summarise"]
+__all__ = ["Summary", "Tone", "headline", "removed_of", "summarise"]
 
 Tone = Literal["good", "warn", "bad"]
 
@@ -54,11 +54,6 @@ class Summary:
             return "bad"
         open_ends = self.verdicts["not examined"] + self.verdicts["not reproduced"] + self.not_examined
         return "warn" if open_ends or self.verdicts["memory is not the cause"] or self.probes_unknown else "good"
-
-
-def is_judged(event: EventFinding) -> bool:
-    """Say whether the event was replayed both with the whole store and without the removed set."""
-    return event.harm_before is not None and event.harm_after is not None
 
 
 def removed_of(tenant: TenantResult) -> list[EntryScore]:
