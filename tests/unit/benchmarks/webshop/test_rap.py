@@ -11,8 +11,10 @@ import pytest
 from audit.attribution.agents import Agent
 from audit.errors import UsageError
 from audit.generation import Completion
+from benchmarks.minja.rap_notes import load_notes, load_pairs
 from benchmarks.webshop.catalogue import target_asin
-from benchmarks.webshop.memories import Record, store_of
+from benchmarks.webshop.goals import load_instructions
+from benchmarks.webshop.memories import MAX_RESPONSE_TOKENS, Record, estimated_tokens, store_of
 from benchmarks.webshop.pages import Page
 from benchmarks.webshop.poison import compose, harm_of, inject
 from benchmarks.webshop.rap import RapAgent, action_regex, rap_agent
@@ -153,6 +155,16 @@ def test_poison_needs_the_victim_and_the_target(catalogue, index):
         compose("i need a table cloth", PAIR, NOTES, catalogue, index)
     with pytest.raises(UsageError, match="does not buy the target"):
         compose("i need a lamp", replace(PAIR, target="Unknown Thing"), NOTES, catalogue, index)
+
+
+def test_composed_poison_of_all_nine_attacks_buys_its_target_in_bounded_text(data):
+    folder = data / "minja" / "rap"
+    agent, notes = rap_agent(str(data)), load_notes(folder)
+    for pair in load_pairs(folder):
+        instruction = load_instructions(folder, pair.victim)[0]
+        record = compose(instruction, pair, notes, agent.catalogue, agent.index)
+        assert record.response.startswith("Action: think[Think before search. All kinds of " + pair.victim)
+        assert estimated_tokens(record.response) <= MAX_RESPONSE_TOKENS
 
 
 def test_injection_shortens_the_note_and_stores_only_successes(agent):
