@@ -120,6 +120,10 @@ class VllmGenerator:
             raise ModelError(f"vLLM ended a request to {self.model_id} without an answer")
         return _completion(final)
 
+    async def reset_prefix_cache(self) -> None:
+        """Forget all cached prompts; for measurements. No request may be running."""
+        await self._engine.reset_prefix_cache()
+
     async def close(self) -> None:
         """Stop the engine and give its memory back. Idempotent."""
         self._engine.shutdown()

