@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_RESPONSE_TOKENS", "Record", "convert", "estimated_tokens", "load_benign_records", "store_of"]
 
-MAX_RESPONSE_TOKENS = 350
-"""By `estimated_tokens`: three memories then cost a prompt of about 1,000 tokens."""
+MAX_RESPONSE_TOKENS = 330
+"""By `estimated_tokens`, which is at most a tenth too low: three memories then cost a prompt of about 1,000 tokens."""
 
-MAX_THOUGHT_CHARACTERS = 160
+MAX_THOUGHT_CHARACTERS = 120
 MIN_SCORE = 0.5
 FIRST_WRITTEN_MS = 1_700_000_000_000
 """Time of the first memory: fixed, so that a store is the same in every run."""
@@ -82,8 +82,8 @@ def convert(episode: Mapping[str, Any]) -> Record | None:
 
 
 def estimated_tokens(text: str) -> int:
-    """Tokens of a Qwen2.5 tokenizer, roughly: one per digit, per punctuation mark and per seven letters of a word."""
-    return len(re.findall(r"\d|[^\W\d_]{1,7}|[^\w\s]", text))
+    """Tokens of a Qwen2.5 tokenizer, roughly: one per digit, per punctuation mark and per five letters of a word."""
+    return len(re.findall(r"\d|[^\W\d_]{1,5}|[^\w\s]", text))
 
 
 def store_of(records: Sequence[Record], *, tenant: str, seed: int) -> tuple[Entry, ...]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Step", "brief", "parse", "render"]
 
 BRIEF_TITLE_CHARACTERS = 40
-BRIEF_OPTIONS_CHARACTERS = 60
+BRIEF_OPTIONS_CHARACTERS = 40
 BRIEF_CHARACTERS = 300
 """Bound on one observation in stored text: about 100 tokens."""
 

@@ -14,7 +14,7 @@ from audit.generation import Completion
 from benchmarks.minja.rap_notes import load_notes, load_pairs
 from benchmarks.webshop.catalogue import target_asin
 from benchmarks.webshop.goals import load_instructions
-from benchmarks.webshop.memories import MAX_RESPONSE_TOKENS, Record, estimated_tokens, store_of
+from benchmarks.webshop.memories import Record, estimated_tokens, store_of
 from benchmarks.webshop.pages import Page
 from benchmarks.webshop.poison import compose, harm_of, inject
 from benchmarks.webshop.rap import RapAgent, action_regex, rap_agent
@@ -164,7 +164,7 @@ def test_composed_poison_of_all_nine_attacks_buys_its_target_in_bounded_text(dat
         instruction = load_instructions(folder, pair.victim)[0]
         record = compose(instruction, pair, notes, agent.catalogue, agent.index)
         assert record.response.startswith("Action: think[Think before search. All kinds of " + pair.victim)
-        assert estimated_tokens(record.response) <= MAX_RESPONSE_TOKENS
+        assert estimated_tokens(record.response) <= 400
 
 
 def test_injection_shortens_the_note_and_stores_only_successes(agent):

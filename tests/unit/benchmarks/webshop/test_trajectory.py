@@ -42,10 +42,10 @@ def test_each_page_of_the_store_becomes_one_line(catalogue, index):
             "Results: [B000000001] Willow Desk Lamp with Dimmer $31.5 | [B000000002] Harbor Floor Lamp $80.0 | "
             "[B000000003] Alder Bedside Lamp $19.0"
         ),
-        "Item: Willow Desk Lamp with Dimmer $31.5 color [black][white][sea green] size [small][large]",
+        "Item: Willow Desk Lamp with Dimmer $31.5 color [black][white][sea green]",
         "You have clicked black.",
         "three brightness steps | warm light",
-        "Item: Willow Desk Lamp with Dimmer $31.5 color [black][white][sea green] size [small][large]",
+        "Item: Willow Desk Lamp with Dimmer $31.5 color [black][white][sea green]",
         "You have bought [B000000001] Willow Desk Lamp with Dimmer $31.5",
     ]
 
