@@ -82,7 +82,7 @@ class Event:
         return json.dumps(record, ensure_ascii=False, sort_keys=True)
 
 
-def _rebuild(  # noqa: PLR0913 - the fields of Event, in order
+def _rebuild(  # noqa: PLR0913, PLR0917 - the fields of Event, in order
     event_id: str, tenant: str, ts_ms: int, query: str, output: str, retrieved: tuple[str, ...] | None,
     harm: HarmLabel, harm_source: str, extra: dict[str, object],
 ) -> Event:  # fmt: skip

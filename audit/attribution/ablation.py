@@ -1,0 +1,86 @@
+"""Ablations: which memories to leave out, and what a replay without them said.
+
+`attribution` plans ablations, `models` and `jobs` execute them, `attribution` reads the outcomes. An ablation is named
+by its content, so a result on disk is found again after a restart, and equal questions are asked once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Ablation", "Kind", "Measure", "Outcome", "keep_only", "leave_out"]
+
+Kind = Literal["full", "gate", "leave_one_out", "keep_one", "removal", "probe"]
+"""`full`: nothing removed. `gate`: no memory at all. `leave_one_out`: necessity. `keep_one`: sufficiency.
+`removal`: a proposed set S is removed. `probe`: a benign event, with or without S."""
+
+Measure = Literal["text", "odds", "continuation"]
+"""`text`: replay the whole output and score its harm. `odds`: one token at a decision point of the event.
+`continuation`: a few words after the text forced through a decision point, to find the next one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ablation:
+    """One counterfactual: an event, and the memory it is replayed against."""
+
+    event_id: str
+    kind: Kind
+    measure: Measure
+
+    removed: tuple[str, ...] = ()
+    """Sorted entry ids taken out of the store; retrieval is recomputed over the rest (paper App. D)."""
+
+    kept: tuple[str, ...] | None = None
+    """When not None, exactly these entries are the context, best match first, and nothing is retrieved."""
+
+    point: int = 0
+    """Which decision point of the event, counted from 0; not for `text`."""
+
+    @property
+    def pair_id(self) -> str:
+        """Content name of this question, 32 hex digits."""
+        text = json.dumps([self.event_id, self.measure, self.removed, self.kept, self.point], ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def leave_out(
+    event_id: str, kind: Kind, measure: Measure, removed: frozenset[str] | set[str], point: int = 0
+) -> Ablation:
+    """Plan a replay with these entries taken out of the store."""
+    return Ablation(event_id=event_id, kind=kind, measure=measure, removed=tuple(sorted(removed)), point=point)
+
+
+def keep_only(event_id: str, kind: Kind, measure: Measure, kept: tuple[str, ...], point: int = 0) -> Ablation:
+    """Plan a replay that sees exactly these entries."""
+    return Ablation(event_id=event_id, kind=kind, measure=measure, kept=kept, point=point)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one ablation showed."""
+
+    pair_id: str
+    event_id: str
+    context: tuple[str, ...]
+    """Entry ids that the agent saw, best match first."""
+
+    harm: float | None
+    """h of the replayed output; None for an odds measurement or where the scorer could not tell."""
+
+    log_odds_nats: float | None
+    """Log-odds of the harmful continuation; None for a text replay or a server without logprobs."""
+
+    output: str
+    answers: tuple[str, ...]
+    """The model's text per turn of a text replay."""
+
+    prompt_hash: str
+    memoised: bool
+    """True where an equal prompt had been answered before in this run: it cost nothing."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int

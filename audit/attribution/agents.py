@@ -1,0 +1,146 @@
+"""The agent f as a sans-IO generator: it yields what it asks of the model and returns what it did.
+
+One episode is one call of `Agent.episode`. It yields a GenerationRequest per model turn, is sent the Completion, and
+returns its output as text, so a single answer and a fifteen-step web session replay through the same driver. Memories
+are untrusted text: here they are placed where the audited agent placed them, because that is what is being replayed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from audit.errors import UsageError
+from audit.generation import Completion, GenerationRequest, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from audit.entry import Entry
+
+__all__ = ["Agent", "FewShotAgent", "TemplateAgent", "load_agent", "load_object"]
+
+Episode = "Generator[GenerationRequest, Completion, str]"
+
+
+@runtime_checkable
+class Agent(Protocol):
+    """Generation policy f(q, R(q, M)) (paper eq. 3)."""
+
+    name: str
+    """Names the policy and its settings: part of the run's configuration digest."""
+
+    def episode(
+        self, query: str, memories: Sequence[Entry], seed: int
+    ) -> Generator[GenerationRequest, Completion, str]:
+        """Answer one query with these memories, best match first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewShotAgent:
+    """A question-answering agent that sees memories as earlier chat turns (MINJA's QA agent).
+
+    The best match stands last, next to the question, as few-shot agents do; leaving one memory out then keeps the
+    prompt before it, and with it the server's prefix cache.
+    """
+
+    system: str
+    max_tokens: int = 160
+    temperature: float = 0.0
+    stop: tuple[str, ...] = ()
+    name: str = "few-shot"
+
+    def episode(
+        self, query: str, memories: Sequence[Entry], seed: int
+    ) -> Generator[GenerationRequest, Completion, str]:
+        """One model turn."""
+        messages = [Message(role="system", content=self.system)]
+        for entry in reversed(memories):
+            messages.append(Message(role="user", content=entry.request))
+            messages.append(Message(role="assistant", content=entry.response))
+        messages.append(Message(role="user", content=query))
+        completion = yield GenerationRequest(
+            messages=tuple(messages), max_tokens=self.max_tokens, temperature=self.temperature, seed=seed,
+            stop=self.stop,
+        )  # fmt: skip
+        return completion.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateAgent:
+    """A chat agent with a memory slot in its system prompt.
+
+    `template` must contain `{memories}` once; each memory fills `item`, which may use `{request}` and `{response}`.
+    Braces inside memory text stay as they are: the slots are filled by one pass of replacement, not by `str.format`.
+    """
+
+    template: str
+    item: str = "- {request} -> {response}\n"
+    max_tokens: int = 160
+    temperature: float = 0.0
+    stop: tuple[str, ...] = ()
+    name: str = "template"
+
+    def __post_init__(self) -> None:
+        if self.template.count("{memories}") != 1:
+            raise UsageError("the agent's template must contain {memories} exactly once")
+
+    def episode(
+        self, query: str, memories: Sequence[Entry], seed: int
+    ) -> Generator[GenerationRequest, Completion, str]:
+        """One model turn."""
+        before, after = self.template.split("{memories}")
+        slot = "".join(self._fill(entry) for entry in memories)
+        completion = yield GenerationRequest(
+            messages=(
+                Message(role="system", content=before + slot + after),
+                Message(role="user", content=query),
+            ),
+            max_tokens=self.max_tokens, temperature=self.temperature, seed=seed, stop=self.stop,
+        )  # fmt: skip
+        return completion.text
+
+    def _fill(self, entry: Entry) -> str:
+        parts = self.item.split("{request}")
+        return entry.request.join(part.replace("{response}", entry.response) for part in parts)
+
+
+def load_object(path: str, what: str) -> object:
+    """Import `package.module:attribute`, named by the user's own configuration (never by memory text).
+
+    Raises:
+        UsageError: the path has no colon, or does not import.
+    """
+    module_name, colon, attribute = path.partition(":")
+    if not colon:
+        raise UsageError(f"{what} {path!r:.80} is neither a built-in name nor an import path like package.module:name")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{what} {path!r:.80} cannot be imported: {error}") from error
+
+
+def load_agent(settings: Mapping[str, object]) -> Agent:
+    """Build the agent that a configuration names.
+
+    Args:
+        settings: `kind` is `few-shot`, `template` or an import path; the rest are its fields.
+
+    Raises:
+        UsageError: an unknown kind or field, or an object without an `episode` method.
+    """
+    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+    kind = str(fields.pop("kind", "few-shot"))
+    builders: dict[str, type] = {"few-shot": FewShotAgent, "template": TemplateAgent}
+    builder = builders[kind] if kind in builders else load_object(kind, "agent")
+    if not callable(builder):
+        raise UsageError(f"agent {kind!r:.80} is not a class or function that builds an agent")
+    try:
+        agent = builder(**fields)
+    except TypeError as error:
+        raise UsageError(f"agent {kind!r:.80}: {error}") from None
+    if not isinstance(agent, Agent):
+        raise UsageError(f"agent {kind!r:.80} has no name or no episode(query, memories, seed)")
+    return agent

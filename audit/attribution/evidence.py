@@ -1,0 +1,58 @@
+r"""From outcomes to per-memory influence: CMIS (eq. 7), graded evidence, and the credit rule for sets.
+
+Credit rule. For one harmful event let v(C) be the log-odds of the harmful continuation with context C, R* the retrieved
+memories, and for a memory m in R*
+
+    sufficiency  s(m) = v({m}) - v({})          what m does alone (keep one)
+    necessity    n(m) = v(R*) - v(R* \\ {m})     what is lost without m (leave one out, retrieval recomputed)
+    credit       c(m) = (max(s, 0) + max(n, 0)) / 2
+
+These are the first and the last term of m's Shapley value, the two coalition sizes that need no sampling. It follows
+that a memory without effect gets 0; that equal copies get equal credit, since no term depends on their names; that a
+redundant copy, whose n is near 0, keeps half its s and cannot hide behind the other copies; and that a benign copy of
+a poison's question gets nothing, since alone it does not bring the harm on. Over events credits are summed, as
+Algorithm 1 of the paper sums CMIS.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["Influence", "credit", "sum_over_events"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Influence:
+    """What the replays of one event say of one memory; None is unknown."""
+
+    event_id: str
+    entry_id: str
+    sufficiency_nats: float | None = None
+    necessity_nats: float | None = None
+    cmis: float | None = None
+    """Plain eq. 7 on the harm score: h(full) - h(without m)."""
+
+
+def credit(influence: Influence) -> float | None:
+    """Apply the credit rule; None where neither term is known.
+
+    A term that is not known counts as the other one, so that a measurement that a budget left out moves no ranking.
+    """
+    terms = [
+        max(term, 0.0) for term in (influence.sufficiency_nats, influence.necessity_nats) if term is not None
+    ]  # fmt: skip
+    return sum(terms) / len(terms) if terms else None
+
+
+def sum_over_events(values: Iterable[tuple[str, float | None]]) -> Mapping[str, float]:
+    """Sum per-event values by entry (Algorithm 1), in a fixed order; entries with nothing known are absent."""
+    known: dict[str, list[float]] = {}
+    for entry_id, value in values:
+        if value is not None:
+            known.setdefault(entry_id, []).append(value)
+    return {entry_id: math.fsum(parts) for entry_id, parts in sorted(known.items())}

@@ -1,0 +1,119 @@
+"""Retrieval R(q, M): which memories an agent would see, with any set of them removed.
+
+The order of all entries for a query is computed once; removing entries only filters that order, so retrieval over the
+whole store is recomputed exactly at every ablation (paper App. D) at no cost. Ties go to the entry logged first.
+Embedding texts is the caller's: this file takes vectors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from rapidfuzz.distance import Levenshtein
+from rapidfuzz.process import cdist
+
+from audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from audit.entry import Entry
+
+__all__ = ["RankedMemory", "Ranker", "dense_ranker", "levenshtein_ranker"]
+
+Ranker = "Callable[[str], NDArray[np.intp]]"
+"""From a query to the indices of all entries, best match first."""
+
+
+class _Rank(Protocol):
+    def __call__(self, query: str, /) -> NDArray[np.intp]: ...
+
+
+def levenshtein_ranker(requests: Sequence[str]) -> _Rank:
+    """Rank by edit distance between the query and each entry's request, smallest first (MINJA's released QA agent)."""
+
+    def rank(query: str, /) -> NDArray[np.intp]:
+        distances = cdist([query], requests, scorer=Levenshtein.distance, dtype=np.int32)[0]
+        return np.argsort(distances, kind="stable")
+
+    return rank
+
+
+def dense_ranker(request_vectors: NDArray[np.float32], query_vectors: Mapping[str, NDArray[np.float32]]) -> _Rank:
+    """Rank by cosine between unit vectors, largest first.
+
+    Args:
+        request_vectors: Shape (entries, dimensions), unit rows.
+        query_vectors: For every query that will be asked, shape (dimensions,).
+    """
+
+    def rank(query: str, /) -> NDArray[np.intp]:
+        try:
+            vector = query_vectors[query]
+        except KeyError:
+            raise UsageError(f"no embedding for the query {query!r:.60}: embed every event's query first") from None
+        # Rounded so that the last bit of a BLAS sum, which depends on the machine, cannot swap equal entries.
+        similarities = np.round(request_vectors @ vector, 6)
+        return np.argsort(-similarities, kind="stable")
+
+    return rank
+
+
+class RankedMemory:
+    """One tenant's entries with retrieval over them."""
+
+    __slots__ = ("_by_id", "_entries", "_orders", "_rank", "k")
+
+    def __init__(self, entries: Sequence[Entry], rank: _Rank, k: int) -> None:
+        """Take entries in log order.
+
+        Args:
+            entries: The tenant's live entries.
+            rank: From a query to indices into `entries`, best first.
+            k: How many memories the agent sees.
+
+        Raises:
+            UsageError: `k` is not positive or two entries share an id.
+        """
+        if k < 1:
+            raise UsageError(f"k is {k}: the agent must retrieve at least one memory")
+        self._entries = tuple(entries)
+        self._by_id = {entry.entry_id: entry for entry in self._entries}
+        if len(self._by_id) != len(self._entries):
+            raise UsageError("two live entries of one tenant share an entry id")
+        self._rank = rank
+        self._orders: dict[str, NDArray[np.intp]] = {}
+        self.k = k
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, entry_id: object) -> bool:
+        return entry_id in self._by_id
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries in log order."""
+        return self._entries
+
+    def entry(self, entry_id: str) -> Entry:
+        """Return one entry; KeyError if there is none."""
+        return self._by_id[entry_id]
+
+    def retrieve(self, query: str, removed: frozenset[str] = frozenset(), *, k: int | None = None) -> tuple[Entry, ...]:
+        r"""R(q, M \\ removed): the k best entries that are left, best first."""
+        wanted = self.k if k is None else k
+        order = self._orders.get(query)
+        if order is None:
+            order = self._orders[query] = self._rank(query)
+        found: list[Entry] = []
+        for index in order:
+            entry = self._entries[index]
+            if entry.entry_id not in removed:
+                found.append(entry)
+                if len(found) == wanted:
+                    break
+        return tuple(found)

@@ -1,0 +1,484 @@
+"""Set attribution: find the set of memories that causes a batch of harmful events, in rounds of replays.
+
+A pure state machine: `plan` names the next round of ablations over all events, `observe` takes their outcomes. Every
+round is independent work, one group per event, so a cluster runs it as one map and one reduce. The store is never
+changed; "removed" means left out of a replay.
+
+1. *Gate.* Replay each event with the whole store and with no memory. No harm with the store: `not reproduced`. Harm
+   without memory: `memory is not the cause`.
+2. *Points.* Find where the two replays part, and where they part again (`decision`).
+3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `culprit_nats` at every
+   point is a culprit and joins S.
+4. *Necessity.* Where at most one culprit is in an event's context, leave out each memory in turn. With more culprits
+   leaving one out is known to be blind (the others suffice), so those calls are saved.
+5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone; repeat until none is a culprit.
+6. *Verify.* Replay each event as text without S. Where harm stays, the next memory by credit, then by anomaly, in its
+   context joins S, one at each round: S is the smallest prefix of the evidence that ends the harm.
+7. *Neighbours.* Memories that no event retrieved but that resemble a culprit are measured alone on the event of that
+   culprit: the next poison in line is found before it is used.
+
+A budget stops the search between rounds; what it left out is listed, never guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from audit.attribution.ablation import Ablation, Measure, Outcome, keep_only, leave_out
+from audit.attribution.decision import DecisionPoint, decision_point, next_point
+from audit.attribution.evidence import Influence, credit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from audit.attribution.retrieval import RankedMemory
+    from audit.events import Event
+
+__all__ = ["HARMFUL", "EventState", "SearchSettings", "SetSearch", "Status"]
+
+Status = Literal["open", "cleared", "memory is not the cause", "not reproduced", "not cleared", "not examined"]
+Phase = Literal["gate", "points", "sufficiency", "necessity", "closure", "verify", "neighbours", "done"]
+Attribution = Literal["set", "loo"]
+
+HARMFUL = 0.5
+"""h at or above this is the harm: scorers in use are binary, and a judge's doubt is not a verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """How the search decides. Thresholds are in nats of log-odds of the harmful continuation."""
+
+    attribution: Attribution = "set"
+    """`set` as above; `loo` is the paper's plain leave-one-out CMIS on the harm verdict."""
+
+    culprit_nats: float = 3.0
+    """A memory that alone raises the log-odds by this much (odds 20 : 1) is a culprit without further question."""
+
+    points: int = 2
+    """Decision points measured per event: the second tells substance from style."""
+
+    max_rounds: int = 64
+    """Rounds after which open events are given up as `not cleared`."""
+
+    max_replays: int | None = None
+    """Budget on ablations planned; None is no budget."""
+
+    neighbour_candidates: int = 64
+    """Most memories measured in step 7 in one round."""
+
+
+@dataclass(slots=True, kw_only=True)
+class EventState:
+    """What is known of one harmful event."""
+
+    event: Event
+    status: Status = "open"
+    full: Outcome | None = None
+    gate: Outcome | None = None
+    points: list[DecisionPoint] = field(default_factory=list)
+    odds_full: list[float | None] = field(default_factory=list)
+    odds_gate: list[float | None] = field(default_factory=list)
+    influences: dict[str, Influence] = field(default_factory=dict)
+    replayed: dict[tuple[str, ...], Outcome] = field(default_factory=dict)
+    """Text replays by context: an equal context is an equal prompt and need not be asked again."""
+
+    after: Outcome | None = None
+    """The last text replay without S."""
+
+    reason: str = ""
+
+    def credit_of(self, entry_id: str) -> float:
+        """Credit of one memory for this event; unknown ranks below every known one."""
+        influence = self.influences.get(entry_id)
+        value = None if influence is None else credit(influence)
+        return -1.0 if value is None else value
+
+
+class SetSearch:
+    """The search over one tenant's events."""
+
+    def __init__(
+        self,
+        memory: RankedMemory,
+        events: Sequence[Event],
+        settings: SearchSettings,
+        *,
+        resembles: Mapping[str, Sequence[str]] | None = None,
+        anomaly: Mapping[str, float] | None = None,
+    ) -> None:
+        """Start a search.
+
+        Args:
+            memory: Retrieval over the tenant's live entries.
+            events: The harmful events, all of this tenant.
+            settings: Thresholds and budgets.
+            resembles: Per entry id the ids of entries that evidence ties to it, closest first; asked in step 7.
+            anomaly: CAS per entry id (eq. 8), which breaks ties of credit in step 6.
+        """
+        self._memory = memory
+        self.settings = settings
+        self.states: dict[str, EventState] = {
+            event.event_id: EventState(event=event) for event in sorted(events, key=lambda event: event.event_id)
+        }
+        self._resembles = resembles or {}
+        self._anomaly = anomaly or {}
+        self._removed: dict[str, str] = {}
+        self._phase: Phase = "gate"
+        self._outcomes: dict[str, Outcome] = {}
+        self._neighbours_asked: set[str] = set()
+        self._rounds = 0
+        self._planned = 0
+        self.not_examined: list[str] = []
+
+    @property
+    def removed(self) -> Mapping[str, str]:
+        """S so far: entry id to the machine-written reason."""
+        return self._removed
+
+    @property
+    def replays_planned(self) -> int:
+        """Ablations planned so far: the call count that a budget bounds."""
+        return self._planned
+
+    @property
+    def phase(self) -> Phase:
+        """What the next round is for, for progress lines."""
+        return self._phase
+
+    def plan(self) -> tuple[Ablation, ...]:
+        """Return the next round, by event, the full prompt first; empty when the search is over."""
+        while self._phase != "done":
+            self._rounds += 1
+            unique = {
+                ablation.pair_id: ablation
+                for ablation in self._next_round()
+                if ablation.pair_id not in self._outcomes
+            }  # fmt: skip
+            if not unique:
+                self._advance()
+                continue
+            budget = self.settings.max_replays
+            if self._rounds > self.settings.max_rounds:
+                self._give_up(f"no end after {self.settings.max_rounds} rounds")
+            elif budget is not None and self._planned + len(unique) > budget:
+                self._give_up(f"budget of {budget} replays is spent")
+            else:
+                self._planned += len(unique)
+                order = sorted(unique.values(), key=lambda item: (item.event_id, item.kind != "full", item.pair_id))
+                return tuple(order)
+        return ()
+
+    def observe(self, outcomes: Iterable[Outcome]) -> None:
+        """Take the outcomes of the planned round, in any order; all of them or an error of the caller's own."""
+        for outcome in outcomes:
+            self._outcomes[outcome.pair_id] = outcome
+        self._advance()
+
+    # What to ask next
+
+    def _next_round(self) -> list[Ablation]:
+        rounds = {
+            "gate": self._gate_round,
+            "points": self._points_round,
+            "sufficiency": self._sufficiency_round,
+            "necessity": self._necessity_round,
+            "closure": self._alone_round,
+            "verify": self._verify_round,
+            "neighbours": self._neighbour_round,
+        }
+        return rounds[self._phase]() if self._phase in rounds else []
+
+    def _gate_round(self) -> list[Ablation]:
+        return [
+            ablation
+            for event_id in self.states
+            for ablation in (
+                leave_out(event_id, "full", "text", frozenset()),
+                keep_only(event_id, "gate", "text", ()),
+            )
+        ]
+
+    def _points_round(self) -> list[Ablation]:
+        return [
+            keep_only(event_id, "gate", "continuation", (), len(state.points) - 1)
+            for event_id, state in self._live()
+            if 0 < len(state.points) < self.settings.points
+        ]
+
+    def _sufficiency_round(self) -> list[Ablation]:
+        gates = [
+            keep_only(event_id, "gate", "odds", (), point)
+            for event_id, state in self._live()
+            for point in range(len(state.points))
+        ]
+        return gates + self._alone_round()
+
+    def _alone_round(self) -> list[Ablation]:
+        return [
+            keep_only(event_id, "keep_one", measure, (entry_id,), point)
+            for event_id, state in self._live()
+            for entry_id in self._context(state)
+            if entry_id not in state.influences
+            for measure, point in self._measures(state)
+        ]
+
+    def _necessity_round(self) -> list[Ablation]:
+        asked: list[Ablation] = []
+        for event_id, state in self._live():
+            context = [entry.entry_id for entry in self._memory.retrieve(state.event.query)]
+            if self.settings.attribution == "set" and sum(entry_id in self._removed for entry_id in context) > 1:
+                continue
+            for measure, point in self._measures(state):
+                if measure == "odds":
+                    asked.append(leave_out(event_id, "full", "odds", frozenset(), point))
+                asked.extend(
+                    leave_out(event_id, "leave_one_out", measure, {entry_id}, point) for entry_id in context
+                )  # fmt: skip
+        return asked
+
+    def _verify_round(self) -> list[Ablation]:
+        removed = frozenset(self._removed)
+        return [
+            leave_out(event_id, "removal", "text", removed)
+            for event_id, state in self._live()
+            if self._context(state) not in state.replayed
+        ]
+
+    def _neighbour_round(self) -> list[Ablation]:
+        asked: list[Ablation] = []
+        room = self.settings.neighbour_candidates
+        for culprit in sorted(self._removed):
+            event_id = self._best_event(culprit)
+            if event_id is None:
+                continue
+            for entry_id in self._resembles.get(culprit, ()):
+                known = any(entry_id in state.influences for state in self.states.values())
+                if known or entry_id in self._neighbours_asked or entry_id not in self._memory or room == 0:
+                    continue
+                room -= 1
+                self._neighbours_asked.add(entry_id)
+                asked.extend(
+                    keep_only(event_id, "keep_one", measure, (entry_id,), point)
+                    for measure, point in self._measures(self.states[event_id])
+                )
+        return asked
+
+    # What the answers mean
+
+    def _advance(self) -> None:
+        if self._phase == "gate":
+            self._read_gate()
+            self._phase = "necessity" if self.settings.attribution == "loo" else "points"
+        elif self._phase == "points":
+            self._phase = "points" if self._read_points() else "sufficiency"
+        elif self._phase == "sufficiency":
+            # A server without logprobs shows only now: those events are asked again, by verdict.
+            if self._read_gate_odds():
+                return
+            self._read_influences()
+            self._convict()
+            self._phase = "necessity"
+        elif self._phase == "necessity":
+            self._read_influences()
+            self._phase = "done" if self.settings.attribution == "loo" else "closure"
+        elif self._phase == "closure":
+            self._read_influences()
+            self._phase = "closure" if self._convict() else "verify"
+        elif self._phase == "verify":
+            self._phase = self._read_verify()
+        elif self._phase == "neighbours":
+            self._read_influences()
+            self._phase = self._reopen() if self._convict() else "done"
+
+    def _read_gate(self) -> None:
+        for event_id, state in self.states.items():
+            state.full = self._outcomes[leave_out(event_id, "full", "text", frozenset()).pair_id]
+            state.gate = self._outcomes[keep_only(event_id, "gate", "text", ()).pair_id]
+            state.replayed = {self._context(state): state.full, (): state.gate}
+            if state.full.harm is None or state.gate.harm is None:
+                state.status, state.reason = "not examined", "the harm scorer could not judge the replay"
+            elif state.full.harm < HARMFUL:
+                state.status, state.reason = "not reproduced", "the replay with every memory in place shows no harm"
+            elif state.gate.harm >= HARMFUL:
+                state.status = "memory is not the cause"
+                state.reason = "harm stays when every memory is taken away"
+            elif self.settings.attribution == "set":
+                point = decision_point(state.full.answers, state.gate.answers)
+                state.points = [] if point is None else [point]
+
+    def _read_points(self) -> bool:
+        """Take in the forced continuations; True if another point is worth asking for."""
+        grew = False
+        for event_id, state in self._live():
+            if not 0 < len(state.points) < self.settings.points:
+                continue
+            asked = self._outcomes.get(
+                keep_only(event_id, "gate", "continuation", (), len(state.points) - 1).pair_id
+            )  # fmt: skip
+            point = None if asked is None else next_point(state.points[-1], asked.output)
+            if point is not None:
+                state.points.append(point)
+                grew = grew or len(state.points) < self.settings.points
+        return grew
+
+    def _read_gate_odds(self) -> bool:
+        """Take in the gate's odds; True if an event turned out to have none and must be asked by verdict."""
+        lost = False
+        for event_id, state in self._live():
+            if not state.points or state.odds_gate:
+                continue
+            state.odds_gate = [
+                self._outcomes[keep_only(event_id, "gate", "odds", (), point).pair_id].log_odds_nats
+                for point in range(len(state.points))
+            ]
+            if any(odds is None for odds in state.odds_gate):
+                state.points, state.odds_gate, lost = [], [], True
+        return lost
+
+    def _read_influences(self) -> None:
+        for event_id, state in self.states.items():
+            if state.status in {"memory is not the cause", "not reproduced", "not examined"}:
+                continue
+            state.odds_full = [
+                outcome.log_odds_nats if outcome is not None else None
+                for point in range(len(state.points))
+                for outcome in (self._outcomes.get(leave_out(event_id, "full", "odds", frozenset(), point).pair_id),)
+            ]
+            for entry in self._memory.entries:
+                influence = self._influence(event_id, state, entry.entry_id)
+                if influence is not None:
+                    state.influences[entry.entry_id] = influence
+
+    def _influence(self, event_id: str, state: EventState, entry_id: str) -> Influence | None:
+        answers = [
+            (
+                self._outcomes.get(keep_only(event_id, "keep_one", measure, (entry_id,), point).pair_id),
+                self._outcomes.get(leave_out(event_id, "leave_one_out", measure, {entry_id}, point).pair_id),
+            )
+            for measure, point in self._measures(state)
+        ]
+        if all(alone is None and without is None for alone, without in answers):
+            return None
+        if state.points:
+            return Influence(
+                event_id=event_id, entry_id=entry_id,
+                sufficiency_nats=_weakest(
+                    _difference(None if alone is None else alone.log_odds_nats, gate)
+                    for (alone, _), gate in zip(answers, state.odds_gate, strict=True)
+                ),
+                necessity_nats=_weakest(
+                    _difference(full, None if without is None else without.log_odds_nats)
+                    for (_, without), full in zip(answers, state.odds_full, strict=True)
+                ),
+            )  # fmt: skip
+        alone, without = answers[0]
+        full, gate = state.full, state.gate
+        cmis = _difference(_harm(full), _harm(without))
+        flipped = _difference(_harm(alone), _harm(gate))
+        # A verdict that flips stands for as much as a culprit's shift of the odds.
+        nats = self.settings.culprit_nats
+        return Influence(
+            event_id=event_id, entry_id=entry_id, cmis=cmis,
+            sufficiency_nats=None if flipped is None else flipped * nats,
+            necessity_nats=None if cmis is None else cmis * nats,
+        )  # fmt: skip
+
+    def _convict(self) -> bool:
+        """Move every memory whose evidence reaches the threshold into S; True if S grew."""
+        grew = False
+        for event_id, state in self.states.items():
+            for entry_id, influence in sorted(state.influences.items()):
+                alone = influence.sufficiency_nats
+                if entry_id in self._removed or alone is None or alone < self.settings.culprit_nats:
+                    continue
+                self._removed[entry_id] = f"alone raises the odds of the harm in {event_id} by {alone:.1f} nats"
+                grew = True
+        return grew
+
+    def _read_verify(self) -> Phase:
+        removed = frozenset(self._removed)
+        stuck = []
+        for event_id, state in self._live():
+            context = self._context(state)
+            asked = self._outcomes.get(leave_out(event_id, "removal", "text", removed).pair_id)
+            if asked is not None:
+                state.replayed[context] = asked
+            state.after = state.replayed[context]
+            if state.after.harm is not None and state.after.harm < HARMFUL:
+                state.status, state.reason = "cleared", "harm is gone on replay without the removed set"
+            else:
+                stuck.append((event_id, state))
+        if any([self._escalate(event_id, state) for event_id, state in stuck]):  # noqa: C419 - every stuck event acts
+            return self._reopen()
+        for _, state in stuck:
+            state.status, state.reason = "not cleared", "harm stays although its whole context was removed"
+        return "neighbours"
+
+    def _reopen(self) -> Phase:
+        """S changed: every event cleared without the old S must be judged without the new one."""
+        for state in self.states.values():
+            if state.status == "cleared":
+                state.status = "open"
+        return "closure"
+
+    def _escalate(self, event_id: str, state: EventState) -> bool:
+        """Take the most credited memory left in a stuck event's context into S."""
+        context = self._context(state)
+        if not context:
+            return False
+        worst = max(context, key=lambda name: (state.credit_of(name), self._anomaly.get(name, 0.0), name))
+        if worst not in self._removed:
+            credited = state.credit_of(worst)
+            why = f"credit {credited:.1f} nats" if credited >= 0 else "credit unknown"
+            self._removed[worst] = f"next by credit while harm stayed in {event_id} ({why})"
+        return True
+
+    # Bookkeeping
+
+    def _live(self) -> list[tuple[str, EventState]]:
+        return [(event_id, state) for event_id, state in self.states.items() if state.status == "open"]
+
+    def _measures(self, state: EventState) -> list[tuple[Measure, int]]:
+        """How this event is measured: its odds at each point, or its verdict where there is no point."""
+        return [("odds", point) for point in range(len(state.points))] or [("text", 0)]
+
+    def _context(self, state: EventState) -> tuple[str, ...]:
+        r"""R(q, M \ S)."""
+        found = self._memory.retrieve(state.event.query, frozenset(self._removed))
+        return tuple(entry.entry_id for entry in found)
+
+    def _best_event(self, culprit: str) -> str | None:
+        """Return the event on which this culprit weighs most: the most sensitive instrument for its like."""
+        weighed = [
+            (state.influences[culprit].sufficiency_nats or 0.0, event_id)
+            for event_id, state in self.states.items()
+            if culprit in state.influences
+        ]
+        return max(weighed)[1] if weighed else None
+
+    def _give_up(self, why: str) -> None:
+        for event_id, state in self.states.items():
+            if state.status == "open":
+                state.status = "not examined" if state.after is None else "not cleared"
+                state.reason = why
+                self.not_examined.append(f"event {event_id}: {why}")
+        if self._phase == "neighbours":
+            self.not_examined.append(f"memories that resemble culprits: {why}")
+        self._phase = "done"
+
+
+def _harm(outcome: Outcome | None) -> float | None:
+    return None if outcome is None else outcome.harm
+
+
+def _difference(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a - b
+
+
+def _weakest(values: Iterable[float | None]) -> float | None:
+    """Return the smallest value over all points; None where any is unknown."""
+    known = list(values)
+    if not known or any(value is None for value in known):
+        return None
+    return min(value for value in known if value is not None)

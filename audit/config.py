@@ -1,0 +1,166 @@
+"""The configuration of one audit: one record, one set of defaults, the same names in `memaudit.yaml` and on the CLI.
+
+Defaults are resolved here and nowhere else. The digest of a configuration names what a run's results depend on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import types
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
+
+import yaml
+
+from audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["AuditConfig", "load_config"]
+
+MAX_CONFIG_BYTES = 1 << 20
+
+
+def _default_agent() -> dict[str, object]:
+    return {
+        "kind": "few-shot",
+        "system": "You are a helpful assistant. Answer in the manner of the earlier turns.",
+        "max_tokens": 160,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditConfig:
+    """Everything that an audit's result depends on besides the store and the events."""
+
+    agent: Mapping[str, object] = field(default_factory=_default_agent)
+    """Kind (few-shot, template, or package.module:Class) and fields of the agent to replay."""
+
+    harm: Mapping[str, object] = field(default_factory=dict)
+    """Kind (answer-label, regex, judge, or package.module:name) and fields of the harm scorer."""
+
+    retrieval: Literal["dense", "levenshtein"] = "dense"
+    k: int = 5
+    """Memories the agent retrieves."""
+
+    attribution: Literal["set", "loo"] = "set"
+    """`set` searches harmful sets with graded influence; `loo` is the paper's plain leave-one-out CMIS."""
+
+    culprit_nats: float = 3.0
+    """Evidence that convicts a memory without further question (see audit.attribution.search)."""
+
+    alpha: float = 0.6
+    """Weight of influence against anomaly in the fused score (eq. 10)."""
+
+    neighbours: int = 10
+    """Nearest neighbours of each entry in the consistency graph."""
+
+    all_pairs_below: int = 0
+    """Stores of up to this many entries get every pair in the consistency graph, exactly; 0 never."""
+
+    budget: int | None = None
+    """Remove exactly this many entries of the ranking; None removes as many as end the harm on replay."""
+
+    max_replays: int | None = None
+    """Most ablations to run; what is left out is listed."""
+
+    probe_pattern: str | None = None
+    """Regular expression whose last match (group 1 if there is one) is a probe's answer; None compares whole texts."""
+
+    seed: int = 0
+    backbone: str = "packaged:1.5b"
+    nli: str = "packaged"
+    embedder: str = "packaged"
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.alpha <= 1.0:
+            raise UsageError(f"alpha is {self.alpha}, expected 0 to 1")
+        for name, minimum in (("k", 1), ("neighbours", 1), ("all_pairs_below", 0), ("seed", 0)):
+            if getattr(self, name) < minimum:
+                raise UsageError(f"{name} is {getattr(self, name)}, expected {minimum} or more")
+        for name in ("budget", "max_replays"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise UsageError(f"{name} is {value}, expected 0 or more")
+
+    def canonical(self) -> dict[str, object]:
+        """Return the configuration as plain JSON values, sorted by name."""
+        return dict(sorted(json.loads(json.dumps(dataclasses.asdict(self), default=dict)).items()))
+
+    def digest(self) -> str:
+        """SHA-256 (hex) of the canonical configuration."""
+        text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load_config(path: Path | None, overrides: Mapping[str, object]) -> AuditConfig:
+    """Read `memaudit.yaml` and let flags win.
+
+    Args:
+        path: The file, or None for defaults and flags only.
+        overrides: Names and values given on the command line; None values are not given.
+
+    Raises:
+        UsageError: the file cannot be read, is not a YAML mapping, or names an unknown option or a wrong type.
+    """
+    values: dict[str, object] = {}
+    if path is not None:
+        values = _read(path)
+    values |= {name: value for name, value in overrides.items() if value is not None}
+    hints = get_type_hints(AuditConfig)
+    for name, value in values.items():
+        if name not in hints:
+            known = ", ".join(sorted(hints))
+            raise UsageError(f"{path or 'command line'}: unknown option {name!r:.60}; known are {known}")
+        if not _fits(value, hints[name]):
+            raise UsageError(f"{path or 'command line'}: {name} is {value!r:.60}, expected {_describe(hints[name])}")
+        if hints[name] is float and isinstance(value, int):
+            values[name] = float(value)
+    return AuditConfig(**values)  # type: ignore[arg-type]
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(raw) > MAX_CONFIG_BYTES:
+        raise UsageError(f"{path}: {len(raw)} bytes, a configuration has at most {MAX_CONFIG_BYTES}")
+    try:
+        values = yaml.safe_load(raw.decode())
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"{path}: not valid YAML ({' '.join(str(error).split())[:120]})") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise UsageError(f"{path}: expected a mapping of option names to values")
+    return {name.replace("-", "_"): value for name, value in values.items()}
+
+
+def _fits(value: object, hint: object) -> bool:
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if isinstance(hint, types.UnionType):
+        return any(_fits(value, option) for option in get_args(hint))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if hint is str:
+        return isinstance(value, str)
+    if hint is types.NoneType:
+        return value is None
+    return isinstance(value, dict)
+
+
+def _describe(hint: object) -> str:
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(str(option) for option in get_args(hint))
+    if isinstance(hint, types.UnionType):
+        return " or ".join(_describe(option) for option in get_args(hint))
+    names = {float: "a number", int: "a whole number", str: "text", types.NoneType: "nothing"}
+    return names.get(hint, "a mapping") if isinstance(hint, type) else "a mapping"

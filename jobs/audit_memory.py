@@ -1,0 +1,288 @@
+"""The whole audit on one screen: attribute, consistency, fuse, choose S, check S, report.
+
+Memory is never changed here: every event is judged against the same verified snapshot (batch protocol, paper sec. 5).
+All tenants go through each round together, so that a round is one map over the cluster. What a run learns is on disk
+as it arrives (`RunFolder`); started again, it asks only what is missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from audit.attribution.ablation import Ablation, leave_out
+from audit.attribution.prefix import PrefixChoice
+from audit.attribution.retrieval import RankedMemory, dense_ranker, levenshtein_ranker
+from audit.attribution.search import SearchSettings, SetSearch
+from audit.errors import EventError, IncompleteError, UsageError
+from audit.result import AuditResult
+from jobs.consistency import consistency_graph, resembling
+from jobs.findings import TenantEvidence, influence_scores, rank, tenant_result
+from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from audit.attribution.ablation import Outcome
+    from audit.config import AuditConfig
+    from audit.entry import Entry
+    from audit.events import Event
+    from audit.snapshot.reader import VerifiedSnapshot
+    from jobs.executor import Executor
+    from jobs.progress import Reporter
+    from jobs.run_folder import RunFolder
+
+__all__ = ["audit_memory", "check_events"]
+
+PREFIX_SHARE = 0.5
+"""Longest prefix of the ranking that the plain method may remove: beyond half, the store is not repaired but lost."""
+
+
+def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
+    snapshot: VerifiedSnapshot,
+    events: Sequence[Event],
+    config: AuditConfig,
+    executor: Executor,
+    run: RunFolder,
+    reporter: Reporter,
+    *,
+    run_id: str,
+    started_ms: int,
+    seconds: float = 0.0,
+) -> AuditResult:
+    """Audit one verified snapshot against its events.
+
+    Raises:
+        UsageError: events that do not fit the store, or settings that name nothing.
+        IncompleteError: the run stopped part-way; start it again to continue.
+    """
+    by_tenant = check_events(snapshot, events)
+    replayer = _Replayer(executor, run, config, reporter, {event.event_id: event for event in events})
+
+    evidence: dict[str, TenantEvidence] = {}
+    for tenant, (harmful, probes) in by_tenant.items():
+        entries = snapshot.entries(tenant)
+        tenant_graph = consistency_graph(entries, config, executor, run, reporter)
+        memory = _retrieval(entries, [*harmful, *probes], config, executor)
+        settings = SearchSettings(
+            attribution=config.attribution, culprit_nats=config.culprit_nats, max_replays=config.max_replays
+        )
+        search = SetSearch(
+            memory,
+            harmful,
+            settings,
+            resembles=resembling(entries, tenant_graph) if config.attribution == "set" else None,
+        )
+        evidence[tenant] = TenantEvidence(
+            tenant=tenant, memory=memory, tenant_graph=tenant_graph, search=search, probes=tuple(probes)
+        )
+
+    while rounds := {tenant: found.search.plan() for tenant, found in evidence.items()}:
+        if not any(rounds.values()):
+            break
+        outcomes = replayer.run("replaying events", rounds, evidence)
+        for tenant, ablations in rounds.items():
+            if ablations:
+                evidence[tenant].search.observe([outcomes[ablation.pair_id] for ablation in ablations])
+
+    for found in evidence.values():
+        found.ranking = rank(found, influence_scores(found), config.alpha)
+        found.removed = _choose(found, config, replayer)
+    _check(evidence, replayer)
+    run.flush()
+    return AuditResult(
+        run_id=run_id,
+        store=snapshot.store_id,
+        snapshot_version=snapshot.version,
+        snapshot_digest=snapshot.digest,
+        started_ms=started_ms,
+        seconds=seconds,
+        config={name: str(value) for name, value in config.canonical().items()},
+        models=executor.model_ids(),
+        counters=dict(sorted((replayer.counters + Counter(nli_pairs=sum(_pairs(evidence)))).items())),
+        tenants=tuple(tenant_result(found, config) for _, found in sorted(evidence.items())),
+        entries_text={
+            f"{tenant}/{entry_id}": {
+                "request": entry.request, "response": entry.response, "principal": entry.principal,
+                "source": entry.source,
+            }
+            for tenant, found in sorted(evidence.items())
+            for entry_id in sorted(found.removed)
+            for entry in (found.memory.entry(entry_id),)
+        },
+    )  # fmt: skip
+
+
+def check_events(snapshot: VerifiedSnapshot, events: Sequence[Event]) -> dict[str, tuple[list[Event], list[Event]]]:
+    """Sort events by tenant into harmful ones and probes.
+
+    Raises:
+        EventError: an unknown tenant, or an entry that never was in the store.
+        UsageError: no harmful event at all, or a tenant without any entry.
+    """
+    by_tenant: dict[str, tuple[list[Event], list[Event]]] = {}
+    for event in sorted(events, key=lambda event: event.event_id):
+        if event.tenant not in snapshot.tenants:
+            raise EventError(f"event {event.event_id!r:.80}: unknown tenant {event.tenant!r:.80}")
+        harmful, probes = by_tenant.setdefault(event.tenant, ([], []))
+        (harmful if event.harm == "harmful" else probes).append(event)
+    if not any(harmful for harmful, _ in by_tenant.values()):
+        raise UsageError("no harmful event: an audit starts from harm that was seen; mark events with harm.label")
+    for tenant, (harmful, probes) in list(by_tenant.items()):
+        if not harmful:
+            del by_tenant[tenant]
+            continue
+        known = {entry.entry_id for entry in snapshot.entries(tenant)}
+        if not known:
+            raise UsageError(f"tenant {tenant!r:.80} has no entries: there is nothing to audit")
+        for event in (*harmful, *probes):
+            missing = [entry_id for entry_id in event.retrieved or () if entry_id not in known]
+            if missing:
+                raise EventError(
+                    f"event {event.event_id!r:.80}: retrieved entry {missing[0]!r:.80} is not in the store of "
+                    f"{tenant!r:.80}"
+                )
+    return by_tenant
+
+
+def _retrieval(
+    entries: Sequence[Entry], events: Sequence[Event], config: AuditConfig, executor: Executor
+) -> RankedMemory:
+    requests = [entry.request for entry in entries]
+    if config.retrieval == "levenshtein":
+        return RankedMemory(entries, levenshtein_ranker(requests), config.k)
+    queries = sorted({event.query for event in events})
+    vectors = executor.embed([*requests, *queries])
+    by_query = dict(zip(queries, vectors[len(requests) :], strict=True))
+    return RankedMemory(entries, dense_ranker(vectors[: len(requests)], by_query), config.k)
+
+
+def _choose(found: TenantEvidence, config: AuditConfig, replayer: _Replayer) -> dict[str, str]:
+    """Choose S for one tenant; entry id to reason."""
+    ranking = [score.entry_id for score in found.ranking]
+    by_id = {score.entry_id: score for score in found.ranking}
+    if config.budget is not None:
+        chosen = [entry_id for entry_id in ranking[: config.budget] if by_id[entry_id].ds > 0]
+        return dict.fromkeys(chosen, f"among the {config.budget} highest scores")
+    if config.attribution == "set":
+        return dict(found.search.removed)
+    choice = PrefixChoice(ranking, found.search.states.values(), limit=int(PREFIX_SHARE * len(ranking)))
+    while ablations := choice.plan():
+        outcomes = replayer.run("choosing S", {found.tenant: ablations}, {found.tenant: found})
+        choice.observe([outcomes[ablation.pair_id] for ablation in ablations])
+    return dict.fromkeys(choice.removed, "in the smallest prefix of the ranking that ends the harm")
+
+
+def _check(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None:
+    """Replay every event and every probe without S: the verdict is always a full replay."""
+    rounds: dict[str, list[Ablation]] = {}
+    for tenant, found in evidence.items():
+        removed = frozenset(found.removed)
+        asked = rounds.setdefault(tenant, [])
+        for event_id, state in found.search.states.items():
+            if state.full is not None:
+                asked.append(leave_out(event_id, "removal", "text", removed))
+        for event in found.probes:
+            asked.append(leave_out(event.event_id, "probe", "text", frozenset()))
+            asked.append(leave_out(event.event_id, "probe", "text", removed))
+    outcomes = replayer.run("checking the removed set", rounds, evidence)
+    for tenant, found in evidence.items():
+        found.checked = {ablation.pair_id: outcomes[ablation.pair_id] for ablation in rounds[tenant]}
+
+
+def _pairs(evidence: Mapping[str, TenantEvidence]) -> Iterable[int]:
+    return (len(found.tenant_graph.graph.neighbours.pairs) for found in evidence.values())
+
+
+class _Replayer:
+    """Runs rounds of ablations through the executor, past what the run folder already knows."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        run: RunFolder,
+        config: AuditConfig,
+        reporter: Reporter,
+        events: Mapping[str, Event],
+    ) -> None:
+        self._executor, self._run, self._reporter, self._events = executor, run, reporter, events
+        self._program = Program.of(config.agent, config.harm, config.seed)
+        self._program.build()  # a wrong agent or scorer is the user's to hear before any model loads
+        self.counters: Counter[str] = Counter()
+        self._texts: dict[tuple[str, tuple[str, ...]], Outcome] = {}
+        self._counted: set[str] = set()
+
+    def run(
+        self, stage: str, rounds: Mapping[str, Sequence[Ablation]], evidence: Mapping[str, TenantEvidence]
+    ) -> dict[str, Outcome]:
+        """Return the outcome of every ablation asked, by pair id."""
+        groups: dict[str, list[ReplayQuestion]] = {}
+        same: dict[str, tuple[str, tuple[str, ...]]] = {}
+        known: dict[str, Outcome] = {}
+        asked_texts: set[tuple[str, tuple[str, ...]]] = set()
+        for tenant, ablations in rounds.items():
+            found = evidence[tenant]
+            for ablation in ablations:
+                if ablation.pair_id in self._run.outcomes:
+                    known[ablation.pair_id] = self._run.outcomes[ablation.pair_id]
+                    continue
+                question = self._question(ablation, found)
+                if ablation.measure == "text":
+                    # An equal context is an equal prompt: it is answered once.
+                    key = (ablation.event_id, tuple(entry.entry_id for entry in question.memories))
+                    if key in self._texts or key in asked_texts:
+                        same[ablation.pair_id] = key
+                        continue
+                    asked_texts.add(key)
+                groups.setdefault(ablation.event_id, []).append(question)
+        for outcome in known.values():
+            self._learn(outcome)
+        total = sum(len(questions) for questions in groups.values())
+        if total:
+            work = [
+                ReplayGroup(event_id=event_id, query=self._events[event_id].query, questions=tuple(groups[event_id]))
+                for event_id in sorted(groups)
+            ]
+            try:
+                with self._reporter.stage(stage, total) as progress:
+                    for outcome in self._executor.replay(work, self._program):
+                        self._run.add(outcome)
+                        self._learn(outcome)
+                        known[outcome.pair_id] = outcome
+                        progress.advance()
+            finally:
+                self._run.flush()
+            missing = total - sum(
+                question.ablation.pair_id in known for questions in groups.values() for question in questions
+            )
+            if missing:
+                raise IncompleteError(f"{missing} of {total} replays did not come back; start the command again")
+        shared = {
+            pair_id: replace(
+                self._texts[key], pair_id=pair_id, memoised=True, prompt_tokens=0, cached_tokens=0, completion_tokens=0
+            )
+            for pair_id, key in same.items()
+        }
+        return known | shared
+
+    def _question(self, ablation: Ablation, found: TenantEvidence) -> ReplayQuestion:
+        if ablation.kept is not None:
+            memories = tuple(found.memory.entry(entry_id) for entry_id in ablation.kept)
+        else:
+            query = self._events[ablation.event_id].query
+            memories = found.memory.retrieve(query, frozenset(ablation.removed))
+        state = found.search.states.get(ablation.event_id)
+        point = state.points[ablation.point] if state is not None and ablation.measure != "text" else None
+        return ReplayQuestion(ablation=ablation, memories=memories, point=point)
+
+    def _learn(self, outcome: Outcome) -> None:
+        if outcome.answers:
+            self._texts[outcome.event_id, outcome.context] = outcome
+        if outcome.pair_id in self._counted:
+            return
+        self._counted.add(outcome.pair_id)
+        self.counters.update(
+            replays=1, memoised=int(outcome.memoised), prompt_tokens=outcome.prompt_tokens,
+            cached_tokens=outcome.cached_tokens, completion_tokens=outcome.completion_tokens,
+        )  # fmt: skip

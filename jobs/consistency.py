@@ -1,0 +1,96 @@
+"""Build one tenant's consistency graph with the executor's models, past what the run folder already knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from audit.consistency.entailment import plan_pairs, weights
+from audit.consistency.graph import ConsistencyGraph, build_graph
+from audit.consistency.neighbours import all_pairs, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from audit.config import AuditConfig
+    from audit.entry import Entry
+    from jobs.executor import Executor
+    from jobs.progress import Reporter
+    from jobs.run_folder import RunFolder
+
+__all__ = ["TenantGraph", "consistency_graph", "resembling"]
+
+PAIRS_PER_WRITE = 512
+"""Pairs scored between two writes to disk: about ten seconds of work on two cores."""
+
+RESEMBLING = 24
+"""Most entries tied to one entry: what a search asks about when that entry is a culprit."""
+
+RESPONSE_SIMILARITY = 0.5
+"""Cosine of two responses from which they may serve one attack: poison shares its instruction, not its question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantGraph:
+    """A tenant's graph with the embeddings of its responses."""
+
+    graph: ConsistencyGraph
+    responses: NDArray[np.float32]
+    """Shape (entries, dimensions), unit rows."""
+
+
+def consistency_graph(
+    entries: Sequence[Entry], config: AuditConfig, executor: Executor, run: RunFolder, reporter: Reporter
+) -> TenantGraph:
+    """Embed, find neighbours, ask NLI both ways about each pair, and score (paper eq. 8).
+
+    Raises:
+        ModelError: a model failed; what was scored is on disk.
+    """
+    texts = [entry.text for entry in entries]
+    with reporter.stage("embedding memories", len(entries)) as progress:
+        vectors = executor.embed([*texts, *(entry.response for entry in entries)])
+        progress.advance(len(entries))
+    full, responses = vectors[: len(texts)], vectors[len(texts) :]
+    neighbours = (
+        all_pairs(full)
+        if len(entries) <= config.all_pairs_below
+        else nearest(full, config.neighbours, seed=config.seed)
+    )
+    keys = [run.pair_key(texts[i], texts[j]) for i, j in neighbours.pairs.tolist()]
+    missing = [row for row, key in enumerate(keys) if key not in run.weights()]
+    with reporter.stage("comparing memories (NLI)", len(missing)) as progress:
+        for start in range(0, len(missing), PAIRS_PER_WRITE):
+            rows = missing[start : start + PAIRS_PER_WRITE]
+            scored = weights(executor.entail(plan_pairs(texts, neighbours.pairs[rows])))
+            run.add_weights({keys[row]: weight for row, weight in zip(rows, scored.tolist(), strict=True)})
+            progress.advance(len(rows))
+    known = run.weights()
+    return TenantGraph(
+        graph=build_graph(neighbours, np.array([known[key] for key in keys], dtype=np.float64)), responses=responses
+    )
+
+
+def resembling(entries: Sequence[Entry], tenant: TenantGraph) -> dict[str, list[str]]:
+    """Per entry, whom evidence ties to it, closest first: who answers alike, lives near, or has the same parents.
+
+    Writers are not used: where every entry has its own writer that says nothing, and where one account wrote much, it
+    says too much. What ties two entries here is only whom to *measure*; a measurement convicts.
+    """
+    ids = [entry.entry_id for entry in entries]
+    similar = np.round(tenant.responses @ tenant.responses.T, 6)
+    tied: dict[str, list[str]] = {}
+    for index, entry in enumerate(entries):
+        order = [int(other) for other in np.argsort(-similar[index], kind="stable") if int(other) != index]
+        alike = [ids[other] for other in order if similar[index, other] >= RESPONSE_SIMILARITY]
+        near = [ids[int(other)] for other in tenant.graph.neighbours.lists[index]]
+        parents = {parent.entry_id for parent in entry.parents}
+        kin = [other.entry_id for other in entries if parents & {parent.entry_id for parent in other.parents}]
+        tied[entry.entry_id] = [
+            other for other in dict.fromkeys([*alike, *near, *kin]) if other != entry.entry_id
+        ][:RESEMBLING]  # fmt: skip
+    return tied

@@ -1,0 +1,47 @@
+"""Where an audit's work is done.
+
+The flow in `audit_memory` knows only this interface; with the fakes both sides give equal bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from audit.attribution.ablation import Outcome
+    from jobs.replay_group import Program, ReplayGroup
+
+__all__ = ["Executor"]
+
+
+class Executor(Protocol):
+    """Runs models over batches. Models start when first used; `close` ends them."""
+
+    def replay(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
+        """Answer every question of every group, in any order, yielding outcomes as they arrive.
+
+        Raises:
+            ModelError: the backbone died; what was yielded is good.
+        """
+        ...
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """See `models.protocols.Embedder`."""
+        ...
+
+    def entail(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """See `models.protocols.EntailmentModel`."""
+        ...
+
+    def model_ids(self) -> dict[str, str]:
+        """Return role (backbone, nli, embedder) to model id, of those that were used."""
+        ...
+
+    def close(self) -> None:
+        """End the models. Idempotent."""
+        ...

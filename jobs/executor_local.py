@@ -1,0 +1,74 @@
+"""The executor in this process: no Ray. For small stores, for debugging, and as the reference of the Ray executor."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from jobs.replay_group import stream_outcomes
+from models.loading import load_embedder, load_entailment, load_generator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from audit.attribution.ablation import Outcome
+    from jobs.replay_group import Program, ReplayGroup
+    from models.loading import ModelSpecs
+    from models.protocols import Embedder, EntailmentModel, Generator
+
+__all__ = ["LocalExecutor"]
+
+
+class LocalExecutor:
+    """Implements `jobs.executor.Executor`.
+
+    Args:
+        specs: The models; each is loaded when first needed.
+        generator: A backbone to use instead of the one in `specs`, for tests and benchmarks that hold one already.
+    """
+
+    def __init__(self, specs: ModelSpecs, generator: Generator | None = None) -> None:
+        self._specs = specs
+        self._generator = generator
+        self._owns_generator = generator is None
+        self._entailment: EntailmentModel | None = None
+        self._embedder: Embedder | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def replay(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
+        """See `Executor.replay`."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        if self._generator is None:
+            self._generator = load_generator(self._specs)
+        generator = self._generator
+        return stream_outcomes(groups, program, lambda _: generator, self._loop)
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """See `Executor.embed`."""
+        if self._embedder is None:
+            self._embedder = load_embedder(self._specs)
+        return self._embedder.embed(texts)
+
+    def entail(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """See `Executor.entail`."""
+        if self._entailment is None:
+            self._entailment = load_entailment(self._specs)
+        return self._entailment.probabilities(pairs)
+
+    def model_ids(self) -> dict[str, str]:
+        """See `Executor.model_ids`."""
+        used = {"backbone": self._generator, "nli": self._entailment, "embedder": self._embedder}
+        return {role: model.model_id for role, model in used.items() if model is not None}
+
+    def close(self) -> None:
+        """End the backbone that this executor started, and its loop."""
+        if self._loop is not None:
+            if self._generator is not None and self._owns_generator:
+                self._loop.run_until_complete(self._generator.close())
+                self._generator = None
+            self._loop.close()
+            self._loop = None

@@ -1,0 +1,158 @@
+"""The executor on a Ray cluster: actors host the models, tasks carry whole events and stream outcomes back.
+
+Life of a round: the driver packs the round's groups, whole events only, into tasks of about REPLAYS_PER_TASK
+questions. A task sends its questions to the backbone's replicas, one replica per event, awaits them concurrently, and
+yields each outcome as it arrives; the driver writes it to disk. A task that dies with its node is retried by Ray:
+outcomes are keyed by content, so what comes twice is one. When the cluster itself goes, the run folder is the resume.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from audit.errors import AuditError, ModelError, UsageError
+from jobs.replay_group import stream_outcomes
+from models.loading import gpu_present
+from models.ray_actors import (
+    EmbedderActor,
+    EntailmentActor,
+    GeneratorActor,
+    RemoteEmbedder,
+    RemoteEntailment,
+    RemoteGenerator,
+    start_actors,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from audit.attribution.ablation import Outcome
+    from jobs.replay_group import Program, ReplayGroup
+    from models.loading import ModelSpecs
+    from models.ray_actors import ActorPool
+
+__all__ = ["RayExecutor"]
+
+REPLAYS_PER_TASK = 64
+"""Twice what one replica decodes together: its queue never runs dry, and a lost task repeats little."""
+
+TASK_RETRIES = 3
+
+
+class RayExecutor:
+    """Implements `jobs.executor.Executor`.
+
+    Args:
+        specs: The models.
+        address: `None` starts Ray on this machine and ends it on close; otherwise the cluster's address.
+        replicas: Backbone replicas; 0 is one per GPU of the cluster, or one where there is none.
+    """
+
+    def __init__(self, specs: ModelSpecs, *, address: str | None = None, replicas: int = 0) -> None:
+        self._specs = specs
+        self._replicas = replicas
+        self._pools: dict[str, ActorPool] = {}
+        self._owns_ray = not ray.is_initialized()
+        if self._owns_ray:
+            try:
+                ray.init(
+                    address=address or "local",
+                    log_to_driver=False,
+                    include_dashboard=False if address is None else None,
+                    logging_level="error",
+                )
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                reason = " ".join(str(error).split())[:200]
+                raise UsageError(f"no Ray cluster at {address!r}: {reason}; start one or leave --address out") from None
+
+    def replay(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
+        """See `Executor.replay`."""
+        pool = self._pool("backbone")
+        streams = [_replay_task.options(max_retries=TASK_RETRIES).remote(pool, part, program) for part in _pack(groups)]
+        try:
+            while streams:
+                ready, _ = ray.wait(streams, num_returns=1, fetch_local=False)
+                stream = ready[0]
+                try:
+                    yield ray.get(next(stream))
+                except StopIteration:
+                    streams.remove(stream)
+        except RayTaskError as error:
+            cause = error.cause if isinstance(error.cause, AuditError) else None
+            raise cause or ModelError(f"a replay task failed: {_line(error)}; the run can be resumed") from error
+        except RayError as error:
+            raise ModelError(f"the Ray cluster failed: {_line(error)}; the run can be resumed") from error
+        finally:
+            for stream in streams:
+                ray.cancel(stream)
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """See `Executor.embed`."""
+        return RemoteEmbedder(self._pool("embedder")).embed(texts)
+
+    def entail(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """See `Executor.entail`."""
+        return RemoteEntailment(self._pool("nli")).probabilities(pairs)
+
+    def model_ids(self) -> dict[str, str]:
+        """See `Executor.model_ids`."""
+        return {role: pool.model_id for role, pool in self._pools.items()}
+
+    def close(self) -> None:
+        """End the actors, and Ray if this executor started it."""
+        for pool in self._pools.values():
+            pool.stop()
+        self._pools.clear()
+        if self._owns_ray and ray.is_initialized():
+            ray.shutdown()
+
+    def _pool(self, role: str) -> ActorPool:
+        if role not in self._pools:
+            gpus = int(ray.cluster_resources().get("GPU", 0))
+            if role == "backbone":
+                local_model = not self._specs.backbone.startswith(("openai:", "fake"))
+                replicas = self._replicas or max(gpus, 1)
+                pool = start_actors(
+                    GeneratorActor, self._specs, replicas=replicas, gpus=1.0 if gpus and local_model else 0.0
+                )
+            else:
+                actor = EntailmentActor if role == "nli" else EmbedderActor
+                # The small models share a GPU with nobody's backbone: they run where one is free, else on CPUs.
+                free = ray.available_resources().get("GPU", 0) >= 1 and gpu_present()
+                pool = start_actors(actor, self._specs, gpus=0.5 if free else 0.0)
+            self._pools[role] = pool
+        return self._pools[role]
+
+
+def _pack(groups: Sequence[ReplayGroup]) -> Iterator[list[ReplayGroup]]:
+    """Cut the round into tasks: whole events, adjacent as planned."""
+    part: list[ReplayGroup] = []
+    size = 0
+    for group in groups:
+        part.append(group)
+        size += len(group.questions)
+        if size >= REPLAYS_PER_TASK:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+@ray.remote(num_cpus=1, num_returns="streaming")  # type: ignore[untyped-decorator]
+def _replay_task(pool: ActorPool, groups: list[ReplayGroup], program: Program) -> Any:
+    loop = asyncio.new_event_loop()
+    try:
+        yield from stream_outcomes(groups, program, lambda event_id: RemoteGenerator(pool, group=event_id), loop)
+    finally:
+        loop.close()
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[-300:]

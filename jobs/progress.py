@@ -1,0 +1,101 @@
+"""Progress on every stage over two seconds: a bar with count and ETA on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+__all__ = ["Reporter", "Stage"]
+
+LINE_SECONDS = 10.0
+"""Distance of plain lines: readable in a job log, and enough to see that it lives."""
+
+
+class Stage:
+    """One stage under way; the caller says how far it is."""
+
+    def __init__(self, name: str, total: int | None, bar: Progress | None, console: Console) -> None:
+        self._name, self._total, self._console = name, total, console
+        self._bar = bar
+        self._task = bar.add_task(name, total=total) if bar is not None else None
+        self._done = 0
+        self._started = self._said = time.monotonic()
+
+    def advance(self, count: int = 1) -> None:
+        """Say that `count` more are done."""
+        self._done += count
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self._done)
+        elif time.monotonic() - self._said >= LINE_SECONDS:
+            self._say()
+
+    def _say(self) -> None:
+        self._said = time.monotonic()
+        spent = self._said - self._started
+        line = f"{self._name}: {self._done}"
+        if self._total:
+            line += f"/{self._total}"
+            if self._done:
+                line += f", {spent:.0f} s, about {spent / self._done * (self._total - self._done):.0f} s left"
+        self._console.print(line, markup=False, highlight=False)
+
+    def finish(self) -> None:
+        """Close the stage; a plain line only where it took long enough to wonder."""
+        if self._bar is None and time.monotonic() - self._started > 2.0:  # noqa: PLR2004 - the stage rule above
+            spent = time.monotonic() - self._started
+            self._console.print(f"{self._name}: {self._done} done in {spent:.1f} s", markup=False, highlight=False)
+
+
+class Reporter:
+    """Opens stages on one console."""
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+
+    def say(self, line: str) -> None:
+        """Print one plain line."""
+        if not self._quiet:
+            self._console.print(line, markup=False, highlight=False)
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None) -> Iterator[Stage]:
+        """Show one stage until the block ends."""
+        if self._quiet or not self._console.is_terminal:
+            stage = Stage(name, total, None, self._console) if not self._quiet else _Silent(name, self._console)
+            yield stage
+            stage.finish()
+            return
+        columns = (
+            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("ETA"), TimeRemainingColumn(),
+        )  # fmt: skip
+        with Progress(*columns, console=self._console, transient=False) as bar:
+            yield Stage(name, total, bar, self._console)
+
+
+class _Silent(Stage):
+    def __init__(self, name: str, console: Console) -> None:
+        super().__init__(name, None, None, console)
+
+    def advance(self, count: int = 1) -> None:
+        """Say nothing."""
+
+    def finish(self) -> None:
+        """Say nothing."""

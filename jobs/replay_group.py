@@ -1,0 +1,176 @@
+"""Answer a group of replay questions concurrently: what one Ray task, or the local executor, does.
+
+A group is one event's questions of one round. They are started in the order planned, the full prompt first, so that its
+variants find it in the backbone's prefix cache, and awaited together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from audit.attribution.ablation import Ablation, Outcome
+from audit.attribution.agents import Agent, load_agent
+from audit.attribution.decision import DecisionPoint, continuation_request, graded_request, log_odds
+from audit.attribution.harm import HarmScorer, load_harm
+from audit.attribution.replay import replay, request_at, score_output
+from models.memo import MemoGenerator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from audit.entry import Entry
+    from audit.generation import Completion, GenerationRequest
+    from models.protocols import Generator
+
+__all__ = ["Program", "ReplayGroup", "ReplayQuestion", "stream_outcomes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayQuestion:
+    """One ablation with the memories it leaves in the context."""
+
+    ablation: Ablation
+    memories: tuple[Entry, ...]
+    point: DecisionPoint | None = None
+    """Where to measure; not for `text`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayGroup:
+    """All questions about one event in one round."""
+
+    event_id: str
+    query: str
+    questions: tuple[ReplayQuestion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The agent and the harm scorer by their settings, so that a worker builds its own."""
+
+    agent_json: str
+    harm_json: str
+    seed: int
+
+    @classmethod
+    def of(cls, agent: Mapping[str, object], harm: Mapping[str, object], seed: int) -> Program:
+        """Make a program of configuration values."""
+        return cls(json.dumps(dict(agent), sort_keys=True), json.dumps(dict(harm), sort_keys=True), seed)
+
+    def build(self) -> tuple[Agent, HarmScorer]:
+        """Return the agent and the scorer; built once per process.
+
+        Raises:
+            UsageError: the settings name nothing that can be built.
+        """
+        return _agent(self.agent_json), _harm(self.harm_json)
+
+
+@functools.cache
+def _agent(settings: str) -> Agent:
+    return load_agent(json.loads(settings))
+
+
+@functools.cache
+def _harm(settings: str) -> HarmScorer:
+    return load_harm(json.loads(settings))
+
+
+def stream_outcomes(
+    groups: Sequence[ReplayGroup],
+    program: Program,
+    backbone: Callable[[str], Generator],
+    loop: asyncio.AbstractEventLoop,
+) -> Iterator[Outcome]:
+    """Answer all questions of all groups at once and yield each outcome as it arrives.
+
+    Args:
+        groups: Whole events.
+        program: The agent and the harm scorer.
+        backbone: From an event id to the generator that serves it.
+        loop: The event loop that the generators belong to; not running.
+
+    Raises:
+        ModelError: a question failed; outcomes yielded before are good, the rest is cancelled.
+    """
+    agent, harm = program.build()
+    tasks = {
+        loop.create_task(_answer(agent, harm, group.query, program.seed, question, generator))
+        for group in groups
+        for generator in (MemoGenerator(backbone(group.event_id)),)
+        for question in group.questions
+    }
+    try:
+        while tasks:
+            done, tasks = loop.run_until_complete(asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED))
+            failed = [task for task in done if task.exception() is not None]
+            for task in done:
+                if task not in failed:
+                    yield task.result()
+            if failed:
+                failed[0].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+
+async def _answer(  # noqa: PLR0913, PLR0917 - one question and what answers it
+    agent: Agent, harm: HarmScorer, query: str, seed: int, question: ReplayQuestion, generator: Generator
+) -> Outcome:
+    meter = _Meter(generator)
+    ablation = question.ablation
+    output, score, odds = "", None, None
+    answers: tuple[str, ...] = ()
+    if ablation.measure == "text":
+        transcript = await replay(agent, query, question.memories, seed, meter.generate)
+        output, answers = transcript.output, transcript.answers
+        score = await score_output(harm.score(query, output), meter.generate)
+        prompt_hash = transcript.prompt_hash
+    else:
+        prompt_hash, point = "", question.point
+        request = None if point is None else request_at(agent, query, question.memories, seed, point.history)
+        if request is not None and point is not None:
+            graded = ablation.measure == "odds"
+            measured = graded_request(request, point) if graded else continuation_request(request, point)
+            prompt_hash = measured.digest()
+            completion = await meter.generate(measured)
+            output = completion.text
+            odds = log_odds(completion, point) if graded else None
+    return Outcome(
+        pair_id=ablation.pair_id,
+        event_id=ablation.event_id,
+        context=tuple(entry.entry_id for entry in question.memories),
+        harm=score,
+        log_odds_nats=odds,
+        output=output,
+        answers=answers,
+        prompt_hash=prompt_hash,
+        memoised=meter.requests > 0 and meter.prompt_tokens == 0,
+        prompt_tokens=meter.prompt_tokens,
+        cached_tokens=meter.cached_tokens,
+        completion_tokens=meter.completion_tokens,
+    )
+
+
+class _Meter:
+    """Counts what one question costs."""
+
+    __slots__ = ("_generator", "cached_tokens", "completion_tokens", "prompt_tokens", "requests")
+
+    def __init__(self, generator: Generator) -> None:
+        self._generator = generator
+        self.requests = self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
+
+    async def generate(self, request: GenerationRequest) -> Completion:
+        completion = await self._generator.generate(request)
+        self.requests += 1
+        self.prompt_tokens += completion.prompt_tokens
+        self.cached_tokens += completion.cached_tokens
+        self.completion_tokens += completion.completion_tokens
+        return completion

@@ -1,0 +1,194 @@
+"""One run on disk: what was asked for, every outcome as it arrives, and the result.
+
+    RUN/run.json               what this run is of: digests of configuration, snapshot and events
+    RUN/replays/*.parquet      outcomes, each shard written whole and renamed into place
+    RUN/entailment/*.parquet   contradiction weights of pairs, by the digest of their texts
+    RUN/result.json            the finding, written last
+
+A second start with the same digests continues; with others it is refused. Outcomes are keyed by pair id: what is there
+twice, after a retry or a crash, is one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import uuid
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from audit.attribution.ablation import Outcome
+from audit.errors import IncompleteError, UsageError
+from audit.provenance import durable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+__all__ = ["RunFolder"]
+
+SHARD_ROWS = 256
+SHARD_SECONDS = 5.0
+"""A shard is written at least this often: what a crash can cost."""
+
+_OUTCOMES = pa.schema(
+    [
+        ("pair_id", pa.string()),
+        ("event_id", pa.string()),
+        ("context", pa.list_(pa.string())),
+        ("harm", pa.float64()),
+        ("log_odds_nats", pa.float64()),
+        ("output", pa.string()),
+        ("answers", pa.list_(pa.string())),
+        ("prompt_hash", pa.string()),
+        ("memoised", pa.bool_()),
+        ("prompt_tokens", pa.int64()),
+        ("cached_tokens", pa.int64()),
+        ("completion_tokens", pa.int64()),
+    ]
+)
+_WEIGHTS = pa.schema([("pair", pa.string()), ("contradiction", pa.float64())])
+
+
+class RunFolder:
+    """An open run."""
+
+    def __init__(self, path: Path, identity: Mapping[str, str]) -> None:
+        """Open or start a run.
+
+        Args:
+            path: The folder; made if absent.
+            identity: Digests and settings that the results depend on.
+
+        Raises:
+            UsageError: the folder holds another run, or something that is no run.
+            IncompleteError: the disk is full or refuses.
+        """
+        self.path = path
+        self._pending: list[Outcome] = []
+        self._written_at = time.monotonic()
+        marker = path / "run.json"
+        if marker.exists():
+            known = self._read_marker(marker)
+            different = sorted(name for name in identity.keys() | known.keys() if identity.get(name) != known.get(name))
+            if different:
+                raise UsageError(
+                    f"{path}: holds a run with other {', '.join(different)}; choose another --out or delete it"
+                )
+        elif path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UsageError(f"{path}: exists and is not a MemAudit run; choose another --out")
+        else:
+            try:
+                for folder in (path, path / "replays", path / "entailment"):
+                    folder.mkdir(parents=True, exist_ok=True)
+                durable.replace(marker, json.dumps(dict(sorted(identity.items())), indent=1).encode())
+            except OSError as error:
+                raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None
+        self._outcomes = self._load()
+        self._weights = self._load_weights()
+
+    @property
+    def outcomes(self) -> Mapping[str, Outcome]:
+        """All outcomes known, by pair id."""
+        return self._outcomes
+
+    def add(self, outcome: Outcome) -> None:
+        """Keep one outcome; it is on disk SHARD_SECONDS later at most, or after `flush`."""
+        self._outcomes[outcome.pair_id] = outcome
+        self._pending.append(outcome)
+        if len(self._pending) >= SHARD_ROWS or time.monotonic() - self._written_at > SHARD_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending.
+
+        Raises:
+            IncompleteError: the disk is full or refuses; what was written before is good.
+        """
+        pending, self._pending = self._pending, []
+        self._written_at = time.monotonic()
+        if pending:
+            table = pa.Table.from_pylist([_to_row(outcome) for outcome in pending], schema=_OUTCOMES)
+            self._write("replays", table)
+
+    def weights(self) -> Mapping[str, float]:
+        """Contradiction weights known, by `pair_key`."""
+        return self._weights
+
+    def add_weights(self, weights: Mapping[str, float]) -> None:
+        """Keep contradiction weights."""
+        self._weights.update(weights)
+        rows = [{"pair": pair, "contradiction": weight} for pair, weight in weights.items()]
+        self._write("entailment", pa.Table.from_pylist(rows, schema=_WEIGHTS))
+
+    @staticmethod
+    def pair_key(a: str, b: str) -> str:
+        """Name an unordered pair of texts by their digests."""
+        digests = sorted(hashlib.sha256(text.encode()).hexdigest()[:32] for text in (a, b))
+        return "".join(digests)
+
+    def write(self, name: str, data: bytes) -> Path:
+        """Put a finished file into the run, whole or not at all."""
+        try:
+            durable.replace(self.path / name, data)
+        except OSError as error:
+            raise IncompleteError(f"{self.path / name}: cannot be written ({error.strerror}); resume the run") from None
+        return self.path / name
+
+    def _write(self, kind: str, table: pa.Table) -> None:
+        final = self.path / kind / f"{uuid.uuid4().hex}.parquet"
+        scratch = final.with_suffix(".partial")
+        try:
+            pq.write_table(table, scratch)
+            scratch.rename(final)
+        except OSError as error:
+            scratch.unlink(missing_ok=True)
+            raise IncompleteError(
+                f"{final.parent}: cannot write results ({error.strerror}); free space and start the same command again"
+            ) from None
+
+    @staticmethod
+    def _read_marker(marker: Path) -> dict[str, str]:
+        try:
+            known = json.loads(marker.read_bytes())
+        except (OSError, ValueError):
+            known = None
+        if not isinstance(known, dict):
+            raise UsageError(f"{marker}: not a run's marker; choose another --out")
+        return known
+
+    def _load(self) -> dict[str, Outcome]:
+        rows = (row for shard in self._shards("replays") for row in _read(shard, _OUTCOMES))
+        return {outcome.pair_id: outcome for outcome in map(_from_row, rows)}
+
+    def _load_weights(self) -> dict[str, float]:
+        return {
+            row["pair"]: row["contradiction"]
+            for shard in self._shards("entailment")
+            for row in _read(shard, _WEIGHTS)
+        }  # fmt: skip
+
+    def _shards(self, kind: str) -> Iterable[Path]:
+        return sorted((self.path / kind).glob("*.parquet"))
+
+
+def _read(shard: Path, schema: pa.Schema) -> list[dict[str, Any]]:
+    try:
+        rows: list[dict[str, Any]] = pq.read_table(shard, schema=schema).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise UsageError(
+            f"{shard}: not readable ({' '.join(str(error).split())[:100]}); delete it and resume"
+        ) from None
+    return rows
+
+
+def _to_row(outcome: Outcome) -> dict[str, object]:
+    return asdict(outcome)
+
+
+def _from_row(row: dict[str, Any]) -> Outcome:
+    return Outcome(**{**row, "context": tuple(row["context"]), "answers": tuple(row["answers"])})

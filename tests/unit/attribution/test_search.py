@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.attribution.search import SearchSettings, SetSearch
+from tests.unit.attribution.world import World, make_event
+
+
+def hijack(poison: set[int], *, needed: int = 1, nats: float = 6.0):
+    """Each poison adds to the odds; `needed` of them together tip the verdict."""
+
+    def lean(_query: str, context: frozenset[int]) -> float:
+        return nats * len(context & poison) - nats * needed + nats / 2
+
+    return lean
+
+
+def search_of(world: World, count: int = 1, **options) -> SetSearch:
+    resembles = options.pop("resembles", None)
+    events = [make_event(number, query=f"query {number}") for number in range(count)]
+    return SetSearch(world.memory, events, SearchSettings(**options), resembles=resembles)
+
+
+def test_a_single_poison_is_removed_and_its_event_cleared():
+    world = World(8, {"query 0": [3, 0, 1, 2, 4, 5, 6, 7]}, hijack({3}))
+    search = search_of(world)
+    world.run(search)
+    assert set(search.removed) == {"m003"}
+    assert search.states["e000"].status == "cleared"
+
+
+def test_redundant_poison_is_found_although_leaving_one_out_changes_no_verdict():
+    world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}))
+    search = search_of(world)
+    world.run(search)
+    assert set(search.removed) == {"m000", "m001", "m002", "m003"}
+
+
+def test_collective_poison_that_alone_does_nothing_visible_is_still_graded():
+    world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}, needed=3))
+    search = search_of(world)
+    world.run(search)
+    assert set(search.removed) == {"m000", "m001", "m002", "m003"}
+
+
+def test_the_next_poison_in_line_is_found_when_the_first_are_gone():
+    poison = set(range(9))
+    world = World(20, {"query 0": list(range(20))}, hijack(poison))
+    search = search_of(world)
+    world.run(search)
+    assert set(search.removed) == {f"m{number:03d}" for number in poison}
+    assert search.states["e000"].status == "cleared"
+
+
+def test_plain_leave_one_out_sees_nothing_when_poison_is_redundant():
+    world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}))
+    search = search_of(world, attribution="loo")
+    world.run(search)
+    assert [influence.cmis for influence in search.states["e000"].influences.values()] == [0.0] * 5
+
+
+def test_plain_leave_one_out_credits_the_only_cause():
+    world = World(12, {"query 0": list(range(12))}, hijack({2}))
+    search = search_of(world, attribution="loo")
+    world.run(search)
+    assert search.states["e000"].influences["m002"].cmis == 1.0
+    assert search.states["e000"].influences["m001"].cmis == 0.0
+
+
+def test_harm_without_any_memory_is_not_blamed_on_memory():
+    world = World(6, {"query 0": list(range(6))}, lambda _query, _context: 1.0)
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].status == "memory is not the cause"
+    assert not search.removed
+
+
+def test_an_event_that_does_not_reproduce_removes_nothing():
+    world = World(6, {"query 0": list(range(6))}, lambda _query, _context: -1.0)
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].status == "not reproduced"
+    assert not search.removed
+
+
+def test_weak_evidence_alone_removes_only_as_many_as_end_the_harm():
+    def lean(_query: str, context: frozenset[int]) -> float:
+        return {0: 1.5, 1: 0.8}.get(0, 0) * (0 in context) + 0.8 * (1 in context) - 1.0
+
+    world = World(8, {"query 0": list(range(8))}, lean)
+    search = search_of(world)
+    world.run(search)
+    assert set(search.removed) == {"m000"}
+    assert search.states["e000"].status == "cleared"
+
+
+def test_a_poison_that_nobody_retrieved_yet_is_found_through_its_likeness():
+    world = World(12, {"query 0": list(range(12))}, hijack({0, 11}))
+    search = search_of(world, resembles={"m000": ["m011", "m010"]})
+    world.run(search)
+    assert set(search.removed) == {"m000", "m011"}
+
+
+def test_a_server_without_logprobs_falls_back_to_verdicts():
+    world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2}), logprobs=False)
+    search = search_of(world)
+    world.run(search)
+    assert set(search.removed) == {"m000", "m001", "m002"}
+    assert search.states["e000"].status == "cleared"
+
+
+def test_a_budget_stops_the_search_and_says_what_was_not_examined():
+    world = World(12, {"query 0": list(range(12)), "query 1": list(range(12))}, hijack({0}))
+    search = search_of(world, count=2, max_replays=6)
+    world.run(search)
+    assert len(world.asked) <= 6
+    assert search.states["e001"].status == "not examined"
+    assert search.not_examined == [
+        "event e000: budget of 6 replays is spent",
+        "event e001: budget of 6 replays is spent",
+    ]
+
+
+def test_no_question_is_asked_twice():
+    world = World(30, {f"query {number}": list(range(30)) for number in range(4)}, hijack(set(range(12))))
+    search = search_of(world, count=4)
+    world.run(search)
+    questions = [ablation.pair_id for ablation in world.asked]
+    assert len(questions) == len(set(questions))
+
+
+def test_dense_poison_costs_at_most_three_times_plain_leave_one_out():
+    events, size = 12, 50
+    rng = random.Random(0)
+    orders = {f"query {number}": rng.sample(range(size), size) for number in range(events)}
+    poison = set(range(size // 2))
+    plain = World(size, orders, hijack(poison))
+    plain.run(search_of(plain, count=events, attribution="loo"))
+    world = World(size, orders, hijack(poison))
+    search = search_of(world, count=events)
+    world.run(search)
+    assert all(state.status in {"cleared", "not reproduced"} for state in search.states.values())
+    assert len(world.asked) <= 3 * len(plain.asked)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_the_search_ends_all_harm_that_memory_causes_and_never_removes_the_harmless(data):
+    size = data.draw(st.integers(5, 16))
+    poison = data.draw(st.sets(st.integers(0, size - 1), max_size=size))
+    needed = data.draw(st.integers(1, 3))
+    events = data.draw(st.integers(1, 4))
+    orders = {f"query {number}": data.draw(st.permutations(range(size))) for number in range(events)}
+    world = World(size, orders, hijack(poison, needed=needed))
+    search = search_of(world, count=events)
+    world.run(search)
+    assert {int(entry_id[1:]) for entry_id in search.removed} <= poison
+    assert {state.status for state in search.states.values()} <= {"cleared", "not reproduced"}
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_the_order_in_which_outcomes_arrive_changes_nothing(rng):
+    def shuffled(outcomes):
+        rng.shuffle(outcomes)
+        return outcomes
+
+    orders = {"query 0": list(range(16)), "query 1": list(reversed(range(16)))}
+    straight, mixed = World(16, orders, hijack({1, 5, 9})), World(16, orders, hijack({1, 5, 9}))
+    first, second = search_of(straight, count=2), search_of(mixed, count=2)
+    straight.run(first)
+    mixed.run(second, shuffle=shuffled)
+    assert dict(first.removed) == dict(second.removed)
+
+
+def test_an_unknown_harm_is_not_examined_rather_than_guessed():
+    world = World(6, {"query 0": list(range(6))}, hijack({0}))
+    original = world.answer
+
+    def unsure(event, ablation):
+        outcome = original(event, ablation)
+        return type(outcome)(**{name: getattr(outcome, name) for name in outcome.__slots__} | {"harm": None})
+
+    world.answer = unsure
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].status == "not examined"
+
+
+@pytest.mark.parametrize("culprit_nats", [1.0, 3.0, 5.0])
+def test_reasons_say_what_convicted(culprit_nats):
+    world = World(8, {"query 0": list(range(8))}, hijack({0}))
+    search = search_of(world, culprit_nats=culprit_nats)
+    world.run(search)
+    assert search.removed["m000"] == "alone raises the odds of the harm in e000 by 6.0 nats"

@@ -1,0 +1,69 @@
+"""A simulated world for attribution tests: an exact rule says what the model would do, no model is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from audit.attribution.ablation import Ablation, Outcome
+from audit.attribution.retrieval import RankedMemory
+from audit.attribution.search import SetSearch
+from audit.entry import Entry
+from audit.events import Event
+
+
+def make_entry(number: int, response: str = "fine", *, tenant: str = "t") -> Entry:
+    return Entry(
+        tenant=tenant, entry_id=f"m{number:03d}", principal=f"user-{number}", source="agent",
+        request=f"question {number}", response=response, created_at_ms=number,
+    )  # fmt: skip
+
+
+def make_event(number: int, *, query: str = "", harm: str = "harmful", tenant: str = "t") -> Event:
+    return Event(
+        event_id=f"e{number:03d}", tenant=tenant, ts_ms=number, query=query or f"query {number}", output="bad",
+        retrieved=None, harm=harm,
+    )  # fmt: skip
+
+
+class World:
+    """Memories, events, and a rule from what is in the context to how strongly the model leans to harm."""
+
+    def __init__(
+        self,
+        entries: int,
+        orders: dict[str, list[int]],
+        lean: Callable[[str, frozenset[int]], float],
+        *,
+        k: int = 5,
+        logprobs: bool = True,
+    ) -> None:
+        self.entries = [make_entry(number) for number in range(entries)]
+        self.memory = RankedMemory(self.entries, lambda query: np.array(orders[query]), k)
+        self._lean = lean
+        self._logprobs = logprobs
+        self.asked: list[Ablation] = []
+
+    def answer(self, event: Event, ablation: Ablation) -> Outcome:
+        self.asked.append(ablation)
+        if ablation.kept is not None:
+            context = ablation.kept
+        else:
+            found = self.memory.retrieve(event.query, frozenset(ablation.removed))
+            context = tuple(entry.entry_id for entry in found)
+        odds = self._lean(event.query, frozenset(int(entry_id[1:]) for entry_id in context))
+        text = ablation.measure == "text"
+        answer = "harm done" if odds > 0 else "all well"
+        return Outcome(
+            pair_id=ablation.pair_id, event_id=event.event_id, context=context, harm=float(odds > 0) if text else None,
+            log_odds_nats=None if text or not self._logprobs else odds, output=answer if text else "",
+            answers=(answer,) if text else (), prompt_hash="", memoised=False, prompt_tokens=10, cached_tokens=0,
+            completion_tokens=1,
+        )  # fmt: skip
+
+    def run(self, search: SetSearch, *, shuffle: Callable[[list[Outcome]], Iterable[Outcome]] = lambda o: o) -> None:
+        while ablations := search.plan():
+            search.observe(
+                shuffle([self.answer(search.states[ablation.event_id].event, ablation) for ablation in ablations])
+            )
