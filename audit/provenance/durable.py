@@ -40,7 +40,7 @@ def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> boo
         False where `final` exists already: it is left alone.
 
     Raises:
-        IncompleteError: the disk is full, or another operating system error; nothing is published.
+        IncompleteError: the disk is full, or another operating system error; the message tells if the name is there.
     """
     try:
         partial = _write_scratch(scratch, data, mode)
@@ -51,10 +51,15 @@ def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> boo
             created = False
         finally:
             _unlink_quietly(partial)
-        if created:
-            _sync_folder(final.parent)
     except OSError as error:
         raise IncompleteError(f"cannot write {final.name} ({_reason(error)}); nothing was published") from error
+    if created:
+        try:
+            _sync_folder(final.parent)
+        except OSError as error:
+            raise IncompleteError(
+                f"{final.name} is there, but its folder cannot be synced ({_reason(error)}): a power cut may undo it"
+            ) from error
     return created
 
 

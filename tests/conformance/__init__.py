@@ -1,0 +1,1 @@
+"""Other people's vectors, programs and attack suites, run against our formats."""

@@ -1,0 +1,107 @@
+"""Keys: C2SP vkeys, Go's private key text, and the public keys that are refused."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.errors import VerificationError
+from audit.provenance import base64_strict
+from audit.provenance.ed25519 import PrivateKey, PublicKey
+
+C2SP_EXAMPLE = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
+
+# Encodings of the points whose order divides 8 (canonical), from their definition: y = 1, -1, 0 and the roots of
+# the order-8 equation; the sign bit gives the other of each pair.
+LOW_ORDER = [
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "0000000000000000000000000000000000000000000000000000000000000080",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+]
+
+
+def test_the_example_of_the_specification_round_trips():
+    assert PublicKey.from_vkey(C2SP_EXAMPLE).vkey == C2SP_EXAMPLE
+
+
+@pytest.mark.parametrize("raw", LOW_ORDER)
+def test_low_order_keys_are_refused(raw):
+    with pytest.raises(VerificationError, match="low-order"):
+        PublicKey("key", bytes.fromhex(raw))
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        ("edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f", "not below"),
+        ("eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f", "not below"),
+        ("ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff", "not below"),
+        ("0100000000000000000000000000000000000000000000000000000000000080", "sign bit"),
+        ("0200000000000000000000000000000000000000000000000000000000000000", "not a point"),
+        ("00", "1 bytes, expected 32"),
+    ],
+)
+def test_malformed_keys_are_refused(raw, problem):
+    with pytest.raises(VerificationError, match=problem):
+        PublicKey("key", bytes.fromhex(raw))
+
+
+@settings(max_examples=30)
+@given(st.binary(min_size=32, max_size=32), st.binary(max_size=80))
+def test_honest_keys_are_accepted_and_verify(seed, message):
+    key = PrivateKey("signer", seed)
+    public = PublicKey.from_vkey(key.public().vkey)
+    signature = key.sign(message)
+    assert public.verifies(signature, message)
+    assert not public.verifies(signature, message + b"x")
+    assert not public.verifies(signature[:-1], message)
+    assert PrivateKey.from_text(key.to_text(), "file") == key
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda vkey: vkey.replace("530d903a", "530d903b"),
+        lambda vkey: vkey.replace("530d903a", "530D903A"),
+        lambda vkey: vkey.replace("foo", "bar"),
+        lambda vkey: vkey + "=",
+        lambda vkey: vkey[:-1] + "l",
+        lambda vkey: vkey.replace("+Ae", "+Be"),
+        lambda vkey: "x" * 1000 + vkey,
+        lambda vkey: vkey.replace("example.com/foo", "example com/foo"),
+        lambda _: "",
+    ],
+)
+def test_a_changed_vkey_is_refused(change):
+    with pytest.raises(VerificationError):
+        PublicKey.from_vkey(change(C2SP_EXAMPLE))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a+b", "a\u2003b", "a\nb", "x" * 201])
+def test_names_that_no_note_can_carry_are_refused(name):
+    with pytest.raises(VerificationError, match="key name"):
+        PrivateKey.generate(name)
+
+
+def test_errors_and_repr_never_show_the_seed():
+    key = PrivateKey.generate("secret")
+    seed = base64_strict.encode(b"\x01" + key.seed)
+    damaged = key.to_text()[:-3] + "A=\n"
+    with pytest.raises(VerificationError) as failure:
+        PrivateKey.from_text(damaged, "k.key")
+    assert seed[:20] not in str(failure.value)
+    assert seed[:20] not in repr(key)
+    assert key.seed.hex() not in repr(key)
+
+
+@pytest.mark.parametrize("text", ["", "AB==", "A", "AAA", "AAAA\n", " AAAA", "AA=="[:-1], "QUJ-"])
+def test_base64_has_one_form(text):
+    if text == "":
+        assert base64_strict.decode(text, "x") == b""
+        return
+    with pytest.raises(VerificationError, match="base64"):
+        base64_strict.decode(text, "x")
