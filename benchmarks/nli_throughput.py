@@ -1,0 +1,147 @@
+"""NLI pairs per second: this project's path against sentence-transformers' `CrossEncoder.predict`, same pairs, one run.
+
+    python -m benchmarks.nli_throughput [--nli FOLDER] [--pairs 384] [--rounds 3] [--data ../shared/data]
+
+Both sides score the same pairs with the same weights: `OnnxEntailment` (int8 ONNX Runtime, length-bucketed; on a GPU
+torch bf16) and `CrossEncoder` (its defaults, float32 torch). Rounds alternate, so that a busy machine slows both; the
+ratio is that of the summed seconds. Pairs are made here from memory-like sentences of uneven length, like those of the
+consistency stage: both directions of each. With `--data` both sides also score labelled pairs (SNLI), for accuracy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.resultfile import ResultFile
+from models.entailment import COLUMNS, OnnxEntailment, TorchEntailment, label_columns
+from models.loading import gpu_present
+from models.packaged import ensure
+
+RATIO_BAR = 1.5
+SUBJECTS = (
+    "The refund",
+    "An order above 50 euros",
+    "Every ticket of the second line",
+    "The backup job",
+    "A new account",
+)
+ACTIONS = ("is handled within two days", "must be confirmed by a manager", "goes to the archive", "is never deleted")
+REASONS = (
+    "", "because the policy says so", "unless the customer has written twice about the same thing in one week",
+    "and the log keeps a line with the time, the name of the agent and the reason that was given for it",
+)  # fmt: skip
+
+
+def main() -> None:
+    """Run the benchmark and write its result file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nli", type=Path)
+    parser.add_argument("--pairs", type=int, default=384)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    folder = arguments.nli or ensure("nli")
+    warnings.simplefilter("ignore")
+    from sentence_transformers import CrossEncoder  # noqa: PLC0415 - seconds to import, and --help needs none
+
+    ours = TorchEntailment(folder) if gpu_present() else OnnxEntailment(folder)
+    theirs = CrossEncoder(str(folder))
+    columns = label_columns(folder)
+    pairs = memory_pairs(arguments.pairs, arguments.seed)
+    command = f"python -m benchmarks.nli_throughput --pairs {arguments.pairs} --rounds {arguments.rounds}"
+    config = {
+        "model": ours.model_id, "pairs": arguments.pairs, "rounds": arguments.rounds, "seed": arguments.seed,
+        "labelled": arguments.data is not None,
+    }  # fmt: skip
+    result = ResultFile("nli_throughput", command + (" --data DATA" if arguments.data else ""), config, fresh=True)
+
+    def predict(batch: list[tuple[str, str]]) -> np.ndarray[Any, Any]:
+        scores = theirs.predict(batch, apply_softmax=True, show_progress_bar=False)
+        return np.asarray(scores)[:, columns]
+
+    sides = {"memaudit": ours.probabilities, "CrossEncoder.predict": predict}
+    seconds: dict[str, float] = dict.fromkeys(sides, 0.0)
+    outputs: dict[str, Any] = {}
+    for score in sides.values():
+        score(pairs[:32])  # warm-up
+    for number in range(arguments.rounds):
+        for side, score in sides.items():
+            began = time.perf_counter()
+            outputs[side] = score(pairs)
+            took = time.perf_counter() - began
+            seconds[side] += took
+            rate = round(len(pairs) / took, 1)
+            result.add_row({"side": side, "round": number, "seconds": round(took, 3), "pairs_per_s": rate})
+            print(f"{side}: {rate} pairs/s")
+    ratio = seconds["CrossEncoder.predict"] / seconds["memaudit"]
+    result.add_bar(
+        "pairs/s, memaudit over CrossEncoder.predict", round(ratio, 2), "x", f">= {RATIO_BAR}", ratio >= RATIO_BAR
+    )
+    difference = np.abs(outputs["memaudit"] - outputs["CrossEncoder.predict"])[:, 0]
+    result.add_row(
+        {
+            "agreement": "contradiction probability, same pairs",
+            "mean_abs_difference": round(float(difference.mean()), 4),
+            "max_abs_difference": round(float(difference.max()), 4),
+            "rank_correlation": round(_rank_correlation(*(rows[:, 0] for rows in outputs.values())), 4),
+        }
+    )
+    if arguments.data:
+        labelled, gold = snli(arguments.data)
+        for side, score in sides.items():
+            accuracy = float((score(labelled).argmax(axis=1) == gold).mean())
+            result.add_row({"side": side, "snli_pairs": len(gold), "accuracy": round(accuracy, 4)})
+    print(f"ratio {ratio:.2f}; written to {result.path}")
+
+
+def memory_pairs(count: int, seed: int) -> list[tuple[str, str]]:
+    """Return `count` pairs of uneven length: both directions of `count / 2` unordered ones."""
+    rng = random.Random(seed)
+
+    def text() -> str:
+        clauses = [
+            " ".join(filter(None, (rng.choice(SUBJECTS), rng.choice(ACTIONS), rng.choice(REASONS)))) + "."
+            for _ in range(rng.choice((1, 1, 2, 2, 3, 5)))
+        ]
+        return " ".join(clauses)
+
+    unordered = [(text(), text()) for _ in range((count + 1) // 2)]
+    return [pair for a, b in unordered for pair in ((a, b), (b, a))][:count]
+
+
+def snli(data: Path, limit: int = 600) -> tuple[list[tuple[str, str]], np.ndarray[Any, Any]]:
+    """Return labelled pairs of the SNLI test part."""
+    (path,) = sorted((data / "nli" / "snli").glob("*test*"))[:1]
+    pairs, gold = [], []
+    for line in path.read_text().splitlines():
+        label, premise, hypothesis = _snli_line(line)
+        if label in COLUMNS:
+            pairs.append((premise, hypothesis))
+            gold.append(COLUMNS.index(label))
+    return pairs[:limit], np.asarray(gold[:limit])
+
+
+def _snli_line(line: str) -> tuple[str, str, str]:
+    if line.startswith("{"):
+        record = json.loads(line)
+        return record["gold_label"], record["sentence1"], record["sentence2"]
+    label, premise, hypothesis, *_ = line.split("\t")
+    return label, premise, hypothesis
+
+
+def _rank_correlation(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> float:
+    ranks = [values.argsort().argsort() for values in (left, right)]
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+if __name__ == "__main__":
+    main()
