@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import types
+from collections.abc import Mapping  # noqa: TC003 - `get_type_hints` reads the record's annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
@@ -17,7 +18,6 @@ import yaml
 from audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 __all__ = ["AuditConfig", "load_config"]

@@ -1,0 +1,527 @@
+"""The command line. The only file that reads keys, the environment and the wall clock, prints, and exits.
+
+Exit codes: 0 done (also with findings) · 1 findings and --fail-on · 2 usage or configuration · 3 incomplete, start
+again to continue · 4 integrity or signature failure · 5 the store changed since the audit · 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import platformdirs
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from audit.config import AuditConfig, load_config
+from audit.errors import AuditError, IncompleteError, StalePlanError, UsageError
+from audit.provenance import durable
+from audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, load_policy, save_keyring
+from audit.report.html import render_html
+from audit.report.json import to_json
+from audit.report.sarif import to_sarif
+from audit.report.summary import summarise
+from audit.report.table import render_table
+from audit.report.untrusted import as_line
+from audit.snapshot.attest import attest
+from audit.snapshot.pin import Pin, read_pin, write_pin
+from audit.snapshot.publish import append_entries, create_store
+from audit.snapshot.purify import purify
+from audit.snapshot.reader import VerifiedSnapshot, open_snapshot
+from audit.snapshot.verify import verify_store
+from jobs.import_jsonl import parse_entries
+from jobs.progress import Reporter
+from jobs.run_audit import (
+    RESULT_FILE,
+    make_executor,
+    model_specs,
+    prepare_models,
+    read_events,
+    read_result,
+    run_audit,
+)
+
+if TYPE_CHECKING:
+    from audit.provenance.policy import TrustPolicy
+    from audit.result import AuditResult
+    from models.weights_cache import Progress
+
+__all__ = ["app", "main"]
+
+VERSION = "0.1.0"
+INTERRUPTED = 130
+FINDINGS = 1
+ATTESTATION_FILE = "attestation.dsse.json"
+
+app = typer.Typer(
+    name="memaudit",
+    help="Find the poisoned memories of an LLM agent after harm was seen, remove them, publish a signed snapshot.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+keys_app = typer.Typer(help="Keys and the trust policy.", no_args_is_help=True)
+import_app = typer.Typer(help="Bring memories into a signed store.", no_args_is_help=True)
+app.add_typer(keys_app, name="keys")
+app.add_typer(import_app, name="import")
+
+Store = Annotated[Path, typer.Argument(help="Folder of the signed store.")]
+Keys = Annotated[Path, typer.Option("--keys", envvar="MEMAUDIT_KEYS", help="Key folder, made by `memaudit keys new`.")]
+Trust = Annotated[
+    Path | None,
+    typer.Option("--trust", envvar="MEMAUDIT_TRUST", help="Trust policy file; default: the one in the key folder."),
+]
+PinFile = Annotated[
+    Path | None,
+    typer.Option("--pin", help="File that remembers the newest version seen; default: in your user state folder."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Address = Annotated[
+    str | None, typer.Option("--address", envvar="RAY_ADDRESS", help="Ray cluster; default: this machine.")
+]
+DEFAULT_KEYS = Path("memaudit-keys")
+
+
+def main() -> NoReturn:
+    """Run the command line; every error becomes one line and its exit code."""
+    errors = Console(stderr=True, soft_wrap=True)
+    try:
+        code = app(standalone_mode=False)
+    except AuditError as error:
+        errors.print(f"memaudit: {as_line(str(error), 600)}", markup=False, highlight=False, style="bold red")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        errors.print("memaudit: interrupted; what was computed is kept, start the same command again", markup=False)
+        sys.exit(INTERRUPTED)
+    except typer.Abort:
+        sys.exit(INTERRUPTED)
+    except typer.Exit as stop:
+        sys.exit(stop.exit_code)
+    except OSError as error:
+        reason = f"{error.filename or 'system'}: {error.strerror or error}"
+        errors.print(f"memaudit: {as_line(reason, 600)}", markup=False, highlight=False, style="bold red")
+        sys.exit(IncompleteError.exit_code)
+    except Exception as error:
+        show = getattr(error, "show", None)  # typer's own usage errors know how to print themselves
+        if show is None:
+            raise
+        show()
+        sys.exit(getattr(error, "exit_code", UsageError.exit_code))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context, *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
+    if version:
+        print(VERSION)  # noqa: T201 - scripts read it
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())  # noqa: T201
+        raise typer.Exit(UsageError.exit_code)
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Argument(help="Where to put the demo's keys, store and run.")] = Path("demo-run"),
+    backbone: Annotated[str, typer.Option(help="Model to replay with.")] = "packaged:1.5b",
+    *,
+    local: Annotated[bool, typer.Option("--local", help="Run in this process, without Ray.")] = False,
+) -> None:
+    """Watch a poisoned help-desk memory being audited, with real models, in at most 10 minutes."""
+    from jobs.demo import run_demo  # noqa: PLC0415 - brings the corpus and the executors
+
+    run_demo(folder, Console(soft_wrap=True), backbone=backbone, executor="local" if local else "ray", keep=True)
+
+
+@keys_app.command("new")
+def keys_new(
+    folder: Annotated[Path, typer.Argument(help="New folder for the private keys and the policy.")] = DEFAULT_KEYS,
+    name: Annotated[str, typer.Option(help="Name in the key ids, e.g. your organisation.")] = "memaudit",
+) -> None:
+    """Make writer, log, auditor and root keys and the trust policy that readers install."""
+    save_keyring(generate_keys(name), folder)
+    console = Console(soft_wrap=True)
+    console.print(f"keys in {folder} (private: keep them), policy for readers: {folder / POLICY_FILE}", markup=False)
+
+
+@import_app.command("jsonl")
+def import_jsonl(
+    file: Annotated[Path, typer.Argument(help="Memories, one JSON object per line; - reads standard input.")],
+    store: Store,
+    keys: Keys = DEFAULT_KEYS,
+    tenant: Annotated[str | None, typer.Option(help="Tenant of lines that name none.")] = None,
+    principal: Annotated[str, typer.Option(help="Writer of lines that name none.")] = "import",
+    pin: PinFile = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Sign memories into a store: a new one, or the next version of an existing one."""
+    now_ms = _now_ms()
+    defaults: dict[str, object] = {"principal": principal, "source": "external", "created_at_ms": now_ms}
+    if tenant is not None:
+        defaults["tenant"] = tenant
+    if str(file) == "-":
+        entries = list(parse_entries(sys.stdin.buffer, "standard input", defaults))
+    else:
+        if not file.is_file():
+            raise UsageError(f"{file}: no such file")
+        with file.open("rb") as lines:
+            entries = list(parse_entries(lines, file.name, defaults))
+    if not entries:
+        raise UsageError(f"{file}: no memories in it; nothing was written")
+    keyring = load_keyring(keys)
+    exists = (store / "manifests").is_dir()
+    if exists:
+        published = append_entries(store, entries, keyring, now_ms=now_ms, pin=_pin(store, pin, keyring.policy, now_ms))
+    else:
+        published = create_store(store, entries, keyring, now_ms=now_ms)
+    snapshot = open_snapshot(store, keyring.policy, now_ms=now_ms)
+    _remember(snapshot, pin)
+    if as_json:
+        _print_json({"version": published.version, "digest": snapshot.digest, "imported": len(entries)})
+    else:
+        tenants = len({entry.tenant for entry in entries})
+        Console(soft_wrap=True).print(
+            f"{len(entries)} memories of {tenants} tenants signed into {store}, version {published.version}",
+            markup=False, highlight=False,
+        )  # fmt: skip
+
+
+@app.command()
+def verify(
+    store: Store,
+    keys: Keys = DEFAULT_KEYS,
+    trust: Trust = None,
+    pin: PinFile = None,
+    *,
+    deep: Annotated[bool, typer.Option("--deep", help="Every version, every signature, every proof.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Check every byte of a store offline: signatures, hashes, roots, and that its log only ever grew."""
+    now_ms, policy, console = _now_ms(), _policy(keys, trust), Console(soft_wrap=True)
+    reporter = Reporter(console, quiet=quiet or as_json)
+    with _stages(reporter) as progress:
+        report = verify_store(
+            store, policy, now_ms=now_ms, pin=_pin(store, pin, policy, now_ms), deep=deep, progress=progress
+        )
+    _remember(open_snapshot(store, policy, now_ms=now_ms), pin)
+    if as_json:
+        _print_json(report.to_json())
+        return
+    console.print(
+        f"verified: version {report.version} of store {report.store_id}: {report.entries} memories of "
+        f"{report.tenants} tenants, {report.tombstones} tombstones, {report.signatures} signatures, "
+        f"{report.files} files",
+        markup=False, highlight=False,
+    )  # fmt: skip
+    for step in report.steps:
+        console.print(
+            f"  log of {as_line(step.tenant)}: version {step.from_version} ({step.from_size} leaves) is a prefix of "
+            f"version {step.to_version} ({step.to_size} leaves)", markup=False, highlight=False,
+        )  # fmt: skip
+    for name in report.leftovers[:10]:
+        console.print(f"  left over from an interrupted publisher: {name}", markup=False, highlight=False)
+
+
+@app.command()
+def audit(
+    store: Store,
+    events: Annotated[Path, typer.Option("--events", help="Events, one JSON object per line.")],
+    out: Annotated[Path, typer.Option("--out", help="Run folder; an unfinished run in it is continued.")],
+    config: Annotated[Path | None, typer.Option("--config", help="Default: memaudit.yaml where there is one.")] = None,
+    keys: Keys = DEFAULT_KEYS,
+    trust: Trust = None,
+    pin: PinFile = None,
+    alpha: Annotated[float | None, typer.Option(help="Weight of influence against anomaly.")] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Memories the agent retrieves.")] = None,
+    retrieval: Annotated[str | None, typer.Option(help="dense or levenshtein.")] = None,
+    attribution: Annotated[str | None, typer.Option(help="set, or loo for the paper's plain leave-one-out.")] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Remove exactly this many; default: as many as end the harm.")
+    ] = None,
+    max_replays: Annotated[int | None, typer.Option(help="Stop after this many replays and say what was left.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="packaged:1.5b, packaged:0.5b, a folder or id, or openai:URL#MODEL.")
+    ] = None,
+    nli: Annotated[str | None, typer.Option(help="packaged, or a Hugging Face folder or id.")] = None,
+    embedder: Annotated[str | None, typer.Option(help="packaged, or a sentence-transformers folder or id.")] = None,
+    address: Address = None,
+    fail_on: Annotated[str | None, typer.Option(help="Exit 1 on: removed, or not-cleared.")] = None,
+    *,
+    local: Annotated[bool, typer.Option("--local", help="Run in this process, without Ray.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Purge at once what was found.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find which memories caused the harmful events. Changes nothing unless --apply is given."""
+    if fail_on not in {None, "removed", "not-cleared"}:
+        raise UsageError(f"--fail-on is {fail_on!r:.40}, expected removed or not-cleared")
+    default = Path("memaudit.yaml")
+    chosen = config if config is not None else (default if default.is_file() else None)
+    overrides = {
+        "alpha": alpha, "k": k, "retrieval": retrieval, "attribution": attribution, "budget": budget,
+        "max_replays": max_replays, "backbone": backbone, "nli": nli, "embedder": embedder,
+    }  # fmt: skip
+    settings: AuditConfig = load_config(chosen, overrides)
+    now_ms, policy, console = _now_ms(), _policy(keys, trust), Console(soft_wrap=True)
+    if apply:
+        load_keyring(keys)  # a missing key is to be heard before the work, not after it
+    read = read_events(events)
+    snapshot = open_snapshot(store, policy, now_ms=now_ms, pin=_pin(store, pin, policy, now_ms))
+    reporter = Reporter(console, quiet=quiet or as_json)
+    with _stages(reporter) as progress:
+        prepare_models(settings, progress)
+    executor = make_executor(model_specs(settings), local=local, address=address)
+    try:
+        result = run_audit(snapshot, read, settings, executor, out, reporter, now_ms=now_ms)
+    finally:
+        executor.close()
+    if as_json:
+        print(to_json(result))  # noqa: T201
+    else:
+        console.print(render_table(result))
+        console.print(f"report: {out / 'report.html'}", markup=False, highlight=False)
+    if apply and _removals(result):
+        _purge(out, result, store, keys, pin, dry_run=False, as_json=as_json)
+    elif not as_json and _removals(result):
+        console.print(f"nothing was removed; to remove: memaudit purge {out} {store} --apply", markup=False)
+    summary = summarise(result.tenants)
+    found = {"removed": summary.removed, "not-cleared": summary.verdicts["not cleared"]}
+    if fail_on is not None and found[fail_on]:
+        raise typer.Exit(FINDINGS)
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    form: Annotated[str, typer.Option("--format", "-f", help="table, json, html or sarif.")] = "table",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default: print.")] = None,
+) -> None:
+    """Show a finished run again."""
+    result = read_result(run)
+    if form == "table":
+        if out is not None:
+            raise UsageError("--format table is for the terminal; choose json, html or sarif to write a file")
+        Console(soft_wrap=True).print(render_table(result))
+        return
+    if form == "json":
+        text = to_json(result)
+    elif form == "html":
+        text = render_html(result)
+    elif form == "sarif":
+        text = to_sarif(result, VERSION)
+    else:
+        raise UsageError(f"--format is {form!r:.40}, expected table, json, html or sarif")
+    if out is None:
+        sys.stdout.write(text)
+        return
+    durable.replace(out, text.encode())
+    Console(soft_wrap=True).print(f"written: {out}", markup=False, highlight=False)
+
+
+@app.command()
+def purge(
+    run: Annotated[Path, typer.Argument(help="Finished run folder.")],
+    store: Store,
+    keys: Keys = DEFAULT_KEYS,
+    pin: PinFile = None,
+    *,
+    apply: Annotated[bool, typer.Option("--apply", help="Really remove; without it, only show what would be.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove what a run found: tombstones are appended, the live view is rewritten and re-signed."""
+    _purge(run, read_result(run), store, keys, pin, dry_run=not apply, as_json=as_json)
+
+
+@app.command()
+def doctor(*, as_json: Json = False) -> None:
+    """Check this machine: packages, weights, disk, memory, cores."""
+    from jobs.doctor import examine  # noqa: PLC0415 - imports the model layer
+    from models.weights_cache import cache_dir  # noqa: PLC0415
+
+    checks = examine(cache_dir())
+    if as_json:
+        _print_json([{"name": c.name, "ok": c.ok, "found": c.found, "advice": c.advice} for c in checks])
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for check in checks:
+        table.add_row("ok" if check.ok else "--", check.name, check.found, check.advice)
+    Console(soft_wrap=True).print(table)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def submit(
+    context: typer.Context,
+    address: Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address.")],
+    name: Annotated[str, typer.Option("--name", help="Job name; a second job of this name and day is refused.")],
+    working_dir: Annotated[Path | None, typer.Option(help="Folder uploaded with the job.")] = None,
+) -> None:
+    """Run a memaudit command as a Ray job.
+
+    Example: memaudit submit --address URL --name acme audit STORE --events EVENTS --out RUN
+    """
+    from jobs import cluster  # noqa: PLC0415 - imports Ray
+
+    if not context.args:
+        raise UsageError("nothing to submit: add the memaudit command to run, e.g. audit STORE --events E --out RUN")
+    today = dt.datetime.now(tz=dt.UTC).date()
+    identifier = cluster.submission_id_of(name, today)
+    submitted = cluster.submit(address, list(context.args), submission_id=identifier, working_dir=working_dir)
+    print(submitted)  # noqa: T201 - scripts read it
+
+
+@app.command()
+def status(
+    job: Annotated[str, typer.Argument(help="Job id, as `submit` printed it.")],
+    address: Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address.")],
+) -> None:
+    """Say how a submitted job is doing."""
+    from jobs import cluster  # noqa: PLC0415
+
+    state = cluster.status(address, job)
+    print(f"{state.state} {state.message}".strip())  # noqa: T201
+
+
+@app.command()
+def logs(
+    job: Annotated[str, typer.Argument(help="Job id.")],
+    address: Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address.")],
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the job ends.")] = False,
+) -> None:
+    """Print a submitted job's log."""
+    from jobs import cluster  # noqa: PLC0415
+
+    for line in cluster.logs(address, job, follow=follow):
+        sys.stdout.write(line)
+
+
+def _purge(
+    run: Path, result: AuditResult, store: Path, keys: Path, pin: Path | None, *, dry_run: bool, as_json: bool
+) -> None:
+    now_ms, keyring, console = _now_ms(), load_keyring(keys), Console(soft_wrap=True)
+    removals = _removals(result)
+    if not removals:
+        raise UsageError(f"{run}: the run removes nothing")
+    known = _pin(store, pin, keyring.policy, now_ms)
+    snapshot = open_snapshot(store, keyring.policy, now_ms=now_ms, pin=known, check_expiry=False)
+    if snapshot.store_id != result.store:
+        raise UsageError(f"{run} audited another store than {store}")
+    if snapshot.digest != result.snapshot_digest:
+        raise StalePlanError(
+            f"{store} is at version {snapshot.version}, {run} audited version {result.snapshot_version}: audit again"
+        )
+    purified = purify(
+        store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now_ms, config=result.config,
+        models=result.models, dry_run=dry_run,
+    )  # fmt: skip
+    if not dry_run:
+        statement = attest(
+            purified, keyring, run_id=result.run_id, now_ms=now_ms, parameters=result.config, models=result.models,
+            score_tables={RESULT_FILE: hashlib.sha256((run / RESULT_FILE).read_bytes()).hexdigest()},
+        )  # fmt: skip
+        durable.replace(run / ATTESTATION_FILE, statement)
+        _remember(open_snapshot(store, keyring.policy, now_ms=now_ms), pin)
+    if as_json:
+        _print_json({
+            "version": purified.version, "published": purified.published, "digest": purified.digest,
+            "removed": [{"tenant": r.tenant, "entry_id": r.entry_id, "reason": r.reason} for r in purified.removed],
+        })  # fmt: skip
+        return
+    verb = "removed" if purified.published else "would remove"
+    for item in purified.removed:
+        console.print(
+            f"{verb} {as_line(item.tenant)}/{as_line(item.entry_id)}: {as_line(item.reason, 200)}",
+            markup=False, highlight=False,
+        )  # fmt: skip
+    if purified.published:
+        console.print(
+            f"version {purified.version} published with {purified.entries} memories; attestation: "
+            f"{run / ATTESTATION_FILE}; check it with: memaudit verify {store}", markup=False, highlight=False,
+        )  # fmt: skip
+    else:
+        console.print("dry run: nothing was changed; add --apply to remove", markup=False, highlight=False)
+
+
+def _removals(result: AuditResult) -> dict[str, dict[str, str]]:
+    found = {
+        tenant.tenant: {score.entry_id: score.reason for score in tenant.scores if score.removed}
+        for tenant in result.tenants
+    }
+    return {tenant: entries for tenant, entries in found.items() if entries}
+
+
+def _policy(keys: Path, trust: Path | None) -> TrustPolicy:
+    return load_policy(trust if trust is not None else keys / POLICY_FILE)
+
+
+def _pin_path(store: Path, given: Path | None, store_id: str) -> Path:
+    del store
+    return given if given is not None else Path(platformdirs.user_state_dir("memaudit")) / "pins" / f"{store_id}.json"
+
+
+def _pin(store: Path, given: Path | None, policy: TrustPolicy, now_ms: int) -> Pin | None:
+    """Read what this user saw last of the store; None on first use."""
+    snapshot = open_snapshot(store, policy, now_ms=now_ms, check_expiry=False)
+    return read_pin(_pin_path(store, given, snapshot.store_id))
+
+
+def _remember(snapshot: VerifiedSnapshot, given: Path | None) -> None:
+    write_pin(_pin_path(snapshot.path, given, snapshot.store_id), snapshot.pin())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, sort_keys=True))  # noqa: T201
+
+
+class _Stages:
+    """Turns (stage, done, total) calls into progress stages, one at a time."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._name = ""
+        self._done = 0
+        self._open: Any = None
+        self._stage: Any = None
+
+    def __enter__(self) -> Progress:
+        return self._step
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _step(self, name: str, done: int, total: int) -> None:
+        if name != self._name:
+            self._close()
+            self._name, self._done = name, 0
+            self._open = self._reporter.stage(name, total)
+            self._stage = self._open.__enter__()
+        self._stage.advance(done - self._done)
+        self._done = done
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open.__exit__(None, None, None)
+            self._open = None
+
+
+def _stages(reporter: Reporter) -> _Stages:
+    return _Stages(reporter)
+
+
+if __name__ == "__main__":
+    main()

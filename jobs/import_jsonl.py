@@ -1,0 +1,97 @@
+"""Memories from outside as JSON lines: one object per line with the fields of `audit.entry.Entry`.
+
+    {"tenant": "acme", "entry_id": "m-1", "principal": "bot", "source": "agent", "request": "…", "response": "…",
+     "created_at_ms": 1760000000000, "parents": [["m-0", 0.8]], "metadata": {"channel": "mail"}}
+
+`tenant`, `principal`, `source` and `created_at_ms` may be left out where a default is given. Texts that are not in
+Unicode form NFC are normalised, since signed bytes must be. A line that breaks a rule stops the import before anything
+is written, naming file and line.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+from audit.entry import PARTS_PER_MILLION, Entry, Parent
+from audit.errors import EntryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = ["parse_entries"]
+
+MAX_LINE_BYTES = 1 << 20
+"""Room for both texts at their limit with every character escaped; more is not an entry."""
+
+_FIELDS = frozenset(
+    {"tenant", "entry_id", "principal", "source", "request", "response", "created_at_ms", "parents", "metadata"}
+)
+
+
+def parse_entries(lines: Iterable[bytes], source: str, defaults: Mapping[str, object]) -> Iterator[Entry]:
+    """Parse JSON lines into entries; blank lines are skipped.
+
+    Args:
+        lines: Raw lines, as a binary file yields them.
+        source: Name of the file, for messages.
+        defaults: Values for fields that a line leaves out.
+
+    Raises:
+        EntryError: names the file, the line and the rule broken.
+    """
+    for number, raw in enumerate(lines, start=1):
+        where = f"{source}, line {number}"
+        if len(raw) > MAX_LINE_BYTES:
+            raise EntryError(f"{where}: {len(raw)} bytes, at most {MAX_LINE_BYTES} are allowed in one entry")
+        if not raw.strip():
+            continue
+        try:
+            yield _parse(raw, where, defaults)
+        except EntryError as error:
+            text = str(error)
+            raise EntryError(text if text.startswith(where) else f"{where}: {text}") from None
+
+
+def _parse(raw: bytes, where: str, defaults: Mapping[str, object]) -> Entry:
+    try:
+        record = json.loads(raw.decode())
+    except UnicodeDecodeError as error:
+        raise EntryError(f"{where}: not valid UTF-8 at byte {error.start}") from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise EntryError(f"{where}: not JSON ({str(error)[:80]})") from None
+    if not isinstance(record, dict):
+        raise EntryError(f"{where}: expected one JSON object")
+    unknown = sorted(record.keys() - _FIELDS)
+    if unknown:
+        raise EntryError(f"{where}: unknown field {unknown[0]!r:.60}; put your own data under metadata")
+    values: dict[str, Any] = {**defaults, **record}
+    missing = sorted((_FIELDS - {"parents", "metadata"}) - values.keys())
+    if missing:
+        raise EntryError(f"{where}: {missing[0]} is missing")
+    values["parents"] = _parents(values.get("parents", []), where)
+    metadata = values.get("metadata", {})
+    if not isinstance(metadata, dict):
+        raise EntryError(f"{where}: metadata must be an object of texts")
+    values["metadata"] = {_nfc(key): _nfc(value) for key, value in metadata.items()}
+    for name in ("tenant", "entry_id", "principal", "request", "response"):
+        values[name] = _nfc(values[name])
+    return Entry(**values)
+
+
+def _parents(value: object, where: str) -> tuple[Parent, ...]:
+    if not isinstance(value, list):
+        raise EntryError(f"{where}: parents must be a list of [entry id, weight] pairs")
+    parents = []
+    for item in value:
+        pair = isinstance(item, list) and len(item) == 2  # noqa: PLR2004 - id and weight
+        weight = item[1] if pair else None
+        if not pair or isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
+            raise EntryError(f"{where}: parents must be [entry id, weight] pairs with weights from 0 to 1")
+        parents.append(Parent(entry_id=_nfc(item[0]), weight_ppm=round(weight * PARTS_PER_MILLION)))
+    return tuple(parents)
+
+
+def _nfc(value: Any) -> Any:
+    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value

@@ -1,0 +1,142 @@
+"""From files on disk to a finished run folder: open the store, start the models, audit, write result and report.
+
+The clock is read by the caller. Nothing here changes the store.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+from typing import TYPE_CHECKING
+
+from audit.errors import EventError, UsageError
+from audit.events import parse_events
+from audit.report.html import render_html
+from audit.report.json import from_json, to_json
+from jobs.audit_memory import audit_memory, check_events
+from jobs.executor_local import LocalExecutor
+from jobs.run_folder import RunFolder
+from models.loading import ModelSpecs, prepare
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from audit.config import AuditConfig
+    from audit.events import Event
+    from audit.result import AuditResult
+    from audit.snapshot.reader import VerifiedSnapshot
+    from jobs.executor import Executor
+    from jobs.progress import Reporter
+    from models.weights_cache import Progress
+
+__all__ = [
+    "RESULT_FILE", "make_executor", "model_specs", "prepare_models", "read_events", "read_result", "run_audit",
+]  # fmt: skip
+
+RESULT_FILE = "result.json"
+REPORT_FILE = "report.html"
+MAX_EVENTS_BYTES = 1 << 30
+
+
+def read_events(path: Path) -> tuple[tuple[Event, ...], str]:
+    """Read an events file.
+
+    Returns:
+        The events and the SHA-256 (hex) of the file.
+
+    Raises:
+        EventError: the file cannot be read, is too large, or a line breaks a rule.
+    """
+    try:
+        if path.stat().st_size > MAX_EVENTS_BYTES:
+            raise EventError(f"{path}: more than {MAX_EVENTS_BYTES} bytes; split it by tenant")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise EventError(f"{path}: cannot be read ({error.strerror})") from None
+    events = tuple(parse_events(raw.splitlines(keepends=True), path.name))
+    if not events:
+        raise EventError(f"{path}: no events in it")
+    return events, hashlib.sha256(raw).hexdigest()
+
+
+def model_specs(config: AuditConfig) -> ModelSpecs:
+    """Return which models a configuration names."""
+    return ModelSpecs(backbone=config.backbone, nli=config.nli, embedder=config.embedder)
+
+
+def make_executor(specs: ModelSpecs, *, local: bool, address: str | None, replicas: int = 0) -> Executor:
+    """Return the executor; Ray is imported only when it is used.
+
+    Raises:
+        UsageError: no cluster at the address, or both a cluster and this process asked for.
+    """
+    if local:
+        if address is not None:
+            raise UsageError("--local runs without Ray: leave out --address")
+        return LocalExecutor(specs)
+    from jobs.executor_ray import RayExecutor  # noqa: PLC0415 - importing Ray takes seconds
+
+    return RayExecutor(specs, address=address, replicas=replicas)
+
+
+def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
+    snapshot: VerifiedSnapshot,
+    events: tuple[tuple[Event, ...], str],
+    config: AuditConfig,
+    executor: Executor,
+    out: Path,
+    reporter: Reporter,
+    *,
+    now_ms: int,
+) -> AuditResult:
+    """Audit and write RUN/result.json and RUN/report.html.
+
+    Args:
+        snapshot: Verified.
+        events: From `read_events`.
+        config: What to do.
+        executor: Where to do it; the caller closes it.
+        out: The run folder.
+        reporter: Progress.
+        now_ms: When the run started, Unix milliseconds.
+
+    Raises:
+        UsageError: input that does not fit; nothing was written.
+        IncompleteError: the run stopped; the same call continues it.
+    """
+    check_events(snapshot, events[0])
+    identity = {
+        "format": "memaudit run v1",
+        "configuration": config.digest(),
+        "snapshot": snapshot.digest,
+        "events": events[1],
+    }
+    run = RunFolder(out, identity)
+    run_id = hashlib.sha256("".join(identity.values()).encode()).hexdigest()[:16]
+    if run.outcomes:
+        reporter.say(f"resuming: {len(run.outcomes)} replays are known")
+    started = time.monotonic()
+    result = audit_memory(snapshot, events[0], config, executor, run, reporter, run_id=run_id, started_ms=now_ms)
+    result = dataclasses.replace(result, seconds=round(time.monotonic() - started, 3))
+    run.write(RESULT_FILE, to_json(result).encode())
+    run.write(REPORT_FILE, render_html(result).encode())
+    return result
+
+
+def read_result(run: Path) -> AuditResult:
+    """Read a finished run's result.
+
+    Raises:
+        UsageError: no such run, not finished, or a damaged file.
+    """
+    path = run / RESULT_FILE
+    if not path.is_file():
+        hint = "it is not finished: start the same audit again" if (run / "run.json").is_file() else "no run there"
+        raise UsageError(f"{run}: no {RESULT_FILE} ({hint})")
+    return from_json(path.read_bytes(), str(path))
+
+
+def prepare_models(config: AuditConfig, progress: Progress) -> None:
+    """Assemble the packaged weights that the configuration names, with progress, before any actor starts."""
+    prepare(model_specs(config), progress)
