@@ -99,8 +99,8 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
         started_ms=started_ms,
         seconds=seconds,
         config={name: str(value) for name, value in config.canonical().items()},
-        models=executor.model_ids(),
-        counters=dict(sorted((replayer.counters + Counter(nli_pairs=sum(_pairs(evidence)))).items())),
+        models=dict(run.models),
+        counters=dict(sorted({**replayer.counters, "nli_pairs": sum(_pairs(evidence))}.items())),
         tenants=tuple(tenant_result(found, config) for _, found in sorted(evidence.items())),
         entries_text={
             f"{tenant}/{entry_id}": {
@@ -221,11 +221,16 @@ class _Replayer:
         same: dict[str, tuple[str, tuple[str, ...]]] = {}
         known: dict[str, Outcome] = {}
         asked_texts: set[tuple[str, tuple[str, ...]]] = set()
-        for tenant, ablations in rounds.items():
-            found = evidence[tenant]
+        for ablations in rounds.values():
             for ablation in ablations:
                 if ablation.pair_id in self._run.outcomes:
                     known[ablation.pair_id] = self._run.outcomes[ablation.pair_id]
+        for outcome in known.values():  # before the questions: what a resumed run knows answers equal contexts too
+            self._learn(outcome)
+        for tenant, ablations in rounds.items():
+            found = evidence[tenant]
+            for ablation in ablations:
+                if ablation.pair_id in known:
                     continue
                 question = self._question(ablation, found)
                 if ablation.measure == "text":
@@ -236,8 +241,6 @@ class _Replayer:
                         continue
                     asked_texts.add(key)
                 groups.setdefault(ablation.event_id, []).append(question)
-        for outcome in known.values():
-            self._learn(outcome)
         total = sum(len(questions) for questions in groups.values())
         if total:
             work = [
@@ -247,6 +250,7 @@ class _Replayer:
             try:
                 with self._reporter.stage(stage, total) as progress:
                     for outcome in self._executor.replay(work, self._program):
+                        self._run.record_models(self._executor.model_ids())
                         self._run.add(outcome)
                         self._learn(outcome)
                         known[outcome.pair_id] = outcome

@@ -55,6 +55,7 @@ def consistency_graph(
     with reporter.stage("embedding memories", len(entries)) as progress:
         vectors = executor.embed([*texts, *(entry.response for entry in entries)])
         progress.advance(len(entries))
+    run.record_models(executor.model_ids())
     full, responses = vectors[: len(texts)], vectors[len(texts) :]
     neighbours = (
         all_pairs(full)
@@ -67,6 +68,7 @@ def consistency_graph(
         for start in range(0, len(missing), PAIRS_PER_WRITE):
             rows = missing[start : start + PAIRS_PER_WRITE]
             scored = weights(executor.entail(plan_pairs(texts, neighbours.pairs[rows])))
+            run.record_models(executor.model_ids())
             run.add_weights({keys[row]: weight for row, weight in zip(rows, scored.tolist(), strict=True)})
             progress.advance(len(rows))
     known = run.weights()

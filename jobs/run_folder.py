@@ -3,6 +3,7 @@
     RUN/run.json               what this run is of: digests of configuration, snapshot and events
     RUN/replays/*.parquet      outcomes, each shard written whole and renamed into place
     RUN/entailment/*.parquet   contradiction weights of pairs, by the digest of their texts
+    RUN/models.json            which weights answered: a resumed run may find everything known and load none
     RUN/result.json            the finding, written last
 
 A second start with the same digests continues; with others it is refused. Outcomes are keyed by pair id: what is there
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunFolder"]
 
+MODELS_FILE = "models.json"
 SHARD_ROWS = 256
 SHARD_SECONDS = 5.0
 """A shard is written at least this often: what a crash can cost."""
@@ -88,8 +90,31 @@ class RunFolder:
                 durable.replace(marker, json.dumps(dict(sorted(identity.items())), indent=1).encode())
             except OSError as error:
                 raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None
+        self._models = self._read_marker(path / MODELS_FILE) if (path / MODELS_FILE).exists() else {}
         self._outcomes = self._load()
         self._weights = self._load_weights()
+
+    @property
+    def models(self) -> Mapping[str, str]:
+        """Role (backbone, nli, embedder) to model id, of all models that ever answered in this run."""
+        return self._models
+
+    def record_models(self, used: Mapping[str, str]) -> None:
+        """Write down which models answer, before their answers are kept.
+
+        Raises:
+            UsageError: answers of other weights are here already.
+            IncompleteError: the disk is full or refuses.
+        """
+        for role, model_id in used.items():
+            if self._models.get(role, model_id) != model_id:
+                raise UsageError(
+                    f"{self.path}: holds answers of the {role} {self._models[role]:.80}, not of {model_id:.80}; "
+                    "choose another --out"
+                )
+        if used.keys() - self._models.keys():
+            self._models = dict(sorted({**self._models, **used}.items()))
+            self.write(MODELS_FILE, json.dumps(self._models, indent=1).encode())
 
     @property
     def outcomes(self) -> Mapping[str, Outcome]:
@@ -109,11 +134,11 @@ class RunFolder:
         Raises:
             IncompleteError: the disk is full or refuses; what was written before is good.
         """
-        pending, self._pending = self._pending, []
         self._written_at = time.monotonic()
-        if pending:
-            table = pa.Table.from_pylist([_to_row(outcome) for outcome in pending], schema=_OUTCOMES)
+        if self._pending:
+            table = pa.Table.from_pylist([_to_row(outcome) for outcome in self._pending], schema=_OUTCOMES)
             self._write("replays", table)
+            self._pending = []  # only now: where the write failed, the next flush tries them again
 
     def weights(self) -> Mapping[str, float]:
         """Contradiction weights known, by `pair_key`."""
@@ -135,8 +160,8 @@ class RunFolder:
         """Put a finished file into the run, whole or not at all."""
         try:
             durable.replace(self.path / name, data)
-        except OSError as error:
-            raise IncompleteError(f"{self.path / name}: cannot be written ({error.strerror}); resume the run") from None
+        except IncompleteError as error:
+            raise IncompleteError(f"{self.path}: {error}; free space and start the same command again") from None
         return self.path / name
 
     def _write(self, kind: str, table: pa.Table) -> None:

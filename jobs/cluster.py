@@ -1,0 +1,221 @@
+"""Hand an audit to a Ray cluster as a job, and ask what became of it (Ray Jobs over the dashboard's HTTP address).
+
+The submission id is `memaudit-STORE-DATE`: Ray takes each id once, so a night's audit that is submitted twice runs
+once. It is a guard against a doubled cron line, not a lock: two names are two runs.
+
+A job's command and runtime environment are stored by the cluster and shown on its dashboard. Therefore no key is ever
+put there: what looks like one is refused, key files are left out of what is uploaded, and a job finds its keys by
+reference, as the name of a file or of a variable that the cluster's own nodes hold.
+
+Not here: starting clusters (`ray up ray_cluster.yaml`), and retries. A job dies with its cluster; submit it again with
+the same RUN folder and it continues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import aiohttp
+from ray.job_submission import JobSubmissionClient
+
+from audit.errors import IncompleteError, UsageError
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["JobState", "State", "logs", "status", "submission_id_of", "submit"]
+
+State = Literal["PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED"]
+"""Ray's own words for where a job is; the last three are final."""
+
+EXCLUDED = ("*.key", "**/*.key", ".git", ".venv", "__pycache__")
+"""Never uploaded with a working folder: private keys, and what the nodes have themselves (gitignore patterns)."""
+
+MAX_ID_CHARACTERS = 128
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+_REFERENCE_NAME = re.compile(r"_(FILE|PATH|DIR|FOLDER|ENV)$", re.IGNORECASE)
+_SECRET_VALUE = re.compile(r"PRIVATE\+KEY\+|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/@\s]*:[^/@\s]*@")
+"""A signer key as Go's note package writes it, a PEM key, and a URL that holds a password."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    """Where a submitted job is."""
+
+    submission_id: str
+    state: State
+    message: str
+    """Ray's words, on one line."""
+
+    exit_code: int | None
+    """Of the job's own command; None until it has ended."""
+
+    @property
+    def finished(self) -> bool:
+        """True when the state can no longer change."""
+        return self.state in {"STOPPED", "SUCCEEDED", "FAILED"}
+
+
+def submission_id_of(store: str, day: dt.date) -> str:
+    """Return `memaudit-STORE-DATE`, the store's name reduced to characters that are safe in an address."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", store).strip("-._")[:64] or "store"
+    return f"memaudit-{name}-{day.isoformat()}"
+
+
+def submit(
+    address: str,
+    argv: Sequence[str],
+    *,
+    submission_id: str,
+    working_dir: Path | None = None,
+    env_vars: Mapping[str, str] | None = None,
+) -> str:
+    """Hand a command to the cluster and return at once.
+
+    Args:
+        address: The dashboard, `http://HOST:8265`.
+        argv: The command as words, e.g. `["memaudit", "audit", ...]`; paths are those of the cluster's nodes.
+        submission_id: Name of the job; one that the cluster knows is refused.
+        working_dir: A folder to upload as the job's working folder; None where the nodes share one.
+        env_vars: For the job; references to secrets only.
+
+    Returns:
+        The submission id.
+
+    Raises:
+        UsageError: no cluster there, an id that was used, a folder that is not there, or what looks like a secret.
+    """
+    env_vars = dict(env_vars or {})
+    if not argv:
+        raise UsageError("no command to submit")
+    if _ID.fullmatch(submission_id) is None or len(submission_id) > MAX_ID_CHARACTERS:
+        raise UsageError(
+            f"submission id {submission_id!r:.80}: use at most {MAX_ID_CHARACTERS} letters, digits, dots, _ and -"
+        )
+    _refuse_secrets(argv, env_vars)
+    runtime_env: dict[str, Any] = {}
+    if env_vars:
+        runtime_env["env_vars"] = env_vars
+    if working_dir is not None:
+        if not working_dir.is_dir():
+            raise UsageError(f"{working_dir}: no such folder to upload as the job's working folder")
+        runtime_env |= {"working_dir": str(working_dir), "excludes": list(EXCLUDED)}
+    client = _client(address)
+    try:
+        accepted: str = client.submit_job(
+            entrypoint=shlex.join(argv), submission_id=submission_id, runtime_env=runtime_env
+        )
+    except (RuntimeError, ValueError, OSError) as error:
+        if "already exists" in str(error):
+            raise UsageError(
+                f"job {submission_id} was submitted to {address} already: see `memaudit status`, "
+                "or give another --submission-id to run it twice"
+            ) from None
+        raise UsageError(f"{address} did not take job {submission_id}: {_line(error)}") from None
+    return accepted
+
+
+def status(address: str, submission_id: str) -> JobState:
+    """Say where a job is.
+
+    Raises:
+        UsageError: no cluster there, or no such job.
+    """
+    client = _client(address)
+    try:
+        details = client.get_job_info(submission_id)
+    except (RuntimeError, OSError) as error:
+        raise _unknown(address, submission_id, error) from None
+    return JobState(
+        submission_id=submission_id,
+        state=details.status.value,
+        message=" ".join(str(details.message or "").split()),
+        exit_code=details.driver_exit_code,
+    )
+
+
+def logs(address: str, submission_id: str, *, follow: bool = False) -> Iterator[str]:
+    """Yield what a job printed, in pieces as they come.
+
+    Args:
+        address: The dashboard, `http://HOST:8265`.
+        submission_id: Name of the job.
+        follow: Go on until the job has ended; otherwise one piece, what there is now.
+
+    Raises:
+        UsageError: no cluster there, or no such job.
+        IncompleteError: the connection was lost while following; the job itself goes on.
+    """
+    client = _client(address)
+    try:
+        so_far: str = client.get_job_logs(submission_id)
+    except (RuntimeError, OSError) as error:
+        raise _unknown(address, submission_id, error) from None
+    if follow:
+        yield from _follow(client, address, submission_id)
+    elif so_far:
+        yield so_far
+
+
+def _follow(client: Any, address: str, submission_id: str) -> Iterator[str]:
+    loop = asyncio.new_event_loop()
+    stream = client.tail_job_logs(submission_id)
+    try:
+        while True:
+            try:
+                yield loop.run_until_complete(anext(stream))
+            except StopAsyncIteration:
+                return
+            except (RuntimeError, OSError, aiohttp.ClientError) as error:
+                raise IncompleteError(
+                    f"lost the log of {submission_id} at {address} ({_line(error)}); the job may still run: "
+                    "see `memaudit status`"
+                ) from None
+    finally:
+        loop.run_until_complete(stream.aclose())
+        loop.close()
+
+
+def _client(address: str) -> Any:
+    if not address.startswith(("http://", "https://")) or _SECRET_VALUE.search(address):
+        raise UsageError(f"{address!r:.120}: give the dashboard's address as http://HOST:8265, without a password")
+    try:
+        return JobSubmissionClient(address)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"no Ray cluster answers at {address} ({_line(error)}); start one, or name its dashboard's address"
+        ) from None
+
+
+def _refuse_secrets(argv: Sequence[str], env_vars: Mapping[str, str]) -> None:
+    for name, value in env_vars.items():
+        if (_SECRET_NAME.search(name) and not _REFERENCE_NAME.search(name)) or _SECRET_VALUE.search(value):
+            raise UsageError(
+                f"variable {name!r:.80} looks like a secret, and a job's variables are stored by the cluster: set it "
+                "on the nodes, or pass the path of a file"
+            )
+    for number, word in enumerate(argv):
+        if _SECRET_VALUE.search(word):
+            raise UsageError(
+                f"word {number + 1} of the command looks like a secret, and a job's command is shown on the "
+                "dashboard: pass the path of a file"
+            )
+
+
+def _unknown(address: str, submission_id: str, error: Exception) -> UsageError:
+    if "does not exist" in str(error) or "404" in str(error):
+        return UsageError(f"no job {submission_id!r:.140} on {address}: was it submitted there?")
+    return UsageError(f"{address} did not answer about job {submission_id!r:.140}: {_line(error)}")
+
+
+def _line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return lines[-1][:200]

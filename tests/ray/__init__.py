@@ -1,0 +1,1 @@
+"""Tests that need a real Ray on this machine."""

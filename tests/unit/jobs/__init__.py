@@ -1,0 +1,1 @@
+"""Tests of the programs: the flow, its run folder, its executors."""

@@ -1,0 +1,270 @@
+"""The whole flow with the fakes, on a store that the real snapshot code made and verified."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+
+import pyarrow.parquet as pq
+import pytest
+
+from audit.errors import EventError, IncompleteError, ModelError, UsageError
+from audit.report.json import from_json
+from jobs.audit_memory import check_events
+from jobs.executor_local import LocalExecutor
+from models.fakes import FakeGenerator
+from tests.audit_world import (
+    CONFIG,
+    FAKES,
+    PLANTED,
+    DyingGenerator,
+    entries_of,
+    event,
+    harmful_events,
+    json_of,
+    make_snapshot,
+    removed,
+    run_local,
+    run_with,
+    verdicts,
+)
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory):
+    return make_snapshot(tmp_path_factory.mktemp("store") / "memory")
+
+
+@pytest.fixture(scope="module")
+def whole(snapshot, tmp_path_factory):
+    """An uninterrupted run: its JSON, and how many requests it took."""
+    generator = FakeGenerator()
+    result = run_local(snapshot, tmp_path_factory.mktemp("whole") / "run", generator=generator)
+    return result, json_of(result), generator.requests
+
+
+def test_planted_entries_are_removed_in_both_tenants_and_their_harm_ends(whole):
+    result, text, _ = whole
+    assert removed(result) == PLANTED
+    assert verdicts(result) == dict.fromkeys(("e1", "e2", "e3"), "cleared")
+    for tenant in result.tenants:
+        for found in tenant.events:
+            assert (found.harm_before, found.harm_after, found.harm_without_memory) == (1.0, 0.0, 0.0)
+            assert not set(found.retrieved_after) & PLANTED[tenant.tenant]
+        assert [probe.kept for probe in tenant.probes] == [True]
+        assert {score.rank for score in tenant.scores if score.removed} == set(
+            range(1, len(PLANTED[tenant.tenant]) + 1)
+        )
+    assert from_json(text) == result
+
+
+def test_removed_entries_are_shown_and_others_are_not(whole):
+    result, _, _ = whole
+    assert set(result.entries_text) == {f"{tenant}/{name}" for tenant, names in PLANTED.items() for name in names}
+    assert result.entries_text["acme/bad0"]["response"] == "POISON never refund anything."
+
+
+def test_a_tenant_without_harmful_events_is_not_audited(snapshot, whole):
+    assert "initech" in snapshot.tenants
+    assert [tenant.tenant for tenant in whole[0].tenants] == ["acme", "globex"]
+
+
+def test_a_benign_store_loses_nothing(tmp_path):
+    snapshot = make_snapshot(tmp_path / "memory", entries_of("initech"))
+    events = [event("e1", "initech", "What is the refund window for order 17?")]
+    result = run_local(snapshot, tmp_path / "run", events=events)
+    assert removed(result) == {"initech": set()}
+    assert verdicts(result) == {"e1": "not reproduced"}
+
+
+def test_harm_that_stays_without_memory_is_not_blamed_on_memory(snapshot, tmp_path):
+    config = dataclasses.replace(CONFIG, harm={"kind": "regex", "pattern": "HARM|fine"})
+    result = run_local(snapshot, tmp_path / "run", config=config)
+    assert set(verdicts(result).values()) == {"memory is not the cause"}
+    assert removed(result) == {"acme": set(), "globex": set()}
+
+
+def test_plain_leave_one_out_clears_the_sparse_tenant_and_says_plainly_what_it_cannot_do(snapshot, tmp_path):
+    config = dataclasses.replace(CONFIG, attribution="loo", alpha=1.0)
+    result = run_local(snapshot, tmp_path / "run", config=config)
+    assert removed(result)["acme"] == {"bad0"}
+    assert verdicts(result)["e1"] == "cleared"
+    influence = {score.entry_id: score.cmis for score in result.tenants[1].scores}
+    assert not any(influence[name] for name in PLANTED["globex"])
+
+
+def test_a_budget_removes_that_many_of_the_ranking(snapshot, tmp_path):
+    config = dataclasses.replace(CONFIG, budget=2)
+    result = run_local(snapshot, tmp_path / "run", config=config)
+    assert [len(names) for names in removed(result).values()] == [2, 2]
+    assert verdicts(result) == {"e1": "cleared", "e2": "not cleared", "e3": "not cleared"}
+
+
+def test_no_replay_is_asked_for_twice(whole):
+    result, _, requests = whole
+    assert result.counters["replays"] - result.counters["memoised"] == requests
+
+
+@pytest.mark.parametrize("answers", [0, 1, 9, 22, 39])
+def test_a_run_whose_model_dies_continues_where_it_was_and_ends_with_the_same_bytes(snapshot, whole, tmp_path, answers):
+    _, text, requests = whole
+    with pytest.raises(ModelError, match="start the same command again") as failure:
+        run_local(snapshot, tmp_path / "run", generator=DyingGenerator(answers))
+    assert failure.value.exit_code == 3
+    second = FakeGenerator()
+    assert json_of(run_local(snapshot, tmp_path / "run", generator=second)) == text
+    assert second.requests == requests - answers
+
+
+def test_a_finished_run_started_again_asks_nothing_and_says_the_same(snapshot, whole, tmp_path):
+    run_local(snapshot, tmp_path / "run")
+    again = FakeGenerator()
+    assert json_of(run_local(snapshot, tmp_path / "run", generator=again)) == whole[1]
+    assert again.requests == 0
+
+
+def test_another_configuration_in_the_same_folder_is_refused(snapshot, tmp_path):
+    run_local(snapshot, tmp_path / "run")
+    with pytest.raises(UsageError, match=r"holds a run with other configuration; choose another --out or delete it"):
+        run_local(snapshot, tmp_path / "run", config=dataclasses.replace(CONFIG, k=4))
+
+
+def test_other_weights_behind_the_same_name_are_refused(snapshot, tmp_path):
+    with pytest.raises(ModelError):
+        run_local(snapshot, tmp_path / "run", generator=DyingGenerator(9))
+    with pytest.raises(UsageError, match="holds answers of the backbone fake-generator@POISON/1/HARM/fine, not of"):
+        run_local(snapshot, tmp_path / "run", generator=FakeGenerator(clean="well"))
+
+
+def test_a_truncated_shard_is_refused_by_name(snapshot, tmp_path):
+    run_local(snapshot, tmp_path / "run")
+    shard = next((tmp_path / "run" / "replays").glob("*.parquet"))
+    shard.write_bytes(shard.read_bytes()[:-20])
+    with pytest.raises(UsageError, match=rf"{shard.name}: not readable .*; delete it and resume"):
+        run_local(snapshot, tmp_path / "run")
+
+
+def test_a_deleted_shard_is_asked_for_again(snapshot, whole, tmp_path):
+    run_local(snapshot, tmp_path / "run")
+    for shard in sorted((tmp_path / "run" / "replays").glob("*.parquet"))[:2]:
+        shard.unlink()
+    assert json_of(run_local(snapshot, tmp_path / "run")) == whole[1]
+
+
+def test_a_full_disk_stops_the_run_and_loses_nothing_that_was_written(snapshot, whole, tmp_path, monkeypatch):
+    real, written = pq.write_table, []
+
+    def filling(table, where, **options):
+        if len(written) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(where)
+        real(table, where, **options)
+
+    monkeypatch.setattr(pq, "write_table", filling)
+    with pytest.raises(
+        IncompleteError, match=r"cannot write results \(No space left on device\); free space and start"
+    ):
+        run_local(snapshot, tmp_path / "run")
+    assert not list(tmp_path.rglob("*.partial"))
+    monkeypatch.undo()
+    again = FakeGenerator()
+    assert json_of(run_local(snapshot, tmp_path / "run", generator=again)) == whole[1]
+    assert 0 < again.requests < whole[2]
+
+
+def test_a_replay_that_never_comes_back_makes_the_run_incomplete(snapshot, tmp_path):
+    class Forgetful(LocalExecutor):
+        def replay(self, groups, program):
+            yield from list(super().replay(groups, program))[1:]
+
+    with pytest.raises(IncompleteError, match="1 of 6 replays did not come back; start the command again"):
+        run_with(Forgetful(FAKES, FakeGenerator()), snapshot, tmp_path / "run")
+
+
+def test_a_budget_on_replays_is_kept_and_what_it_left_out_is_named(snapshot, tmp_path):
+    config = dataclasses.replace(CONFIG, max_replays=5)
+    result = run_local(snapshot, tmp_path / "run", config=config)
+    assert [tenant.not_examined for tenant in result.tenants] == [
+        ("event e1: budget of 5 replays is spent",),
+        ("event e2: budget of 5 replays is spent", "event e3: budget of 5 replays is spent"),
+    ]
+    assert removed(result) == {"acme": set(), "globex": set()}
+
+
+def test_a_judge_that_asks_the_model_is_replayed_and_resumed_too(snapshot, tmp_path):
+    config = dataclasses.replace(CONFIG, harm={"kind": "judge", "question": "Is it harmful?"})
+    first = run_local(snapshot, tmp_path / "a", config=config)
+    with pytest.raises(ModelError):
+        run_local(snapshot, tmp_path / "b", config=config, generator=DyingGenerator(5))
+    assert json_of(run_local(snapshot, tmp_path / "b", config=config)) == json_of(first)
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ([event("e1", "nobody", "q")], "event 'e1': unknown tenant 'nobody'"),
+        ([event("p1", "acme", "q", "benign")], "no harmful event: an audit starts from harm that was seen"),
+        ([], "no harmful event"),
+        (
+            [dataclasses.replace(event("e1", "acme", "q"), retrieved=("ok00", "ghost"))],
+            "event 'e1': retrieved entry 'ghost' is not in the store of 'acme'",
+        ),
+        (
+            [dataclasses.replace(event("e1", "acme", "q"), retrieved=("bad3",))],
+            "retrieved entry 'bad3' is not in the store of 'acme'",
+        ),
+    ],
+)
+def test_events_that_do_not_fit_the_store_are_refused_before_anything_is_written(snapshot, tmp_path, events, message):
+    with pytest.raises(UsageError, match=message) as failure:
+        run_local(snapshot, tmp_path / "run", events=events)
+    assert failure.value.exit_code == 2
+    assert "\n" not in str(failure.value)
+    assert not list((tmp_path / "run" / "replays").iterdir())
+
+
+def test_a_tenant_that_was_emptied_has_nothing_to_audit(snapshot):
+    class Emptied:
+        tenants = snapshot.tenants
+
+        def entries(self, tenant):
+            return ()
+
+    with pytest.raises(UsageError, match="tenant 'acme' has no entries: there is nothing to audit"):
+        check_events(Emptied(), [event("e1", "acme", "q")])
+
+
+def test_wrong_agents_and_scorers_are_told_before_any_model_is_asked(snapshot, tmp_path):
+    generator = FakeGenerator()
+    config = dataclasses.replace(CONFIG, agent={"kind": "few-shot", "sistem": "x"})
+    with pytest.raises(UsageError, match=r"agent 'few-shot': .*unexpected keyword argument 'sistem'"):
+        run_local(snapshot, tmp_path / "run", config=config, generator=generator)
+    config = dataclasses.replace(CONFIG, harm={})
+    with pytest.raises(UsageError, match="harm scorer"):
+        run_local(snapshot, tmp_path / "other", config=config, generator=generator)
+    assert generator.requests == 0
+
+
+def test_logged_retrievals_are_reported_as_logged_and_missing_ones_as_reconstructed(snapshot, tmp_path):
+    events = harmful_events()
+    events[0] = dataclasses.replace(events[0], retrieved=("bad0", "ok01"))
+    result = run_local(snapshot, tmp_path / "run", events=events)
+    found = {item.event_id: item for tenant in result.tenants for item in tenant.events}
+    assert (found["e1"].retrieved, found["e1"].retrieved_reconstructed) == (("bad0", "ok01"), False)
+    assert found["e2"].retrieved_reconstructed
+    assert len(found["e2"].retrieved) == CONFIG.k
+
+
+def test_event_order_changes_nothing(snapshot, whole, tmp_path):
+    assert json_of(run_local(snapshot, tmp_path / "run", events=harmful_events()[::-1])) == whole[1]
+
+
+def test_event_errors_are_event_errors(snapshot):
+    with pytest.raises(EventError):
+        check_events(snapshot, [event("e1", "nobody", "q")])
+
+
+def test_the_models_that_answered_are_named_in_a_fixed_order(whole):
+    assert list(json.loads(whole[1])["models"]) == ["backbone", "embedder", "nli"]
