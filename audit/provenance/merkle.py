@@ -190,7 +190,7 @@ def verify_consistency(size1: int, size2: int, proof: Sequence[bytes], root1: by
     Raises:
         VerificationError: with the root that the proof leads to. `size1` = 0 is refused (rule 1 above).
     """
-    _check_hashes([root1, root2, *proof], "consistency proof")
+    _check_hashes(proof, "consistency proof")
     where = f"consistency proof from size {size1} to {size2}"
     if not 0 < size1 <= size2 <= MAX_TREE_SIZE:
         raise VerificationError(f"{where}: needs 0 < first size <= second size <= {MAX_TREE_SIZE}")
@@ -201,6 +201,7 @@ def verify_consistency(size1: int, size2: int, proof: Sequence[bytes], root1: by
         return
     if not proof:
         raise VerificationError(f"{where}: no hashes")
+    _check_hashes([root1, root2], where)
     node, last = size1 - 1, size2 - 1
     while node & 1:
         node, last = node >> 1, last >> 1
