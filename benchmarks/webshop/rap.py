@@ -6,7 +6,7 @@ Prompt layout, append-only, so that every step finds all earlier ones in the ser
     user        "Memories of earlier episodes:" and the retrieved episodes, worst match first; then "Your task:", the
                 start page, "Action:"
     assistant   search[…]
-    user        "Observation:" the page, "Action:"
+    user        "Observation:" the page in one line, as memory has it, "Action:"
     assistant   …
 
 A small model gets what a fair agent would have: short pages, a guided grammar of actions, with `clicks_on_page` only
@@ -47,6 +47,9 @@ SYSTEM = (
 
 MAX_TOKENS = 64
 """Per action: a search or a click needs 30; a longer thought is closed where it stands."""
+
+SHOWN_OPTIONS_CHARACTERS = 250
+"""Of an item's options in the running episode: the agent chooses from them, where memory only shows what happened."""
 
 _ARGUMENT = r"[^\[\]\n]+"
 """Bounded by MAX_TOKENS and not by {1,300}: xgrammar unrolls counted repeats, and vLLM's 5 s for a grammar run out."""
@@ -97,12 +100,13 @@ class RapAgent:
             )
             action = _action(completion)
             observation = visit.step(action)
+            shown = brief(observation, options_characters=SHOWN_OPTIONS_CHARACTERS)
             steps.append(Step(action=action, observation=brief(observation)))
             if self.stop_when is not None and self.stop_when(render(steps)):
                 break
             messages += [
                 Message(role="assistant", content=action),
-                Message(role="user", content=f"Observation: {observation}\nAction:"),
+                Message(role="user", content=f"Observation: {shown}\nAction:"),
             ]
         return render(steps)
 

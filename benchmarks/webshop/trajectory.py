@@ -59,11 +59,11 @@ def parse(text: str) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def brief(observation: str) -> str:
+def brief(observation: str, *, options_characters: int = BRIEF_OPTIONS_CHARACTERS) -> str:
     """Shorten a page (this store's, or one of ReAct's real WebShop pages) to one line."""
     lines = [line.strip() for line in observation.splitlines() if line.strip()]
     if f"[{BUY}]" in lines:
-        return _brief_item(lines)
+        return _brief_item(lines, options_characters)
     if any(line.startswith("Page ") for line in lines[:2]):
         return _brief_results(lines)
     bought = _BOUGHT.fullmatch(observation)
@@ -82,13 +82,13 @@ def _brief_results(lines: list[str]) -> str:
     return f"Results: {' | '.join(found)}" if found else "Results: none"
 
 
-def _brief_item(lines: list[str]) -> str:
+def _brief_item(lines: list[str], options_characters: int) -> str:
     price_at = next((number for number, line in enumerate(lines) if line.startswith("Price: ")), None)
     if price_at is None:
         return "Item."
     title = cut(lines[price_at - 1], BRIEF_TITLE_CHARACTERS)
     price = _PRICE.search(lines[price_at])
     options = " ".join(line for line in lines[: price_at - 1] if line not in (f"[{BACK}]", f"[{PREVIOUS}]"))
-    if len(options) > BRIEF_OPTIONS_CHARACTERS:
-        options = options[:BRIEF_OPTIONS_CHARACTERS].rpartition("]")[0] + "]"
+    if len(options) > options_characters:
+        options = options[:options_characters].rpartition("]")[0] + "]"
     return " ".join(part for part in (f"Item: {title}", price[0] if price else "", options) if part)

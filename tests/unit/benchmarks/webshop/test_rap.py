@@ -61,6 +61,14 @@ def test_prompt_only_grows_so_that_the_prefix_cache_hits(agent):
         assert [message.role for message in after.messages[len(before.messages) :]] == ["assistant", "user"]
 
 
+def test_pages_are_shown_as_memories_show_them_with_all_options(agent):
+    _, requests = drive(agent.episode("i need a desk lamp", (), 0), *BENIGN)
+    assert requests[-1].messages[-1].content == (
+        "Observation: Item: Willow Desk Lamp with Dimmer $31.5 color [white][black][sea green] size [small][large]\n"
+        "Action:"
+    )
+
+
 def test_best_memory_stands_next_to_the_task(agent):
     memories = store_of(
         [Record(request="best", response="Action: a"), Record(request="worst", response="Action: b")],
