@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rich.progress import (
@@ -17,7 +17,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.console import Console
 
@@ -88,6 +88,24 @@ class Reporter:
         )  # fmt: skip
         with Progress(*columns, console=self._console, transient=False) as bar:
             yield Stage(name, total, bar, self._console)
+
+    @contextmanager
+    def steps(self) -> Iterator[Callable[[str, int, int], None]]:
+        """Give a callback (what, done, total) that shows each new `what` as a stage of its own."""
+        name, before = "", 0
+        stage: Stage | None = None
+        with ExitStack() as opened:
+
+            def step(what: str, done: int, total: int) -> None:
+                nonlocal name, before, stage
+                if stage is None or what != name:
+                    opened.close()
+                    name, before = what, 0
+                    stage = opened.enter_context(self.stage(what, total))
+                stage.advance(done - before)
+                before = done
+
+            yield step
 
 
 class _Silent(Stage):

@@ -1,0 +1,363 @@
+"""`memaudit demo`: a poisoned memory audited before the user's eyes, with real models and a real signed store.
+
+    FOLDER/demo.json                         what this demo is of: only a folder with it, or an empty one, is used
+    FOLDER/{entries,events}.jsonl, memaudit.yaml   the corpus, as files to copy from
+    FOLDER/keys/                             fresh keys of all roles
+    FOLDER/store/                            version 1 signed and audited, version 2 purified
+    FOLDER/run/                              replays as they arrived, result.json, report.html, attestation.dsse.json
+
+Every step looks first at what is there, so that a second start of an interrupted demo continues, and one of a finished
+demo shows it again. It uses the same functions as the other commands; nothing here is simulated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from rich.text import Text
+
+from audit.config import load_config
+from audit.errors import UsageError
+from audit.provenance import durable
+from audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, save_keyring
+from audit.report.summary import removed_of, summarise
+from audit.report.table import render_table
+from audit.report.untrusted import as_line
+from audit.snapshot.attest import attest, verify_attestation
+from audit.snapshot.layout import versions
+from audit.snapshot.publish import create_store
+from audit.snapshot.purify import Purified, RemovedEntry, purify
+from audit.snapshot.reader import open_snapshot
+from audit.snapshot.verify import verify_store
+from jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
+from jobs.import_jsonl import parse_entries
+from jobs.progress import Reporter
+from jobs.run_audit import REPORT_FILE, RESULT_FILE, make_executor, model_specs, read_events, run_audit
+from models.generator_vllm import VllmSettings
+from models.loading import prepare
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from audit.config import AuditConfig
+    from audit.provenance.keys import Keyring
+    from audit.result import AuditResult
+    from audit.snapshot.reader import VerifiedSnapshot
+    from models.loading import ModelSpecs
+
+__all__ = ["run_demo"]
+
+MARKER_FILE = "demo.json"
+ATTESTATION_FILE = "attestation.dsse.json"
+FORMAT = "memaudit demo v1"
+
+SERVING = VllmSettings(max_model_len=4_096, kv_cache_gib=2)
+"""Prompts of the corpus have about 900 tokens: half the usual cache holds them, so smaller machines can run it."""
+
+STEPS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """Where everything of one demo lies."""
+
+    folder: Path
+
+    @property
+    def keys(self) -> Path:
+        return self.folder / "keys"
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store"
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "run"
+
+
+def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
+    folder: Path,
+    console: Console,
+    *,
+    backbone: str = "packaged:1.5b",
+    executor: Literal["local", "ray"] = "ray",
+    keep: bool = True,
+    corpus: Path | None = None,
+) -> Path:
+    """Sign a poisoned memory, audit it, purify it, verify the result, and print what happens.
+
+    Args:
+        folder: Where to work: absent, empty, or an earlier demo with the same corpus and backbone, which is continued.
+        console: Where to print; bars on a terminal, plain lines elsewhere.
+        backbone: As `AuditConfig.backbone`; the corpus was written for the default.
+        executor: `ray` starts Ray on this machine; `local` works in this process.
+        keep: False deletes keys, store and replays at the end and leaves report, result and attestation.
+        corpus: Folder with the three files of `jobs.demo_corpus`; None is the packaged one.
+
+    Returns:
+        The HTML report.
+
+    Raises:
+        UsageError: the folder holds something else.
+        IncompleteError: the demo stopped; the same call continues it.
+    """
+    place = _Layout(folder=folder)
+    source = corpus_folder() if corpus is None else corpus
+    config = load_config(source / CONFIG_FILE, {"backbone": backbone})
+    _claim(place, source, config)
+    reporter = Reporter(console)
+    say = _Narrator(console)
+    say.plain(
+        "MemAudit demo: the memories of two help desks, some of them poisoned. Which ones, only the audit finds out."
+    )
+    say.plain(f"working in {folder}; press Ctrl-C at any time, the same command continues")
+
+    say.step(1, "Models")
+    specs = replace(model_specs(config), vllm=SERVING)
+    with reporter.steps() as progress:
+        prepare(specs, progress)
+    say.plain(f"backbone {specs.backbone}, NLI {specs.nli}, embeddings {specs.embedder}: ready")
+
+    say.step(2, "Sign the memories into a store and verify it")
+    keyring = _keys(place)
+    snapshot = _sign(place, keyring)
+    say.plain(
+        f"{snapshot.manifest.entries} memories of {len(snapshot.tenants)} tenants ({_names(snapshot.tenants)}), each "
+        f"signed by its writer and logged; version {snapshot.version} verifies"
+    )
+
+    say.step(3, "Audit: replay what went wrong, with memories left out")
+    result = _audit(place, snapshot, config, specs, executor, reporter, say)
+
+    say.step(4, "Verdict")
+    console.print(render_table(result))
+
+    say.step(5, "Purify the store")
+    purified = _purify(place, snapshot, result, keyring, say)
+
+    say.step(6, "Verify the purified store")
+    if purified is not None:
+        _verify(place, snapshot, purified, result, keyring, reporter, say)
+
+    _close(place, result, say, keep=keep)
+    return place.run / REPORT_FILE
+
+
+class _Narrator:
+    """Prints steps and plain lines; nothing of it is parsed as markup."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def step(self, number: int, title: str) -> None:
+        self._console.print(Text(f"\n[{number}/{STEPS}] {title}", style="bold cyan"))
+
+    def plain(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _claim(place: _Layout, source: Path, config: AuditConfig) -> None:
+    """Take the folder for this demo, or refuse it.
+
+    Raises:
+        UsageError: it holds something else.
+    """
+    names = (ENTRIES_FILE, EVENTS_FILE, CONFIG_FILE)
+    files = {name: (source / name).read_bytes() for name in names}
+    identity = {"format": FORMAT, "configuration": config.digest()}
+    identity |= {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    marker = place.folder / MARKER_FILE
+    if marker.is_file():
+        if _read_marker(marker) != identity:
+            raise UsageError(f"{place.folder}: holds a demo with another backbone or corpus; choose another folder")
+    elif place.folder.exists() and (not place.folder.is_dir() or any(place.folder.iterdir())):
+        raise UsageError(f"{place.folder}: is not empty and holds no demo; choose another folder")
+    durable.ensure_folder(place.folder)
+    durable.replace(marker, json.dumps(identity, indent=1, sort_keys=True).encode())
+    for name, data in files.items():
+        if name == CONFIG_FILE:  # the copy says what was really run
+            data += f"\nbackbone: {json.dumps(config.backbone)}\n".encode()  # noqa: PLW2901
+        durable.replace(place.folder / name, data)
+
+
+def _read_marker(marker: Path) -> object:
+    try:
+        return json.loads(marker.read_bytes())
+    except ValueError:
+        return None
+
+
+def _keys(place: _Layout) -> Keyring:
+    if not (place.keys / POLICY_FILE).is_file():  # it is written last: without it the folder is a torso
+        shutil.rmtree(place.keys, ignore_errors=True)
+        save_keyring(generate_keys(), place.keys)
+    return load_keyring(place.keys)
+
+
+def _sign(place: _Layout, keyring: Keyring) -> VerifiedSnapshot:
+    """Import the corpus, unless that is done, and return version 1, verified to the last entry."""
+    if not (place.store / "manifests" / "1.json").is_file():
+        shutil.rmtree(place.run, ignore_errors=True)  # of a store that is gone
+        path = place.folder / ENTRIES_FILE
+        with path.open("rb") as lines:
+            entries = list(parse_entries(lines, path.name, {}))
+        create_store(place.store, entries, keyring, now_ms=_now_ms())
+    snapshot = open_snapshot(place.store, keyring.policy, now_ms=_now_ms(), version=1)
+    for tenant in snapshot.tenants:
+        snapshot.log(tenant)
+    return snapshot
+
+
+def _audit(  # noqa: PLR0913, PLR0917 - the parts of a run
+    place: _Layout,
+    snapshot: VerifiedSnapshot,
+    config: AuditConfig,
+    specs: ModelSpecs,
+    executor: Literal["local", "ray"],
+    reporter: Reporter,
+    say: _Narrator,
+) -> AuditResult:
+    events = read_events(place.folder / EVENTS_FILE)
+    harmful = sum(event.harm == "harmful" for event in events[0])
+    say.plain(
+        f"{harmful} harmful events and {len(events[0]) - harmful} good answers that must survive; "
+        f"starting {'Ray and ' if executor == 'ray' else ''}the models: vLLM takes about a minute before it answers"
+    )
+    worker = make_executor(specs, local=executor == "local", address=None)
+    try:
+        return run_audit(snapshot, events, config, worker, place.run, reporter, now_ms=_now_ms())
+    finally:
+        worker.close()
+
+
+def _purify(
+    place: _Layout, snapshot: VerifiedSnapshot, result: AuditResult, keyring: Keyring, say: _Narrator
+) -> Purified | None:
+    removals = {
+        tenant.tenant: {score.entry_id: score.reason for score in removed}
+        for tenant in result.tenants
+        if (removed := removed_of(tenant))
+    }
+    if not removals:
+        say.plain("nothing to remove: the store stays as it is")
+        return None
+    if versions(place.store)[-1] > snapshot.version:
+        purified = _purified_before(place, snapshot, result, keyring)
+        say.plain(f"done by an earlier start: version {purified.version}, {purified.entries} memories")
+        return purified
+    now_ms = _now_ms()
+
+    def remove(*, dry_run: bool) -> Purified:
+        return purify(
+            place.store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now_ms, config=result.config,
+            models=result.models, dry_run=dry_run,
+        )  # fmt: skip
+
+    say.plain("dry run, as `memaudit purge` does without --apply:")
+    for item in remove(dry_run=True).removed:
+        say.plain(f"  would remove {as_line(item.tenant)}/{as_line(item.entry_id)}: {as_line(item.reason, 120)}")
+    purified = remove(dry_run=False)
+    say.plain(
+        f"applied, since this store is the demo's own copy: version {purified.version} has {purified.entries} memories "
+        f"and {len(purified.removed)} signed tombstones"
+    )
+    return purified
+
+
+def _purified_before(place: _Layout, snapshot: VerifiedSnapshot, result: AuditResult, keyring: Keyring) -> Purified:
+    """Read back what an interrupted or finished demo has removed."""
+    newest = open_snapshot(place.store, keyring.policy, now_ms=_now_ms(), pin=snapshot.pin())
+    if newest.manifest.parent != snapshot.digest or newest.manifest.run_id != result.run_id:
+        raise UsageError(f"{place.store}: was changed after the demo; choose another folder")
+    removed = tuple(
+        RemovedEntry(
+            tenant=tenant, entry_id=stone.entry_id, index=stone.removed_index,
+            leaf_hash=stone.removed_leaf_hash.hex(), reason=stone.reason,
+        )
+        for tenant in newest.tenants
+        for stone in newest.tombstones(tenant)
+    )  # fmt: skip
+    return Purified(
+        store_id=newest.store_id, audited_version=snapshot.version, audited_digest=snapshot.digest,
+        version=newest.version, digest=newest.digest, published=True,
+        removed=tuple(sorted(removed, key=lambda item: (item.tenant, item.index))), entries=newest.manifest.entries,
+    )  # fmt: skip
+
+
+def _verify(  # noqa: PLR0913, PLR0917 - two versions, what lies between them, and what judges it
+    place: _Layout,
+    audited: VerifiedSnapshot,
+    purified: Purified,
+    result: AuditResult,
+    keyring: Keyring,
+    reporter: Reporter,
+    say: _Narrator,
+) -> None:
+    """Attest the purification, then verify everything as a stranger with the policy and a pin would."""
+    pin = audited.pin()
+    digest = hashlib.sha256((place.run / RESULT_FILE).read_bytes()).hexdigest()
+    statement = attest(
+        purified, keyring, run_id=result.run_id, now_ms=_now_ms(), parameters=result.config, models=result.models,
+        score_tables={RESULT_FILE: digest},
+    )  # fmt: skip
+    durable.replace(place.run / ATTESTATION_FILE, statement)
+    with reporter.steps() as progress:
+        report = verify_store(
+            place.store, keyring.policy, now_ms=_now_ms(), pin=pin, deep=True, progress=progress, workers=1
+        )
+    say.plain(
+        f"version {report.version}: {report.files} files, {report.entries} memories, {report.tombstones} tombstones, "
+        f"{report.signatures} signatures over {len(report.versions)} versions: all verify"
+    )
+    for step in report.steps:
+        say.plain(
+            f"  log of {as_line(step.tenant)}: the {step.from_size} leaves audited are the start of the "
+            f"{step.to_size} published (consistency proof of {step.proof_hashes} hashes)"
+        )
+    newest = open_snapshot(place.store, keyring.policy, now_ms=_now_ms(), pin=pin)
+    verify_attestation(statement, keyring.policy, ATTESTATION_FILE, snapshot=newest)
+    say.plain(f"  attestation {place.run / ATTESTATION_FILE}: signed by the auditor, agrees with the log")
+
+
+def _close(place: _Layout, result: AuditResult, say: _Narrator, *, keep: bool) -> None:
+    """Say what came of it, where it lies, and what to do next."""
+    say.plain("")
+    for tenant in result.tenants:
+        counts = summarise([tenant])
+        say.plain(
+            f"{as_line(tenant.tenant)}: harm in {counts.harmful_before} of {counts.judged} replays before, in "
+            f"{counts.harmful_after} after; {counts.probes_kept} of {counts.probes} good answers kept; "
+            f"{counts.removed} of {tenant.entries} memories removed"
+        )
+    report = place.run / REPORT_FILE
+    say.plain(f"report: {report}")
+    if keep:
+        say.plain("look closer:")
+        say.plain(f"  memaudit report {place.run}")
+        say.plain(f"  memaudit verify {place.store} --keys {place.keys} --deep")
+    else:
+        for path in (place.keys, place.store, place.run / "replays", place.run / "entailment"):
+            shutil.rmtree(path)
+        say.plain("keys, store and replays of the demo are deleted; report, result and attestation stay")
+    say.plain("on your own data:")
+    say.plain("  memaudit keys new")
+    say.plain("  memaudit import jsonl memories.jsonl STORE")
+    say.plain("  memaudit audit STORE --events events.jsonl --out RUN")
+    say.plain("  memaudit purge RUN STORE          (add --apply to remove)")
+    say.plain(f"memories, events and settings to start from: {place.folder}")
+
+
+def _names(tenants: tuple[str, ...]) -> str:
+    return ", ".join(as_line(tenant) for tenant in tenants)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
