@@ -20,12 +20,15 @@ from models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator
 from models.generator_http import HttpGenerator, HttpSettings
 from models.generator_vllm import VllmGenerator, VllmSettings
 from models.packaged import ensure
+from models.weights_cache import folder_id
 
 if TYPE_CHECKING:
     from models.protocols import Embedder, EntailmentModel, Generator
     from models.weights_cache import Progress
 
-__all__ = ["ModelSpecs", "gpu_present", "load_embedder", "load_entailment", "load_generator", "prepare"]
+__all__ = [
+    "ModelSpecs", "backbone_id", "gpu_present", "load_embedder", "load_entailment", "load_generator", "prepare",
+]  # fmt: skip
 
 FAKE = "fake"
 PACKAGED_PREFIX = "packaged"
@@ -80,8 +83,19 @@ def load_generator(specs: ModelSpecs) -> Generator:
     return VllmGenerator(_backbone_folder(specs.backbone), specs.vllm)
 
 
+def backbone_id(spec: str) -> str:
+    """Return the model id that `load_generator` would serve under, without loading it.
+
+    Raises:
+        UsageError: a folder that is not there.
+    """
+    if spec == FAKE:
+        return FakeGenerator().model_id
+    return spec if spec.startswith(OPENAI_PREFIX) else folder_id(_backbone_folder(spec))
+
+
 def load_entailment(specs: ModelSpecs) -> EntailmentModel:
-    """Return the NLI model: torch bf16 where there is a GPU, else int8 ONNX Runtime.
+    """Return the NLI model: torch bf16 on a GPU or a CPU with AMX, else int8 ONNX Runtime.
 
     Raises:
         UsageError: a folder that is not there, or labels that are not those of NLI.
@@ -92,7 +106,9 @@ def load_entailment(specs: ModelSpecs) -> EntailmentModel:
     from models.entailment import OnnxEntailment, TorchEntailment  # noqa: PLC0415 - see the module's docstring
 
     folder = _folder(specs.nli, "nli")
-    return TorchEntailment(folder) if gpu_present() else OnnxEntailment(folder)
+    if gpu_present():
+        return TorchEntailment(folder, device="cuda")
+    return TorchEntailment(folder, device="cpu") if cpu_multiplies_bf16() else OnnxEntailment(folder)
 
 
 def load_embedder(specs: ModelSpecs) -> Embedder:
@@ -114,6 +130,14 @@ def gpu_present() -> bool:
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # Ray hides GPUs from actors that did not ask for one
         return False
     return Path("/dev/nvidia0").exists()
+
+
+def cpu_multiplies_bf16() -> bool:
+    """Tell whether the CPU has AMX tiles for bf16: without them torch emulates bf16, slower than int8."""
+    try:
+        return " amx_bf16" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
 
 
 def _backbone_folder(spec: str, progress: Progress | None = None) -> Path:

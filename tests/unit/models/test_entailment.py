@@ -99,11 +99,18 @@ def test_rows_come_back_in_the_order_given(model: OnnxEntailment):
     assert (rows[1] == rows[-1]).all()
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # transformers, on importing DeBERTa
 def test_int8_graph_agrees_with_the_float32_folder(packaged: Path, model: OnnxEntailment):
     exact = TorchEntailment(packaged, device="cpu", dtype="float32").probabilities(PAIRS)
     assert exact.argmax(axis=1).tolist() == MEANT
     assert model.probabilities(PAIRS) == pytest.approx(exact, abs=0.15)
+
+
+def test_bf16_is_nearer_to_float32_than_int8(packaged: Path, model: OnnxEntailment):
+    exact = TorchEntailment(packaged, device="cpu", dtype="float32").probabilities(PAIRS)
+    half = TorchEntailment(packaged, device="cpu")
+    assert half.probabilities(PAIRS) == pytest.approx(exact, abs=0.03)
+    assert abs(half.probabilities(PAIRS) - exact).mean() < abs(model.probabilities(PAIRS) - exact).mean()
+    assert half.model_id.endswith("+bfloat16")
 
 
 def test_pairs_beyond_the_limit_are_cut_and_counted(packaged: Path):
