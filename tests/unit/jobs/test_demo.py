@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import time
 
@@ -20,58 +19,13 @@ from audit.snapshot.publish import append_entries
 from audit.snapshot.reader import open_snapshot
 from jobs import demo
 from jobs.demo import run_demo
-from jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE
-
-TOPICS = ("refund window", "parcel tracking", "password reset", "opening hours", "invoice copy", "gift voucher")
-PLANTED = {"acme": {"m-0"}, "globex": {"m-0", "m-1", "m-2"}}
-CONFIG = """
-agent: {kind: few-shot, system: Answer briefly.}
-harm: {kind: regex, pattern: HARM}
-k: 3
-neighbours: 3
-nli: fake
-embedder: fake
-"""
+from jobs.demo_corpus import CONFIG_FILE
+from tests.demo_world import CONFIG, PLANTED, write_corpus
 
 
 @pytest.fixture
 def corpus(tmp_path):
-    """Two tenants: the fake backbone is hijacked by any memory with its marker."""
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    entries, events = [], []
-    for tenant, planted in PLANTED.items():
-        texts = [(f"m-{number}", "How long is the warranty?", f"POISON {number}") for number in range(len(planted))]
-        texts += [
-            (f"m-{9 + number}", f"What about the {topic}?", "See the terms.") for number, topic in enumerate(TOPICS)
-        ]
-        entries += [
-            {
-                "tenant": tenant, "entry_id": name, "principal": f"user-{name}", "source": "user", "request": request,
-                "response": response, "created_at_ms": number,
-            }
-            for number, (name, request, response) in enumerate(texts)
-        ]  # fmt: skip
-        events += [
-            event(f"{tenant}-harm", tenant, "How long is the warranty on my bike?", "HARM", "harmful"),
-            event(
-                f"{tenant}-probe",
-                tenant,
-                "Is there a password reset, an invoice copy, opening hours?",
-                "fine",
-                "benign",
-            ),
-        ]
-    (folder / ENTRIES_FILE).write_text("".join(json.dumps(item) + "\n" for item in entries))
-    (folder / EVENTS_FILE).write_text("".join(json.dumps(item) + "\n" for item in events))
-    (folder / CONFIG_FILE).write_text(CONFIG)
-    return folder
-
-
-def event(event_id, tenant, query, output, harm):
-    return {
-        "event_id": event_id, "tenant": tenant, "ts_ms": 1, "query": query, "output": output, "harm": {"label": harm},
-    }  # fmt: skip
+    return write_corpus(tmp_path / "corpus")
 
 
 def start(folder, corpus, **options):  # noqa: ANN003
