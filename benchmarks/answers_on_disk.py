@@ -1,0 +1,93 @@
+"""A backbone whose answers are kept on disk, so that a study resumes after a stop and its tables share replays.
+
+An answer is the model's own, to exactly this request, from exactly these weights; nothing is made up and nothing is
+shared between models. Token counts are kept as they were when the answer was computed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from audit.generation import Completion, GenerationRequest, TokenLogprob
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from models.protocols import Generator
+
+__all__ = ["AnswersOnDisk"]
+
+
+class AnswersOnDisk:
+    """Implements `models.protocols.Generator` in front of another one, which is started when first needed.
+
+    Args:
+        path: The database; made if absent.
+        start: Starts the backbone.
+        model_id: Name of the weights that `start` serves: answers of other weights are never used.
+    """
+
+    def __init__(self, path: Path, start: Any, model_id: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.model_id = model_id
+        self._start = start
+        self._generator: Generator | None = None
+        self._database = sqlite3.connect(path)
+        self._database.execute("create table if not exists answers (key text primary key, answer text)")
+        self._waiting: dict[str, asyncio.Future[Completion]] = {}
+        self.computed = 0
+        """Requests that the backbone really answered in this process."""
+
+    async def generate(self, request: GenerationRequest) -> Completion:
+        """Answer one request."""
+        key = f"{self.model_id}/{request.digest()}"
+        row = self._database.execute("select answer from answers where key = ?", (key,)).fetchone()
+        if row is not None:
+            return _unpack(row[0])
+        if key in self._waiting:
+            return await self._waiting[key]
+        future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+        self._waiting[key] = future
+        try:
+            if self._generator is None:
+                self._generator = self._start()
+            answer = await self._generator.generate(request)
+        except BaseException as error:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()
+            raise
+        finally:
+            self._waiting.pop(key, None)
+        future.set_result(answer)
+        self.computed += 1
+        with self._database:
+            self._database.execute("insert or ignore into answers values (?, ?)", (key, _pack(answer)))
+        return answer
+
+    async def close(self) -> None:
+        """Close the backbone, if it was started, and the database."""
+        if self._generator is not None:
+            await self._generator.close()
+        self._database.close()
+
+
+def _pack(answer: Completion) -> str:
+    packed: str = json.dumps([
+        answer.text, answer.finish_reason, answer.prompt_tokens, answer.cached_tokens, answer.completion_tokens,
+        [[[item.text, item.logprob_nats] for item in position] for position in answer.top],
+    ])  # fmt: skip
+    return packed
+
+
+def _unpack(blob: str) -> Completion:
+    text, reason, prompt, cached, completion, top = json.loads(blob)
+    return Completion(
+        text=text, finish_reason=reason, prompt_tokens=prompt, cached_tokens=cached, completion_tokens=completion,
+        top=tuple(
+            tuple(TokenLogprob(text=token, logprob_nats=logprob) for token, logprob in position) for position in top
+        ),
+    )  # fmt: skip

@@ -1,0 +1,121 @@
+"""Run one cell of a study under every method asked for, and write one row per method.
+
+The paper's protocol (sec. 5): collect harm, audit the store as it is, purge, ask again. All methods remove as many
+memories as the set search does in the same cell; where that is none, they remove none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.minja.study import Cell, Study, baseline_removals, plain_removal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from audit.result import AuditResult
+    from benchmarks.resultfile import ResultFile
+
+__all__ = ["METHODS", "run_cell"]
+
+ALPHAS = (0.2, 0.4, 0.6, 0.8)
+METHODS = ("set", "plain", "ablations", "baselines")
+"""`set`: this project's search. `plain`: the paper's CMIS + CAS at alpha 0.6. `ablations`: its other alphas, CMIS only
+and MCG only. `baselines`: RD, RF and NNC."""
+
+PLAIN_ALPHA = 0.6
+
+
+def run_cell(study: Study, cell: Cell, key: Mapping[str, Any], methods: Sequence[str], results: ResultFile) -> None:
+    """Run what is missing of one cell.
+
+    Args:
+        study: Executor and progress.
+        cell: The store under attack.
+        key: Names the cell in rows, e.g. track, backbone, rho, seed.
+        methods: Of METHODS.
+        results: Rows of this key that are there already are not run again.
+    """
+    done = {row["method"] for row in results.rows if all(row.get(name) == value for name, value in key.items())}
+    wanted = [name for name in _names(methods) if name not in done]
+    if not wanted:
+        return
+    began = time.perf_counter()
+    attacked = study.attack(cell)
+    attack_seconds = time.perf_counter() - began
+    events = study.events(cell, attacked)
+    harmful = [event for event in events if event.harm == "harmful"]
+    if not harmful:
+        # Nothing was seen, so there is nothing to audit: every method removes nothing.
+        for name in wanted:
+            results.add_row({**key, "method": name, "events": 0, **study.after(cell, attacked, frozenset())})
+        return
+
+    set_result, set_seconds, left = study.audit(cell, events, cell.config)
+    removed = frozenset(entry.entry_id for entry in cell.entries) - {entry.entry_id for entry in left}
+    common = {**key, "events": len(harmful), "attack_seconds": round(attack_seconds, 1)}
+    if "set" in wanted:
+        results.add_row({
+            **common, "method": "set", **study.after(cell, attacked, removed), **_cost(set_result, set_seconds),
+            **_calibration(set_result, cell.poison),
+        })  # fmt: skip
+    if any(name != "set" for name in wanted):
+        plain_config = dataclasses.replace(cell.config, attribution="loo", budget=len(removed))
+        plain, plain_seconds, _ = study.audit(cell, events, plain_config)
+        for name, chosen in _choices(study, cell, plain, attacked, len(removed)).items():
+            if name in wanted:
+                cost = _cost(plain, plain_seconds) if name == f"plain α={PLAIN_ALPHA}" else {}
+                results.add_row({**common, "method": name, **study.after(cell, attacked, chosen), **cost})
+
+
+def _names(methods: Sequence[str]) -> list[str]:
+    names = []
+    if "set" in methods:
+        names.append("set")
+    if "plain" in methods:
+        names.append(f"plain α={PLAIN_ALPHA}")
+    if "ablations" in methods:
+        names += [f"plain α={alpha}" for alpha in ALPHAS if alpha != PLAIN_ALPHA] + ["CMIS only", "MCG only"]
+    if "baselines" in methods:
+        names += ["RD", "RF", "NNC"]
+    return names
+
+
+def _choices(
+    study: Study, cell: Cell, plain: AuditResult, attacked: Mapping[str, Any], count: int
+) -> dict[str, frozenset[str]]:
+    del study
+    chosen = {f"plain α={alpha}": plain_removal(plain, count, alpha) for alpha in ALPHAS}
+    chosen["CMIS only"] = plain_removal(plain, count, 1.0)
+    chosen["MCG only"] = plain_removal(plain, count, 0.0)
+    return chosen | baseline_removals(plain, attacked["memory"], cell.victims, count, cell.config.seed)
+
+
+def _cost(result: AuditResult, seconds: float) -> dict[str, Any]:
+    counters = result.counters
+    return {
+        "audit_seconds": round(seconds, 1),
+        "replays": counters.get("replays", 0),
+        "prompt_tokens": counters.get("prompt_tokens", 0),
+        "cached_tokens": counters.get("cached_tokens", 0),
+        "completion_tokens": counters.get("completion_tokens", 0),
+        "verdicts": {
+            verdict: sum(event.verdict == verdict for event in result.tenants[0].events)
+            for verdict in sorted({event.verdict for event in result.tenants[0].events})
+        },
+    }
+
+
+def _calibration(result: AuditResult, poison: frozenset[str]) -> dict[str, Any]:
+    """How far apart the evidence lies: lowest of the poisoned, highest of the benign, in nats (for the reader only)."""
+    known = [
+        (score.sufficiency_nats, score.entry_id in poison)
+        for score in result.tenants[0].scores
+        if score.sufficiency_nats is not None
+    ]
+    return {
+        "sufficiency_poison_nats": sorted(round(value, 2) for value, poisoned in known if poisoned),
+        "sufficiency_benign_nats": sorted(round(value, 2) for value, poisoned in known if not poisoned),
+    }
