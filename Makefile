@@ -33,6 +33,7 @@ setup: $(STAMP)
 # torchvision, torchaudio and torchcodec come with vLLM built for another torch, and break the import of transformers'
 # models ("operator torchvision::nms does not exist"); text needs none of them, so on CPU they are taken out again.
 $(STAMP): pyproject.toml constraints.txt
+	@echo 'Setting up $(VENV) for $(SIDE): once, 5 to 10 minutes, about 6 GB on disk'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet $(PINS) -e '.[$(SIDE),local-models,dev]'
 ifeq ($(SIDE),cpu)
