@@ -117,7 +117,7 @@ def submit(
         if "already exists" in str(error):
             raise UsageError(
                 f"job {submission_id} was submitted to {address} already: see `memaudit status`, "
-                "or give another --submission-id to run it twice"
+                "or submit under another name to run it twice"
             ) from None
         raise UsageError(f"{address} did not take job {submission_id}: {_line(error)}") from None
     return accepted

@@ -2,17 +2,20 @@
 
 Life of a round: the driver packs the round's groups, whole events only, into tasks of about REPLAYS_PER_TASK
 questions. A task sends its questions to the backbone's replicas, one replica per event, awaits them concurrently, and
-yields each outcome as it arrives; the driver writes it to disk. A task that dies with its node is retried by Ray:
-outcomes are keyed by content, so what comes twice is one. When the cluster itself goes, the run folder is the resume.
+yields each outcome as it arrives; the driver writes it to disk. A task that dies with its node is repeated by Ray from
+its start, while its stream is taken up where it was: as outcomes come in any order, some then come twice and others
+not at all. Outcomes are keyed by content, so what comes twice is one, and what did not come is asked again. When the
+cluster itself goes, the run folder is the resume.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 
 from audit.errors import AuditError, ModelError, UsageError
 from jobs.replay_group import stream_outcomes
@@ -74,6 +77,17 @@ class RayExecutor:
 
     def replay(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
         """See `Executor.replay`."""
+        missing = {question.ablation.pair_id for group in groups for question in group.questions}
+        while missing:
+            before = len(missing)
+            for outcome in self._stream(_only(groups, missing), program):
+                if outcome.pair_id in missing:
+                    missing.remove(outcome.pair_id)
+                    yield outcome
+            if len(missing) == before:
+                return  # nothing more comes; the caller names what is missing
+
+    def _stream(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
         pool = self._pool("backbone")
         streams = [_replay_task.options(max_retries=TASK_RETRIES).remote(pool, part, program) for part in _pack(groups)]
         try:
@@ -131,6 +145,15 @@ class RayExecutor:
         return self._pools[role]
 
 
+def _only(groups: Sequence[ReplayGroup], wanted: set[str]) -> list[ReplayGroup]:
+    """Return the groups with only the questions wanted, without those that have none left."""
+    cut = (
+        replace(group, questions=tuple(asked for asked in group.questions if asked.ablation.pair_id in wanted))
+        for group in groups
+    )
+    return [group for group in cut if group.questions]
+
+
 def _pack(groups: Sequence[ReplayGroup]) -> Iterator[list[ReplayGroup]]:
     """Cut the round into tasks: whole events, adjacent as planned."""
     part: list[ReplayGroup] = []
@@ -155,4 +178,6 @@ def _replay_task(pool: ActorPool, groups: list[ReplayGroup], program: Program) -
 
 
 def _line(error: BaseException) -> str:
+    if isinstance(error, OutOfMemoryError):  # Ray's own text is fifty lines about the node
+        return "a machine ran out of memory"
     return " ".join(str(error).split())[-300:]

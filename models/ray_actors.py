@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 
 from audit.errors import AuditError, ModelError
 from models.loading import ModelSpecs, load_embedder, load_entailment, load_generator
@@ -135,7 +135,7 @@ class RemoteGenerator:
         handle = self._pool.handles[self.replica(request)]
         try:
             answer: Completion = await handle.generate.remote(request)
-        except (RayActorError, RayTaskError) as error:
+        except RayError as error:
             raise _as_model_error(error, self.model_id) from error
         return answer
 
@@ -195,7 +195,7 @@ def start_actors(actor: type, specs: ModelSpecs, *, replicas: int = 1, gpus: flo
     handles = tuple(remote.options(**options).remote(specs) for _ in range(replicas))
     try:
         ids = ray.get([handle.model_id.remote() for handle in handles])
-    except (RayActorError, RayTaskError) as error:
+    except RayError as error:
         for handle in handles:
             ray.kill(handle)
         raise _as_model_error(error, specs.backbone if actor is GeneratorActor else actor.__name__) from error
@@ -212,19 +212,21 @@ def _gather(pool: ActorPool, method: str, items: Sequence[Any], chunk: int) -> N
     ]
     try:
         return np.concatenate(ray.get(pending))
-    except (RayActorError, RayTaskError) as error:
+    except RayError as error:
         raise _as_model_error(error, pool.model_id) from error
 
 
-def _as_model_error(error: RayActorError | RayTaskError, model: str) -> AuditError:
-    """Return the error that the actor raised, or one that says that the actor is gone."""
+def _as_model_error(error: RayError, model: str) -> AuditError:
+    """Return the error that the actor raised, or one that says that the actor is gone, or could not start."""
     cause = error.cause if isinstance(error, RayTaskError) else getattr(error, "cause", None)
     if isinstance(cause, RayTaskError):
         cause = cause.cause
     if isinstance(cause, AuditError):
         return type(cause)(str(cause))
     lines = [line for line in str(error).strip().splitlines() if line.strip()] or [type(error).__name__]
+    # Ray's own text on lack of memory is fifty lines about the node.
+    why = "the machine ran out of memory" if isinstance(error, OutOfMemoryError) else lines[-1].strip()[:200]
     return ModelError(
-        f"the process that serves {model} died ({lines[-1].strip():.200}); "
+        f"the process that serves {model} died ({why}); "
         "finished replays are kept: start the same command again to continue"
     )

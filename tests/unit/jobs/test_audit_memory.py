@@ -156,7 +156,7 @@ def test_a_deleted_shard_is_asked_for_again(snapshot, whole, tmp_path):
 def test_a_full_disk_stops_the_run_and_loses_nothing_that_was_written(snapshot, whole, tmp_path, monkeypatch):
     real, written = pq.write_table, []
 
-    def filling(table, where, **options):
+    def filling(table, where, **options):  # noqa: ANN003
         if len(written) == 3:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         written.append(where)

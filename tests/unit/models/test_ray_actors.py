@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import ray
+from ray.exceptions import OutOfMemoryError
 
 from audit.errors import ModelError, UsageError
 from audit.generation import GenerationRequest, Message
@@ -22,6 +24,7 @@ from models.ray_actors import (
     RemoteEmbedder,
     RemoteEntailment,
     RemoteGenerator,
+    _as_model_error,
     start_actors,
 )
 
@@ -92,8 +95,17 @@ def test_an_actor_that_cannot_load_says_why_in_the_callers_process(pools: list[A
         start_actors(EntailmentActor, ModelSpecs(nli="/no/such/folder"))
 
 
+def test_lack_of_memory_is_told_in_one_line():
+    error = _as_model_error(OutOfMemoryError("Memory on the node was low.\nRefer to the documentation."), "tiny")
+    assert isinstance(error, ModelError)
+    assert str(error).startswith("the process that serves tiny died (the machine ran out of memory); ")
+    assert "\n" not in str(error)
+
+
 def test_a_dead_replica_is_a_model_error_that_says_how_to_go_on(pools: list[ActorPool]):
     pool = start_actors(GeneratorActor, FAKES)
     pool.stop()
-    with pytest.raises(ModelError, match=r"fake-generator.* died .*same command again"):
-        asyncio.run(RemoteGenerator(pool).generate(request(1)))
+    with pytest.raises(ModelError, match=r"fake-generator.* died .*same command"):  # noqa: PT012 - until it is gone
+        for _ in range(100):  # Ray kills in the background: the actor may answer a little longer
+            asyncio.run(RemoteGenerator(pool).generate(request(1)))
+            time.sleep(0.1)

@@ -1,0 +1,151 @@
+"""The audit on a real Ray with the fakes: equal bytes, and what happens when processes die."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+
+import psutil
+import pytest
+import ray
+
+from audit.errors import ModelError, UsageError
+from jobs.executor_local import LocalExecutor
+from jobs.executor_ray import RayExecutor
+from models.fakes import FakeGenerator
+from tests.audit_world import FAKES, PLANTED, json_of, removed, run_local, run_with
+
+
+@pytest.fixture(scope="module")
+def reference(snapshot, tmp_path_factory):
+    return json_of(run_local(snapshot, tmp_path_factory.mktemp("local") / "run"))
+
+
+def test_a_local_run_and_a_ray_run_give_equal_bytes(local_ray, snapshot, tmp_path, reference):
+    result = run_with(RayExecutor(FAKES), snapshot, tmp_path / "run")
+    assert removed(result) == PLANTED
+    assert json_of(result) == reference
+
+
+def test_replicas_and_small_tasks_change_no_byte(local_ray, snapshot, tmp_path, reference, monkeypatch):
+    monkeypatch.setattr("jobs.executor_ray.REPLAYS_PER_TASK", 1)
+    result = run_with(RayExecutor(FAKES, replicas=2), snapshot, tmp_path / "run")
+    assert json_of(result) == reference
+
+
+def test_closing_ends_the_actors_and_leaves_a_ray_that_others_started(local_ray, snapshot, tmp_path):
+    executor = RayExecutor(FAKES)
+    assert executor.embed(["a"]).shape == (1, 64)
+    handle = executor._pools["embedder"].handles[0]
+    executor.close()
+    executor.close()
+    assert ray.is_initialized()
+    with pytest.raises(ray.exceptions.RayActorError):  # noqa: PT012 - asked until it is gone
+        for _ in range(100):  # Ray kills in the background: the actor may answer a little longer
+            ray.get(handle.model_id.remote())
+            time.sleep(0.1)
+
+
+class Killing(RayExecutor):
+    """An executor whose backbone's process is killed after some outcomes."""
+
+    def __init__(self, outcomes: int) -> None:
+        super().__init__(FAKES)
+        self._left = outcomes
+
+    def replay(self, groups, program):
+        for outcome in super().replay(groups, program):
+            yield outcome
+            self._left -= 1
+            if self._left == 0:
+                for handle in self._pools["backbone"].handles:
+                    ray.kill(handle)
+
+
+def test_a_backbone_killed_during_the_run_stops_it_and_a_second_start_ends_with_the_same_bytes(
+    local_ray, snapshot, tmp_path, reference
+):
+    with pytest.raises(ModelError, match=r"died .* start the same command again") as failure:
+        run_with(Killing(8), snapshot, tmp_path / "run")
+    assert "\n" not in str(failure.value)
+    assert list((tmp_path / "run" / "replays").glob("*.parquet"))
+    assert json_of(run_with(RayExecutor(FAKES), snapshot, tmp_path / "run")) == reference
+
+
+def test_what_ray_left_unfinished_a_run_without_ray_can_end(local_ray, snapshot, tmp_path, reference):
+    with pytest.raises(ModelError):
+        run_with(Killing(8), snapshot, tmp_path / "run")
+    generator = FakeGenerator()
+    again = run_with(LocalExecutor(FAKES, generator), snapshot, tmp_path / "run")
+    assert json_of(again) == reference
+    assert generator.requests <= 32
+
+
+def test_a_model_that_names_nothing_is_the_users_error_also_under_ray(local_ray, snapshot, tmp_path):
+    specs = type(FAKES)(backbone="fake", nli="fake", embedder="./no-such-folder")
+    with pytest.raises(UsageError, match="no such model folder"):
+        run_with(RayExecutor(specs), snapshot, tmp_path / "run")
+
+
+def worker_processes(title: str) -> list[psutil.Process]:
+    """Ray's worker processes of this test's own cluster that run the named task."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if process.cmdline() and title in process.cmdline()[0]:
+                found.append(process)
+    return found
+
+
+class KillingTasks(RayExecutor):
+    """An executor whose replay tasks' worker processes are killed while they work, a number of times."""
+
+    def __init__(self, kills: int) -> None:
+        super().__init__(FAKES)
+        self._kills = kills
+        self.killed = 0
+
+    def replay(self, groups, program):
+        stop = threading.Event()
+
+        def hunt() -> None:
+            while not stop.is_set() and self.killed < self._kills:
+                for process in worker_processes("_replay_task")[:1]:
+                    with contextlib.suppress(psutil.Error):
+                        os.kill(process.pid, signal.SIGKILL)
+                        self.killed += 1
+                time.sleep(0.005)
+
+        hunter = threading.Thread(target=hunt)
+        hunter.start()
+        try:
+            yield from super().replay(groups, program)
+        finally:
+            stop.set()
+            hunter.join()
+
+
+def test_workers_killed_during_rounds_are_retried_and_the_result_is_the_same(local_ray, snapshot, tmp_path, reference):
+    executor = KillingTasks(kills=2)
+    result = run_with(executor, snapshot, tmp_path / "run")
+    assert executor.killed
+    assert json_of(result) == reference
+
+
+def test_outcomes_that_a_repeated_task_skipped_are_asked_again_and_those_it_repeated_count_once(
+    local_ray, snapshot, tmp_path, reference
+):
+    class Skipping(RayExecutor):
+        streams = 0
+
+        def _stream(self, groups, program):
+            self.streams += 1
+            outcomes = list(super()._stream(groups, program))
+            yield from outcomes if self.streams > 1 else [outcomes[1], *outcomes[1:]]
+
+    executor = Skipping(FAKES)
+    assert json_of(run_with(executor, snapshot, tmp_path / "run")) == reference
+    assert executor.streams > 1

@@ -1,0 +1,158 @@
+"""The import rules, proven on the files and in fresh processes.
+
+jobs → models → audit, and inside `audit` a stage imports only earlier stages. Importing `audit` costs nothing that an
+agent's own process does not need. What is poison is known to benchmarks and tests only.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from audit.config import AuditConfig
+from audit.entry import Entry
+from audit.events import Event
+
+REPOSITORY = Path(__file__).parents[1]
+HEAVY = ("ray", "torch", "vllm", "transformers", "httpx", "onnxruntime", "sentence_transformers", "faiss")
+LAYERS = {"audit": {"audit"}, "models": {"models", "audit"}, "jobs": {"jobs", "models", "audit"}}
+
+BEFORE: dict[str, tuple[str, ...]] = {
+    "errors": (),
+    "generation": (),
+    "entry": ("errors",),
+    "events": ("entry", "errors"),
+    "config": ("errors",),
+    "result": (),
+    "provenance": ("entry", "errors"),
+    "snapshot": ("provenance", "entry", "errors"),
+    "fusion": ("errors",),
+    "attribution": ("fusion", "generation", "events", "entry", "errors"),
+    "consistency": ("entry", "errors"),
+    "report": ("result", "consistency", "entry", "errors"),
+}
+"""Per part of `audit`, which others it may import: the data flow. A new part is a line here, on purpose."""
+
+
+def modules(layer: str) -> dict[str, Path]:
+    paths = (path.relative_to(REPOSITORY) for path in (REPOSITORY / layer).rglob("*.py"))
+    return {".".join(path.with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+def imports(path: Path) -> set[str]:
+    """Return all modules that a file imports, at any depth: a lazy import and one for types count too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((REPOSITORY / path).read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {f"{node.module}.{name.name}" for name in node.names} | {str(node.module)}
+    return found
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers_import_only_what_lies_below(layer):
+    ours = {"audit", "models", "jobs", "benchmarks", "tests"}
+    wrong = {
+        (name, imported)
+        for name, path in modules(layer).items()
+        for imported in imports(path)
+        if imported.split(".")[0] in ours - LAYERS[layer]
+    }
+    assert not wrong
+
+
+def test_every_part_of_audit_has_its_place_and_imports_only_earlier_ones():
+    parts = {name.split(".")[1] for name in modules("audit") if "." in name}
+    assert parts == set(BEFORE)
+    wrong = {
+        (name, imported)
+        for name, path in modules("audit").items()
+        for imported in imports(path)
+        if imported.startswith("audit.")
+        and name != "audit"
+        and (other := imported.split(".")[1]) != (part := name.split(".")[1])
+        and other not in BEFORE[part]
+    }
+    assert not wrong
+
+
+def test_the_parts_of_audit_have_an_order():
+    placed: set[str] = set()
+    while waiting := [part for part in BEFORE if part not in placed]:
+        ready = [part for part in waiting if set(BEFORE[part]) <= placed]
+        assert ready, f"a circle among {waiting}"
+        placed.update(ready)
+
+
+def test_no_file_of_audit_names_a_heavy_library_except_the_one_that_loads_faiss_when_called():
+    named = {
+        (name, library)
+        for name, path in modules("audit").items()
+        for library in HEAVY
+        if any(imported.split(".")[0] == library for imported in imports(path))
+    }
+    assert named == {("audit.consistency.neighbours", "faiss")}
+
+
+def loaded_after(*names: str) -> set[str]:
+    program = (
+        "import importlib, json, sys\n"
+        f"for name in {names!r}: importlib.import_module(name)\n"
+        "print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    return set(json.loads(done.stdout))
+
+
+def test_importing_every_module_of_audit_loads_no_heavy_library():
+    loaded = loaded_after(*modules("audit"))
+    assert "audit" in loaded
+    assert not loaded & {*HEAVY, "models", "jobs", "benchmarks", "tests"}
+
+
+def test_importing_every_module_of_models_loads_no_job():
+    assert not loaded_after(*modules("models")) & {"jobs", "benchmarks", "tests"}
+
+
+def test_the_command_line_starts_without_ray_or_any_model_library():
+    assert not loaded_after("jobs.cli") & {"ray", "torch", "vllm", "transformers", "onnxruntime"}
+
+
+def test_no_record_that_reaches_the_audit_can_hold_a_label():
+    names = {field.name for record in (Entry, Event, AuditConfig) for field in fields(record)}
+    forbidden = ("poison", "label", "truth", "malicious", "is_bad", "attack")
+    assert not {name for name in names for word in forbidden if word in name.lower()}
+
+
+def test_only_fakes_and_texts_speak_of_poison_in_code():
+    """No identifier, argument or key of the product's code names it: labels live in benchmarks and tests."""
+    speaking = {
+        (name, word)
+        for layer in LAYERS
+        for name, path in modules(layer).items()
+        if name != "models.fakes"
+        for word in words_of_code(path)
+        if "poison" in word.lower()
+    }
+    assert speaking == {("audit.report.sarif", "PoisonedMemory")}  # what a finding is called, not what an entry has
+
+
+def words_of_code(path: Path) -> set[str]:
+    """Return a file's identifiers, and its strings that are one word: keys, column names, markers."""
+    words: set[str] = set()
+    for node in ast.walk(ast.parse((REPOSITORY / path).read_text())):
+        for attribute in ("id", "attr", "arg", "name"):
+            value = getattr(node, attribute, None)
+            if isinstance(value, str):
+                words.add(value)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            words.add(node.value)
+    return words
