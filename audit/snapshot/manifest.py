@@ -30,10 +30,11 @@ from audit.provenance.merkle import MAX_TREE_SIZE, leaf_hash, root
 from audit.snapshot.layout import MAX_FILE_BYTES, MAX_VERSION, FileRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from audit.provenance.keys import Keyring
     from audit.provenance.policy import RoleName, TrustPolicy
+    from audit.snapshot.layout import Kind
 
 __all__ = [
     "MAX_MANIFEST_BYTES",
@@ -41,6 +42,7 @@ __all__ = [
     "Manifest",
     "Operation",
     "checkpoints_root",
+    "files_of",
     "open_manifest",
     "sign_manifest",
     "tombstones_root",
@@ -136,6 +138,17 @@ class Manifest:
     def digest(self) -> str:
         """SHA-256 (hex) of the payload."""
         return hashlib.sha256(self.payload()).hexdigest()
+
+
+def files_of(manifest: Manifest) -> Iterator[tuple[Kind, int, FileRef]]:
+    """Every file that a manifest names, with its kind and bucket."""
+    for bucket, files in manifest.buckets.items():
+        for ref in files.data:
+            yield "data", bucket, ref
+        yield "leaves", bucket, files.leaves
+        yield "checkpoints", bucket, files.checkpoints
+        if files.tombstones is not None:
+            yield "tombstones", bucket, files.tombstones
 
 
 def checkpoints_root(notes: Iterable[bytes]) -> str:

@@ -26,6 +26,7 @@ from audit.snapshot.bucket import read_data_file
 from audit.snapshot.columns import by_tenant, read_entries, read_tombstones
 from audit.snapshot.layout import file_path, read_file, versions
 from audit.snapshot.log import check_accounting, check_entries, check_leaf_hashes, check_tombstones
+from audit.snapshot.manifest import files_of
 from audit.snapshot.reader import check_pin, load_logs, read_manifest
 
 if TYPE_CHECKING:
@@ -208,26 +209,16 @@ def _load_history(path: Path, trust: TrustPolicy, now_ms: int) -> list[_Version]
     return [_Version(manifest=item, refs=load_logs(path, item)) for item in reversed(manifests)]
 
 
-def _files_of(manifest: Manifest) -> Iterator[tuple[Kind, int, FileRef]]:
-    for bucket, files in manifest.buckets.items():
-        for ref in files.data:
-            yield "data", bucket, ref
-        yield "leaves", bucket, files.leaves
-        yield "checkpoints", bucket, files.checkpoints
-        if files.tombstones is not None:
-            yield "tombstones", bucket, files.tombstones
-
-
 def _check_other_files(
     path: Path, history: Sequence[_Version], looked_at: Sequence[_Version], report: Progress
 ) -> dict[Path, FileRef]:
     """Step 3: digests of the files that the later steps do not read; return all files that a version names."""
     read_later = {file_path(path, kind, bucket, ref.sha256) for item in looked_at
-                  for kind, bucket, ref in _files_of(item.manifest)}  # fmt: skip
+                  for kind, bucket, ref in files_of(item.manifest)}  # fmt: skip
     named: dict[Path, FileRef] = {}
     others: dict[Path, tuple[Kind, int, FileRef]] = {}
     for item in history:
-        for kind, bucket, ref in _files_of(item.manifest):
+        for kind, bucket, ref in files_of(item.manifest):
             final = file_path(path, kind, bucket, ref.sha256)
             named[final] = ref
             if final not in read_later:
