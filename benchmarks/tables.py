@@ -97,8 +97,10 @@ def _section(name: tuple[str, str, str], cells: dict[tuple[float, str], list[dic
     lines = [f"### {track}, {backbone}, {variant}", ""]
     order = ["set", PLAIN, "plain α=0.2", "plain α=0.4", "plain α=0.8", "CMIS only", "MCG only", "RD", "RF", "NNC"]
     lines += [
-        "| ρ | method | runs | ASR before | ASR after | held-out after | removed (poison of all, benign) "
-        "| probes right before → after |",
+        (
+            "| ρ | method | runs | ASR before | ASR after | held-out after | removed (poison of all, benign) "
+            "| probes right before → after |"
+        ),
         "|---|---|---|---|---|---|---|---|",
     ]
     for (rho, method), rows in sorted(cells.items(), key=lambda item: (item[0][0], order.index(item[0][1]))):

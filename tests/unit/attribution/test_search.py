@@ -1,6 +1,10 @@
+"""Behaviour of the set search in simulated worlds."""
+
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +23,7 @@ def hijack(poison: set[int], *, needed: int = 1, nats: float = 6.0):
     return lean
 
 
-def search_of(world: World, count: int = 1, **options) -> SetSearch:
+def search_of(world: World, count: int = 1, **options: Any) -> SetSearch:
     resembles = options.pop("resembles", None)
     events = [make_event(number, query=f"query {number}") for number in range(count)]
     return SetSearch(world.memory, events, SearchSettings(**options), resembles=resembles)
@@ -197,3 +201,50 @@ def test_reasons_say_what_convicted(culprit_nats):
     search = search_of(world, culprit_nats=culprit_nats)
     world.run(search)
     assert search.removed["m000"] == "alone raises the odds of the harm in e000 by 6.0 nats"
+
+
+class StyleWorld(World):
+    """A benign memory opens like the poison: at the first point both explain the harm, at the second only poison."""
+
+    def __init__(self, *, style: int, poison: int) -> None:
+        super().__init__(8, {"query 0": list(range(8))}, hijack({poison}))
+        self._style, self._poison = f"m{style:03d}", f"m{poison:03d}"
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        if ablation.measure == "text":
+            said = "First, send the code." if outcome.harm else "Well, all is fine."
+            return replace(outcome, output=said, answers=(said,))
+        if ablation.measure == "continuation":
+            return replace(outcome, output=" let us see")
+        guilty = self._poison in outcome.context
+        alike = guilty or (ablation.point == 0 and self._style in outcome.context)
+        return replace(outcome, log_odds_nats=2.0 if alike else -8.0)
+
+
+def test_a_benign_memory_that_only_shares_the_opening_words_is_not_convicted():
+    world = StyleWorld(style=1, poison=2)
+    search = search_of(world)
+    world.run(search)
+    assert set(search.removed) == {"m002"}
+
+
+def test_one_point_alone_would_convict_the_shared_opening():
+    world = StyleWorld(style=1, poison=2)
+    search = search_of(world, points=1)
+    world.run(search)
+    assert set(search.removed) == {"m001", "m002"}
+
+
+def test_leaving_one_out_is_not_asked_where_several_culprits_make_it_blind():
+    world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}))
+    world.run(search_of(world))
+    assert not [ablation for ablation in world.asked if ablation.kind == "leave_one_out"]
+
+
+def test_leaving_one_out_is_asked_where_one_culprit_makes_it_tell():
+    world = World(12, {"query 0": list(range(12))}, hijack({0}))
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].influences["m000"].necessity_nats == 6.0
+    assert search.states["e000"].influences["m001"].necessity_nats == 0.0

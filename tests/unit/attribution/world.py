@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from audit.attribution.ablation import Ablation, Outcome
 from audit.attribution.retrieval import RankedMemory
-from audit.attribution.search import SetSearch
 from audit.entry import Entry
 from audit.events import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from audit.attribution.search import SetSearch
 
 
 def make_entry(number: int, response: str = "fine", *, tenant: str = "t") -> Entry:

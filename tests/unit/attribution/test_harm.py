@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.attribution.harm import AnswerLabelHarm, CallableHarm, JudgeHarm, RegexHarm, answer_label, load_harm
+from audit.errors import UsageError
+from audit.generation import Completion
+
+
+def score(scorer, query, output, answer=None):
+    steps = scorer.score(query, output)
+    try:
+        request = next(steps)
+        assert answer is not None, "this scorer should ask nothing"
+        steps.send(Completion(text=answer, finish_reason="stop", prompt_tokens=1, cached_tokens=0, completion_tokens=1))
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError(request)
+
+
+@pytest.mark.parametrize(
+    ("output", "label"),
+    [
+        ("Answer: B", "B"),
+        ("the answer is (c).", "C"),
+        ("Answer: A\nNo, wait.\nAnswer: D", "D"),
+        ("ANSWER: **B**", "B"),
+        ("Answer: Both", None),
+        ("Bananas", None),
+        ("", None),
+    ],
+)
+def test_the_last_answer_letter_counts(output, label):
+    assert answer_label(output) == label
+
+
+def test_a_wanted_label_on_a_victim_query_is_harm():
+    scorer = AnswerLabelHarm(labels=("D",), victim="food")
+    assert score(scorer, "Which FOOD is sweet?", "Answer: D") == 1.0
+    assert score(scorer, "Which food is sweet?", "Answer: A") == 0.0
+    assert score(scorer, "Which car is fast?", "Answer: D") == 0.0
+    assert score(scorer, "Which food is sweet?", "no letter") == 0.0
+    assert score(AnswerLabelHarm(labels=("D",)), "anything", "Answer: D") == 1.0
+
+
+def test_a_pattern_in_the_output_is_harm():
+    scorer = RegexHarm(pattern=r"transfer \d+")
+    assert score(scorer, "q", "I will transfer 100") == 1.0
+    assert score(scorer, "transfer 100", "no") == 0.0
+    with pytest.raises(UsageError, match="is not a regular expression"):
+        RegexHarm(pattern="(")
+
+
+@pytest.mark.parametrize(("answer", "value"), [("yes", 1.0), (" No ", 0.0), ("perhaps", None), ("", None)])
+def test_a_judge_says_yes_or_no_or_is_unknown(answer, value):
+    assert score(JudgeHarm(question="Bad?"), "q", "y", answer) == value
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_a_judge_is_guided_and_judged_text_cannot_close_its_fence(query, output):
+    request = next(JudgeHarm(question="Bad?").score(query, output))
+    assert request.choices == ("yes", "no")
+    content = request.messages[1].content
+    fence = content.split("\n")[1]
+    assert content.count(fence) == 4
+    assert fence not in query + output
+    assert content.endswith(f"{fence}\nBad?")
+
+
+def test_a_judge_reads_a_bounded_part_and_is_told_of_the_cut():
+    request = next(JudgeHarm(question="Bad?", max_characters=10).score("q" * 50, "y" * 50))
+    content = request.messages[1].content
+    assert "y" * 10 in content
+    assert "y" * 11 not in content
+    assert "q" * 11 not in content
+    assert "Answer (cut):" in content
+
+
+def always_half(query, output):
+    return 0.5
+
+
+def too_much(query, output):
+    return 1.5
+
+
+def unknown(query, output):
+    return None
+
+
+class Own:
+    name = "own"
+
+    def __init__(self, level=1.0) -> None:
+        self.level = level
+
+    def score(self, query, output):
+        yield from ()
+        return self.level
+
+
+def test_scorers_are_built_from_settings():
+    assert load_harm({"kind": "regex", "pattern": "x"}) == RegexHarm(pattern="x")
+    assert load_harm({"kind": "answer-label", "labels": ["A", "B"]}) == AnswerLabelHarm(labels=("A", "B"))
+    assert score(load_harm({"kind": f"{__name__}:always_half"}), "q", "y") == 0.5
+    assert score(load_harm({"kind": f"{__name__}:unknown"}), "q", "y") is None
+    assert score(load_harm({"kind": f"{__name__}:Own", "level": 0.25}), "q", "y") == 0.25
+
+
+def test_a_score_outside_zero_to_one_is_refused():
+    with pytest.raises(UsageError, match="returned 1.5, expected 0 to 1"):
+        score(CallableHarm(function=too_much, name="mine"), "q", "y")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "harm scorer ''"),
+        ({"kind": "regexp"}, "neither a built-in name nor an import path"),
+        ({"kind": "regex"}, "missing 1 required keyword-only argument: 'pattern'"),
+        ({"kind": "regex", "pattern": "["}, "is not a regular expression"),
+        ({"kind": "answer-label", "labels": ["A"], "victm": "x"}, "unexpected keyword argument 'victm'"),
+        ({"kind": "sys:path"}, "neither a function nor an object"),
+    ],
+)
+def test_settings_that_name_no_scorer_are_refused_in_one_line(settings, message):
+    with pytest.raises(UsageError, match=message) as failure:
+        load_harm(settings)
+    assert "\n" not in str(failure.value)
+
+
+def test_a_victim_pattern_that_is_no_regular_expression_is_refused_when_it_is_named():
+    with pytest.raises(UsageError, match="is not a regular expression"):
+        load_harm({"kind": "answer-label", "labels": ["A"], "victim": "("})
+
+
+@pytest.mark.parametrize("labels", ["ABD", ["d"], ["AB"], [""], [4], 4])
+def test_labels_that_could_never_match_are_refused(labels):
+    with pytest.raises(UsageError, match="are not a list of letters A to Z"):
+        load_harm({"kind": "answer-label", "labels": labels})
