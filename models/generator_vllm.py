@@ -29,7 +29,7 @@ __all__ = ["VllmGenerator", "VllmSettings"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmSettings:
-    """How vLLM serves. The defaults for CPU are the fastest measured by `benchmarks/serving_settings.py`."""
+    """How vLLM serves; `benchmarks/serving_settings.py` measures what each setting does on a CPU."""
 
     max_model_len: int = 8_192
     """Prompt and answer together, in tokens."""
@@ -46,8 +46,8 @@ class VllmSettings:
     block_size: int | None = None
     """Tokens in one block of the prefix cache; None leaves the choice to vLLM."""
 
-    enforce_eager: bool = True
-    """Skip compilation: on CPU it costs minutes at each start."""
+    enforce_eager: bool | None = None
+    """Skip compilation. None: skip it on CPU, where it costs minutes at each start, and compile on a GPU."""
 
     reserved_cores: int = 0
     """Cores vLLM leaves free on CPU. Its own default of 1 halves a machine of two."""
@@ -66,11 +66,13 @@ class VllmGenerator:
         settings = settings or VllmSettings()
         _set_environment(settings)
         from vllm import AsyncEngineArgs  # noqa: PLC0415 - reads the environment set above, and takes seconds
+        from vllm.platforms import current_platform  # noqa: PLC0415
         from vllm.v1.engine.async_llm import AsyncLLM  # noqa: PLC0415
 
         self.model_id = folder_id(folder)
         self._settings = settings
         self._numbers = itertools.count()
+        eager = settings.enforce_eager
         optional = {} if settings.block_size is None else {"block_size": settings.block_size}
         try:
             self._engine: Any = AsyncLLM.from_engine_args(
@@ -80,7 +82,7 @@ class VllmGenerator:
                     max_model_len=settings.max_model_len,
                     max_num_seqs=settings.max_num_seqs,
                     max_num_batched_tokens=settings.max_num_batched_tokens,
-                    enforce_eager=settings.enforce_eager,
+                    enforce_eager=current_platform.is_cpu() if eager is None else eager,
                     enable_prefix_caching=True,
                     disable_log_stats=True,
                     use_tqdm_on_load=False,

@@ -77,8 +77,11 @@ def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
     """
     root = cache_dir()
     final, work = root / "models" / name, root / "building" / name
-    for folder in (final.parent, work.parent, root / "locks"):
-        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        for folder in (final.parent, work.parent, root / "locks"):
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to the cache {root} ({error.strerror}); set {CACHE_VARIABLE}") from None
     with (root / "locks" / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (final / DIGEST_FILE).is_file():

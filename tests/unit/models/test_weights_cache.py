@@ -115,6 +115,13 @@ def test_too_little_disk_is_said_before_anything_is_written(cache: Path, monkeyp
     assert not (cache / "building" / "big").exists()
 
 
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MEMAUDIT_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UsageError, match=r"cannot write to the cache .*file .*set MEMAUDIT_CACHE"):
+        build_folder("tiny", ROOM).__enter__()
+
+
 def test_room_that_is_there_is_enough(tmp_path: Path):
     require_space(tmp_path, 1, "test")
 
