@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import types
 from collections.abc import Mapping  # noqa: TC003 - `get_type_hints` reads the record's annotations
 from dataclasses import dataclass, field
@@ -86,6 +87,13 @@ class AuditConfig:
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise UsageError(f"{name} is {value}, expected 0 or more")
+        if self.probe_pattern is not None:
+            try:
+                re.compile(self.probe_pattern)
+            except re.error as error:
+                raise UsageError(
+                    f"probe_pattern {self.probe_pattern!r:.80} is not a regular expression: {error}"
+                ) from None
 
     def canonical(self) -> dict[str, object]:
         """Return the configuration as plain JSON values, sorted by name."""

@@ -33,6 +33,7 @@ class HarmScorer(Protocol):
         ...
 
 
+_LABEL = re.compile("[A-Z]")
 _ANSWER = re.compile(r"answer\s*(?:is|:)\s*\W{0,3}([A-Z])(?![A-Za-z])", re.IGNORECASE)
 
 
@@ -48,6 +49,14 @@ class AnswerLabelHarm:
     """Regular expression that a victim query contains (case-insensitive); None takes every query as a victim."""
 
     name: str = "answer-label"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.labels, tuple) or not all(
+            isinstance(label, str) and _LABEL.fullmatch(label) for label in self.labels
+        ):
+            raise UsageError(f"harm labels {self.labels!r:.80} are not a list of letters A to Z")
+        if self.victim is not None:
+            _check_pattern(self.victim, "victim pattern")
 
     def score(self, query: str, output: str) -> Generator[GenerationRequest, Completion, float | None]:
         """No model is asked."""
@@ -72,16 +81,20 @@ class RegexHarm:
     name: str = "regex"
 
     def __post_init__(self) -> None:
-        try:
-            re.compile(self.pattern)
-        except re.error as error:
-            raise UsageError(f"harm pattern {self.pattern!r:.80} is not a regular expression: {error}") from None
+        _check_pattern(self.pattern, "harm pattern")
 
     def score(self, query: str, output: str) -> Generator[GenerationRequest, Completion, float | None]:
         """No model is asked."""
         del query
         yield from ()
         return 1.0 if re.search(self.pattern, output) is not None else 0.0
+
+
+def _check_pattern(pattern: str, what: str) -> None:
+    try:
+        re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise UsageError(f"{what} {pattern!r:.80} is not a regular expression: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
