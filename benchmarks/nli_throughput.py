@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import time
 import warnings
@@ -76,12 +77,21 @@ def main() -> None:
         score(pairs[:32])  # warm-up
     for number in range(arguments.rounds):
         for side, score in sides.items():
-            began = time.perf_counter()
+            began, cpu_began = time.perf_counter(), time.process_time()
             outputs[side] = score(pairs)
-            took = time.perf_counter() - began
+            took, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
             seconds[side] += took
             rate = round(len(pairs) / took, 1)
-            result.add_row({"side": side, "round": number, "seconds": round(took, 3), "pairs_per_s": rate})
+            result.add_row(
+                {
+                    "side": side,
+                    "round": number,
+                    "seconds": round(took, 3),
+                    "pairs_per_s": rate,
+                    "pairs_per_cpu_s": round(len(pairs) / cpu_s, 1),
+                    "load_average": round(os.getloadavg()[0], 1),
+                }
+            )
             print(f"{side}: {rate} pairs/s")
     ratio = seconds["CrossEncoder.predict"] / seconds["memaudit"]
     result.add_bar(
