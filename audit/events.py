@@ -121,10 +121,15 @@ def _parse_line(raw: bytes, where: str) -> Event:
         record = json.loads(raw.decode())
     except UnicodeDecodeError as error:
         raise EventError(f"{where}: not valid UTF-8 at byte {error.start}") from None
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
         raise EventError(f"{where}: not JSON ({str(error)[:80]})") from None
     if not isinstance(record, dict):
         raise EventError(f"{where}: expected one JSON object")
+    if b"\\ud" in raw.lower():  # JSON can spell half a surrogate pair, which no UTF-8 can hold
+        try:
+            json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise EventError(f"{where}: not valid Unicode (a lone surrogate)") from None
     harm = record.get("harm")
     if not isinstance(harm, Mapping) or harm.get("label") not in ("harmful", "benign"):
         raise EventError(f'{where}: "harm" must be an object whose "label" is "harmful" or "benign"')

@@ -60,7 +60,8 @@ class GenerationRequest:
     def digest(self) -> str:
         """SHA-256 (hex) over the canonical JSON of the request: the memo key of a replay."""
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+        # A server's JSON can spell half a surrogate pair: odd text is still one text.
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

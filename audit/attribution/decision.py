@@ -87,7 +87,7 @@ def decision_point(harmful_answers: Sequence[str], clean_answers: Sequence[str])
         if harmful == clean:
             continue
         start = _parting_word(harmful, clean)
-        if start >= len(harmful):
+        if start >= len(harmful) or clean.startswith(harmful):
             return None
         return DecisionPoint(
             history=tuple(harmful_answers[:turn]), answer=harmful, start=start,
@@ -108,7 +108,7 @@ def next_point(point: DecisionPoint, continuation: str) -> DecisionPoint | None:
     """
     forced = len(point.through)
     rest = point.answer[forced:]
-    if rest.startswith(continuation.rstrip()):
+    if rest.startswith(continuation.rstrip()) or continuation.startswith(rest):
         return None
     start = _parting_word(rest, continuation)
     if start >= len(rest):

@@ -1,0 +1,1 @@
+"""Tests of attribution: no model, no Ray."""

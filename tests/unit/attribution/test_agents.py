@@ -1,3 +1,5 @@
+"""Agents build the prompts that the audited agent built, and settings name them."""
+
 from __future__ import annotations
 
 import pytest

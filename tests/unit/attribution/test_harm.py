@@ -1,3 +1,5 @@
+"""What counts as harm, and that judged text cannot talk to the judge."""
+
 from __future__ import annotations
 
 import pytest
@@ -110,7 +112,7 @@ def test_scorers_are_built_from_settings():
 
 
 def test_a_score_outside_zero_to_one_is_refused():
-    with pytest.raises(UsageError, match="returned 1.5, expected 0 to 1"):
+    with pytest.raises(UsageError, match=r"returned 1\.5, expected 0 to 1"):
         score(CallableHarm(function=too_much, name="mine"), "q", "y")
 
 

@@ -1,3 +1,5 @@
+"""Retrieval after removal is retrieval from a store that never held what was removed."""
+
 from __future__ import annotations
 
 import numpy as np

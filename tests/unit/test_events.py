@@ -1,0 +1,116 @@
+"""Events as JSON lines: round trip, and one clear line for each way to be wrong."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.errors import EventError
+from audit.events import MAX_LINE_BYTES, MAX_RETRIEVED, Event, parse_events
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+EVENTS = st.builds(
+    Event,
+    event_id=TEXT,
+    tenant=TEXT,
+    ts_ms=st.integers(0, 2**53),
+    query=TEXT,
+    output=TEXT,
+    retrieved=st.none() | st.lists(TEXT, unique=True, max_size=4).map(tuple),
+    harm=st.sampled_from(["harmful", "benign"]),
+    harm_source=TEXT,
+    extra=st.dictionaries(st.sampled_from(["trace_id", "session", "model"]), st.none() | st.integers() | TEXT),
+)
+GOOD = {"event_id": "e1", "tenant": "t", "ts_ms": 5, "query": "q", "output": "y", "harm": {"label": "harmful"}}
+
+
+def line(**changes):  # noqa: ANN003
+    return json.dumps({name: value for name, value in (GOOD | changes).items() if value != "ABSENT"}).encode() + b"\n"
+
+
+def parse(*lines):  # noqa: ANN002
+    return list(parse_events(lines, "events.jsonl"))
+
+
+@given(st.lists(EVENTS, max_size=4, unique_by=lambda event: event.event_id))
+def test_events_come_back_as_they_were_written(events):
+    raw = "".join(f"{event.to_json()}\n" for event in events).encode()
+    assert parse(*raw.splitlines(keepends=True)) == events
+
+
+@given(EVENTS)
+def test_one_event_is_one_line(event):
+    assert len(event.to_json().encode().splitlines()) == 1
+
+
+@given(EVENTS)
+def test_events_survive_the_way_between_processes(event):
+    assert pickle.loads(pickle.dumps(event)) == event  # noqa: S301 - our own bytes
+
+
+def test_blank_lines_are_skipped_and_still_counted():
+    assert [event.event_id for event in parse(line(), b"\n", b"  \n", line(event_id="e2"))] == ["e1", "e2"]
+    with pytest.raises(EventError, match=r"events\.jsonl, line 3: not JSON"):
+        parse(line(), b"\n", b"{")
+
+
+def test_what_the_log_does_not_say_is_none_and_not_empty():
+    assert parse(line())[0].retrieved is None
+    assert parse(line(retrieved=[]))[0].retrieved == ()
+
+
+def test_characters_beyond_the_basic_plane_may_be_spelled_as_pairs():
+    assert parse(line(query="\U0001f600"))[0].query == "\U0001f600"
+
+
+def test_fields_of_others_are_kept():
+    assert parse(line(trace_id="abc"))[0].extra == {"trace_id": "abc"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"{not json}\n", "not JSON"),
+        (b'{"event_id": "e1", "tenant": "\xff"}\n', "not valid UTF-8 at byte 30"),
+        (b"[1]\n", "expected one JSON object"),
+        (b"5\n", "expected one JSON object"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"n": ' + b"1" * 5_000 + b"}", "not JSON"),
+        (b" " * (10 << 20) + b"\n", f"10485761 bytes, at most {MAX_LINE_BYTES} are allowed in one event"),
+        (line(query="q" * 70_000), '"query" is longer than 65536 bytes'),
+        (line(event_id=""), '"event_id" must be text and not empty'),
+        (line(tenant=7), '"tenant" must be text'),
+        (line(query="ABSENT"), '"query" must be text'),
+        (line(output=None), '"output" must be text'),
+        (line(harm="harmful"), '"harm" must be an object'),
+        (line(harm={"label": "bad"}), '"label" is "harmful" or "benign"'),
+        (line(harm={"label": ["harmful"]}), '"label" is "harmful" or "benign"'),
+        (line(harm="ABSENT"), '"harm" must be an object'),
+        (line(ts_ms=1.5), '"ts_ms" must be a whole number'),
+        (line(ts_ms=True), '"ts_ms" must be a whole number'),
+        (line(ts_ms=-1), '"ts_ms" must be a whole number'),
+        (line(retrieved="m1"), '"retrieved" must be a list of entry ids'),
+        (line(retrieved=["m1", 2]), '"retrieved" must be a list of entry ids'),
+        (line(retrieved=["m1", "m1"]), "names an entry twice"),
+        (line(retrieved=[str(n) for n in range(MAX_RETRIEVED + 1)]), f"more than {MAX_RETRIEVED}"),
+        (line(query="\ud800"), "not valid Unicode"),
+        (line(trace_id=["\udfff"]), "not valid Unicode"),
+    ],
+)
+def test_a_bad_line_is_named_by_its_number_in_one_short_line(raw, message):
+    with pytest.raises(EventError) as failure:
+        parse(line(), raw if raw.endswith(b"\n") else raw + b"\n")
+    text = str(failure.value)
+    assert text.startswith("events.jsonl, line 2: ")
+    assert message in text
+    assert "\n" not in text
+    assert len(text) < 300
+
+
+def test_an_id_that_comes_twice_is_refused():
+    with pytest.raises(EventError, match=r"line 2: event id 'e1' appears twice"):
+        parse(line(), line())
