@@ -12,11 +12,22 @@ encodes the value again and compares, so that a mistake in the rules above canno
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from audit.errors import VerificationError
 
-__all__ = ["MAX_DEPTH", "Value", "decode", "encode", "encode_number", "encode_text"]
+__all__ = [
+    "MAX_DEPTH",
+    "Value",
+    "decode",
+    "encode",
+    "encode_array",
+    "encode_map",
+    "encode_number",
+    "encode_text",
+    "text_head",
+]
 
 Value = int | bytes | str | bool | None | list["Value"] | tuple["Value", ...] | Mapping[str, "Value"]
 
@@ -77,6 +88,22 @@ def encode_text(value: str) -> bytes:
         raise ValueError("text is not in Unicode normal form NFC")
     raw = value.encode()
     return _head(_TEXT, len(raw)) + raw
+
+
+def encode_array(items: Sequence[bytes]) -> bytes:
+    """Return the array of items that are encoded already."""
+    return _head(_ARRAY, len(items)) + b"".join(items)
+
+
+def encode_map(items: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Return the map of keys and values that are encoded already, in the order of the encoded keys."""
+    return _head(_MAP, len(items)) + b"".join(key + value for key, value in sorted(items))
+
+
+@lru_cache(maxsize=1 << 16)
+def text_head(size: int) -> bytes:
+    """Return what stands before `size` bytes of UTF-8, for callers that have checked the text."""
+    return _head(_TEXT, size)
 
 
 def encode_number(value: int) -> bytes:

@@ -86,11 +86,14 @@ class CompactRange:
 
     __slots__ = ("_peaks", "_size")
 
-    def __init__(self, leaf_hashes: Iterable[bytes] = ()) -> None:
-        self._size = 0
+    def __init__(self, leaf_hashes: Sequence[bytes] = ()) -> None:
+        self._size = len(leaf_hashes)
         self._peaks: list[bytes] = []
-        for item in leaf_hashes:
-            self.append(item)
+        start = 0
+        for bit in range(self._size.bit_length() - 1, -1, -1):  # one full subtree for each one bit, largest first
+            if self._size >> bit & 1:
+                self._peaks.append(root(leaf_hashes[start : start + (1 << bit)]))
+                start += 1 << bit
 
     @property
     def size(self) -> int:

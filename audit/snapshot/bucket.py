@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from audit.provenance import merkle
+from audit.provenance.checkpoint import Checkpoint, log_origin
 from audit.snapshot.columns import ENTRY_SCHEMA, SignedTombstone, read_entry_table, read_tombstones
 from audit.snapshot.layout import file_path, read_file
-from audit.snapshot.log import check_leaf_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -53,7 +53,10 @@ class BucketView:
 
     def live_ids(self, tenant: str) -> list[str]:
         """Ids of a tenant's live entries."""
-        ids: list[str] = self.rows(tenant).column("entry_id").to_pylist()
+        ids: list[str] = []
+        for table in self.tables:
+            mine = pc.equal(table.column("tenant"), tenant)
+            ids += table.column("entry_id").filter(mine).to_pylist()
         return ids
 
     def packed_hashes(self, tenant: str) -> bytes:
@@ -61,16 +64,21 @@ class BucketView:
         ref = self.refs[tenant]
         return self.leaves[ref.start : ref.start + ref.size * merkle.HASH_BYTES]
 
-    def leaf_hashes(self, tenant: str) -> list[bytes]:
-        """Leaf hashes of a tenant's log under its verified checkpoint; none for a new tenant.
+    def unchecked_hashes(self, tenant: str) -> list[bytes]:
+        """Leaf hashes of a tenant's log, not yet compared with the checkpoint; none for a new tenant."""
+        return merkle.unpack(self.packed_hashes(tenant)) if tenant in self.refs else []
+
+    def checkpoint(self, tenant: str) -> Checkpoint | None:
+        """Return the verified checkpoint of a tenant's log; None for a new tenant.
 
         Raises:
-            VerificationError: the checkpoint does not verify, or its root is not that of the hashes.
+            VerificationError: it does not verify.
         """
         ref = self.refs.get(tenant)
         if ref is None:
-            return []
-        return check_leaf_hashes(ref, self.packed_hashes(tenant), store_id=self.store_id, trust=self.trust)[1]
+            return None
+        where = f"checkpoint of tenant {tenant!r:.80}"
+        return self.trust.open_checkpoint(ref.note, origin=log_origin(self.store_id, tenant), where=where)
 
     def others(self, changed: Collection[str]) -> dict[str, tuple[bytes, bytes]]:
         """Signed note and packed leaf hashes of the tenants not in `changed`."""
@@ -87,8 +95,9 @@ def read_bucket(  # noqa: PLR0913 - where the bucket is, and what is known of it
     refs: Mapping[str, LogRef],
     store_id: str,
     trust: TrustPolicy,
+    ids_only: bool = False,
 ) -> BucketView:
-    """Read a bucket's files.
+    """Read a bucket's files; with `ids_only` the tables hold tenant and entry id alone.
 
     Raises:
         VerificationError: a file is missing, or not the one that the manifest names, or not of its format.
@@ -101,7 +110,9 @@ def read_bucket(  # noqa: PLR0913 - where the bucket is, and what is known of it
     return BucketView(
         bucket=bucket,
         files=files,
-        tables=() if files is None else tuple(read_data_file(path, bucket, ref) for ref in files.data),
+        tables=()
+        if files is None
+        else tuple(read_data_file(path, bucket, ref, ids_only=ids_only) for ref in files.data),
         tombstones=tombstones,
         leaves=b"" if files is None else read_file(path, "leaves", bucket, files.leaves),
         refs={tenant: ref for tenant, ref in refs.items() if ref.bucket == bucket},
@@ -110,7 +121,8 @@ def read_bucket(  # noqa: PLR0913 - where the bucket is, and what is known of it
     )
 
 
-def read_data_file(path: Path, bucket: int, ref: FileRef) -> pa.Table:
+def read_data_file(path: Path, bucket: int, ref: FileRef, *, ids_only: bool = False) -> pa.Table:
     """Read one data file. Raises like `read_bucket`."""
     data = read_file(path, "data", bucket, ref)
-    return read_entry_table(data, f"data/b={bucket:02x}/{ref.sha256}.parquet")
+    columns = ["tenant", "entry_id"] if ids_only else None
+    return read_entry_table(data, f"data/b={bucket:02x}/{ref.sha256}.parquet", columns)

@@ -8,7 +8,6 @@ are parsed only after their digest matched a signed manifest.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,12 +18,11 @@ from audit.errors import EntryError, VerificationError
 from audit.provenance.leaf import Tombstone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = [
     "SignedEntry",
     "SignedTombstone",
-    "by_tenant",
     "read_entries",
     "read_entry_table",
     "read_tombstones",
@@ -114,22 +112,13 @@ def write_entry_table(table: pa.Table) -> bytes:
     return _to_parquet(table)
 
 
-def read_entry_table(data: bytes, where: str) -> pa.Table:
-    """Parse a data file whose digest has been verified.
+def read_entry_table(data: bytes, where: str, columns: list[str] | None = None) -> pa.Table:
+    """Parse a data file whose digest has been verified, or some of its columns.
 
     Raises:
         VerificationError: not the schema of a data file.
     """
-    return _from_parquet(data, ENTRY_SCHEMA, where)
-
-
-def by_tenant(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Split a table into its runs of equal tenants (tables are kept in order of tenant)."""
-    start = 0
-    for tenant, run in groupby(table.column("tenant").to_pylist()):
-        length = sum(1 for _ in run)
-        yield tenant, table.slice(start, length)
-        start += length
+    return _from_parquet(data, ENTRY_SCHEMA, where, columns)
 
 
 def read_entries(table: pa.Table, where: str) -> list[SignedEntry]:
@@ -224,13 +213,14 @@ def _to_parquet(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _from_parquet(data: bytes, schema: pa.Schema, where: str) -> pa.Table:
+def _from_parquet(data: bytes, schema: pa.Schema, where: str, columns: list[str] | None = None) -> pa.Table:
     try:
-        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        file = pq.ParquetFile(pa.BufferReader(data))
+        table = file.read(columns=columns, use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise VerificationError(f"{where}: not Parquet ({str(error)[:80]})") from None
-    if not table.schema.equals(schema, check_metadata=False):
-        raise VerificationError(f"{where}: columns are not those of the format: {table.schema.names!r:.120}")
+    if not file.schema_arrow.equals(schema, check_metadata=False):
+        raise VerificationError(f"{where}: columns are not those of the format: {file.schema_arrow.names!r:.120}")
     if any(column.null_count for column in table.columns):
         raise VerificationError(f"{where}: null in a column that has none")
     return table

@@ -16,6 +16,7 @@ Rule 3 is what makes removal honest: nothing can be missing from the live view w
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,16 +26,21 @@ from audit.errors import VerificationError
 from audit.provenance import merkle
 from audit.provenance.checkpoint import Checkpoint, log_origin
 from audit.provenance.ed25519 import raw_verifier
-from audit.provenance.leaf import SIGNATURE_DOMAIN, encode_tombstone, entry_encoder
+from audit.provenance.leaf import SIGNATURE_DOMAIN, encode_tombstone, row_encoder
+from audit.snapshot.columns import read_entries
+from audit.snapshot.rows import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import pyarrow as pa
+
     from audit.provenance.policy import TrustPolicy
     from audit.snapshot.checkpoints import LogRef
     from audit.snapshot.columns import SignedEntry, SignedTombstone
+    from audit.snapshot.rows import EntryRow
 
-__all__ = ["VerifiedLog", "check_entries", "check_leaf_hashes", "check_tombstones", "verify_log"]
+__all__ = ["VerifiedLog", "check_accounting", "check_leaf_hashes", "check_rows", "check_tombstones", "verify_log"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +62,22 @@ class VerifiedLog:
 def verify_log(  # noqa: PLR0913 - the files of a log, and what to judge them by
     ref: LogRef,
     packed_hashes: bytes,
-    entries: Sequence[SignedEntry],
+    table: pa.Table,
     tombstones: Sequence[SignedTombstone],
     *,
     store_id: str,
     trust: TrustPolicy,
 ) -> VerifiedLog:
-    """Apply the rules of this module to one log.
+    """Apply the rules of this module to one log, given its live rows.
 
     Raises:
         VerificationError: names the tenant, the leaf and the rule broken.
     """
+    where = f"data of tenant {ref.tenant!r:.80}"
     checkpoint, hashes = check_leaf_hashes(ref, packed_hashes, store_id=store_id, trust=trust)
     check_tombstones(tombstones, hashes, ref.tenant, checkpoint.origin, trust)
-    check_entries(entries, hashes, ref.tenant, checkpoint.origin, trust)
+    check_rows(read_rows(table, where), packed_hashes, checkpoint.origin, trust)
+    entries = read_entries(table, where)
     check_accounting(
         ref.tenant,
         len(hashes),
@@ -98,38 +106,46 @@ def check_leaf_hashes(
     return checkpoint, hashes
 
 
-def check_entries(
-    entries: Sequence[SignedEntry], hashes: Sequence[bytes], tenant: str, origin: str, trust: TrustPolicy
-) -> None:
+def check_rows(rows: Sequence[EntryRow], packed_hashes: bytes, origin: str, trust: TrustPolicy) -> None:
     """Rule 4 for live entries of one tenant, in rising order of leaf index."""
-    encode = entry_encoder(origin, tenant)
-    verifiers: dict[tuple[str, str], tuple[Callable[[bytes, bytes], None], int]] = {}
-    leaf_hash = merkle.leaf_hash
+    if not rows:
+        return
+    tenant = rows[0].tenant
+    encode = row_encoder(origin, tenant)
+    sha256, size = hashlib.sha256, len(packed_hashes) // merkle.HASH_BYTES
+    verifiers: dict[tuple[str, bytes], tuple[Callable[[bytes, bytes], None], int]] = {}
     previous = -1
-    for item in entries:
-        entry, index = item.entry, item.index
-        where = f"tenant {tenant!r:.80}, leaf {index}"
-        if entry.tenant != tenant or not previous < index < len(hashes):
-            raise VerificationError(f"{where}: entry {entry.entry_id!r:.80} is out of order or beyond the log")
+    for row in rows:
+        _, index, entry_id, principal, _, _, _, _, _, _, key_id, signature = row
+        if not previous < index < size:
+            raise _row_error(row, "is out of order or beyond the log")
         previous = index
-        leaf = encode(entry, index)
-        got = leaf_hash(leaf)
-        if got != hashes[index]:
-            raise VerificationError(
-                f"{where}: entry {entry.entry_id!r:.80} hashes to {got.hex()}, expected {hashes[index].hex()}"
-            )
-        signer = verifiers.get((item.key_id, entry.principal))
+        leaf = encode(*row[1:10])
+        got = sha256(b"\x00" + leaf).digest()
+        expected = packed_hashes[index * merkle.HASH_BYTES : (index + 1) * merkle.HASH_BYTES]
+        if got != expected:
+            raise _row_error(row, f"hashes to {got.hex()}, expected {expected.hex()}")
+        signer = verifiers.get((key_id, principal))
         if signer is None:
-            key = trust.writer_key(item.key_id, entry.principal, where)
-            signer = raw_verifier(key), trust.first_refused_index(item.key_id, origin)
-            verifiers[item.key_id, entry.principal] = signer
+            where = f"tenant {tenant!r:.80}, leaf {index}"
+            key = trust.writer_key(key_id, principal.decode(), where)
+            signer = raw_verifier(key), trust.first_refused_index(key_id, origin)
+            verifiers[key_id, principal] = signer
         verify, first_refused = signer
         if index >= first_refused:
-            raise VerificationError(f"{where}: the writer's key is revoked from leaf {first_refused} on")
+            raise _row_error(row, f"is signed by a key that is revoked from leaf {first_refused} on")
         try:
-            verify(item.signature, SIGNATURE_DOMAIN + leaf)
+            verify(signature, SIGNATURE_DOMAIN + leaf)
         except InvalidSignature:
-            raise VerificationError(f"{where}: signature of entry {entry.entry_id!r:.80} does not verify") from None
+            raise VerificationError(
+                f"tenant {tenant!r:.80}, leaf {index}: signature of entry {entry_id.decode()!r:.80} does not verify"
+            ) from None
+
+
+def _row_error(row: EntryRow, problem: str) -> VerificationError:
+    return VerificationError(
+        f"tenant {row.tenant!r:.80}, leaf {row.index}: entry {row.entry_id.decode()!r:.80} {problem}"
+    )
 
 
 def check_tombstones(

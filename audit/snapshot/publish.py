@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from audit.errors import StalePlanError, UsageError
+from audit.errors import StalePlanError, UsageError, VerificationError
 from audit.provenance import durable, merkle
 from audit.provenance.checkpoint import Checkpoint, log_origin, sign_checkpoint
 from audit.provenance.leaf import SIGNATURE_DOMAIN, entry_encoder
@@ -46,7 +46,10 @@ if TYPE_CHECKING:
 __all__ = ["LogWriter", "Published", "append_entries", "create_store", "publish_manifest", "write_bucket"]
 
 ROWS_PER_FILE = 65_536
-"""A data file below this is merged with what is appended; one above is closed. Bounds both rewriting and file count."""
+"""More rows than this are split into several data files, which readers and verifiers can work on side by side."""
+
+MERGE_BELOW_ROWS = 8_192
+"""The last data file of a bucket below this is rewritten with what is appended: bounds the number of small files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +74,26 @@ class LogWriter:
         self.tenant = tenant
         self.origin = log_origin(store_id, tenant)
         self.hashes = list(hashes)
+        self._tree = merkle.CompactRange(self.hashes)
         self._keyring = keyring
         self._encode = entry_encoder(self.origin, tenant)
+
+    def check_base(self, checkpoint: Checkpoint | None) -> None:
+        """Compare the log so far with its verified checkpoint; None is a new log.
+
+        Raises:
+            VerificationError: the hashes are not those of the checkpoint.
+        """
+        root = merkle.EMPTY_ROOT if checkpoint is None else checkpoint.root
+        if self._tree.root() != root:
+            raise VerificationError(
+                f"leaves of tenant {self.tenant!r:.80} have root {self._tree.root().hex()}, expected {root.hex()}"
+            )
 
     def append_leaf(self, leaf: bytes) -> int:
         """Append a leaf and return its index."""
         self.hashes.append(merkle.leaf_hash(leaf))
+        self._tree.append(self.hashes[-1])
         return len(self.hashes) - 1
 
     def append_entry(self, entry: Entry) -> SignedEntry:
@@ -95,7 +112,7 @@ class LogWriter:
 
     def checkpoint(self) -> bytes:
         """Sign the log as it is now."""
-        checkpoint = Checkpoint(origin=self.origin, size=len(self.hashes), root=merkle.root(self.hashes))
+        checkpoint = Checkpoint(origin=self.origin, size=self._tree.size, root=self._tree.root())
         return sign_checkpoint(checkpoint, self._keyring.signers("log"))
 
 
@@ -268,18 +285,19 @@ def check_new_entries(tenant: str, entries: Sequence[Entry], known: Mapping[str,
 def _append_to_bucket(
     base: VerifiedSnapshot, bucket: int, additions: Mapping[str, Sequence[Entry]], keyring: Keyring
 ) -> tuple[BucketFiles, dict[str, bytes]]:
-    view = base.bucket(bucket)
+    view = base.bucket(bucket, ids_only=True)
     logs: dict[str, LogWriter] = {}
     rows: list[SignedEntry] = []
     for tenant in sorted(additions):
         known = dict.fromkeys(view.live_ids(tenant), "live")
         known |= {item.tombstone.entry_id: "removed" for item in view.tombstones.get(tenant, ())}
         check_new_entries(tenant, additions[tenant], known)
-        logs[tenant] = LogWriter(base.store_id, tenant, view.leaf_hashes(tenant), keyring)
+        logs[tenant] = LogWriter(base.store_id, tenant, view.unchecked_hashes(tenant), keyring)
+        logs[tenant].check_base(view.checkpoint(tenant))
         rows.extend(logs[tenant].append_entry(entry) for entry in additions[tenant])
     table = write_entries(rows)
     kept: tuple[FileRef, ...] = view.files.data if view.files else ()
-    if kept and kept[-1].rows < ROWS_PER_FILE:
+    if kept and kept[-1].rows < MERGE_BELOW_ROWS:
         data = read_file(base.path, "data", bucket, kept[-1])
         last = read_entry_table(data, f"data/b={bucket:02x}/{kept[-1].sha256}.parquet")
         table = pa.concat_tables([last, table]).sort_by([("tenant", "ascending"), ("leaf_index", "ascending")])

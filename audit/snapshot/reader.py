@@ -21,7 +21,6 @@ from audit.provenance import durable, merkle
 from audit.provenance.checkpoint import log_origin
 from audit.snapshot.bucket import BucketView, read_bucket
 from audit.snapshot.checkpoints import LogRef, parse_checkpoints
-from audit.snapshot.columns import read_entries
 from audit.snapshot.layout import bucket_of, manifest_path, read_file, versions
 from audit.snapshot.log import VerifiedLog, verify_log
 from audit.snapshot.manifest import MAX_MANIFEST_BYTES, Manifest, checkpoints_root, open_manifest
@@ -160,22 +159,24 @@ class VerifiedSnapshot:
             logs[tenant] = checkpoint.size, checkpoint.root
         return Pin(store_id=self.store_id, version=self.version, digest=self.digest, logs=logs)
 
-    def bucket(self, bucket: int) -> BucketView:
-        """Return a bucket's files, checked by digest.
+    def bucket(self, bucket: int, *, ids_only: bool = False) -> BucketView:
+        """Return a bucket's files, checked by digest; with `ids_only` without the entries' other columns.
 
         Raises:
             VerificationError: a file is missing, or not the one that the manifest names.
         """
         found = self._buckets.get(bucket)
-        if found is None:
-            found = self._buckets[bucket] = read_bucket(
-                self._path, bucket, self._manifest.buckets.get(bucket), refs=self._refs, store_id=self.store_id,
-                trust=self._trust,
-            )  # fmt: skip
+        if found is not None:
+            self._buckets.move_to_end(bucket)
+            return found
+        found = read_bucket(
+            self._path, bucket, self._manifest.buckets.get(bucket), refs=self._refs, store_id=self.store_id,
+            trust=self._trust, ids_only=ids_only,
+        )  # fmt: skip
+        if not ids_only:
+            self._buckets[bucket] = found
             if len(self._buckets) > BUCKETS_KEPT:
                 self._buckets.popitem(last=False)
-        else:
-            self._buckets.move_to_end(bucket)
         return found
 
     def _verify(self, ref: LogRef) -> VerifiedLog:
@@ -183,7 +184,7 @@ class VerifiedSnapshot:
         return verify_log(
             ref,
             view.packed_hashes(ref.tenant),
-            read_entries(view.rows(ref.tenant), f"data of tenant {ref.tenant!r:.80}"),
+            view.rows(ref.tenant),
             view.tombstones.get(ref.tenant, ()),
             store_id=self.store_id,
             trust=self._trust,

@@ -12,6 +12,7 @@ Signatures dominate, so the data files of large stores are verified in worker pr
 
 from __future__ import annotations
 
+import gc
 import os
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -23,11 +24,12 @@ from audit.errors import VerificationError
 from audit.provenance import merkle
 from audit.provenance.checkpoint import log_origin
 from audit.snapshot.bucket import read_data_file
-from audit.snapshot.columns import by_tenant, read_entries, read_tombstones
+from audit.snapshot.columns import read_tombstones
 from audit.snapshot.layout import file_path, read_file, versions
-from audit.snapshot.log import check_accounting, check_entries, check_leaf_hashes, check_tombstones
+from audit.snapshot.log import check_accounting, check_leaf_hashes, check_rows, check_tombstones
 from audit.snapshot.manifest import files_of
 from audit.snapshot.reader import check_pin, load_logs, read_manifest
+from audit.snapshot.rows import read_rows, rows_by_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -270,7 +272,11 @@ class _Workers:
     """Runs data tasks here or in worker processes, and remembers the results of files that older versions share."""
 
     def __init__(self, processes: int) -> None:
-        self._pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn")) if processes > 1 else None
+        self._pool = (
+            ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=gc.disable)  # no cycles there
+            if processes > 1
+            else None
+        )
         self.known: dict[tuple[int, str], list[_LogPart]] = {}
 
     def __enter__(self) -> Self:
@@ -360,21 +366,18 @@ def _verify_data_file(task: _DataTask) -> list[_LogPart]:
     leaves = read_file(task.path, "leaves", task.bucket, task.leaves)
     refs = {ref.tenant: ref for ref in task.refs}
     parts = []
-    for tenant, rows in by_tenant(table):
+    for tenant, rows in rows_by_tenant(read_rows(table, where)):
         ref = refs.get(tenant)
         if ref is None:
             raise VerificationError(f"{where}: rows of tenant {tenant!r:.80}, which has no log here")
-        hashes = merkle.unpack(leaves[ref.start : ref.start + ref.size * merkle.HASH_BYTES])
-        entries = read_entries(rows, where)
-        check_entries(entries, hashes, tenant, log_origin(task.store_id, tenant), task.trust)
+        packed = leaves[ref.start : ref.start + ref.size * merkle.HASH_BYTES]
+        check_rows(rows, packed, log_origin(task.store_id, tenant), task.trust)
         parts.append(
             _LogPart(
                 tenant=tenant,
-                places=[(item.entry.entry_id, item.index) for item in entries],
+                places=[(row.entry_id.decode(), row.leaf_index) for row in rows],
                 parents={
-                    item.entry.entry_id: [parent.entry_id for parent in item.entry.parents]
-                    for item in entries
-                    if item.entry.parents
+                    row.entry_id.decode(): [parent.decode() for parent, _ in row.parents] for row in rows if row.parents
                 },
             )
         )

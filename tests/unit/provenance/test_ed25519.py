@@ -50,7 +50,7 @@ def test_malformed_keys_are_refused(raw, problem):
         PublicKey("key", bytes.fromhex(raw))
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.binary(min_size=32, max_size=32), st.binary(max_size=80))
 def test_honest_keys_are_accepted_and_verify(seed, message):
     key = PrivateKey("signer", seed)

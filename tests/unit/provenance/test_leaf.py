@@ -58,7 +58,7 @@ def entry(**changes):  # noqa: ANN003
     return Entry(**(fields | changes))
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(entries, st.integers(0, 2**40 - 1))
 def test_an_entry_leaf_round_trips(item, index):
     leaf = encode_entry(item, origin="memaudit/s/t", index=index)
@@ -66,7 +66,7 @@ def test_an_entry_leaf_round_trips(item, index):
     assert (decoded.body, decoded.origin, decoded.index) == (item, "memaudit/s/t", index)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(tombstones, st.integers(0, 2**40 - 1))
 def test_a_tombstone_leaf_round_trips_and_pickles(item, index):
     decoded = decode_leaf(encode_tombstone(item, origin="o", index=index), "leaf")

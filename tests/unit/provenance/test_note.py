@@ -22,7 +22,7 @@ def test_the_example_of_the_specification_opens():
     assert open_note(EXAMPLE, [EXAMPLE_KEY], where="note").text == "This is an example message.\n"
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(texts)
 def test_a_signed_note_opens_with_its_keys(text):
     note = sign_note(text, [alice, bob])
@@ -31,7 +31,7 @@ def test_a_signed_note_opens_with_its_keys(text):
     assert [line.name for line in opened.signatures] == ["alice", "bob"]
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_no_changed_byte_of_a_note_goes_unseen(data):
     note = bytearray(sign_note("memaudit/s/t\n3\nAAAA\n", [alice]))
@@ -100,7 +100,7 @@ def test_text_that_no_note_can_carry_is_not_signed(text):
         sign_note(text, [alice])
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_parse_or_are_refused(data):
     try:

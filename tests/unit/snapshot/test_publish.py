@@ -57,6 +57,7 @@ def test_appending_makes_the_next_version_and_keeps_the_last(tmp_path):
 
 def test_many_appends_merge_small_files_and_close_large_ones(tmp_path, monkeypatch):
     monkeypatch.setattr(publish, "ROWS_PER_FILE", 3)
+    monkeypatch.setattr(publish, "MERGE_BELOW_ROWS", 3)
     make_store(tmp_path / "s", tenants=("acme",), size=1)
     for number in range(1, 8):
         append_entries(tmp_path / "s", [entry("acme", f"e{number}")], keyring(), now_ms=NOW)
