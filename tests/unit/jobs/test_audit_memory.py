@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import signal
 
 import pyarrow.parquet as pq
 import pytest
@@ -116,6 +117,20 @@ def test_a_run_whose_model_dies_continues_where_it_was_and_ends_with_the_same_by
     second = FakeGenerator()
     assert json_of(run_local(snapshot, tmp_path / "run", generator=second)) == text
     assert second.requests == requests - answers
+
+
+def test_ctrl_c_keeps_what_was_computed(snapshot, whole, tmp_path):
+    class Interrupted(FakeGenerator):
+        async def generate(self, request):
+            if self.requests == 20:
+                signal.raise_signal(signal.SIGINT)
+            return await super().generate(request)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_local(snapshot, tmp_path / "run", generator=Interrupted())
+    again = FakeGenerator()
+    assert json_of(run_local(snapshot, tmp_path / "run", generator=again)) == whole[1]
+    assert again.requests < whole[2]
 
 
 def test_a_finished_run_started_again_asks_nothing_and_says_the_same(snapshot, whole, tmp_path):

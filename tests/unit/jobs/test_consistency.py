@@ -1,0 +1,78 @@
+"""A tenant's graph through the executor, past what the run folder knows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from audit.errors import ModelError
+from jobs.consistency import RESEMBLING, consistency_graph, resembling
+from jobs.executor_local import LocalExecutor
+from jobs.run_folder import RunFolder
+from tests.audit_world import CONFIG, FAKES, entries_of, entry, quiet
+
+
+class Counting(LocalExecutor):
+    """Counts NLI questions, and dies after some."""
+
+    def __init__(self, pairs_left: int = 10**6) -> None:
+        super().__init__(FAKES)
+        self.asked = 0
+        self._left = pairs_left
+
+    def entail(self, pairs):
+        if self._left < len(pairs):
+            raise ModelError("the NLI model died")
+        self._left -= len(pairs)
+        self.asked += len(pairs)
+        return super().entail(pairs)
+
+
+def build(tmp_path, executor, config=CONFIG, entries=None):
+    run = RunFolder(tmp_path / "run", {"a": "b"})
+    return consistency_graph(entries_of("globex") if entries is None else entries, config, executor, run, quiet())
+
+
+def test_each_pair_is_asked_once_in_both_directions_and_never_again(tmp_path):
+    first, second = Counting(), Counting()
+    graph = build(tmp_path, first).graph
+    assert first.asked == 2 * len(graph.neighbours.pairs)
+    again = build(tmp_path, second).graph
+    assert second.asked == 0
+    assert again.cas.tolist() == graph.cas.tolist()
+
+
+def test_a_graph_that_was_cut_off_continues(tmp_path, monkeypatch):
+    monkeypatch.setattr("jobs.consistency.PAIRS_PER_WRITE", 5)
+    whole = Counting()
+    graph = build(tmp_path / "whole", whole).graph
+    with pytest.raises(ModelError):
+        build(tmp_path / "cut", Counting(pairs_left=24))
+    rest = Counting()
+    assert build(tmp_path / "cut", rest).graph.cas.tolist() == graph.cas.tolist()
+    assert rest.asked == whole.asked - 20
+
+
+def test_small_stores_can_have_every_pair(tmp_path):
+    entries = entries_of("acme")
+    executor = Counting()
+    build(tmp_path, executor, dataclasses.replace(CONFIG, all_pairs_below=len(entries)), entries)
+    assert executor.asked == len(entries) * (len(entries) - 1)
+
+
+def test_those_that_answer_alike_are_tied_and_nobody_to_itself(tmp_path):
+    entries = entries_of("globex")
+    tied = resembling(entries, build(tmp_path, Counting()))
+    assert set(tied) == {item.entry_id for item in entries}
+    assert set(tied["bad0"][:3]) == {"bad1", "bad2", "bad3"}
+    for name, others in tied.items():
+        assert name not in others
+        assert len(others) == len(set(others)) <= RESEMBLING
+
+
+def test_a_store_of_one_entry_has_a_graph_without_edges(tmp_path):
+    entries = [entry("acme", "m1", "q", "a")]
+    built = build(tmp_path, Counting(), entries=entries)
+    assert len(built.graph.neighbours.pairs) == 0
+    assert resembling(entries, built) == {"m1": []}

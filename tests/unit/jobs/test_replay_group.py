@@ -1,0 +1,114 @@
+"""What one task does with an event's questions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from audit.attribution.ablation import keep_only, leave_out
+from audit.attribution.decision import decision_point
+from audit.errors import ModelError, UsageError
+from jobs.replay_group import Program, ReplayGroup, ReplayQuestion, stream_outcomes
+from models.fakes import FakeGenerator
+from tests.unit.attribution.world import make_entry
+
+PROGRAM = Program.of({"kind": "few-shot", "system": "s"}, {"kind": "regex", "pattern": "HARM"}, 0)
+BAD, GOOD = make_entry(0, "POISON"), make_entry(1, "fine")
+POINT = decision_point(["HARM"], ["fine"])
+
+
+@pytest.fixture
+def loop():
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+def question(*memories, measure="text", event_id="e1", point=POINT):  # noqa: ANN002
+    ablation = keep_only(event_id, "keep_one", measure, tuple(entry.entry_id for entry in memories))
+    return ReplayQuestion(ablation=ablation, memories=memories, point=point)
+
+
+def group(*questions, event_id="e1"):  # noqa: ANN002
+    return ReplayGroup(event_id=event_id, query="why?", questions=questions)
+
+
+def ask(loop, *groups, generator=None):  # noqa: ANN002
+    generator = generator or FakeGenerator()
+    return {found.pair_id: found for found in stream_outcomes(groups, PROGRAM, lambda _: generator, loop)}
+
+
+def test_texts_are_judged_and_odds_are_graded(loop):
+    asked = [question(BAD, GOOD), question(GOOD), question(BAD, measure="odds"), question(GOOD, measure="odds")]
+    found = ask(loop, group(*asked))
+    text, harmless, up, down = (found[item.ablation.pair_id] for item in asked)
+    assert (text.output, text.harm, text.answers, text.context) == ("HARM", 1.0, ("HARM",), ("m000", "m001"))
+    assert (harmless.output, harmless.harm, harmless.log_odds_nats) == ("fine", 0.0, None)
+    assert up.harm is None
+    assert up.log_odds_nats > 0 > down.log_odds_nats
+    assert up.answers == ()
+
+
+def test_every_question_is_answered_exactly_once(loop):
+    asked = [question(*([BAD] * bad + [GOOD] * good)) for bad in range(2) for good in range(3)]
+    generator = FakeGenerator()
+    assert set(ask(loop, group(*asked), generator=generator)) == {item.ablation.pair_id for item in asked}
+    assert generator.requests == len(asked)
+
+
+def test_equal_prompts_of_one_event_cost_one_request(loop):
+    same = ReplayQuestion(ablation=leave_out("e1", "full", "text", frozenset()), memories=(BAD,))
+    generator = FakeGenerator()
+    found = ask(loop, group(question(BAD), same), generator=generator)
+    assert generator.requests == 1
+    assert sorted(item.memoised for item in found.values()) == [False, True]
+    assert len({(item.output, item.harm, item.prompt_hash) for item in found.values()}) == 1
+    assert sum(item.prompt_tokens > 0 for item in found.values()) == 1
+
+
+def test_a_measurement_without_a_point_or_at_a_turn_never_reached_is_unknown(loop):
+    nowhere = question(BAD, measure="odds", point=None)
+    late = question(GOOD, measure="odds", point=decision_point(["a", "b"], ["a", "c"]))
+    found = ask(loop, group(nowhere, late))
+    assert [item.log_odds_nats for item in found.values()] == [None, None]
+    assert not any(item.memoised for item in found.values())
+
+
+def test_what_was_answered_before_a_failure_is_good_and_the_rest_is_cancelled(loop):
+    class Picky(FakeGenerator):
+        async def generate(self, request):
+            if len(request.messages) > 4:
+                await asyncio.sleep(0.01)
+                raise ModelError("gone")
+            return await super().generate(request)
+
+    stream = stream_outcomes([group(question(BAD), question(BAD, GOOD))], PROGRAM, lambda _: Picky(), loop)
+    assert next(stream).harm == 1.0
+    with pytest.raises(ModelError, match="gone"):
+        next(stream)
+    assert not asyncio.all_tasks(loop)
+
+
+def test_a_reader_that_stops_early_leaves_no_task_behind(loop):
+    stream = stream_outcomes([group(question(BAD), question(GOOD))], PROGRAM, lambda _: FakeGenerator(), loop)
+    next(stream)
+    stream.close()
+    assert not asyncio.all_tasks(loop)
+
+
+def test_each_event_is_served_by_its_own_generator(loop):
+    served: dict[str, FakeGenerator] = {}
+
+    def backbone(event_id):
+        return served.setdefault(event_id, FakeGenerator())
+
+    groups = [group(question(BAD, event_id=name), event_id=name) for name in ("e1", "e2")]
+    assert len(list(stream_outcomes(groups, PROGRAM, backbone, loop))) == 2
+    assert {name: generator.requests for name, generator in served.items()} == {"e1": 1, "e2": 1}
+
+
+def test_a_program_of_equal_settings_is_equal_and_wrong_ones_are_the_users_to_hear():
+    assert Program.of({"a": 1, "b": 2}, {}, 0) == Program.of({"b": 2, "a": 1}, {}, 0)
+    with pytest.raises(UsageError):
+        Program.of({"kind": "none"}, {"kind": "regex", "pattern": "x"}, 0).build()

@@ -1,0 +1,158 @@
+"""A run on disk: what is written is found again, and nothing else is taken for a run."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.attribution.ablation import Outcome
+from audit.errors import IncompleteError, UsageError
+from jobs.run_folder import SHARD_ROWS, SHARD_SECONDS, RunFolder
+
+IDENTITY = {"configuration": "c", "snapshot": "s"}
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+OUTCOMES = st.builds(
+    Outcome,
+    pair_id=st.text(alphabet="0123456789abcdef", min_size=1, max_size=3),
+    event_id=TEXT,
+    context=st.lists(TEXT, max_size=3).map(tuple),
+    harm=st.none() | st.floats(0, 1),
+    log_odds_nats=st.none() | st.floats(-30, 30),
+    output=TEXT,
+    answers=st.lists(TEXT, max_size=2).map(tuple),
+    prompt_hash=TEXT,
+    memoised=st.booleans(),
+    prompt_tokens=st.integers(0, 2**40),
+    cached_tokens=st.integers(0, 9),
+    completion_tokens=st.integers(0, 9),
+)
+
+
+def outcome(number):
+    return Outcome(
+        pair_id=f"{number:032x}", event_id="e", context=("m1",), harm=1.0, log_odds_nats=None, output="y",
+        answers=("y",), prompt_hash="h", memoised=False, prompt_tokens=1, cached_tokens=0, completion_tokens=1,
+    )  # fmt: skip
+
+
+@given(st.lists(OUTCOMES, max_size=6))
+def test_outcomes_come_back_as_they_were_kept_and_the_last_of_a_name_counts(tmp_path_factory, outcomes):
+    path = tmp_path_factory.mktemp("run") / "run"
+    run = RunFolder(path, IDENTITY)
+    for item in outcomes:
+        run.add(item)
+    run.flush()
+    assert dict(RunFolder(path, IDENTITY).outcomes) == {item.pair_id: item for item in outcomes}
+
+
+def test_weights_and_models_come_back(tmp_path):
+    run = RunFolder(tmp_path / "run", IDENTITY)
+    run.add_weights({run.pair_key("a", "b"): 0.25})
+    run.record_models({"nli": "n@1"})
+    run.record_models({"backbone": "b@1", "nli": "n@1"})
+    again = RunFolder(tmp_path / "run", IDENTITY)
+    assert again.weights() == {again.pair_key("b", "a"): 0.25}
+    assert again.models == {"backbone": "b@1", "nli": "n@1"}
+    with pytest.raises(UsageError, match="holds answers of the nli n@1, not of n@2; choose another --out"):
+        again.record_models({"nli": "n@2"})
+
+
+@given(TEXT, TEXT, TEXT, TEXT)
+def test_pairs_are_named_by_their_texts_in_either_order(a, b, c, d):
+    same = {a, b} == {c, d} and (a == b) == (c == d)
+    assert (RunFolder.pair_key(a, b) == RunFolder.pair_key(c, d)) == same
+
+
+def test_a_shard_is_written_when_it_is_full_or_old(tmp_path, monkeypatch):
+    run = RunFolder(tmp_path / "run", IDENTITY)
+
+    def shards():
+        return len(list((tmp_path / "run" / "replays").iterdir()))
+
+    for number in range(SHARD_ROWS - 1):
+        run.add(outcome(number))
+    assert shards() == 0
+    run.add(outcome(SHARD_ROWS))
+    assert shards() == 1
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + SHARD_SECONDS + 1)
+    run.add(outcome(SHARD_ROWS + 1))
+    assert shards() == 2
+    run.flush()
+    assert shards() == 2
+
+
+def test_other_identities_are_refused_by_the_name_of_what_differs(tmp_path):
+    RunFolder(tmp_path / "run", IDENTITY)
+    with pytest.raises(UsageError, match="holds a run with other snapshot; choose another --out or delete it"):
+        RunFolder(tmp_path / "run", IDENTITY | {"snapshot": "t"})
+    with pytest.raises(UsageError, match="holds a run with other configuration, events"):
+        RunFolder(tmp_path / "run", {"snapshot": "s", "events": "e"})
+
+
+def test_what_is_no_run_is_left_alone(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_bytes(b"x")
+    (tmp_path / "file").write_text("x")
+    for name in ("photos", "file"):
+        with pytest.raises(UsageError, match="exists and is not a MemAudit run; choose another --out"):
+            RunFolder(tmp_path / name, IDENTITY)
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["a.jpg"]
+
+
+def test_an_empty_folder_becomes_a_run(tmp_path):
+    assert not RunFolder(tmp_path, IDENTITY).outcomes
+    assert not RunFolder(tmp_path, IDENTITY).outcomes
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"\xff", b"5"])
+def test_a_damaged_marker_is_refused(tmp_path, raw):
+    RunFolder(tmp_path / "run", IDENTITY)
+    (tmp_path / "run" / "run.json").write_bytes(raw)
+    with pytest.raises(UsageError, match="not a run's marker"):
+        RunFolder(tmp_path / "run", IDENTITY)
+
+
+@pytest.mark.parametrize("raw", [b"", b"PAR1", b"x" * 100])
+@pytest.mark.parametrize("kind", ["replays", "entailment"])
+def test_a_damaged_shard_is_refused_by_name_in_one_line(tmp_path, kind, raw):
+    run = RunFolder(tmp_path / "run", IDENTITY)
+    shard = run.path / kind / "0.parquet"
+    shard.write_bytes(raw)
+    with pytest.raises(UsageError, match=r"0\.parquet: not readable .*; delete it and resume") as failure:
+        RunFolder(tmp_path / "run", IDENTITY)
+    assert "\n" not in str(failure.value)
+
+
+def test_what_a_kill_left_half_written_is_not_read(tmp_path):
+    run = RunFolder(tmp_path / "run", IDENTITY)
+    (run.path / "replays" / "0.partial").write_bytes(b"half")
+    assert not RunFolder(tmp_path / "run", IDENTITY).outcomes
+
+
+def test_what_could_not_be_written_is_tried_again_and_not_lost(tmp_path):
+    run = RunFolder(tmp_path / "run", IDENTITY)
+    folder = run.path / "replays"
+    folder.rename(run.path / "away")
+    run.add(outcome(1))
+    with pytest.raises(IncompleteError, match="start the same command again"):
+        run.flush()
+    (run.path / "away").rename(folder)
+    run.flush()
+    assert list(RunFolder(tmp_path / "run", IDENTITY).outcomes) == [outcome(1).pair_id]
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(IncompleteError, match=r"the run cannot be started \(Not a directory\)"):
+        RunFolder(tmp_path / "file" / "run", IDENTITY)
+
+
+def test_finished_files_are_put_in_whole(tmp_path):
+    run = RunFolder(tmp_path / "run", IDENTITY)
+    assert run.write("result.json", b"{}").read_bytes() == b"{}"
+    with pytest.raises(IncompleteError, match="free space and start the same command again"):
+        run.write("no-such-folder/result.json", b"{}")
