@@ -1,0 +1,53 @@
+"""A vLLM plugin, loaded by vLLM in each of its processes (entry point group `vllm.general_plugins`). Two things:
+
+Its child processes end with their parent. A killed audit must not leave an engine behind that holds gigabytes.
+
+On machines with few cores its engine process waits for the worker instead of spinning: vLLM polls shared memory in a
+busy loop for a second after each message, which takes a core from the worker's threads where there are two.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from multiprocessing.connection import wait
+from pathlib import Path
+
+__all__ = ["register"]
+
+FEW_CORES = 8
+"""Up to here a spinning engine takes a share of the machine that shows in the measurements."""
+
+ORPHANED = 1
+"""Exit code of a child whose parent is gone."""
+
+
+def register() -> None:
+    """Install both; safe to call more than once, and in a process that is nobody's child."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_follow, args=(parent.sentinel,), name="memaudit-follow-parent", daemon=True).start()
+    if len(os.sched_getaffinity(0)) <= FEW_CORES and not Path("/dev/nvidia0").exists():
+        _wait_instead_of_spinning()
+
+
+def _follow(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(ORPHANED)  # nobody is left to hear of an orderly shutdown
+
+
+def _wait_instead_of_spinning() -> None:
+    try:
+        from vllm.distributed.device_communicators import shm_broadcast  # noqa: PLC0415 - only inside vLLM
+
+        plain = shm_broadcast.SpinCondition.__init__
+    except (ImportError, AttributeError):  # another vLLM: then it runs as it is
+        return
+
+    def patient(self: object, *args: object, **kwargs: object) -> None:
+        kwargs["busy_loop_s"] = 0.0
+        plain(self, *args, **kwargs)
+
+    shm_broadcast.SpinCondition.__init__ = patient
+    shm_broadcast.SPINLOOP_EXT_ENABLED = False
