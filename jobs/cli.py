@@ -359,7 +359,7 @@ def doctor(*, as_json: Json = False) -> None:
     Console(soft_wrap=True).print(table)
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})
 def submit(
     context: typer.Context,
     address: Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address.")],
@@ -376,7 +376,8 @@ def submit(
         raise UsageError("nothing to submit: add the memaudit command to run, e.g. audit STORE --events E --out RUN")
     today = dt.datetime.now(tz=dt.UTC).date()
     identifier = cluster.submission_id_of(name, today)
-    submitted = cluster.submit(address, list(context.args), submission_id=identifier, working_dir=working_dir)
+    command = ["memaudit", *context.args]
+    submitted = cluster.submit(address, command, submission_id=identifier, working_dir=working_dir)
     print(submitted)  # noqa: T201 - scripts read it
 
 

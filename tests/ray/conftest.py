@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,21 +14,29 @@ from tests.audit_world import make_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from ray._private.worker import RayContext
 
     from audit.snapshot.reader import VerifiedSnapshot
 
 
 @pytest.fixture(scope="package")
 def local_ray() -> Iterator[str]:
-    """A running Ray; the value is the address of its dashboard."""
-    started = ray.init(
+    """A running Ray whose jobs find this environment's programs; the value is the address of its dashboard."""
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", programs)
+        started = _start()
+    yield f"http://{started.dashboard_url}"
+    ray.shutdown()
+
+
+def _start() -> RayContext:
+    return ray.init(
         address="local", num_cpus=4, num_gpus=0, include_dashboard=True, dashboard_port=0, log_to_driver=False,
         configure_logging=False,
         _system_config={"memory_monitor_refresh_ms": 0},  # what else fills this machine is not what is tested
     )  # fmt: skip
-    yield f"http://{started.dashboard_url}"
-    ray.shutdown()
 
 
 @pytest.fixture(scope="package")

@@ -8,12 +8,20 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
+from typer.testing import CliRunner
 
 from audit.errors import UsageError
+from audit.provenance.keys import save_policy
+from audit.report.json import from_json
+from audit.snapshot.publish import create_store
+from jobs.cli import app
 from jobs.cluster import JobState, logs, status, submission_id_of, submit
+from tests.audit_world import CONFIG, PLANTED, entries_of, harmful_events, keyring, removed
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 100.0
+BEFORE_TODAY_MS = 1_700_000_000_000
 
 
 def wait(address: str, submission_id: str) -> JobState:
@@ -72,3 +80,26 @@ def test_unknown_jobs_and_absent_clusters_are_told_in_one_line(local_ray):
     with pytest.raises(UsageError, match=r"no Ray cluster answers at http://127.0.0.1:9 ") as failure:
         status("http://127.0.0.1:9", "memaudit-none")
     assert "\n" not in str(failure.value)
+
+
+def test_a_whole_audit_is_submitted_followed_and_found_in_its_run_folder(local_ray, tmp_path):
+    store, run = tmp_path / "store", tmp_path / "run"
+    entries = [item for tenant in PLANTED for item in entries_of(tenant)]
+    create_store(store, entries, keyring(), now_ms=BEFORE_TODAY_MS)
+    save_policy(keyring().policy, tmp_path / "policy.json")
+    (tmp_path / "events.jsonl").write_text("".join(f"{event.to_json()}\n" for event in harmful_events()))
+    (tmp_path / "memaudit.yaml").write_text(yaml.safe_dump(CONFIG.canonical()))
+    ran = CliRunner().invoke(app, [
+        "submit", "--address", local_ray, "--name", "whole", "audit", str(store),
+        "--events", str(tmp_path / "events.jsonl"), "--out", str(run), "--config", str(tmp_path / "memaudit.yaml"),
+        "--trust", str(tmp_path / "policy.json"), "--pin", str(tmp_path / "pin.json"),
+    ], catch_exceptions=False)  # fmt: skip
+    name = ran.stdout.strip()
+    assert name == submission_id_of("whole", dt.datetime.now(tz=dt.UTC).date())
+    state = wait(local_ray, name)
+    printed = CliRunner().invoke(app, ["logs", name, "--address", local_ray], catch_exceptions=False).stdout
+    assert (state.state, state.exit_code) == ("SUCCEEDED", 0), printed
+    told = CliRunner().invoke(app, ["status", name, "--address", local_ray], catch_exceptions=False).stdout
+    assert told.startswith("SUCCEEDED")
+    assert removed(from_json((run / "result.json").read_bytes())) == PLANTED
+    assert (run / "report.html").is_file()
