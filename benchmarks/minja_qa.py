@@ -41,7 +41,9 @@ PROBE_PATTERN = r"Answer:\s*([A-Z])\b"
 def main() -> None:
     """Run the study."""
     options = _options()
-    specs = ModelSpecs(backbone=options.backbone, vllm=VllmSettings(kv_cache_gib=options.kv_gib, max_model_len=4_096))
+    specs = ModelSpecs(
+        backbone=options.backbone, vllm=VllmSettings(kv_cache_gib=options.kv_gib, max_model_len=4_096, max_num_seqs=64)
+    )
     generator = AnswersOnDisk(
         cache_dir() / "answers.sqlite", lambda: load_generator(specs), backbone_id(options.backbone)
     )
@@ -68,14 +70,17 @@ def main() -> None:
 def _cell(options: argparse.Namespace, executor: LocalExecutor, rho: float, seed: int) -> Cell:
     trigger, notes = note_steps(options.data)
     questions = load_questions(options.data)
-    food, other = split_questions(questions, trigger, seed)
+    food, _ = split_questions(questions, trigger, seed)
+    # One pool of benign memories and probes for all seeds: what varies is the attack and the mixture.
+    _, other = split_questions(questions, trigger, 0)
     poisoned = round(options.size * rho)
     victims, held_out = food[: options.victims], food[options.victims : options.victims + options.held_out]
     rest = food[options.victims + options.held_out :]
     if len(rest) < poisoned:
-        rest = rest * (1 + poisoned // max(len(rest), 1))  # at the highest ρ a question may be poisoned twice
+        rest *= 1 + poisoned // max(len(rest), 1)  # at the highest ρ a question may be poisoned twice
     demo = demonstration((options.data / "minja" / "QA" / "initial_demo.txt").read_text(encoding="utf-8"))
-    benign = benign_memories(executor, AGENT, demo, other[: 4 * options.size], options.size - poisoned)
+    pool = benign_memories(executor, AGENT, demo, other[: 4 * options.size], options.size)
+    benign = random.Random(seed).sample(pool, min(options.size - poisoned, len(pool)))
     if options.poison == "injected":
         poison, tried = inject(executor, AGENT, demo, rest, notes, poisoned)
         Console().print(f"injected {len(poison)} of {tried} tried", markup=False)
@@ -83,7 +88,6 @@ def _cell(options: argparse.Namespace, executor: LocalExecutor, rho: float, seed
         poison = composed(rest[:poisoned], notes[0])
     entries, ids = make_entries(benign, poison, seed, one_writer=options.one_writer)
     probes = [question for question in other[4 * options.size :] if _short(question)]
-    random.Random(seed).shuffle(probes)
     asked = {question.text: question.answer for question in [*victims, *held_out, *probes[: options.probes]]}
     return Cell(
         entries=entries,

@@ -56,7 +56,9 @@ def audited_agent(data: str, victim: str) -> RapAgent:
 def main() -> None:
     """Run the study."""
     options = _options()
-    specs = ModelSpecs(backbone=options.backbone, vllm=VllmSettings(kv_cache_gib=options.kv_gib, max_model_len=6_144))
+    specs = ModelSpecs(
+        backbone=options.backbone, vllm=VllmSettings(kv_cache_gib=options.kv_gib, max_model_len=6_144, max_num_seqs=64)
+    )
     generator = AnswersOnDisk(
         cache_dir() / "answers.sqlite", lambda: load_generator(specs), backbone_id(options.backbone)
     )

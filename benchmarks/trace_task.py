@@ -51,7 +51,9 @@ MAX_POINTS = 2
 def main() -> None:
     """Run the task."""
     options = _options()
-    specs = ModelSpecs(backbone=options.backbone, vllm=VllmSettings(kv_cache_gib=2, max_model_len=4_096))
+    specs = ModelSpecs(
+        backbone=options.backbone, vllm=VllmSettings(kv_cache_gib=2, max_model_len=4_096, max_num_seqs=64)
+    )
     generator = AnswersOnDisk(
         cache_dir() / "answers.sqlite", lambda: load_generator(specs), backbone_id(options.backbone)
     )

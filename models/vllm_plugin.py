@@ -1,4 +1,4 @@
-"""A vLLM plugin, loaded by vLLM in each of its processes (entry point group `vllm.general_plugins`). Two things:
+"""A vLLM plugin that ends orphans and spares cores; vLLM loads it in each of its processes.
 
 Its child processes end with their parent. A killed audit must not leave an engine behind that holds gigabytes.
 
