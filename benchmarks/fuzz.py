@@ -10,7 +10,6 @@ past the spelling to the rules behind it. Any exception other than VerificationE
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import random
 import time
@@ -25,7 +24,7 @@ from audit.provenance.ed25519 import PrivateKey, PublicKey
 from audit.provenance.keys import generate_keys
 from audit.provenance.leaf import Tombstone, decode_leaf, encode_entry, encode_tombstone
 from audit.provenance.note import open_note, parse_note
-from audit.provenance.policy import TrustPolicy
+from audit.provenance.policy import PAYLOAD_TYPE, TrustPolicy
 from audit.snapshot.attest import attest, verify_attestation
 from audit.snapshot.checkpoints import encode_checkpoints, parse_checkpoints
 from audit.snapshot.layout import FileRef
@@ -41,6 +40,7 @@ NOW_MS = 1_800_000_000_000
 ODD_VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 1, 2**63, 2**64, 10**30, "", "x", "é", "\x00", "ab" * 32, [], {}, [[]], {"": ""}, "x" * 5_000,
 )  # fmt: skip
+ODD_BYTES = (b"\x00", b"\xff", b"\n", b"+", b"\x9f", b"\xc2", b"\x1b", b'"', b"\xcc\x81")
 
 
 def mutate(draw: random.Random, seeds: list[bytes]) -> bytes:
@@ -67,9 +67,9 @@ def mutate(draw: random.Random, seeds: list[bytes]) -> bytes:
     return bytes(data)
 
 
-def mutate_value(draw: random.Random, seed: Any) -> Any:
+def mutate_value(draw: random.Random, seed: bytes) -> Any:
     """Replace, drop or add one member somewhere in a JSON value."""
-    value = copy.deepcopy(seed)
+    value = json.loads(seed)
     for _ in range(draw.randint(1, 2)):
         node: Any = value
         while True:
@@ -90,10 +90,10 @@ def mutate_value(draw: random.Random, seed: Any) -> Any:
     return value
 
 
-def envelope_of(sealed: bytes) -> tuple[str, Any]:
-    """Payload type and decoded payload."""
+def envelope_of(sealed: bytes) -> tuple[str, bytes]:
+    """Payload type and payload."""
     record = json.loads(sealed)
-    return record["payloadType"], json.loads(b64decode(record["payload"]))
+    return record["payloadType"], b64decode(record["payload"])
 
 
 def respell(kind: str, payload: Any) -> bytes:
@@ -168,7 +168,7 @@ def targets() -> dict[str, tuple[Callable[[bytes], Any], Callable[[random.Random
         ),
         "base64": (lambda data: base64_strict.decode(data.decode("utf-8", "replace"), "f"), from_bytes(b"QUJDRA==")),
         "json": (lambda data: strict_json.decode(data, max_bytes=10**6, where="f"), from_bytes(logs, policy)),
-        "envelope": (lambda data: dsse.parse_envelope(data, "t", max_bytes=10**6, where="f"), from_bytes(policy)),
+        "envelope": (lambda data: dsse.parse_envelope(data, PAYLOAD_TYPE, max_bytes=10**6, where="f"), from_bytes(policy)),
         "checkpoint file": (lambda data: parse_checkpoints(data, 0, leaf_file, "f"), from_bytes(logs)),
         "manifest": (read_manifest, structured("m")),
         "policy": (lambda data: TrustPolicy.read(data, "f"), structured("p")),

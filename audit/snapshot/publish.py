@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from audit.entry import Entry
+    from audit.provenance.ed25519 import PrivateKey
     from audit.provenance.keys import Keyring
     from audit.snapshot.columns import SignedTombstone
     from audit.snapshot.layout import FileRef
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogWriter", "Published", "append_entries", "create_store", "publish_manifest", "write_bucket"]
 
-ROWS_PER_FILE = 65_536
+ROWS_PER_FILE = 16_384
 """More rows than this are split into several data files, which readers and verifiers can work on side by side."""
 
 MERGE_BELOW_ROWS = 8_192
@@ -77,6 +78,7 @@ class LogWriter:
         self._tree = merkle.CompactRange(self.hashes)
         self._keyring = keyring
         self._encode = entry_encoder(self.origin, tenant)
+        self._writers: dict[str, tuple[PrivateKey, str]] = {}
 
     def check_base(self, checkpoint: Checkpoint | None) -> None:
         """Compare the log so far with its verified checkpoint; None is a new log.
@@ -103,12 +105,14 @@ class LogWriter:
             UsageError: no key speaks for its principal.
         """
         index = len(self.hashes)
-        key = self._keyring.writer_for(entry.principal)
+        writer = self._writers.get(entry.principal)
+        if writer is None:
+            key = self._keyring.writer_for(entry.principal)
+            writer = self._writers[entry.principal] = key, key.public().key_id
+        key, key_id = writer
         leaf = self._encode(entry, index)
         self.append_leaf(leaf)
-        return SignedEntry(
-            entry=entry, index=index, key_id=key.public().key_id, signature=key.sign(SIGNATURE_DOMAIN + leaf)
-        )
+        return SignedEntry(entry=entry, index=index, key_id=key_id, signature=key.sign(SIGNATURE_DOMAIN + leaf))
 
     def checkpoint(self) -> bytes:
         """Sign the log as it is now."""
