@@ -61,9 +61,7 @@ def mutate(draw: random.Random, seeds: list[bytes]) -> bytes:
             other = draw.choice(seeds)
             data[at:] = other[draw.randrange(len(other) + 1) :]
         else:
-            data[at : at + 1] = draw.choice(
-                [b"\x00", b"\xff", b"\n", b"+", b"\x9f", b"\xc2", b"\x1b", b'"', b"\xcc\x81"]
-            )
+            data[at : at + 1] = draw.choice(ODD_BYTES)
     return bytes(data)
 
 
@@ -161,14 +159,19 @@ def targets() -> dict[str, tuple[Callable[[bytes], Any], Callable[[random.Random
         "leaf": (lambda data: decode_leaf(data, "f"), from_bytes(*leaves)),
         "note": (lambda data: parse_note(data, "f"), from_bytes(note)),
         "signed note": (lambda data: open_note(data, [log.public()], where="f"), from_bytes(note)),
-        "checkpoint": (lambda d: parse_checkpoint_text(d.decode("utf-8", "replace"), "f"), from_bytes(note, b"o\n0\n")),
+        "checkpoint": (
+            lambda data: parse_checkpoint_text(data.decode("utf-8", "replace"), "f"),
+            from_bytes(checkpoint.text().encode()),
+        ),
         "vkey": (lambda data: PublicKey.from_vkey(data.decode("utf-8", "replace")), from_bytes(*vkeys)),
         "private key": (
             lambda data: PrivateKey.from_text(data.decode("utf-8", "replace"), "f"), from_bytes(log.to_text().encode()),
         ),
         "base64": (lambda data: base64_strict.decode(data.decode("utf-8", "replace"), "f"), from_bytes(b"QUJDRA==")),
         "json": (lambda data: strict_json.decode(data, max_bytes=10**6, where="f"), from_bytes(logs, policy)),
-        "envelope": (lambda data: dsse.parse_envelope(data, PAYLOAD_TYPE, max_bytes=10**6, where="f"), from_bytes(policy)),
+        "envelope": (
+            lambda data: dsse.parse_envelope(data, PAYLOAD_TYPE, max_bytes=10**6, where="f"), from_bytes(policy),
+        ),
         "checkpoint file": (lambda data: parse_checkpoints(data, 0, leaf_file, "f"), from_bytes(logs)),
         "manifest": (read_manifest, structured("m")),
         "policy": (lambda data: TrustPolicy.read(data, "f"), structured("p")),
