@@ -1,0 +1,1 @@
+"""End to end: real models, a real Ray, a real store."""

@@ -1,0 +1,1 @@
+"""Unit tests; each file mirrors one source file."""
