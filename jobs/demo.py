@@ -228,7 +228,7 @@ def _audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     events = read_events(place.folder / EVENTS_FILE)
     harmful = sum(event.harm == "harmful" for event in events[0])
     say.plain(
-        f"{harmful} harmful events and {len(events[0]) - harmful} good answers that must survive; "
+        f"{harmful} harmful events and {len(events[0]) - harmful} answers not marked harmful, which must survive; "
         f"starting {'Ray and ' if executor == 'ray' else ''}the models: vLLM takes about a minute before it answers"
     )
     worker = make_executor(specs, local=executor == "local", address=None)
@@ -334,7 +334,7 @@ def _close(place: _Layout, result: AuditResult, say: _Narrator, *, keep: bool) -
         counts = summarise([tenant])
         say.plain(
             f"{as_line(tenant.tenant)}: harm in {counts.harmful_before} of {counts.judged} replays before, in "
-            f"{counts.harmful_after} after; {counts.probes_kept} of {counts.probes} good answers kept; "
+            f"{counts.harmful_after} after; {counts.probes_kept} of {counts.probes} benign answers kept; "
             f"{counts.removed} of {tenant.entries} memories removed"
         )
     report = place.run / REPORT_FILE

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 POISONED = {
-    "orchard-bikes": frozenset({"m-009", "m-015", "m-035"}),
+    "orchard-bikes": frozenset({"m-009", "m-015"}),
     "tidewater-net": frozenset({"m-001", "m-003", "m-020", "m-027", "m-034", "m-036"}),
 }
