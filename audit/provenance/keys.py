@@ -15,13 +15,21 @@ from typing import TYPE_CHECKING, get_args
 from audit.errors import UsageError, VerificationError
 from audit.provenance import durable
 from audit.provenance.ed25519 import PrivateKey
-from audit.provenance.policy import ANY_PRINCIPAL, MAX_POLICY_BYTES, Role, RoleName, TrustPolicy, sign_policy
+from audit.provenance.policy import (
+    ANY_PRINCIPAL,
+    MAX_POLICY_BYTES,
+    Revocation,
+    Role,
+    RoleName,
+    TrustPolicy,
+    sign_policy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["Keyring", "generate_keys", "load_keyring", "load_policy", "save_keyring", "save_policy"]
+__all__ = ["Keyring", "generate_keys", "load_keyring", "load_policy", "rotate_key", "save_keyring", "save_policy"]
 
 POLICY_FILE = "policy.json"
 
@@ -139,3 +147,45 @@ def save_policy(policy: TrustPolicy, path: Path) -> None:
         IncompleteError: the disk is full; the old policy is intact.
     """
     durable.replace(path, policy.envelope)
+
+
+def rotate_key(
+    keyring: Keyring, role: RoleName, name: str, *, logs: Mapping[str, int], manifests: Mapping[str, int]
+) -> Keyring:
+    """Draw a new key for a role, and sign the next policy: the role's old keys are revoked from these positions on.
+
+    Root keys leave no history to keep, so they are dropped instead: the new policy is signed by old and new.
+
+    Args:
+        keyring: Holds the root keys, and becomes the old keyring.
+        role: Whose keys change.
+        name: Name of the new key.
+        logs: Origin to the first leaf index that the old keys may no longer sign; a log not named is refused whole.
+        manifests: Store id to the first manifest version that the old keys may no longer sign.
+
+    Raises:
+        UsageError: the root keys are not in the folder.
+        VerificationError: a name or a position that no policy can carry.
+    """
+    roots = keyring.signers("root")
+    key = PrivateKey.generate(name)
+    public = key.public()
+    old = keyring.policy.roles[role]
+    principals = {public.key_id: frozenset({ANY_PRINCIPAL})} if role == "writer" else {}
+    revoked = dict(keyring.policy.revoked)
+    if role == "root":
+        new = Role(threshold=1, keys={public.key_id: public})
+        roots = (*roots, key)
+    else:
+        new = Role(
+            threshold=old.threshold, keys={**old.keys, public.key_id: public},
+            principals={**old.principals, **principals},
+        )  # fmt: skip
+        for key_id in old.keys:
+            revoked.setdefault(key_id, Revocation(logs=dict(logs), manifests=dict(manifests)))
+    policy = sign_policy(
+        version=keyring.policy.version + 1, roles={**keyring.policy.roles, role: new}, revoked=revoked,
+        root_keys=list(roots), previous=keyring.policy,
+    )  # fmt: skip
+    kept = () if role == "root" else keyring.keys[role]
+    return Keyring(policy=policy, keys=MappingProxyType({**keyring.keys, role: (*kept, key)}))

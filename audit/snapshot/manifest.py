@@ -185,16 +185,16 @@ def open_manifest(  # noqa: PLR0913 - what a reader knows, all named
     """
     envelope = dsse.parse_envelope(data, PAYLOAD_TYPE, max_bytes=MAX_MANIFEST_BYTES, where=where)
     manifest = _parse(strict_json.Fields(envelope.json(MAX_MANIFEST_BYTES), where))  # to learn which role must sign
-    role = ROLE_OF[manifest.operation]
-    keys = trust.manifest_keys(role, manifest.store_id, manifest.version)
-    dsse.verify_envelope(envelope, keys, trust.roles[role].threshold, role)
-    if manifest.version != version:
-        raise VerificationError(f"{where}: holds version {manifest.version}, expected {version}")
     if manifest.policy_version > trust.version:
         raise VerificationError(
             f"{where}: made under policy {manifest.policy_version}, the installed policy is {trust.version}: "
             "install the rotated policy"
         )
+    role = ROLE_OF[manifest.operation]
+    keys = trust.manifest_keys(role, manifest.store_id, manifest.version)
+    dsse.verify_envelope(envelope, keys, trust.roles[role].threshold, role)
+    if manifest.version != version:
+        raise VerificationError(f"{where}: holds version {manifest.version}, expected {version}")
     if manifest.policy_version == trust.version and manifest.policy_sha256 != trust.digest:
         raise VerificationError(f"{where}: policy digest is {manifest.policy_sha256}, expected {trust.digest}")
     if manifest.created_ms > now_ms + MAX_CLOCK_SKEW_MS:

@@ -1,0 +1,62 @@
+"""Keys change hands while a store lives: the past verifies under the new policy, the old keys sign nothing more."""
+
+import pytest
+
+from audit.errors import UsageError, VerificationError
+from audit.provenance.checkpoint import log_origin
+from audit.provenance.keys import Keyring, rotate_key
+from audit.snapshot.publish import append_entries
+from audit.snapshot.purify import purify
+from audit.snapshot.reader import open_snapshot
+from audit.snapshot.verify import verify_store
+from tests.unit.snapshot.stores import NOW, entry, keyring, make_history, open_store
+
+
+def rotated(store, role):
+    """The keyring after `role`'s key is revoked as of the store's newest version."""
+    snapshot = open_store(store)
+    logs = {log_origin(snapshot.store_id, tenant): ref.size for tenant, ref in snapshot.log_refs.items()}
+    return rotate_key(
+        keyring(), role, f"memaudit/{role}-2", logs=logs, manifests={snapshot.store_id: snapshot.version + 1}
+    )
+
+
+@pytest.mark.parametrize("role", ["writer", "log", "auditor"])
+def test_a_store_lives_on_under_the_next_policy(tmp_path, role):
+    store = tmp_path / "s"
+    make_history(store)
+    keys = rotated(store, role)
+    append_entries(store, [entry("acme", "later")], keys, now_ms=NOW + 5)
+    snapshot = open_snapshot(store, keys.policy, now_ms=NOW + 6)
+    purify(
+        store, snapshot, {"acme": {"e0": "harm", "later": "harm"}}, keys, run_id="r", now_ms=NOW + 7, config={},
+        models={},
+    )  # fmt: skip
+    report = verify_store(store, keys.policy, now_ms=NOW + 8, deep=True)
+    assert (report.version, report.versions) == (5, (1, 2, 3, 4, 5))
+    with pytest.raises(VerificationError, match="made under policy 2, the installed policy is 1"):
+        open_store(store)
+
+
+@pytest.mark.parametrize("role", ["writer", "log", "auditor"])
+def test_the_revoked_key_signs_nothing_more(tmp_path, role):
+    store = tmp_path / "s"
+    make_history(store)
+    keys = rotated(store, role)
+    thief = Keyring(policy=keyring().policy, keys={**keys.keys, role: keyring().keys[role]})
+    if role == "auditor":
+        purify(store, open_store(store), {"acme": {"e0": "x"}}, thief, run_id="r", now_ms=NOW + 5, config={}, models={})
+    else:
+        append_entries(store, [entry("acme", "later")], thief, now_ms=NOW + 5)
+    with pytest.raises(VerificationError, match=r"revoked|has no role|signed by 0"):
+        open_snapshot(store, keys.policy, now_ms=NOW + 6).entries("acme")
+    assert open_snapshot(store, keys.policy, now_ms=NOW + 6, version=3).entries("acme")
+
+
+def test_a_root_rotation_needs_and_replaces_the_root_key(tmp_path):
+    keys = rotate_key(keyring(), "root", "memaudit/root-2", logs={}, manifests={})
+    assert [key.name for key in keys.keys["root"]] == ["memaudit/root-2"]
+    assert keyring().policy.rotated(keys.policy.envelope, "p").version == 2
+    without = Keyring(policy=keyring().policy, keys={**keyring().keys, "root": ()})
+    with pytest.raises(UsageError, match="0 usable root keys"):
+        rotate_key(without, "log", "x", logs={}, manifests={})
