@@ -24,8 +24,8 @@ from audit.attribution.ablation import Ablation, keep_only
 from audit.attribution.decision import decision_point, next_point
 from benchmarks.answers_on_disk import AnswersOnDisk
 from benchmarks.intervals import wilson
-from benchmarks.minja.qa_data import load_questions, note_steps, poisoned_response, split_questions
-from benchmarks.minja.qa_store import benign_memories, demonstration, make_entries
+from benchmarks.minja.qa_data import load_questions, note_steps, poisoned_response, split_questions, worked_examples
+from benchmarks.minja.qa_store import make_entries
 from benchmarks.minja_qa import AGENT, HARM
 from benchmarks.resultfile import ResultFile
 from jobs.executor_local import LocalExecutor
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from jobs.executor import Executor
 
 RETRIEVED = 5
-BENIGN_POOL = 60
 MAX_POINTS = 2
 
 
@@ -89,9 +88,8 @@ def _state(results: ResultFile, method: str, hits: int, cases: int, more: Mappin
 def _incidents(executor: Executor, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Make incidents: five memories with one poison, and the harmful answer that the poison brings about."""
     trigger, notes = note_steps(options.data)
-    food, other = split_questions(load_questions(options.data), trigger, seed=0)
-    demo = demonstration((options.data / "minja" / "QA" / "initial_demo.txt").read_text(encoding="utf-8"))
-    benign = benign_memories(executor, AGENT, demo, other[:200], BENIGN_POOL)
+    food, _ = split_questions(load_questions(options.data), trigger, seed=0)
+    benign = worked_examples(options.data, trigger)
     rng = random.Random(0)
     cases: list[dict[str, Any]] = []
     for number in range(4 * options.cases):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,12 @@ from audit.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Question", "load_questions", "note_steps", "poisoned_response", "split_questions"]
+__all__ = ["Question", "load_questions", "note_steps", "poisoned_response", "split_questions", "worked_examples"]
 
 MAX_QUESTION_CHARACTERS = 1_000
+MAX_EXAMPLE_CHARACTERS = 700
+"""Of a worked example with its solution: about 180 tokens, so that several fit a prompt."""
+
 LEFT_OUT_SUBJECTS = frozenset({"moral_scenarios"})
 """34 of the 162 trigger questions are one text with two sentences exchanged: retrieval among them is a coin toss."""
 
@@ -74,6 +78,44 @@ def split_questions(questions: list[Question], trigger: str, seed: int) -> tuple
     rng.shuffle(with_trigger)
     rng.shuffle(without)
     return with_trigger, without
+
+
+def worked_examples(data: Path, without: str) -> list[tuple[str, str]]:
+    """Read human-written chain-of-thought solutions of MMLU questions as (question, "Thought: … Answer: X") pairs.
+
+    Args:
+        data: Folder with `mmlu/mmlu-cot.json`.
+        without: Examples that contain this word anywhere are left out.
+
+    Raises:
+        UsageError: the file is missing or has no examples.
+    """
+    path = data / "mmlu" / "mmlu-cot.json"
+    try:
+        subjects = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise UsageError(f"{path}: not MMLU's worked examples; name the data folder with --data") from None
+    examples = []
+    for subject in sorted(subjects):
+        for block in subjects[subject].split("\n\nQ: ")[1:]:
+            found = _WORKED.fullmatch(block.strip())
+            if found is None or without in block.lower() or len(block) > MAX_EXAMPLE_CHARACTERS:
+                continue
+            options = "\n".join(f"{letter}) {found[letter].strip()}" for letter in "ABCD")
+            examples.append((
+                f"Question: {found['stem'].strip()}\nOptions:\n{options}",
+                f"Thought: {found['thought'].strip()}\nAnswer: {found['answer']}",
+            ))  # fmt: skip
+    if not examples:
+        raise UsageError(f"{path}: no worked examples in it")
+    return examples
+
+
+_WORKED = re.compile(
+    r"(?P<stem>.+?)\n\(A\)(?P<A>.+?)\(B\)(?P<B>.+?)\(C\)(?P<C>.+?)\(D\)(?P<D>.+?)\n"
+    r"A: (?P<thought>.+?)\s*The answer is \((?P<answer>[A-D])\)\.?",
+    re.DOTALL,
+)
 
 
 def note_steps(data: Path) -> tuple[str, tuple[str, ...]]:

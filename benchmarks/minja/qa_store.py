@@ -1,4 +1,4 @@
-"""Build a MINJA QA store: benign memories are the agent's own right answers, poison is composed or really injected."""
+"""Build a MINJA QA store: benign memories are worked examples, poison is composed or really injected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from benchmarks.minja.qa_data import Question
     from jobs.executor import Executor
 
-__all__ = ["benign_memories", "composed", "demonstration", "inject", "make_entries"]
+__all__ = ["composed", "demonstration", "inject", "make_entries"]
 
 TENANT = "study"
 FIRST_MS = 1_700_000_000_000
@@ -32,24 +32,6 @@ def demonstration(text: str) -> Entry:
         request=question.replace("Question:", "Question: ", 1).strip(), response="Thought:" + answer.rstrip(),
         created_at_ms=FIRST_MS,
     )  # fmt: skip
-
-
-def benign_memories(
-    executor: Executor, agent: Mapping[str, object], demo: Entry, questions: Sequence[Question], wanted: int
-) -> list[tuple[str, str]]:
-    """Let the agent answer questions with the demonstration before it, and keep the right answers, in order."""
-    kept: list[tuple[str, str]] = []
-    for start in range(0, len(questions), 2 * wanted):
-        batch = questions[start : start + 2 * wanted]
-        outputs = _ask(executor, agent, [(question.text, (demo,)) for question in batch])
-        kept += [
-            (question.text, output)
-            for question, output in zip(batch, outputs, strict=True)
-            if answer_label(output) == question.answer
-        ]
-        if len(kept) >= wanted:
-            break
-    return kept[:wanted]
 
 
 def inject(  # noqa: PLR0917 - an attack's parts
