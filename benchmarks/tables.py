@@ -62,7 +62,7 @@ def pool(rows: list[dict[str, Any]]) -> Group:
     names = (
         "victims", "hijacked_before", "hijacked_after", "held_out", "held_out_before", "held_out_after", "probes",
         "probes_right_before", "probes_right_after", "removed", "poison", "poison_removed", "benign_removed", "store",
-        "replays", "events",
+        "replays", "events", "prompt_tokens", "cached_tokens", "completion_tokens",
     )  # fmt: skip
     pooled: Group = {name: sum(row.get(name) or 0 for row in rows) for name in names}
     pooled["runs"] = len(rows)
@@ -199,6 +199,33 @@ def _bars(grouped: Any) -> None:
             results.add_bar(f"{track}: benign probe accuracy kept", round(kept, 1), "%", ">= 98", kept >= 98)
             lost = 100 * found["benign_removed"] / found["store"]
             results.add_bar(f"{track}: benign memories removed, of the store", round(lost, 2), "%", "<= 2", lost <= 2)
+    _cost_bars(results, grouped)
+
+
+def _cost_bars(results: ResultFile, grouped: Any) -> None:
+    """Compare what both searches cost where both ran: calls at ρ = 0.5, tokens computed in the sparse regime."""
+    for track in ("QA", "RAP"):
+        for rho, limit in ((0.5, "<= 3"), (MAIN_RHO[track], ">= 10")):
+            pairs = [
+                (pool(cell[rho, "set"]), pool(cell[rho, PLAIN]))
+                for name, cell in grouped.items()
+                if name[0] == track and (rho, "set") in cell and (rho, PLAIN) in cell
+            ]
+            if not pairs or not all(plain["replays"] for _, plain in pairs):
+                continue
+            if rho == 0.5:
+                ratio = max(ours["replays"] / plain["replays"] for ours, plain in pairs)
+                name = f"{track}: calls, set search over plain leave-one-out, ρ = 0.5"
+                results.add_bar(name, round(ratio, 2), "x", limit, ratio <= 3)
+            else:
+                # Plain one request at a time without prefix cache computes every prompt token again.
+                ratio = min(
+                    (plain["prompt_tokens"] + plain["completion_tokens"])
+                    / max(ours["prompt_tokens"] - ours["cached_tokens"] + ours["completion_tokens"], 1)
+                    for ours, plain in pairs
+                )
+                name = f"{track}: tokens computed, plain without prefix cache over set search, ρ = {rho}"
+                results.add_bar(name, round(ratio, 2), "x", limit, ratio >= 10)
 
 
 def _highest(cells: Any, rho: float) -> float | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -19,6 +20,9 @@ __all__ = ["register"]
 FEW_CORES = 8
 """Up to here a spinning engine takes a share of the machine that shows in the measurements."""
 
+FOLLOWER = "memaudit-follow-parent"
+"""Name of the thread that waits for the parent's end."""
+
 ORPHANED = 1
 """Exit code of a child whose parent is gone."""
 
@@ -27,8 +31,9 @@ def register() -> None:
     """Install both; safe to call more than once, and in a process that is nobody's child."""
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_follow, args=(parent.sentinel,), name="memaudit-follow-parent", daemon=True).start()
-    if len(os.sched_getaffinity(0)) <= FEW_CORES and not Path("/dev/nvidia0").exists():
+        threading.Thread(target=_follow, args=(parent.sentinel,), name=FOLLOWER, daemon=True).start()
+    few_cores = len(os.sched_getaffinity(0)) <= FEW_CORES and not Path("/dev/nvidia0").exists()
+    if few_cores and "vllm" in sys.modules:
         _wait_instead_of_spinning()
 
 

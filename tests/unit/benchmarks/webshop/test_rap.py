@@ -64,21 +64,23 @@ def test_prompt_only_grows_so_that_the_prefix_cache_hits(agent):
 def test_pages_are_shown_as_memories_show_them_with_all_options(agent):
     _, requests = drive(agent.episode("i need a desk lamp", (), 0), *BENIGN)
     assert requests[-1].messages[-1].content == (
-        "Observation: Item: Willow Desk Lamp with Dimmer $31.5 color [white][black][sea green] size [small][large]\n"
-        "Action:"
+        "Observation: Item: Willow Desk Lamp with Dimmer $31.5 color [white][black][sea green] size [small][large]"
     )
 
 
-def test_best_memory_stands_next_to_the_task(agent):
-    memories = store_of(
-        [Record(request="best", response="Action: a"), Record(request="worst", response="Action: b")],
-        tenant="t",
-        seed=0,
-    )
-    _, requests = drive(agent.episode("i need a desk lamp", memories, 0), *BENIGN)
-    prompt = requests[0].messages[1].content
-    assert prompt.index("worst") < prompt.index("best") < prompt.index("i need a desk lamp")
-    assert prompt.endswith("[Search]\nAction:")
+def test_memories_are_earlier_turns_and_the_best_stands_next_to_the_task(agent):
+    records = [
+        Record(request="best", response="Action: search[b]\nObservation: none"),
+        Record(request="worst", response="no episode at all"),
+    ]
+    request = next(agent.episode("i need a desk lamp", store_of(records, tenant="t", seed=0), 0))
+    assert [(message.role, message.content) for message in request.messages[1:]] == [
+        ("user", "Instruction: worst"),
+        ("assistant", "no episode at all"),
+        ("user", "Observation: OK.\n\nInstruction: best"),
+        ("assistant", "search[b]"),
+        ("user", "Observation: none\n\nInstruction: i need a desk lamp"),
+    ]
 
 
 def test_greedy_requests_are_equal_under_every_seed_and_sampled_ones_are_not(agent):
@@ -129,9 +131,9 @@ def test_cut_thought_is_closed_and_refused_action_is_told(agent):
     cut = Completion(text="think[so", finish_reason="length", prompt_tokens=1, cached_tokens=0, completion_tokens=1)
     request = generator.send(cut)
     assert request.messages[-2].content == "think[so]"
-    assert request.messages[-1].content == "Observation: OK.\nAction:"
+    assert request.messages[-1].content == "Observation: OK."
     wrong = replace(cut, text="I would buy it", finish_reason="stop")
-    assert generator.send(wrong).messages[-1].content == "Observation: Invalid action!\nAction:"
+    assert generator.send(wrong).messages[-1].content == "Observation: Invalid action!"
 
 
 def test_episode_ends_after_fifteen_steps(agent):
