@@ -18,10 +18,14 @@ import pyarrow.parquet as pq
 from agmi.adapters.base import MemoryAdapter, Record
 
 from audit.errors import VerificationError
-from audit.snapshot.columns import ENTRY_SCHEMA
+from audit.provenance import merkle
+from audit.provenance.checkpoint import log_origin
+from audit.provenance.leaf import encode_entry
+from audit.snapshot.columns import ENTRY_SCHEMA, read_entries
 from audit.snapshot.layout import bucket_of
 from audit.snapshot.pin import read_pin, write_pin
 from audit.snapshot.publish import append_entries, create_store
+from tests.conformance.attacker import Attacker
 from tests.unit.snapshot.stores import NOW, entry, keyring, open_store
 
 FIRST, SECOND = "context-a", "context-b"
@@ -150,3 +154,29 @@ class MemAuditStoreAdapter(MemoryAdapter):
 
 def _memory(tenant, number):
     return entry(tenant, f"{tenant}-{number}", response=f"Answer {number} of {tenant}.")
+
+
+class StolenLogKeyAdapter(MemAuditStoreAdapter):
+    """The same attacker, who has also stolen the log's key: every edit is published as a well-formed next version.
+
+    Leaf hashes, checkpoints and manifest all match the edited rows. What is left to stop it: the writers' signatures,
+    the rule that every leaf is accounted for, and the reader's pin.
+    """
+
+    name = "memaudit, log key stolen"
+
+    def setup(self) -> None:
+        super().setup()
+        self._attacker = None
+
+    def _write(self, tenant, rows) -> None:
+        if self._attacker is None:
+            self._attacker = Attacker(self._store, keyring().policy)
+        attacker = self._attacker
+        items = read_entries(pa.Table.from_pylist(rows, schema=ENTRY_SCHEMA), "rows")
+        hashes = attacker.hashes[tenant][: rows[-1]["leaf_index"] + 1]
+        for item in items:
+            leaf = encode_entry(item.entry, origin=log_origin(attacker.manifest.store_id, tenant), index=item.index)
+            hashes[item.index : item.index + 1] = [merkle.leaf_hash(leaf)]
+        attacker.entries[tenant], attacker.hashes[tenant] = items, hashes
+        attacker.publish()

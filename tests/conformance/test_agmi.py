@@ -7,9 +7,10 @@ import pytest
 check = pytest.importorskip("agmi.check", reason="needs the PyPI package agent-memory-integrity")
 
 
-def test_all_nine_edits_are_rejected_on_read(tmp_path, capsys):
+@pytest.mark.parametrize("adapter", ["MemAuditStoreAdapter", "StolenLogKeyAdapter"])
+def test_all_nine_edits_are_rejected_on_read(tmp_path, capsys, adapter):
     report = tmp_path / "agmi.json"
-    code = check.main(["--adapter", "tests.conformance.agmi_adapter:MemAuditStoreAdapter", "--json", str(report)])
+    code = check.main(["--adapter", f"tests.conformance.agmi_adapter:{adapter}", "--json", str(report)])
     verdicts = {row["attack"]: row["verdict"] for row in json.loads(report.read_text())["edits"]}
     assert code == 0, capsys.readouterr().out
     assert len(verdicts) == 9
