@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TenantGraph", "consistency_graph", "resembling"]
 
-PAIRS_PER_WRITE = 512
-"""Pairs scored between two writes to disk: about ten seconds of work on two cores."""
+PAIRS_PER_WRITE = 64
+"""Pairs scored between two writes to disk: some seconds of work on two cores, so that the bar moves."""
 
 RESEMBLING = 24
 """Most entries tied to one entry: what a search asks about when that entry is a culprit."""

@@ -95,7 +95,7 @@ def backbone_id(spec: str) -> str:
 
 
 def load_entailment(specs: ModelSpecs) -> EntailmentModel:
-    """Return the NLI model: torch bf16 on a GPU or a CPU with AMX, else int8 ONNX Runtime.
+    """Return the NLI model: torch bf16 on a GPU, int8 ONNX Runtime on a CPU.
 
     Raises:
         UsageError: a folder that is not there, or labels that are not those of NLI.
@@ -106,9 +106,7 @@ def load_entailment(specs: ModelSpecs) -> EntailmentModel:
     from models.entailment import OnnxEntailment, TorchEntailment  # noqa: PLC0415 - see the module's docstring
 
     folder = _folder(specs.nli, "nli")
-    if gpu_present():
-        return TorchEntailment(folder, device="cuda")
-    return TorchEntailment(folder, device="cpu") if cpu_multiplies_bf16() else OnnxEntailment(folder)
+    return TorchEntailment(folder, device="cuda") if gpu_present() else OnnxEntailment(folder)
 
 
 def load_embedder(specs: ModelSpecs) -> Embedder:
@@ -130,14 +128,6 @@ def gpu_present() -> bool:
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # Ray hides GPUs from actors that did not ask for one
         return False
     return Path("/dev/nvidia0").exists()
-
-
-def cpu_multiplies_bf16() -> bool:
-    """Tell whether the CPU has AMX tiles for bf16: without them torch emulates bf16, slower than int8."""
-    try:
-        return " amx_bf16" in Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return False
 
 
 def _backbone_folder(spec: str, progress: Progress | None = None) -> Path:
