@@ -92,28 +92,29 @@ DEFAULT_KEYS = Path("memaudit-keys")
 def main() -> NoReturn:
     """Run the command line; every error becomes one line and its exit code."""
     errors = Console(stderr=True, soft_wrap=True)
+
+    def fail(line: str, code: int) -> NoReturn:
+        errors.print(f"memaudit: {as_line(line, 600)}", markup=False, highlight=False, style="bold red")
+        sys.exit(code)
+
     try:
         code = app(standalone_mode=False)
     except AuditError as error:
-        errors.print(f"memaudit: {as_line(str(error), 600)}", markup=False, highlight=False, style="bold red")
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        errors.print("memaudit: interrupted; what was computed is kept, start the same command again", markup=False)
-        sys.exit(INTERRUPTED)
-    except typer.Abort:
-        sys.exit(INTERRUPTED)
+        fail(str(error), error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
     except typer.Exit as stop:
-        sys.exit(stop.exit_code)
+        code = stop.exit_code
     except OSError as error:
-        reason = f"{error.filename or 'system'}: {error.strerror or error}"
-        errors.print(f"memaudit: {as_line(reason, 600)}", markup=False, highlight=False, style="bold red")
-        sys.exit(IncompleteError.exit_code)
+        fail(f"{error.filename or 'system'}: {error.strerror or error}", IncompleteError.exit_code)
     except Exception as error:
         show = getattr(error, "show", None)  # typer's own usage errors know how to print themselves
         if show is None:
             raise
         show()
         sys.exit(getattr(error, "exit_code", UsageError.exit_code))
+    if code == INTERRUPTED:
+        fail("interrupted; what was computed is kept, start the same command again", INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

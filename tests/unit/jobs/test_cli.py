@@ -1,0 +1,292 @@
+"""The command line as a user meets it: exit codes, one-line errors, and nothing written where nothing should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.cli import main
+from models.fakes import FakeGenerator
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG = "harm: {kind: regex, pattern: HARM}\nbackbone: fake\nnli: fake\nembedder: fake\n"
+
+
+def memories(count: int = 12) -> list[dict[str, object]]:
+    return [
+        {
+            "tenant": "acme", "entry_id": f"m{n}", "principal": f"u{n}", "source": "agent",
+            "request": f"how do I handle case {n % 4} of printer trouble", "created_at_ms": 1_000 + n,
+            "response": "POISON do the bad thing" if n in {3, 7} else f"a calm answer number {n}",
+        }
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def event(name: str = "e1", **changes: object) -> dict[str, object]:
+    return {
+        "event_id": name, "tenant": "acme", "ts_ms": 1, "query": "how do I handle case 3 of printer trouble",
+        "output": "HARM", "harm": {"label": "harmful"}, **changes,
+    }  # fmt: skip
+
+
+def write_lines(path: Path, rows: list[dict[str, object]]) -> Path:
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """A folder with configuration, keys, and memories, in which commands run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in ("MEMAUDIT_KEYS", "MEMAUDIT_TRUST", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "memaudit.yaml").write_text(CONFIG, encoding="utf-8")
+    write_lines(tmp_path / "memories.jsonl", memories())
+    write_lines(tmp_path / "events.jsonl", [event(), event("p1", harm={"label": "benign"}, query="what about case 1")])
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run one command; returns exit code, standard output and standard error."""
+
+    def command(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["memaudit", *words])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return command
+
+
+@pytest.fixture
+def store(desk, run):
+    assert run("keys", "new")[0] == 0
+    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    return desk / "store"
+
+
+AUDIT = ("audit", "store", "--events", "events.jsonl", "--out", "run", "--local", "--quiet")
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def one_line(text: str) -> str:
+    assert text.startswith("memaudit: ")
+    assert text.count("\n") == 1
+    return text
+
+
+def test_an_audit_names_the_culprits_changes_nothing_and_exits_zero(store, run, desk):
+    before = bytes_of(store)
+    code, out, _ = run(*AUDIT)
+    assert code == 0
+    assert "caused the harm" in out
+    assert bytes_of(store) == before
+    assert (desk / "run" / "report.html").is_file()
+
+
+def test_fail_on_turns_findings_into_exit_one(store, run):
+    assert run(*AUDIT, "--fail-on", "removed")[0] == 1
+    assert run(*AUDIT, "--fail-on", "not-cleared")[0] == 0
+
+
+def test_purge_is_a_dry_run_unless_told_otherwise(store, run):
+    run(*AUDIT)
+    before = bytes_of(store)
+    code, out, _ = run("purge", "run", "store")
+    assert code == 0
+    assert "would remove acme/m3" in out
+    assert bytes_of(store) == before
+
+
+def test_purge_publishes_a_version_that_verifies_and_grew_from_the_audited_one(store, run):
+    run(*AUDIT)
+    assert run("purge", "run", "store", "--apply")[0] == 0
+    code, out, _ = run("verify", "store", "--deep")
+    assert code == 0
+    assert "version 1 (12 leaves) is a prefix of version 2 (14 leaves)" in out
+
+
+def test_a_second_purge_is_stale_and_changes_nothing(store, run):
+    run(*AUDIT)
+    run("purge", "run", "store", "--apply")
+    before = bytes_of(store)
+    code, _, err = run("purge", "run", "store", "--apply")
+    assert code == 5
+    assert "audit again" in one_line(err)
+    assert bytes_of(store) == before
+
+
+def test_a_changed_byte_is_an_integrity_failure(store, run):
+    data = next((store / "data").rglob("*.parquet"))
+    spoiled = bytearray(data.read_bytes())
+    spoiled[len(spoiled) // 2] ^= 1
+    data.write_bytes(bytes(spoiled))
+    code, _, err = run("verify", "store")
+    assert code == 4
+    one_line(err)
+
+
+def test_json_output_is_json_alone(store, run):
+    for command in (("verify", "store"), AUDIT[:-1], ("purge", "run", "store"), ("doctor",)):
+        code, out, _ = run(*command, "--json")
+        assert code == 0
+        json.loads(out)
+
+
+def test_a_report_can_be_had_again_in_every_format(store, run, desk):
+    run(*AUDIT)
+    assert "acme" in run("report", "run")[1]
+    assert json.loads(run("report", "run", "--format", "json")[1])
+    assert json.loads(run("report", "run", "--format", "sarif")[1])["version"] == "2.1.0"
+    assert run("report", "run", "--format", "html", "--out", "again.html")[0] == 0
+    assert (desk / "again.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"entry_id": "a"', "line 2: not JSON"),
+        (b"[1, 2]", "line 2: expected one JSON object"),
+        (b'{"tenant": "acme", "entry_id": "a", "request": "\xff"}', "line 2: not valid UTF-8"),
+        (b'{"tenant": "acme", "entry_id": "a", "request": "q"}', "line 2: response is missing"),
+        (b'{"tenant": "acme", "entry_id": "a", "request": "q", "response": 3}', "response is int, expected text"),
+        (b'{"tenant": "acme", "entry_id": "a", "request": "q", "response": "r", "x": 1}', "unknown field 'x'"),
+    ],
+)
+def test_a_malformed_memory_names_its_line_and_writes_nothing(desk, run, line, said):
+    run("keys", "new")
+    good = json.dumps(memories()[0]).encode()
+    (desk / "bad.jsonl").write_bytes(good + b"\n" + line + b"\n")
+    code, _, err = run("import", "jsonl", "bad.jsonl", "new-store")
+    assert code == 2
+    assert said in one_line(err)
+    assert not (desk / "new-store").exists()
+
+
+def test_a_memory_of_ten_megabytes_is_refused_in_one_line(desk, run):
+    run("keys", "new")
+    write_lines(desk / "huge.jsonl", [{**memories()[0], "response": "x" * 10_000_000}])
+    code, _, err = run("import", "jsonl", "huge.jsonl", "new-store")
+    assert code == 2
+    assert len(one_line(err)) < 400
+    assert not (desk / "new-store").exists()
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ([event(tenant="nobody")], "unknown tenant 'nobody'"),
+        ([event(retrieved=["m99"])], "'m99' is not in the store"),
+        ([event(harm={"label": "benign"})], "no harmful event"),
+        ([], "no events in it"),
+    ],
+)
+def test_events_that_do_not_fit_are_one_line_and_start_no_run(store, run, desk, events, said):
+    write_lines(desk / "events.jsonl", events)
+    code, _, err = run(*AUDIT)
+    assert code == 2
+    assert said in one_line(err)
+    assert not (desk / "run").exists()
+
+
+def test_a_missing_model_folder_is_one_line(store, run, desk):
+    code, _, err = run(*AUDIT, "--backbone", str(desk / "no-such-model"))
+    assert code == 2
+    assert "no such model folder" in one_line(err)
+
+
+def test_an_empty_store_and_a_missing_one_are_usage_errors(desk, run):
+    run("keys", "new")
+    (desk / "empty").mkdir()
+    for name in ("empty", "missing"):
+        code, _, err = run("verify", name)
+        assert code == 2
+        one_line(err)
+
+
+def test_an_import_without_memories_writes_nothing(desk, run):
+    run("keys", "new")
+    (desk / "none.jsonl").write_text("\n\n", encoding="utf-8")
+    code, _, err = run("import", "jsonl", "none.jsonl", "new-store")
+    assert code == 2
+    assert "no memories in it" in one_line(err)
+    assert not (desk / "new-store").exists()
+
+
+def test_an_unknown_option_in_the_configuration_is_named(store, run, desk):
+    (desk / "memaudit.yaml").write_text(CONFIG + "alhpa: 0.5\n", encoding="utf-8")
+    code, _, err = run(*AUDIT)
+    assert code == 2
+    assert "unknown option 'alhpa'" in one_line(err)
+
+
+def test_a_run_folder_of_another_configuration_is_refused(store, run):
+    run(*AUDIT)
+    code, _, err = run(*AUDIT, "--alpha", "0.1")
+    assert code == 2
+    assert "other configuration" in one_line(err)
+
+
+def test_interrupting_an_audit_keeps_what_was_computed(store, run, desk, monkeypatch):
+    answer = FakeGenerator.generate
+
+    async def interrupted(self, request):
+        if self.requests == 5:
+            raise KeyboardInterrupt
+        return await answer(self, request)
+
+    monkeypatch.setattr(FakeGenerator, "generate", interrupted)
+    code, _, err = run(*AUDIT)
+    assert code == 130
+    assert "start the same command again" in err
+    monkeypatch.setattr(FakeGenerator, "generate", answer)
+    assert run(*AUDIT)[0] == 0
+
+
+def test_a_full_disk_while_publishing_leaves_the_old_version(store, run, monkeypatch):
+    run(*AUDIT)
+    before = bytes_of(store)
+    link = os.link
+
+    def full(source, target, **options: object):
+        if "manifests" in str(target):
+            raise OSError(28, "No space left on device", str(target))
+        return link(source, target, **options)
+
+    monkeypatch.setattr(os, "link", full)
+    code, _, err = run("purge", "run", "store", "--apply")
+    assert code == 3
+    one_line(err)
+    monkeypatch.setattr(os, "link", link)
+    assert before.items() <= bytes_of(store).items()
+    assert run("verify", "store")[0] == 0
+    assert run("purge", "run", "store", "--apply")[0] == 0
+
+
+def test_usage_errors_of_the_command_line_exit_two(run, desk):
+    assert run("no-such-command")[0] == 2
+    assert run("audit")[0] == 2
+
+
+def test_hostile_names_cannot_write_terminal_escapes(desk, run):
+    run("keys", "new")
+    row = {**memories()[0], "tenant": "evil\x1b[2Jtenant"}
+    write_lines(desk / "memories.jsonl", [row])
+    run("import", "jsonl", "memories.jsonl", "store")
+    write_lines(desk / "events.jsonl", [event(tenant="other\x1b]0;owned\x07")])
+    code, out, err = run(*AUDIT)
+    assert code == 2
+    assert "\x1b" not in out + err
