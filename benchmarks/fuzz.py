@@ -37,9 +37,12 @@ if TYPE_CHECKING:
 
 KEYS = generate_keys()
 NOW_MS = 1_800_000_000_000
-ODD_VALUES: tuple[Any, ...] = (
-    None, True, -1, 0, 1, 2**63, 2**64, 10**30, "", "x", "é", "\x00", "ab" * 32, [], {}, [[]], {"": ""}, "x" * 5_000,
+ODD_VALUES = (
+    "null", "true", "-1", "0", "1", str(2**63), str(2**64), str(10**30), '""', '"x"', '"é"', r'"\u0000"', f'"{"ab" * 32}"',
+    "[]", "{}", "[[]]", '{"":""}', f'"{"x" * 5_000}"',
 )  # fmt: skip
+"""As JSON text: each use is a fresh value, since a mutation may go on inside it."""
+
 ODD_BYTES = (b"\x00", b"\xff", b"\n", b"+", b"\x9f", b"\xc2", b"\x1b", b'"', b"\xcc\x81")
 
 
@@ -81,10 +84,10 @@ def mutate_value(draw: random.Random, seed: bytes) -> Any:
             if draw.random() < 0.2:
                 del node[key]
             else:
-                node[key] = draw.choice(ODD_VALUES)
+                node[key] = json.loads(draw.choice(ODD_VALUES))
             break
         if isinstance(node, dict) and draw.random() < 0.1:
-            node[draw.choice(["", "extra", "version"])] = draw.choice(ODD_VALUES)
+            node[draw.choice(["", "extra", "version"])] = json.loads(draw.choice(ODD_VALUES))
     return value
 
 
