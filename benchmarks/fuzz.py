@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 KEYS = generate_keys()
 NOW_MS = 1_800_000_000_000
 ODD_VALUES = (
-    "null", "true", "-1", "0", "1", str(2**63), str(2**64), str(10**30), '""', '"x"', '"é"', r'"\u0000"', f'"{"ab" * 32}"',
-    "[]", "{}", "[[]]", '{"":""}', f'"{"x" * 5_000}"',
+    "null", "true", "-1", "0", "1", str(2**63), str(2**64), str(10**30), '""', '"x"', '"é"', r'"\u0000"',
+    f'"{"ab" * 32}"', "[]", "{}", "[[]]", '{"":""}', f'"{"x" * 5_000}"',
 )  # fmt: skip
 """As JSON text: each use is a fresh value, since a mutation may go on inside it."""
 
