@@ -81,7 +81,8 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
     while rounds := {tenant: found.search.plan() for tenant, found in evidence.items()}:
         if not any(rounds.values()):
             break
-        outcomes = replayer.run("replaying events", rounds, evidence)
+        phases = sorted({found.search.phase for tenant, found in evidence.items() if rounds[tenant]})
+        outcomes = replayer.run(f"replaying events ({', '.join(phases)})", rounds, evidence)
         for tenant, ablations in rounds.items():
             if ablations:
                 evidence[tenant].search.observe([outcomes[ablation.pair_id] for ablation in ablations])
@@ -212,6 +213,7 @@ class _Replayer:
         self.counters: Counter[str] = Counter()
         self._texts: dict[tuple[str, tuple[str, ...]], Outcome] = {}
         self._counted: set[str] = set()
+        self._started = False
 
     def run(
         self, stage: str, rounds: Mapping[str, Sequence[Ablation]], evidence: Mapping[str, TenantEvidence]
@@ -247,6 +249,11 @@ class _Replayer:
                 ReplayGroup(event_id=event_id, query=self._events[event_id].query, questions=tuple(groups[event_id]))
                 for event_id in sorted(groups)
             ]
+            if not self._started:
+                with self._reporter.stage("starting the backbone", 1) as progress:
+                    self._executor.start_backbone()
+                    progress.advance()
+                self._started = True
             try:
                 with self._reporter.stage(stage, total) as progress:
                     for outcome in self._executor.replay(work, self._program):

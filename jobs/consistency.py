@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TenantGraph", "consistency_graph", "resembling"]
 
-PAIRS_PER_WRITE = 64
+PAIRS_PER_WRITE = 32
 """Pairs scored between two writes to disk: some seconds of work on two cores, so that the bar moves."""
 
 RESEMBLING = 24

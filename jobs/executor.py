@@ -22,6 +22,15 @@ __all__ = ["Executor"]
 class Executor(Protocol):
     """Runs models over batches. Models start when first used; `close` ends them."""
 
+    def start_backbone(self) -> None:
+        """Load the backbone now, so that its minutes are not taken for slow replays. Idempotent.
+
+        Raises:
+            ModelError: it cannot be served.
+            UsageError: it is not there.
+        """
+        ...
+
     def replay(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
         """Answer every question of every group, in any order, yielding outcomes as they arrive.
 

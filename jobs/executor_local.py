@@ -38,14 +38,14 @@ class LocalExecutor:
         self._embedder: Embedder | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    def start_backbone(self) -> None:
+        """See `Executor.start_backbone`."""
+        self._backbone()
+
     def replay(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
         """See `Executor.replay`."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-        if self._generator is None:
-            self._generator = load_generator(self._specs)
-        generator = self._generator
-        return stream_outcomes(groups, program, lambda _: generator, self._loop)
+        generator, loop = self._backbone()
+        return stream_outcomes(groups, program, lambda _: generator, loop)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See `Executor.embed`."""
@@ -58,6 +58,13 @@ class LocalExecutor:
         if self._entailment is None:
             self._entailment = load_entailment(self._specs)
         return self._entailment.probabilities(pairs)
+
+    def _backbone(self) -> tuple[Generator, asyncio.AbstractEventLoop]:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        if self._generator is None:
+            self._generator = load_generator(self._specs)
+        return self._generator, self._loop
 
     def model_ids(self) -> dict[str, str]:
         """See `Executor.model_ids`."""

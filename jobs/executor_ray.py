@@ -11,6 +11,7 @@ cluster itself goes, the run folder is the resume.
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,8 @@ class RayExecutor:
         self._pools: dict[str, ActorPool] = {}
         self._owns_ray = not ray.is_initialized()
         if self._owns_ray:
+            if address is None:  # Ray's own default makes workers yield to everything else on a machine it does not own
+                os.environ.setdefault("RAY_worker_niceness", "0")
             try:
                 ray.init(
                     address=address or "local",
@@ -74,6 +77,10 @@ class RayExecutor:
             except (ConnectionError, ValueError, RuntimeError) as error:
                 reason = " ".join(str(error).split())[:200]
                 raise UsageError(f"no Ray cluster at {address!r}: {reason}; start one or leave --address out") from None
+
+    def start_backbone(self) -> None:
+        """See `Executor.start_backbone`."""
+        self._pool("backbone")
 
     def replay(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
         """See `Executor.replay`."""
