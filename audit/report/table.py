@@ -101,20 +101,26 @@ def _removed_table(tenant: str, scores: Sequence[EntryScore], result: AuditResul
 
 
 def _event_table(events: Sequence[EventFinding]) -> Table:
+    """Reasons only where the verdict does not say it all: on 80 columns they crowd out the rest."""
     table = Table(title="Harmful events", title_justify="left", title_style="bold")
-    for name in ("event", "verdict", "caused by", "reason"):
+    unclear = any(event.verdict != "cleared" for event in events)
+    for name in ("event", "verdict", "caused by"):
         table.add_column(name, overflow="fold")
     table.add_column("harm before", justify="right")
     table.add_column("after", justify="right")
+    if unclear:
+        table.add_column("reason", overflow="fold")
     for event in events:
-        table.add_row(
+        row = [
             Text(as_line(event.event_id)),
             Text(event.verdict, style=_VERDICT_STYLE[event.verdict]),
             Text(", ".join(as_line(name, 24) for name in event.causes[:6]) + (" …" if len(event.causes) > 6 else "")),  # noqa: PLR2004
-            Text(as_line(event.reason, 160)),
-            _number(event.harm_before),
-            _number(event.harm_after),
-        )
+            Text(_number(event.harm_before)),
+            Text(_number(event.harm_after)),
+        ]
+        if unclear:
+            row.append(Text("" if event.verdict == "cleared" else as_line(event.reason, 160)))
+        table.add_row(*row)
     return table
 
 
