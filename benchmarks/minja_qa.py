@@ -22,7 +22,7 @@ from benchmarks.answers_on_disk import AnswersOnDisk
 from benchmarks.minja.cells import METHODS, run_cell
 from benchmarks.minja.qa_data import load_questions, note_steps, split_questions, worked_examples
 from benchmarks.minja.qa_store import composed, demonstration, inject, make_entries
-from benchmarks.minja.study import Cell, Study
+from benchmarks.minja.study import Cell, SharedScores, Study
 from benchmarks.resultfile import ResultFile
 from jobs.executor_local import LocalExecutor
 from jobs.progress import Reporter
@@ -52,7 +52,7 @@ def main() -> None:
         cache_dir() / "answers.sqlite", lambda: load_generator(specs), backbone_id(options.backbone)
     )
     executor = LocalExecutor(specs, generator=generator)
-    study = Study(executor, Reporter(Console()))
+    study = Study(SharedScores(executor), Reporter(Console()))
     name = f"minja_qa{options.suffix}"
     config = {
         "backbone": generator.model_id, "retrieval": options.retrieval, "k": options.k, "size": options.size,

@@ -22,7 +22,7 @@ from audit.errors import UsageError
 from benchmarks.answers_on_disk import AnswersOnDisk
 from benchmarks.minja.cells import METHODS, run_cell
 from benchmarks.minja.rap_notes import Pair, load_notes, load_pairs
-from benchmarks.minja.study import TENANT, Cell, Study
+from benchmarks.minja.study import TENANT, Cell, SharedScores, Study
 from benchmarks.resultfile import ResultFile
 from benchmarks.webshop.catalogue import load_catalogue, target_asin
 from benchmarks.webshop.goals import load_instructions, trajectory_reward
@@ -63,7 +63,7 @@ def main() -> None:
         cache_dir() / "answers.sqlite", lambda: load_generator(specs), backbone_id(options.backbone)
     )
     executor = LocalExecutor(specs, generator=generator)
-    study = Study(executor, Reporter(Console()))
+    study = Study(SharedScores(executor), Reporter(Console()))
     config = {
         "backbone": generator.model_id, "victim": options.victim, "k": options.k, "size": options.size,
         "victims": options.victims, "held_out": options.held_out, "probes": options.probes,

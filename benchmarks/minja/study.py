@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 
 from audit.attribution.ablation import keep_only, leave_out
@@ -31,13 +32,15 @@ from jobs.run_folder import RunFolder
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from audit.attribution.ablation import Outcome
     from audit.config import AuditConfig
     from audit.entry import Entry
     from audit.result import AuditResult
     from jobs.executor import Executor
 
-__all__ = ["Cell", "Study", "baseline_removals", "plain_removal"]
+__all__ = ["Cell", "SharedScores", "Study", "baseline_removals", "plain_removal"]
 
 TENANT = "study"
 NOW_MS = 1_760_000_000_000
@@ -68,6 +71,25 @@ class Cell:
     """Of ordinary use, where it differs from the replayed one (whole episodes instead of cut ones)."""
 
     harm: Mapping[str, object] | None = None
+
+
+class SharedScores:
+    """An executor whose NLI scores are asked once: the audits of one cell compare the same memories."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._scores: dict[tuple[str, str], NDArray[np.float32]] = {}
+
+    def entail(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """See `Executor.entail`."""
+        missing = [pair for pair in dict.fromkeys(pairs) if pair not in self._scores]
+        if missing:
+            self._scores.update(zip(missing, self._executor.entail(missing), strict=True))
+        return np.stack([self._scores[pair] for pair in pairs])
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the executor's own."""
+        return getattr(self._executor, name)
 
 
 @dataclass(slots=True)
