@@ -27,7 +27,7 @@ __all__ = ["TenantGraph", "consistency_graph", "resembling"]
 PAIRS_PER_WRITE = 32
 """Pairs scored between two writes to disk: some seconds of work on two cores, so that the bar moves."""
 
-RESEMBLING = 24
+RESEMBLING = 12
 """Most entries tied to one entry: what a search asks about when that entry is a culprit."""
 
 RESPONSE_SIMILARITY = 0.5

@@ -9,8 +9,8 @@ changed; "removed" means left out of a replay.
 2. *Points.* Find where the two replays part, and where they part again (`decision`).
 3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `culprit_nats` at every
    point is a culprit and joins S.
-4. *Necessity.* Where at most one culprit is in an event's context, leave out each memory in turn. With more culprits
-   leaving one out is known to be blind (the others suffice), so those calls are saved.
+4. *Necessity.* Where no culprit is in an event's context, leave out each memory in turn: harm that needs several
+   memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone; repeat until none is a culprit.
 6. *Verify.* Replay each event as text without S. Where harm stays, the next memory by credit, then by anomaly, in its
    context joins S, one at each round: S is the smallest prefix of the evidence that ends the harm.
@@ -64,7 +64,7 @@ class SearchSettings:
     max_replays: int | None = None
     """Budget on ablations planned; None is no budget."""
 
-    neighbour_candidates: int = 64
+    neighbour_candidates: int = 32
     """Most memories measured in step 7 in one round."""
 
 
@@ -227,7 +227,7 @@ class SetSearch:
         asked: list[Ablation] = []
         for event_id, state in self._live():
             context = [entry.entry_id for entry in self._memory.retrieve(state.event.query)]
-            if self.settings.attribution == "set" and sum(entry_id in self._removed for entry_id in context) > 1:
+            if self.settings.attribution == "set" and any(entry_id in self._removed for entry_id in context):
                 continue
             for measure, point in self._measures(state):
                 if measure == "odds":
