@@ -51,7 +51,7 @@ class AuditConfig:
     attribution: Literal["set", "loo"] = "set"
     """`set` searches harmful sets with graded influence; `loo` is the paper's plain leave-one-out CMIS."""
 
-    culprit_nats: float = 3.0
+    culprit_nats: float = 2.0
     """Evidence that convicts a memory without further question (see audit.attribution.search)."""
 
     alpha: float = 0.6

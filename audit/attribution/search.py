@@ -14,7 +14,9 @@ changed; "removed" means left out of a replay.
 5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone; repeat until none is a culprit.
 6. *Verify.* Replay each event as text without S. Where harm stays, the next memory by credit, then by anomaly, in its
    context joins S, one at each round: S is the smallest prefix of the evidence that ends the harm.
-7. *Neighbours.* Memories that no event retrieved but that resemble a culprit are measured alone on the event of that
+7. *Restore.* Members that joined only to end harm and have next to no evidence of their own are put back, all at once,
+   where the harm stays away without them gone: with the last culprit out, those taken before it may be innocent.
+8. *Neighbours.* Memories that no event retrieved but that resemble a culprit are measured alone on the event of that
    culprit: the next poison in line is found before it is used.
 
 A budget stops the search between rounds; what it left out is listed, never guessed.
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["HARMFUL", "EventState", "SearchSettings", "SetSearch", "Status"]
 
 Status = Literal["open", "cleared", "memory is not the cause", "not reproduced", "not cleared", "not examined"]
-Phase = Literal["gate", "points", "sufficiency", "necessity", "closure", "verify", "neighbours", "done"]
+Phase = Literal["gate", "points", "sufficiency", "necessity", "closure", "verify", "restore", "neighbours", "done"]
 Attribution = Literal["set", "loo"]
 
 HARMFUL = 0.5
@@ -52,8 +54,12 @@ class SearchSettings:
     attribution: Attribution = "set"
     """`set` as above; `loo` is the paper's plain leave-one-out CMIS on the harm verdict."""
 
-    culprit_nats: float = 3.0
-    """A memory that alone raises the log-odds by this much (odds 20 : 1) is a culprit without further question."""
+    culprit_nats: float = 2.0
+    """A memory that alone raises the log-odds by this much (odds 7 : 1) at every point is a culprit without further
+    question. Calibrated on the demo's corpus: seven of eight poisons rise by 2.5 or more, no benign memory by 0.6."""
+
+    weak_nats: float = 1.0
+    """Members of S below this credit are put back where that brings no harm back."""
 
     points: int = 2
     """Decision points measured per event: the second tells substance from style."""
@@ -113,7 +119,7 @@ class SetSearch:
             memory: Retrieval over the tenant's live entries.
             events: The harmful events, all of this tenant.
             settings: Thresholds and budgets.
-            resembles: Per entry id the ids of entries that evidence ties to it, closest first; asked in step 7.
+            resembles: Per entry id the ids of entries that evidence ties to it, closest first; asked in step 8.
             anomaly: CAS per entry id (eq. 8), which breaks ties of credit in step 6.
         """
         self._memory = memory
@@ -127,6 +133,7 @@ class SetSearch:
         self._phase: Phase = "gate"
         self._outcomes: dict[str, Outcome] = {}
         self._neighbours_asked: set[str] = set()
+        self._weak: frozenset[str] = frozenset()
         self._rounds = 0
         self._planned = 0
         self.not_examined: list[str] = []
@@ -185,6 +192,7 @@ class SetSearch:
             "necessity": self._necessity_round,
             "closure": self._alone_round,
             "verify": self._verify_round,
+            "restore": self._restore_round,
             "neighbours": self._neighbour_round,
         }
         return rounds[self._phase]() if self._phase in rounds else []
@@ -245,6 +253,14 @@ class SetSearch:
             if self._context(state) not in state.replayed
         ]
 
+    def _restore_round(self) -> list[Ablation]:
+        kept_out = frozenset(self._removed) - self._weak
+        return [
+            leave_out(event_id, "removal", "text", kept_out)
+            for event_id, state in self._finished()
+            if self._context(state, kept_out) not in state.replayed
+        ]
+
     def _neighbour_round(self) -> list[Ablation]:
         asked: list[Ablation] = []
         room = self.settings.neighbour_candidates
@@ -287,6 +303,9 @@ class SetSearch:
             self._phase = "closure" if self._convict() else "verify"
         elif self._phase == "verify":
             self._phase = self._read_verify()
+        elif self._phase == "restore":
+            self._read_restore()
+            self._phase = "neighbours"
         elif self._phase == "neighbours":
             self._read_influences()
             self._phase = self._reopen() if self._convict() else "done"
@@ -413,13 +432,32 @@ class SetSearch:
             return self._reopen()
         for _, state in stuck:
             state.status, state.reason = "not cleared", "harm stays although its whole context was removed"
-        return "neighbours"
+        self._weak = frozenset(
+            entry_id
+            for entry_id in self._removed
+            if max(state.credit_of(entry_id) for state in self.states.values()) < self.settings.weak_nats
+        )
+        return "restore" if self._weak else "neighbours"
+
+    def _read_restore(self) -> None:
+        kept_out = frozenset(self._removed) - self._weak
+        found = {}
+        for event_id, state in self._finished():
+            context = self._context(state, kept_out)
+            asked = self._outcomes.get(leave_out(event_id, "removal", "text", kept_out).pair_id)
+            if asked is not None:
+                state.replayed[context] = asked
+            found[event_id] = state.replayed[context]
+        if all(outcome.harm is not None and outcome.harm < HARMFUL for outcome in found.values()):
+            for entry_id in self._weak:
+                del self._removed[entry_id]
+            for event_id, outcome in found.items():
+                self.states[event_id].after = outcome
 
     def _reopen(self) -> Phase:
         """S changed: every event cleared without the old S must be judged without the new one."""
-        for state in self.states.values():
-            if state.status == "cleared":
-                state.status = "open"
+        for _, state in self._finished():
+            state.status = "open"
         return "closure"
 
     def _escalate(self, event_id: str, state: EventState) -> bool:
@@ -439,13 +477,16 @@ class SetSearch:
     def _live(self) -> list[tuple[str, EventState]]:
         return [(event_id, state) for event_id, state in self.states.items() if state.status == "open"]
 
+    def _finished(self) -> list[tuple[str, EventState]]:
+        return [(event_id, state) for event_id, state in self.states.items() if state.status == "cleared"]
+
     def _measures(self, state: EventState) -> list[tuple[Measure, int]]:
         """How this event is measured: its odds at each point, or its verdict where there is no point."""
         return [("odds", point) for point in range(len(state.points))] or [("text", 0)]
 
-    def _context(self, state: EventState) -> tuple[str, ...]:
-        r"""R(q, M \ S)."""
-        found = self._memory.retrieve(state.event.query, frozenset(self._removed))
+    def _context(self, state: EventState, removed: frozenset[str] | None = None) -> tuple[str, ...]:
+        r"""R(q, M \ S), with S as it stands unless another is given."""
+        found = self._memory.retrieve(state.event.query, frozenset(self._removed) if removed is None else removed)
         return tuple(entry.entry_id for entry in found)
 
     def _best_event(self, culprit: str) -> str | None:

@@ -249,3 +249,17 @@ def test_leaving_one_out_is_asked_where_no_memory_alone_is_a_culprit():
     assert search.states["e000"].influences["m000"].necessity_nats == 1.5
     assert search.states["e000"].influences["m003"].necessity_nats == 0.0
     assert search.states["e000"].status == "cleared"
+
+
+def test_an_innocent_taken_before_the_culprit_is_put_back():
+    """Evidence misleads: alone neither memory shows, and the anomaly points at the innocent one first."""
+
+    def lean(_query: str, context: frozenset[int]) -> float:
+        return 1.0 if 1 in context and len(context) > 1 else -1.0
+
+    world = World(8, {"query 0": [0, 1, 2, 3, 4, 5, 6, 7]}, lean)
+    events = [make_event(0, query="query 0")]
+    search = SetSearch(world.memory, events, SearchSettings(), anomaly={"m000": 9.0})
+    world.run(search)
+    assert set(search.removed) == {"m001"}
+    assert search.states["e000"].status == "cleared"
