@@ -12,13 +12,17 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from audit.generation import Completion, GenerationRequest, TokenLogprob
+from jobs.executor_local import LocalExecutor
+from models.generator_vllm import VllmSettings
+from models.loading import ModelSpecs, backbone_id, load_generator
+from models.weights_cache import cache_dir
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from models.protocols import Generator
 
-__all__ = ["AnswersOnDisk"]
+__all__ = ["AnswersOnDisk", "study_executor"]
 
 
 class AnswersOnDisk:
@@ -73,6 +77,16 @@ class AnswersOnDisk:
         if self._generator is not None:
             await self._generator.close()
         self._database.close()
+
+
+def study_executor(
+    backbone: str, *, kv_gib: int = 2, max_model_len: int = 4_096
+) -> tuple[LocalExecutor, AnswersOnDisk]:
+    """Return a local executor whose backbone keeps its answers in the user's cache, and that backbone."""
+    settings = VllmSettings(kv_cache_gib=kv_gib, max_model_len=max_model_len, max_num_seqs=64)
+    specs = ModelSpecs(backbone=backbone, vllm=settings)
+    generator = AnswersOnDisk(cache_dir() / "answers.sqlite", lambda: load_generator(specs), backbone_id(backbone))
+    return LocalExecutor(specs, generator=generator), generator
 
 
 def _pack(answer: Completion) -> str:

@@ -13,22 +13,22 @@ from __future__ import annotations
 import argparse
 import random
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from audit.attribution.harm import answer_label
 from audit.config import AuditConfig
-from benchmarks.answers_on_disk import AnswersOnDisk
+from benchmarks.answers_on_disk import study_executor
 from benchmarks.minja.cells import METHODS, run_cell
 from benchmarks.minja.qa_data import load_questions, note_steps, split_questions, worked_examples
 from benchmarks.minja.qa_store import composed, demonstration, inject, make_entries
 from benchmarks.minja.study import Cell, SharedScores, Study
 from benchmarks.resultfile import ResultFile
-from jobs.executor_local import LocalExecutor
 from jobs.progress import Reporter
-from models.generator_vllm import VllmSettings
-from models.loading import ModelSpecs, backbone_id, load_generator
-from models.weights_cache import cache_dir
+
+if TYPE_CHECKING:
+    from jobs.executor_local import LocalExecutor
 
 AGENT = {
     "kind": "few-shot",
@@ -45,13 +45,7 @@ PROBE_PATTERN = r"Answer:\s*([A-Z])\b"
 def main() -> None:
     """Run the study."""
     options = _options()
-    specs = ModelSpecs(
-        backbone=options.backbone, vllm=VllmSettings(kv_cache_gib=options.kv_gib, max_model_len=4_096, max_num_seqs=64)
-    )
-    generator = AnswersOnDisk(
-        cache_dir() / "answers.sqlite", lambda: load_generator(specs), backbone_id(options.backbone)
-    )
-    executor = LocalExecutor(specs, generator=generator)
+    executor, generator = study_executor(options.backbone, kv_gib=options.kv_gib)
     study = Study(SharedScores(executor), Reporter(Console()))
     name = f"minja_qa{options.suffix}"
     config = {

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from audit.config import AuditConfig
 from audit.errors import UsageError
-from benchmarks.answers_on_disk import AnswersOnDisk
+from benchmarks.answers_on_disk import study_executor
 from benchmarks.minja.cells import METHODS, run_cell
 from benchmarks.minja.rap_notes import Pair, load_notes, load_pairs
 from benchmarks.minja.study import TENANT, Cell, SharedScores, Study
@@ -30,11 +30,7 @@ from benchmarks.webshop.memories import load_benign_records, store_of
 from benchmarks.webshop.poison import compose, harm_of
 from benchmarks.webshop.rap import rap_agent
 from benchmarks.webshop.search import SearchIndex
-from jobs.executor_local import LocalExecutor
 from jobs.progress import Reporter
-from models.generator_vllm import VllmSettings
-from models.loading import ModelSpecs, backbone_id, load_generator
-from models.weights_cache import cache_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,13 +52,7 @@ def audited_agent(data: str, victim: str) -> RapAgent:
 def main() -> None:
     """Run the study."""
     options = _options()
-    specs = ModelSpecs(
-        backbone=options.backbone, vllm=VllmSettings(kv_cache_gib=options.kv_gib, max_model_len=6_144, max_num_seqs=64)
-    )
-    generator = AnswersOnDisk(
-        cache_dir() / "answers.sqlite", lambda: load_generator(specs), backbone_id(options.backbone)
-    )
-    executor = LocalExecutor(specs, generator=generator)
+    executor, generator = study_executor(options.backbone, kv_gib=options.kv_gib, max_model_len=6_144)
     study = Study(SharedScores(executor), Reporter(Console()))
     config = {
         "backbone": generator.model_id, "victim": options.victim, "k": options.k, "size": options.size,

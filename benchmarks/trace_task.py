@@ -22,18 +22,14 @@ from rich.console import Console
 
 from audit.attribution.ablation import Ablation, keep_only
 from audit.attribution.decision import decision_point, next_point
-from benchmarks.answers_on_disk import AnswersOnDisk
+from benchmarks.answers_on_disk import study_executor
 from benchmarks.intervals import wilson
 from benchmarks.minja.qa_data import load_questions, note_steps, poisoned_response, split_questions, worked_examples
 from benchmarks.minja.qa_store import make_entries
 from benchmarks.minja_qa import AGENT, HARM
 from benchmarks.resultfile import ResultFile
-from jobs.executor_local import LocalExecutor
 from jobs.progress import Reporter
 from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
-from models.generator_vllm import VllmSettings
-from models.loading import ModelSpecs, backbone_id, load_generator
-from models.weights_cache import cache_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,13 +46,7 @@ MAX_POINTS = 2
 def main() -> None:
     """Run the task."""
     options = _options()
-    specs = ModelSpecs(
-        backbone=options.backbone, vllm=VllmSettings(kv_cache_gib=2, max_model_len=4_096, max_num_seqs=64)
-    )
-    generator = AnswersOnDisk(
-        cache_dir() / "answers.sqlite", lambda: load_generator(specs), backbone_id(options.backbone)
-    )
-    executor = LocalExecutor(specs, generator=generator)
+    executor, generator = study_executor(options.backbone)
     config = {"backbone": generator.model_id, "cases": options.cases, "retrieved": RETRIEVED, "agent": AGENT}
     results = ResultFile("trace_task", "python -m benchmarks.trace_task --data DATA", config, fresh=True)
     began = time.perf_counter()

@@ -50,7 +50,6 @@ from jobs.run_audit import (
 if TYPE_CHECKING:
     from audit.provenance.policy import TrustPolicy
     from audit.result import AuditResult
-    from models.weights_cache import Progress
 
 __all__ = ["app", "main"]
 
@@ -211,7 +210,7 @@ def verify(
     """Check every byte of a store offline: signatures, hashes, roots, and that its log only ever grew."""
     now_ms, policy, console = _now_ms(), _policy(keys, trust), Console(soft_wrap=True)
     reporter = Reporter(console, quiet=quiet or as_json)
-    with _stages(reporter) as progress:
+    with reporter.steps() as progress:
         report = verify_store(
             store, policy, now_ms=now_ms, pin=_pin(store, pin, policy, now_ms), deep=deep, progress=progress
         )
@@ -280,7 +279,7 @@ def audit(
     read = read_events(events)
     snapshot = open_snapshot(store, policy, now_ms=now_ms, pin=_pin(store, pin, policy, now_ms))
     reporter = Reporter(console, quiet=quiet or as_json)
-    with _stages(reporter) as progress:
+    with reporter.steps() as progress:
         prepare_models(settings, progress)
     executor = make_executor(model_specs(settings), local=local, address=address)
     try:
@@ -488,41 +487,6 @@ def _now_ms() -> int:
 
 def _print_json(value: Any) -> None:
     print(json.dumps(value, indent=1, sort_keys=True))  # noqa: T201
-
-
-class _Stages:
-    """Turns (stage, done, total) calls into progress stages, one at a time."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-        self._name = ""
-        self._done = 0
-        self._open: Any = None
-        self._stage: Any = None
-
-    def __enter__(self) -> Progress:
-        return self._step
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-
-    def _step(self, name: str, done: int, total: int) -> None:
-        if name != self._name:
-            self._close()
-            self._name, self._done = name, 0
-            self._open = self._reporter.stage(name, total)
-            self._stage = self._open.__enter__()
-        self._stage.advance(done - self._done)
-        self._done = done
-
-    def _close(self) -> None:
-        if self._open is not None:
-            self._open.__exit__(None, None, None)
-            self._open = None
-
-
-def _stages(reporter: Reporter) -> _Stages:
-    return _Stages(reporter)
 
 
 if __name__ == "__main__":
