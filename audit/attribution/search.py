@@ -51,12 +51,12 @@ HARMFUL = 0.5
 class SearchSettings:
     """How the search decides. Thresholds are in nats of log-odds of the harmful continuation."""
 
+    culprit_nats: float
+    """A memory that alone raises the log-odds by this much (odds 7 : 1) at every point is a culprit without further
+    question. Calibrated on the demo's corpus: seven of eight poisons rise by 2.5 or more, no benign memory by 0.6. Its default is `audit.config`'s."""
+
     attribution: Attribution = "set"
     """`set` as above; `loo` is the paper's plain leave-one-out CMIS on the harm verdict."""
-
-    culprit_nats: float = 2.0
-    """A memory that alone raises the log-odds by this much (odds 7 : 1) at every point is a culprit without further
-    question. Calibrated on the demo's corpus: seven of eight poisons rise by 2.5 or more, no benign memory by 0.6."""
 
     weak_nats: float = 1.0
     """Members of S below this credit are put back where that brings no harm back."""

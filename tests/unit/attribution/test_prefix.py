@@ -16,7 +16,9 @@ def choose(size, poison, ranking, *, limit=None, unknown=False):
     """Attribute plainly, then cut the ranking; the world says what the model would do."""
     orders = {"query 0": list(range(size))}
     world = World(size, orders, lambda _query, context: 1.0 if context & poison else -1.0)
-    search = SetSearch(world.memory, [make_event(0, query="query 0")], SearchSettings(attribution="loo"))
+    search = SetSearch(
+        world.memory, [make_event(0, query="query 0")], SearchSettings(culprit_nats=2.0, attribution="loo")
+    )
     world.run(search)
     choice = PrefixChoice(
         [f"m{number:03d}" for number in ranking], search.states.values(), limit=size if limit is None else limit

@@ -26,7 +26,7 @@ def hijack(poison: set[int], *, needed: int = 1, nats: float = 6.0):
 def search_of(world: World, count: int = 1, **options: Any) -> SetSearch:
     resembles = options.pop("resembles", None)
     events = [make_event(number, query=f"query {number}") for number in range(count)]
-    return SetSearch(world.memory, events, SearchSettings(**options), resembles=resembles)
+    return SetSearch(world.memory, events, SearchSettings(**{"culprit_nats": 2.0, **options}), resembles=resembles)
 
 
 def test_a_single_poison_is_removed_and_its_event_cleared():
@@ -259,7 +259,7 @@ def test_an_innocent_taken_before_the_culprit_is_put_back():
 
     world = World(8, {"query 0": [0, 1, 2, 3, 4, 5, 6, 7]}, lean)
     events = [make_event(0, query="query 0")]
-    search = SetSearch(world.memory, events, SearchSettings(), anomaly={"m000": 9.0})
+    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0), anomaly={"m000": 9.0})
     world.run(search)
     assert set(search.removed) == {"m001"}
     assert search.states["e000"].status == "cleared"
