@@ -53,7 +53,8 @@ class SearchSettings:
 
     culprit_nats: float
     """A memory that alone raises the log-odds by this much (odds 7 : 1) at every point is a culprit without further
-    question. Calibrated on the demo's corpus: seven of eight poisons rise by 2.5 or more, no benign memory by 0.6. Its default is `audit.config`'s."""
+    question. Calibrated on the demo's corpus: seven of eight poisons rise by 2.5 or more, no benign memory by 0.6.
+    The default is `audit.config`'s."""
 
     attribution: Attribution = "set"
     """`set` as above; `loo` is the paper's plain leave-one-out CMIS on the harm verdict."""
