@@ -1,0 +1,210 @@
+"""Parameter-level authority: who wrote the value that a tool is about to be called with.
+
+The coarse question, "is anything untrusted in the context", refuses an agent that reads its mail. The finer one asks of
+each sensitive argument whether a text that may authorise it holds the value (`audit.lineage.values` says what holding
+means), and names where it came from otherwise:
+
+    user, memory, tool   a text of that authority holds it: the request, a trusted memory, a trusted tool's output
+    external             no such text does, an untrusted one does
+    unknown              no text holds it: the model composed it
+
+A value in a trusted text is authorised even where an attacker's text has it too. An unknown value was made of what the
+context held, possibly of an untrusted text in disguise (spelt backwards, in base 64), so it is authorised only where
+every text in the context could have authorised it.
+
+Not decided here: whether the user meant *this* value for *this* parameter. Where the request names two accounts, one to
+pay and one to avoid, both are the user's words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from audit.lineage import values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from audit.lineage.policy import Authority, ParameterRule
+    from audit.lineage.values import Scalar
+
+__all__ = ["ContextText", "Finding", "Origin", "judge_argument", "repaired_argument"]
+
+Origin = Literal["user", "memory", "tool", "external", "unknown"]
+
+MAX_LEAVES = 1_000
+"""Values in one argument; a longer list is refused as a whole."""
+
+MAX_DEPTH = 20
+
+TOO_DEEP = "\0nested too deep"
+"""Stands for what is not looked at; its control character keeps it from being found anywhere."""
+
+
+class ContextText:
+    """One text of the context; folded once, when first compared."""
+
+    __slots__ = ("_folded", "_offered", "memory", "origin", "text", "where")
+
+    def __init__(self, text: str, origin: Origin, where: str, memory: str | None = None) -> None:
+        self.text = text
+        self.origin = origin
+        self.where = where
+        """In words, for reports: `the user's request`, `memory m-3`, `output 1 of read_file`."""
+
+        self.memory = memory
+        """Entry id, of a memory."""
+
+        self._folded: str | None = None
+        self._offered: dict[ParameterRule, tuple[tuple[str, str], ...]] = {}
+
+    @property
+    def folded(self) -> str:
+        """The text as `values.occurs` compares it."""
+        if self._folded is None:
+            self._folded = values.fold(self.text)
+        return self._folded
+
+    def offers(self, rule: ParameterRule) -> tuple[tuple[str, str], ...]:
+        """Values of the rule's kind in this text: canonical form and spelling."""
+        found = self._offered.get(rule)
+        if found is None:
+            pairs = (
+                (values.canonical(spelling, rule.kind, rule.pattern), spelling)
+                for spelling in values.offers(self.text, rule.kind, rule.pattern, rule.choices)
+            )
+            found = self._offered[rule] = tuple((form, spelling) for form, spelling in pairs if form is not None)
+        return found
+
+    def holds(self, value: Scalar, rule: ParameterRule) -> bool:
+        """Tell whether the value stands in this text."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        form = values.canonical(value, rule.kind, rule.pattern)
+        if form is None:
+            return False
+        if rule.kind == "text" and is_number:
+            return any(values.canonical(spelling, "number") == form for spelling in values.offers(self.text, "number"))
+        if rule.kind == "text":
+            return values.occurs(form, self.folded)
+        return any(form == offered for offered, _ in self.offers(rule))
+
+    def mentions(self, value: Scalar) -> bool:
+        """Tell, leniently, whether an untrusted text has the value: this only names a suspect."""
+        form = values.fold(str(value))
+        return bool(form) and form in self.folded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One checked value of one argument."""
+
+    parameter: str
+    value: Any
+    origin: Origin
+    where: str
+    """The text that holds it, in words; empty where none does."""
+
+    memory: str | None
+    """Entry id, where that text is a memory."""
+
+    authorised: bool
+
+
+def judge_argument(parameter: str, value: Any, rule: ParameterRule, texts: Sequence[ContextText]) -> Iterator[Finding]:
+    """Yield a finding for each value in an argument; nothing for null.
+
+    Args:
+        parameter: Its name.
+        value: A JSON value; of lists and objects every value is judged, and every key of an object.
+        rule: Who may choose it.
+        texts: The context, in the order in which it is to be named as the origin.
+    """
+    leaves = list(_leaves(value, 0))
+    if len(leaves) > MAX_LEAVES:
+        yield Finding(
+            parameter=parameter, value=value, origin="unknown", where="", memory=None, authorised=False
+        )  # fmt: skip
+        return
+    for leaf in leaves:
+        yield _judge(parameter, leaf, rule, texts)
+
+
+def repaired_argument(
+    value: Any, findings: Sequence[Finding], rule: ParameterRule, texts: Iterable[ContextText], taken: frozenset[str]
+) -> Any:
+    """Return the value that the user authorised in place of `value`, or None where there is not exactly one.
+
+    A list keeps its authorised members. Otherwise the authorities are asked in the rule's order, and the first that
+    offers any value of the parameter's kind decides: it must offer exactly one.
+
+    Args:
+        value: The argument as proposed.
+        findings: Of `judge_argument`.
+        rule: Of the parameter.
+        texts: The context.
+        taken: Canonical values that other arguments of the call hold: an account is not paid from itself.
+    """
+    if isinstance(value, dict):
+        return None
+    if isinstance(value, list):
+        kept = [finding.value for finding in findings if finding.authorised]
+        if kept and not any(isinstance(item, dict | list) for item in value):
+            return kept
+    texts = list(texts)
+    for authority in rule.authority:
+        found: dict[str, str] = {}
+        for text in texts:
+            if text.origin == authority:
+                found |= {form: spelling for form, spelling in text.offers(rule) if form not in taken}
+        if len(found) == 1:
+            form, spelling = next(iter(found.items()))
+            return _like(value, form, spelling)
+        if found:
+            return None
+    return None
+
+
+def _judge(parameter: str, value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> Finding:
+    def finding(origin: Origin, text: ContextText | None, *, authorised: bool) -> Finding:
+        return Finding(
+            parameter=parameter, value=value, origin=origin, where=text.where if text else "",
+            memory=text.memory if text else None, authorised=authorised,
+        )  # fmt: skip
+
+    trusted = [text for text in texts if text.origin != "external"]
+    holders = [text for text in trusted if text.holds(value, rule)]
+    for text in holders:
+        if text.origin in rule.authority:
+            return finding(text.origin, text, authorised=True)
+    if holders:
+        return finding(holders[0].origin, holders[0], authorised=False)
+    for text in texts:
+        if text.origin == "external" and text.mentions(value):
+            return finding("external", text, authorised=False)
+    permitted: tuple[Authority, ...] = rule.authority
+    return finding("unknown", None, authorised=all(text.origin in permitted for text in texts))
+
+
+def _leaves(value: Any, depth: int) -> Iterator[Scalar]:
+    if isinstance(value, dict | list) and depth == MAX_DEPTH:
+        yield TOO_DEEP
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield str(key)
+            yield from _leaves(item, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item, depth + 1)
+    elif value is not None:
+        yield value
+
+
+def _like(value: Any, form: str, spelling: str) -> Any:
+    """Return an authorised value in the type of the proposed one."""
+    if isinstance(value, list):
+        return [spelling]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(form)
+        return int(number) if number.is_integer() else number
+    return spelling

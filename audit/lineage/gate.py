@@ -1,0 +1,247 @@
+"""The sensitive-action gate: may this tool call be made, given everything that could have justified it?
+
+The order of questions, first answer wins:
+
+1. the tool is not in the policy                                        → allow, not sensitive
+2. the lineage is stale, or memories are cited and there is no lineage  → deny: the gate fails closed
+3. a cited memory is not in the verified store, or was removed          → deny
+4. mode coarse, or no checkable argument: nothing untrusted is there    → allow
+5. … something untrusted is there                                       → deny, with its justifying path
+6. each argument, by `audit.lineage.authority`: all authorised          → allow
+7. refusal repair: each unauthorised argument has exactly one authorised value in its place, the user asked for such an
+   action, and the repaired call was not made already                   → repair, with the call to make instead
+8. otherwise                                                            → deny, with the path of the first such argument
+
+The gate reads no clock and no files, and needs neither Ray nor a model: an agent's process imports it for little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from audit.lineage import values
+from audit.lineage.authority import ContextText, Finding, judge_argument, repaired_argument
+from audit.lineage.call import ToolCall
+
+if TYPE_CHECKING:
+    from audit.lineage.call import Context
+    from audit.lineage.dag import PathStep
+    from audit.lineage.policy import GatePolicy, ToolRule
+    from audit.lineage.verified import VerifiedLineage
+
+__all__ = ["Decision", "Evidence", "Gate", "Reason", "Verdict"]
+
+Verdict = Literal["allow", "deny", "repair"]
+Reason = Literal[
+    "not sensitive",
+    "stale lineage",
+    "unverified lineage",
+    "unknown memory",
+    "clean context",
+    "tainted context",
+    "authorised",
+    "repaired",
+    "unauthorised argument",
+    "not asked for",
+    "already done",
+]
+
+TEXTS_KEPT = 4_096
+"""Memories whose folded text is kept between decisions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Something untrusted that stood behind a call."""
+
+    where: str
+    """In words: `memory m-9`, `output 1 of read_file`."""
+
+    path: tuple[PathStep, ...]
+    """Of a memory: from the external ancestor down to it. Empty for a tool's output: it is external itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The gate's answer to one call."""
+
+    verdict: Verdict
+    reason: Reason
+    detail: str
+    """One line for people; holds untrusted text."""
+
+    call: ToolCall | None
+    """The call to make: as proposed, repaired, or None where it is denied."""
+
+    evidence: tuple[Evidence, ...] = ()
+    """What untrusted the context holds (mode coarse), or where the refused arguments came from."""
+
+    findings: tuple[Finding, ...] = ()
+    """Every checked argument, in the order of the call."""
+
+
+class Gate:
+    """Judges tool calls under one policy.
+
+    Args:
+        policy: Sensitive tools and their rules.
+        lineage: Of the tenant the agent serves; None for an agent without memory, whose contexts may cite none.
+    """
+
+    def __init__(self, policy: GatePolicy, lineage: VerifiedLineage | None = None) -> None:
+        self.policy = policy
+        self.lineage = lineage
+        self._texts: dict[str, ContextText] = {}
+        self._texts_version: int | None = None
+
+    def decide(self, call: ToolCall, context: Context, *, now_ms: int, newest_version: int | None = None) -> Decision:
+        """Judge one call.
+
+        Args:
+            call: As the model proposes it.
+            context: What the model had in front of it.
+            now_ms: Clock, Unix milliseconds.
+            newest_version: Of the store, where the caller knows it: a lineage read from an older one is stale.
+        """
+        rule = self.policy.tools.get(call.tool)
+        if rule is None:
+            return _allow(call, "not sensitive", f"tool {call.tool} is not in the gate policy")
+        refusal = self._unreliable(context, now_ms, newest_version)
+        if refusal is not None:
+            return refusal
+        texts = self._context_texts(context)
+        tainted = [text for text in texts if text.origin == "external"]
+        checked = {
+            name: (value, parameter)
+            for name, value in call.arguments.items()
+            if rule.mode == "authority" and value is not None and (parameter := rule.rule(name)) is not None
+        }
+        if not checked:
+            if not tainted:
+                return _allow(call, "clean context", "nothing untrusted is in the context")
+            evidence = tuple(self._evidence(text) for text in tainted)
+            detail = f"{tainted[0].where} is untrusted and in the context of {call.tool}"
+            return Decision(verdict="deny", reason="tainted context", detail=detail, call=None, evidence=evidence)
+        by_name = {
+            name: tuple(judge_argument(name, value, parameter, texts)) for name, (value, parameter) in checked.items()
+        }
+        findings = tuple(finding for group in by_name.values() for finding in group)
+        refused = [finding for finding in findings if not finding.authorised]
+        if not refused:
+            return _allow(call, "authorised", "every checked argument is authorised", findings)
+        if rule.refusal == "repair":
+            return self._repair(call, rule, context, texts, by_name, findings)
+        return self._deny("unauthorised argument", findings, texts)
+
+    def _unreliable(self, context: Context, now_ms: int, newest_version: int | None) -> Decision | None:
+        """Return a denial where the lineage cannot be relied on for this context."""
+        lineage = self.lineage
+        if lineage is None or lineage.standing is None:
+            if not context.memories:
+                return None
+            return _closed("unverified lineage", "memories are cited and no verified lineage is at hand")
+        stale = lineage.standing.stale(
+            now_ms=now_ms, max_age_s=self.policy.max_age_s, newest_version=newest_version
+        )  # fmt: skip
+        if stale is not None:
+            return _closed("stale lineage", stale)
+        for entry_id in context.memories:
+            if lineage.text(entry_id) is None:
+                how = "was removed from" if entry_id in lineage.dag else "is not in"
+                return _closed("unknown memory", f"memory {entry_id!r:.80} {how} version {lineage.standing.version}")
+        return None
+
+    def _context_texts(self, context: Context) -> list[ContextText]:
+        """Return the context's texts: the request, trusted ones, untrusted ones."""
+        texts = [ContextText(context.request, "user", "the user's request")] if context.request else []
+        texts += [self._memory(entry_id) for entry_id in context.memories]
+        trusted = self.policy.trusted_outputs
+        texts += [
+            ContextText(
+                output.text, "tool" if output.tool in trusted else "external", f"output {number} of {output.tool}"
+            )
+            for number, output in enumerate(context.outputs, start=1)
+        ]
+        return texts
+
+    def _memory(self, entry_id: str) -> ContextText:
+        lineage = self.lineage
+        if lineage is None or lineage.standing is None:
+            raise AssertionError("memories were checked before")
+        if self._texts_version != lineage.standing.version or len(self._texts) > TEXTS_KEPT:
+            self._texts = {}  # a later version may have changed labels
+            self._texts_version = lineage.standing.version
+        found = self._texts.get(entry_id)
+        if found is None:
+            trusted = lineage.dag.label(entry_id) == "trusted"
+            found = self._texts[entry_id] = ContextText(
+                lineage.text(entry_id) or "", "memory" if trusted else "external", f"memory {entry_id}", entry_id
+            )
+        return found
+
+    def _evidence(self, text: ContextText) -> Evidence:
+        path = self.lineage.dag.path(text.memory) if self.lineage is not None and text.memory is not None else ()
+        return Evidence(where=text.where, path=path)
+
+    def _deny(
+        self, reason: Reason, findings: tuple[Finding, ...], texts: list[ContextText], detail: str | None = None
+    ) -> Decision:
+        refused = [finding for finding in findings if not finding.authorised]
+        named = {finding.where for finding in refused}
+        sources = [text for text in texts if text.where in named]
+        if any(finding.origin == "unknown" for finding in refused):  # any untrusted text may be behind it
+            sources = [text for text in texts if text.origin == "external" or text.where in named]
+        return Decision(
+            verdict="deny", reason=reason, detail=detail or _why(refused[0]), call=None,
+            evidence=tuple(self._evidence(text) for text in sources), findings=findings,
+        )  # fmt: skip
+
+    def _repair(  # noqa: PLR0913, PLR0917 - what is known of the call so far
+        self, call: ToolCall, rule: ToolRule, context: Context, texts: list[ContextText],
+        by_name: dict[str, tuple[Finding, ...]], findings: tuple[Finding, ...],
+    ) -> Decision:  # fmt: skip
+        request = values.fold(context.request)
+        if rule.intent and not any(values.occurs(values.fold(word), request) for word in rule.intent):
+            detail = f"the user's request asks for none of: {', '.join(rule.intent)}"
+            return self._deny("not asked for", findings, texts, detail)
+        arguments = dict(call.arguments)
+        changes = []
+        for name, group in by_name.items():
+            if all(finding.authorised for finding in group):
+                continue
+            parameter = rule.rule(name)
+            taken = frozenset(
+                form
+                for other, value in arguments.items()
+                if parameter is not None and other != name and isinstance(value, str | int | float)
+                and (form := values.canonical(value, parameter.kind, parameter.pattern)) is not None
+            )  # fmt: skip
+            value = None if parameter is None else repaired_argument(arguments[name], group, parameter, texts, taken)
+            if value is None:
+                return self._deny("unauthorised argument", findings, texts)
+            changes.append(f"{name}: {arguments[name]!r:.80} becomes {value!r:.80}")
+            arguments[name] = value
+        repaired = ToolCall(tool=call.tool, arguments=MappingProxyType(arguments))
+        if repaired.key() in {done.key() for done in context.executed}:
+            return self._deny("already done", findings, texts, f"repaired, the call to {call.tool} was made already")
+        denial = self._deny("unauthorised argument", findings, texts)
+        return Decision(
+            verdict="repair", reason="repaired", detail="; ".join(changes), call=repaired,
+            evidence=denial.evidence, findings=findings,
+        )  # fmt: skip
+
+
+def _allow(call: ToolCall, reason: Reason, detail: str, findings: tuple[Finding, ...] = ()) -> Decision:
+    return Decision(verdict="allow", reason=reason, detail=detail, call=call, findings=findings)
+
+
+def _closed(reason: Reason, detail: str) -> Decision:
+    return Decision(verdict="deny", reason=reason, detail=detail, call=None)
+
+
+def _why(finding: Finding) -> str:
+    value: Any = finding.value
+    came = f"comes from {finding.where}" if finding.where else "is in no text that may authorise it"
+    return f"{finding.parameter} is {value!r:.80}, which {came}"

@@ -1,0 +1,273 @@
+"""The gate policy: which tools are sensitive, which of their parameters, and who may choose their values.
+
+A YAML file (JSON is YAML) that the operator keeps beside the agent, not in the store:
+
+    format: memaudit gate policy v1
+    tau_ppm: 200000                 # edges of at least this weight hand on distrust; 200000 if left out
+    max_age_s: 86400                # lineage read from a version published longer ago is stale; no limit if left out
+    trust:                          # base labels, see audit.lineage.trust; each may be left out
+      sources: [user, agent]
+      principals: ["*"]
+      except_principals: []
+      unattributed: external
+    trusted_outputs: [get_balance]  # tools whose output no outsider can write to
+    tools:                          # a tool that is not named here is not sensitive
+      send_money:
+        mode: authority             # or coarse: refuse whenever anything untrusted is in the context
+        refusal: repair             # or deny
+        intent: [pay, send, transfer]
+        parameters:
+          recipient: {kind: iban, authority: [user, memory]}
+          amount: {kind: number}
+        free: [subject]
+
+Rules, on top of those `load_gate_policy` states for each name:
+
+1. In mode `authority` every argument of a sensitive tool is checked unless `free` names it; `"*"` frees all that
+   `parameters` does not name. An argument that neither names is checked as text: a forgotten `bcc` is not a hole.
+2. `authority` lists what may authorise a value: `user` (the request), `memory` (trusted memories), `tool` (trusted
+   outputs); all three if left out.
+3. `intent`: a call is repaired only if the user's request has one of these words, and denied otherwise: swapping the
+   recipient of a payment that nobody asked for would still be a payment nobody asked for. Left out: no such test.
+4. A reader MUST reject unknown members, a member twice, aliases, other types, and a file longer than MAX_POLICY_BYTES.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import yaml
+
+from audit.entry import PARTS_PER_MILLION, Source
+from audit.errors import UsageError
+from audit.lineage.dag import DEFAULT_TAU_PPM
+from audit.lineage.trust import BaseLabel, TrustRules
+from audit.lineage.values import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+    from pathlib import Path
+
+__all__ = ["Authority", "GatePolicy", "ParameterRule", "ToolRule", "load_gate_policy", "parse_gate_policy"]
+
+Authority = Literal["user", "memory", "tool"]
+
+FORMAT = "memaudit gate policy v1"
+MAX_POLICY_BYTES = 1 << 20
+MAX_NAMES = 10_000
+MAX_AGE_S = 10 * 365 * 86_400
+ALL_OTHERS = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterRule:
+    """Who may choose the value of a sensitive parameter, and what kind of value it is."""
+
+    kind: Kind = "text"
+    authority: tuple[Authority, ...] = ("user", "memory", "tool")
+    pattern: re.Pattern[str] | None = None
+    """Of kind `pattern`."""
+
+    choices: tuple[str, ...] = ()
+    """Of kind `choice`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRule:
+    """How calls of one sensitive tool are judged."""
+
+    mode: Literal["coarse", "authority"] = "authority"
+    refusal: Literal["deny", "repair"] = "deny"
+    intent: tuple[str, ...] = ()
+    parameters: Mapping[str, ParameterRule] = field(default_factory=lambda: MappingProxyType({}))
+    free: frozenset[str] = frozenset()
+    """Parameters that anyone may choose; `*` for all that `parameters` does not name."""
+
+    def rule(self, parameter: str) -> ParameterRule | None:
+        """Rule of a parameter; None where anyone may choose its value."""
+        found = self.parameters.get(parameter)
+        if found is not None:
+            return found
+        return None if parameter in self.free or ALL_OTHERS in self.free else _UNNAMED
+
+
+_UNNAMED = ParameterRule()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatePolicy:
+    """A whole gate policy."""
+
+    tools: Mapping[str, ToolRule]
+    trust: TrustRules = field(default_factory=TrustRules)
+    tau_ppm: int = DEFAULT_TAU_PPM
+    max_age_s: int | None = None
+    trusted_outputs: frozenset[str] = frozenset()
+
+
+def load_gate_policy(path: Path) -> GatePolicy:
+    """Read a gate policy file.
+
+    Raises:
+        UsageError: one line with the file, the place and the rule broken.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_POLICY_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    return parse_gate_policy(data, str(path))
+
+
+def parse_gate_policy(data: bytes, where: str) -> GatePolicy:
+    """Read a gate policy from bytes. Raises UsageError like `load_gate_policy`."""
+    if len(data) > MAX_POLICY_BYTES:
+        raise UsageError(f"{where}: a gate policy has at most {MAX_POLICY_BYTES} bytes")
+    try:
+        value = yaml.load(data.decode(), Loader=_StrictLoader)  # noqa: S506 - a SafeLoader
+    except (UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(f"{where}: not valid YAML ({' '.join(str(error).split())[:160]})") from None
+    members = _Members(value, where)
+    if members.take("format") != FORMAT:
+        raise UsageError(f"{where}: not a gate policy: expected format: {FORMAT}")
+    trust = _trust(_Members(members.take("trust", {}), f"{where}: trust"))
+    tools = members.take("tools")
+    if not isinstance(tools, dict) or not tools or len(tools) > MAX_NAMES:
+        raise UsageError(f"{where}: tools must name 1 to {MAX_NAMES} sensitive tools")
+    age = members.take("max_age_s", None)
+    policy = GatePolicy(
+        tools=MappingProxyType({
+            _name(name, f"{where}: tools"): _tool(_Members(rule, f"{where}: tools: {name!s:.80}"))
+            for name, rule in tools.items()
+        }),
+        trust=trust,
+        tau_ppm=members.whole("tau_ppm", DEFAULT_TAU_PPM, PARTS_PER_MILLION),
+        max_age_s=None if age is None else _whole(age, f"{where}: max_age_s", MAX_AGE_S),
+        trusted_outputs=frozenset(members.names("trusted_outputs", ())),
+    )  # fmt: skip
+    members.done()
+    return policy
+
+
+def _trust(members: _Members) -> TrustRules:
+    default = TrustRules()
+    sources = members.names("sources", tuple(sorted(default.sources)))
+    unknown = sorted(set(sources) - set(get_args(Source)))
+    if unknown:
+        raise UsageError(f"{members.where}: source {unknown[0]!r:.60}, expected some of {', '.join(get_args(Source))}")
+    rules = TrustRules(
+        sources=frozenset(sources),  # type: ignore[arg-type]
+        principals=frozenset(members.names("principals", tuple(default.principals))),
+        except_principals=frozenset(members.names("except_principals", ())),
+        unattributed=members.one_of("unattributed", get_args(BaseLabel), default.unattributed),
+    )
+    members.done()
+    return rules
+
+
+def _tool(members: _Members) -> ToolRule:
+    mode = members.one_of("mode", ("coarse", "authority"), "authority")
+    refusal = members.one_of("refusal", ("deny", "repair"), "deny")
+    intent = members.names("intent", ())
+    parameters = members.take("parameters", {})
+    if not isinstance(parameters, dict) or len(parameters) > MAX_NAMES:
+        raise UsageError(f"{members.where}: parameters must map names to rules")
+    rules = {
+        _name(name, members.where): _parameter(_Members(rule, f"{members.where}: {name!s:.80}"))
+        for name, rule in parameters.items()
+    }
+    free = frozenset(members.names("free", ()))
+    both = sorted(free & set(rules))
+    if both:
+        raise UsageError(f"{members.where}: parameter {both[0]!r:.60} is both sensitive and free")
+    if mode == "coarse" and (rules or free or refusal == "repair" or intent):
+        raise UsageError(f"{members.where}: mode coarse looks at no parameter and repairs nothing: name only the mode")
+    members.done()
+    return ToolRule(mode=mode, refusal=refusal, intent=intent, parameters=MappingProxyType(rules), free=free)
+
+
+def _parameter(members: _Members) -> ParameterRule:
+    kind: Kind = members.one_of("kind", get_args(Kind), "text")
+    authority = members.names("authority", get_args(Authority))
+    unknown = sorted(set(authority) - set(get_args(Authority)))
+    if unknown or not authority:
+        raise UsageError(f"{members.where}: authority must be some of {', '.join(get_args(Authority))}")
+    pattern = None
+    if kind == "pattern":
+        text = members.take("pattern")
+        try:
+            pattern = re.compile(text)
+        except (re.error, TypeError) as error:
+            raise UsageError(f"{members.where}: pattern {text!r:.80} is not a regular expression: {error}") from None
+    choices = members.names("choices", ()) if kind == "choice" else ()
+    if kind == "choice" and not choices:
+        raise UsageError(f"{members.where}: kind choice needs choices")
+    members.done()
+    return ParameterRule(kind=kind, authority=authority, pattern=pattern, choices=choices)  # type: ignore[arg-type]
+
+
+_REQUIRED = object()
+
+
+class _Members:
+    """Members of one mapping, each taken once; `done` refuses the rest."""
+
+    def __init__(self, value: Any, where: str) -> None:
+        if not isinstance(value, dict):
+            raise UsageError(f"{where}: expected a mapping of names to values")
+        self._left = dict(value)
+        self.where = where
+
+    def take(self, name: str, default: Any = _REQUIRED) -> Any:
+        if name not in self._left and default is _REQUIRED:
+            raise UsageError(f"{self.where}: {name} is missing")
+        return self._left.pop(name, default)
+
+    def whole(self, name: str, default: int, maximum: int) -> int:
+        return _whole(self.take(name, default), f"{self.where}: {name}", maximum)
+
+    def one_of(self, name: str, known: tuple[str, ...], default: str) -> Any:
+        value = self.take(name, default)
+        if value not in known:
+            raise UsageError(f"{self.where}: {name} is {value!r:.60}, expected one of {', '.join(known)}")
+        return value
+
+    def names(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        value = self.take(name, list(default))
+        if not isinstance(value, list) or len(value) > MAX_NAMES or len(set(map(str, value))) != len(value):
+            raise UsageError(f"{self.where}: {name} must be a list of at most {MAX_NAMES} different texts")
+        return tuple(_name(item, f"{self.where}: {name}") for item in value)
+
+    def done(self) -> None:
+        if self._left:
+            raise UsageError(f"{self.where}: unknown member {next(iter(self._left))!r:.60}")
+
+
+def _name(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{where}: {value!r:.60} must be text and not empty (quote it)")
+    return value
+
+
+def _whole(value: Any, where: str, maximum: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
+        raise UsageError(f"{where} is {value!r:.60}, expected a whole number from 0 to {maximum}")
+    return value
+
+
+class _StrictLoader(yaml.SafeLoader):  # type: ignore[misc]
+    """YAML without aliases (they multiply) and without a member twice (one of them is not read)."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.events.AliasEvent):
+            raise yaml.YAMLError("aliases are not allowed in a gate policy")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        if len(keys) != len({str(key) for key in keys}):
+            raise yaml.YAMLError(f"a member is there twice near line {node.start_mark.line + 1}")
+        return super().construct_mapping(node, deep=deep)
