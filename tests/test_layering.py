@@ -35,6 +35,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "fusion": ("errors",),
     "attribution": ("fusion", "generation", "events", "entry", "errors"),
     "consistency": ("entry", "errors"),
+    "lineage": ("snapshot", "entry", "errors"),
     "report": ("result", "consistency", "entry", "errors"),
 }
 """Per part of `audit`, which others it may import: the data flow. A new part is a line here, on purpose."""
