@@ -1,0 +1,61 @@
+"""The executor in this process: it loads what is used, when it is used, and ends only what it started."""
+
+from __future__ import annotations
+
+import pytest
+
+from audit.attribution.ablation import keep_only
+from jobs.executor_local import LocalExecutor
+from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
+from models.fakes import FakeGenerator
+from tests.audit_world import CONFIG, FAKES
+
+
+def group(event_id="e1"):
+    question = ReplayQuestion(ablation=keep_only(event_id, "gate", "text", ()), memories=())
+    return ReplayGroup(event_id=event_id, query="What is the refund window?", questions=(question,))
+
+
+class Counted(FakeGenerator):
+    closed = 0
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def program():
+    return Program.of(CONFIG.agent, CONFIG.harm, CONFIG.seed)
+
+
+def test_only_models_that_were_used_are_named(program):
+    executor = LocalExecutor(FAKES)
+    assert executor.model_ids() == {}
+    list(executor.replay([group()], program))
+    assert set(executor.model_ids()) == {"backbone"}
+    executor.embed(["a text"])
+    executor.entail([("a premise", "a hypothesis")])
+    assert set(executor.model_ids()) == {"backbone", "nli", "embedder"}
+    executor.close()
+
+
+def test_every_question_of_every_group_is_answered_once(program):
+    executor = LocalExecutor(FAKES)
+    outcomes = list(executor.replay([group("e1"), group("e2")], program))
+    executor.close()
+    assert sorted(outcome.event_id for outcome in outcomes) == ["e1", "e2"]
+
+
+def test_a_backbone_that_was_lent_is_not_closed_and_one_of_its_own_is(program, monkeypatch):
+    lent, own = Counted(), Counted()
+    executor = LocalExecutor(FAKES, lent)
+    list(executor.replay([group()], program))
+    executor.close()
+    assert lent.closed == 0
+
+    monkeypatch.setattr("jobs.executor_local.load_generator", lambda _: own)
+    executor = LocalExecutor(FAKES)
+    list(executor.replay([group()], program))
+    executor.close()
+    executor.close()
+    assert own.closed == 1
