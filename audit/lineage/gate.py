@@ -26,6 +26,7 @@ from audit.lineage.authority import ContextText, Finding, judge_argument, repair
 from audit.lineage.call import ToolCall
 
 if TYPE_CHECKING:
+    from audit.lineage.authority import Origin
     from audit.lineage.call import Context
     from audit.lineage.dag import PathStep
     from audit.lineage.policy import GatePolicy, ToolRule
@@ -148,7 +149,7 @@ class Gate:
         if stale is not None:
             return _closed("stale lineage", stale)
         for entry_id in context.memories:
-            if lineage.text(entry_id) is None:
+            if lineage.entry(entry_id) is None:
                 how = "was removed from" if entry_id in lineage.dag else "is not in"
                 return _closed("unknown memory", f"memory {entry_id!r:.80} {how} version {lineage.standing.version}")
         return None
@@ -175,10 +176,10 @@ class Gate:
             self._texts_version = lineage.standing.version
         found = self._texts.get(entry_id)
         if found is None:
-            trusted = lineage.dag.label(entry_id) == "trusted"
-            found = self._texts[entry_id] = ContextText(
-                lineage.text(entry_id) or "", "memory" if trusted else "external", f"memory {entry_id}", entry_id
-            )
+            entry = lineage.entry(entry_id)
+            origin: Origin = "memory" if lineage.dag.label(entry_id) == "trusted" else "external"
+            found = ContextText(entry.text if entry else "", origin, f"memory {entry_id}", entry_id)
+            self._texts[entry_id] = found
         return found
 
     def _evidence(self, text: ContextText) -> Evidence:

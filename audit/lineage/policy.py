@@ -270,4 +270,4 @@ class _StrictLoader(yaml.SafeLoader):  # type: ignore[misc]
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         if len(keys) != len({str(key) for key in keys}):
             raise yaml.YAMLError(f"a member is there twice near line {node.start_mark.line + 1}")
-        return super().construct_mapping(node, deep=deep)
+        return super().construct_mapping(node, deep=deep)  # type: ignore[no-any-return]

@@ -44,11 +44,15 @@ class TrustRules:
 
     def base_label(self, entry: Entry) -> BaseLabel:
         """Label of an entry as if it had no ancestors."""
+        return "trusted" if self.distrust(entry) is None else "external"
+
+    def distrust(self, entry: Entry) -> str | None:
+        """Return why an entry is external by itself, in words without its text; None where it is trusted."""
+        if entry.source not in self.sources:
+            return f"source {entry.source} is not trusted"
         principal = entry.principal
-        if entry.source not in self.sources or principal in self.except_principals:
-            return "external"
-        if principal not in self.principals and ANY_PRINCIPAL not in self.principals:
-            return "external"
-        if entry.source == "agent" and not entry.parents:
-            return self.unattributed
-        return "trusted"
+        if principal in self.except_principals or not self.principals & {ANY_PRINCIPAL, principal}:
+            return "its principal is not trusted"
+        if entry.source == "agent" and not entry.parents and self.unattributed == "external":
+            return "the agent recorded no parents for it"
+        return None

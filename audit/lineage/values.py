@@ -9,7 +9,7 @@ Kinds say what a parameter holds, so that differences of spelling do not count, 
 text offers can be listed (the repair needs that):
 
     text      anything; compared as it stands; offers nothing
-    number    50, "50.00", $50 and 1,050 in a text; compared as decimals
+    number    50, "50.00", $50 and 1,050 in a text, not inside one of the kinds below; compared as decimals
     email     compared in lower case
     url       compared as it stands, without a trailing slash: paths have two cases
     iban      in capitals; compared without spaces
@@ -41,18 +41,22 @@ MAX_VALUE_CHARS = 10_000
 MAX_DIGITS = 40
 
 _SPACE = re.compile(r"\s+")
-_OPENERS = frozenset("\"'`([{<“‘«„")
+_OPENERS = frozenset('"`([{<“‘«„')
 _CLOSERS = frozenset('"`)]}>”»')
 _STOPS = frozenset(".,;:!?")
 _APOSTROPHES = frozenset("'’")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 _FINDERS = {
-    "number": re.compile(r"(?<![\w.,+-])[-+]?[$€£]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\w|[.,]\d|-\d|/)"),
+    "number": re.compile(
+        r"(?<![\w.,+/-])[-+]?[$€£]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?(?!\w|[.,][0-9]|-[0-9]|/)"
+    ),
     "email": re.compile(r"(?<![\w.@+%-])[\w.+%-]+@[\w-]+(?:\.[\w-]+)+(?![\w@-])"),
     "url": re.compile(r"(?<![\w@./-])(?:https?://|www\.)[^\s<>\"'`]+"),
-    "iban": re.compile(r"(?<![\w-])[A-Z]{2}\d{2}(?:[A-Z0-9]{11,30}|(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?)(?![\w-])"),
-    "date": re.compile(r"(?<![\w-])\d{4}-\d{2}-\d{2}(?![\w-])"),
+    "iban": re.compile(
+        r"(?<![\w-])[A-Z]{2}[0-9]{2}(?:[A-Z0-9]{11,30}|(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?)(?![\w-])"
+    ),
+    "date": re.compile(r"(?<![\w-])[0-9]{4}-[0-9]{2}-[0-9]{2}(?![\w-])"),
 }
 
 
@@ -121,6 +125,8 @@ def offers(text: str, kind: Kind, pattern: re.Pattern[str] | None = None, choice
     elif kind == "pattern" and pattern is not None:
         yield from (found.group() for found in pattern.finditer(text))
     elif kind in _FINDERS:
+        for other in ("iban", "url", "email", "date") if kind == "number" else ():
+            text = _FINDERS[other].sub(" ", text)  # the digits of an account are no amount
         for found in _FINDERS[kind].finditer(text):
             value = found.group()
             yield value.rstrip(".,;:!?)]}") if kind == "url" else value
@@ -149,7 +155,9 @@ _ORNAMENT = {ord(character): None for character in ",$€£"}
 
 
 def _opens(text: str, start: int) -> bool:
-    return start == 0 or text[start - 1] == " " or text[start - 1] in _OPENERS
+    if start == 0 or text[start - 1] == " " or text[start - 1] in _OPENERS:
+        return True
+    return text[start - 1] == "'" and (start == 1 or not text[start - 2].isalnum())  # a quote, not the ' of O'Brien
 
 
 def _closes(text: str, end: int) -> bool:

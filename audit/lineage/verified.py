@@ -115,7 +115,6 @@ class VerifiedLineage:
             created_ms=manifest.created_ms, expires_ms=manifest.expires_ms,
         )  # fmt: skip
 
-    def text(self, entry_id: str) -> str | None:
-        """Request and response of a live entry; None where there is none of that id, or it was removed."""
-        entry = self._entries.get(entry_id)
-        return None if entry is None else entry.text
+    def entry(self, entry_id: str) -> Entry | None:
+        """Return a live entry; None where there is none of that id, or it was removed."""
+        return self._entries.get(entry_id)

@@ -1,0 +1,106 @@
+"""Holding a value means holding all of it, as it looks, in one spelling."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.lineage.values import canonical, fold, is_plain, occurs, offers
+
+words = st.text("abcdefghij0123456789", min_size=1, max_size=8)
+
+
+@given(st.lists(words, max_size=5), words, st.lists(words, max_size=5))
+def test_a_word_of_a_text_is_found(before, word, after):
+    assert occurs(word, " ".join([*before, word, *after]))
+
+
+@given(words, words, st.sampled_from(["", ".", "-", "@", "/", "_", "+", "#"]))
+def test_part_of_a_longer_word_is_not_found(inner, outer, joint):
+    text = f"{outer}{joint}{inner}"
+    assert not occurs(inner, text) or inner == text
+    assert not occurs(outer, text) or outer == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "found"),
+    [
+        ("evil.com", "see not-evil.com now", False),
+        ("evil.com", "see evil.com.", True),
+        ("evil.com", "see evil.com.au.", False),
+        ("50", "pay 1500 or 50.5 or 50,5", False),
+        ("50", "pay (50), please", True),
+        ("bob@x.com", "mail <bob@x.com>, then", True),
+        ("bob@x.com", "mail mob.bob@x.com", False),
+        ("alice", "pay alice's rent", True),
+        ("o", "ask o'brien", False),
+        ("brien", "ask o'brien", False),
+        ("alice", "ask 'alice' today", True),
+        ("a b", "x a b!", True),
+        (".env", "open .env now", True),
+        ("env", "open .env now", False),
+        ("report.txt", "open /secret/report.txt", False),
+    ],
+)
+def test_boundaries(value, text, found):
+    assert occurs(fold(value), fold(text)) is found
+
+
+@pytest.mark.parametrize("value", ["bob\u200b@x.com", "\uff42ob@x.com", "x\u202ey", "a\x07b", "\U000e0041"])
+def test_a_value_that_is_not_what_it_looks_like_has_no_canonical_form(value):
+    assert not is_plain(value)
+    assert canonical(value, "text") is None
+    assert canonical(value, "email") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        ("number", "Pay $1,050.00 and 50, then 3.5 - not 2026-11-21, 12/5 or v2", ["1050", "50", "3.5"]),
+        ("number", "Pay 98.70 to GB29 NWBK 6016 1331 9268 19, see https://x.com/7 of 5@x.com", ["98.7"]),
+        ("number", "1,5 is written in two ways", []),
+        ("email", "Write to Bob@X.com, not to bob@x.com.au.", ["bob@x.com", "bob@x.com.au"]),
+        ("url", "Read https://a.io/B, then www.c.de.", ["https://a.io/B", "www.c.de"]),
+        ("iban", "From GB29NWBK60161331926819 to DE89 3704 0044 0532 0130 00 please", [
+            "GB29NWBK60161331926819", "DE89370400440532013000"]),
+        ("date", "between 2026-11-21 and 2026-11-30, not 12026-11-21", ["2026-11-21", "2026-11-30"]),
+        ("text", "anything at all", []),
+    ],
+)  # fmt: skip
+def test_what_a_text_offers(kind, text, expected):
+    assert [canonical(spelling, kind) for spelling in offers(text, kind)] == expected
+
+
+def test_choices_and_patterns_offer_what_the_policy_names():
+    assert list(offers("tell alice and the random channel", "choice", choices=("Alice", "Bob", "random"))) == [
+        "Alice", "random",
+    ]  # fmt: skip
+    pattern = re.compile(r"INV-\d+")
+    assert list(offers("settle INV-12 today", "pattern", pattern)) == ["INV-12"]
+    assert canonical("INV-12", "pattern", pattern) == "INV-12"
+    assert canonical("INV-12; INV-13", "pattern", pattern) is None
+
+
+@given(st.text(max_size=60), st.sampled_from(["number", "email", "url", "iban", "date"]))
+def test_whatever_is_offered_is_of_its_kind(text, kind):
+    for spelling in offers(text, kind):
+        assert canonical(spelling, kind) is not None or not is_plain(spelling)
+
+
+@given(st.integers(-(10**9), 10**9))
+def test_numbers_are_compared_by_value(number):
+    forms = {canonical(value, "number") for value in (number, float(number), str(number), f"{number}.00")}
+    assert forms == {str(number)}
+
+
+@pytest.mark.parametrize("value", [True, None, "1e5", "NaN", float("inf"), float("nan"), "١٢", "1_000", "9" * 50, ""])
+def test_what_is_no_plain_number_has_no_form(value):
+    assert canonical(value, "number") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [("bob@x.com, eve@y.com", "email"), ("not a link", "url"), ("x" * 10_001, "text")]
+)
+def test_what_is_not_of_the_kind_has_no_form(value, kind):
+    assert canonical(value, kind) is None
