@@ -32,6 +32,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "result": (),
     "provenance": ("entry", "errors"),
     "snapshot": ("provenance", "entry", "errors"),
+    "forget": ("snapshot", "provenance", "entry", "errors"),
     "fusion": ("errors",),
     "attribution": ("fusion", "generation", "events", "entry", "errors"),
     "consistency": ("entry", "errors"),

@@ -1,0 +1,49 @@
+"""What the guard says of one write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from audit.forget.tombstone import HazardTombstone
+
+__all__ = ["Decision", "Reason"]
+
+Reason = Literal[
+    "no tombstones",
+    "far from every tombstone",
+    "no hazard",
+    "hazards differ",
+    "removed id",
+    "same words",
+    "hazards match",
+    "key alone",
+    "model failed",
+    "embedder failed",
+    "too long",
+]
+"""Why. The first four allow; `removed id`, `same words`, `hazards match` and `key alone` refuse; the last three do what
+the policy for failures says, and the decision says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The guard's word on one write."""
+
+    allowed: bool
+    reason: Reason
+    tombstone: HazardTombstone | None = None
+    """What refuses it; None where it is allowed, or refused by the policy for failures."""
+
+    labels: frozenset[str] | None = None
+    """The write's hazards; None where no model was asked: unknown is not none."""
+
+    similarity: float | None = None
+    """Largest cosine with a tombstone's key; None where none was computed."""
+
+    with_earlier: tuple[str, ...] = ()
+    """Entry ids of the writer's earlier writes that make an act together with this one; they are in the store."""
+
+    detail: str = ""
+    """One line for people: which failure, which policy."""

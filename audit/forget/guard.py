@@ -1,0 +1,423 @@
+"""The guard of an agent's write path: refuses a memory that brings a removed one back.
+
+Importing it loads no Ray, torch or vllm; the models come in as an `Embed` callable and a `HazardExtractor`. Life of a
+check (`GuardSettings.mode` at its default):
+
+1. another tenant's entry is an error; the id of a removed entry, or its words in another dress, is refused at once;
+2. the write's readings (`audit.forget.reading`) are embedded and compared with every tombstone's key in one product;
+3. readings far from all keys are let through; only those that are near one, or in a language that the embedder does
+   not know, are shown to the model, nearest first;
+4. the write is refused by a near tombstone whose signature matches (eq. 3); for a tombstone without a usable signature
+   a very similar key is enough;
+5. the same for the write joined to this writer's recent writes that were near a key: acts come in instalments.
+
+A failure of a model or of the embedder is decided by `GuardSettings.on_failure`, named in the decision and never kept
+in the cache. Every decision is told to `on_decision` (`audit.forget.decision_log`).
+
+State: the lockout is immutable and replaced whole, so a check sees the old set or the new one, never none. A guard may
+be used by many threads. Recent writes are kept in memory only: a restart forgets them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from audit.errors import ModelError, UsageError
+from audit.forget.decision import Decision
+from audit.forget.judging import failure, look, settle
+from audit.forget.reading import fingerprint, pieces, readings
+from audit.forget.recent_writes import Piece, RecentWrites
+from audit.forget.settings import GuardSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Any, TypeVar
+
+    from numpy.typing import NDArray
+
+    from audit.entry import Entry
+    from audit.forget.hazard import HazardSignature, Taxonomy
+    from audit.forget.judging import Look
+    from audit.forget.lockout import Lockout
+    from audit.forget.tombstone import Embed
+
+    T = TypeVar("T")
+
+__all__ = ["GuardSettings", "HazardExtractor", "WriteGuard"]
+
+
+class HazardExtractor(Protocol):
+    """Reads the hazards of texts with a model (`models.hazard_extraction`)."""
+
+    model_id: str
+
+    async def extract(self, texts: Sequence[str], taxonomy: Taxonomy) -> tuple[HazardSignature | None, ...]:
+        """Return each text's signature, in the order given; None where the model kept answering outside the schema.
+
+        Raises:
+            ModelError: the model cannot be asked.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    """What a write says by itself."""
+
+    decision: Decision
+    joins: bool
+    """It may be one of several instalments."""
+
+    text: str = ""
+    """What was read of it."""
+
+
+class _State:
+    """A lockout and what was decided under it; replaced whole."""
+
+    __slots__ = ("alone", "expires_ms", "joined", "lockout", "unlabelled")
+
+    def __init__(self, lockout: Lockout, taxonomies: Sequence[str]) -> None:
+        self.lockout = lockout
+        self.unlabelled = lockout.without_labels(taxonomies)
+        self.expires_ms = lockout.next_expiry_ms
+        self.alone: OrderedDict[bytes, _Finding] = OrderedDict()
+        self.joined: OrderedDict[tuple[bytes, ...], Decision] = OrderedDict()
+
+
+class WriteGuard:
+    """Judges writes of one tenant. Thread-safe; close it to end its thread.
+
+    Args:
+        lockout: What is locked out (`audit.forget.lockout.read_lockout`).
+        embed: Texts to unit vectors, shape (texts, dimensions), by the model that `lockout.embedder` names; None only
+            with the modes `exact` and `containment`, which then ask the model about every write.
+        extractor: The model; None only with mode `key`.
+        taxonomies: Every taxonomy that tombstones may use. One it does not hold leaves a tombstone to its key alone.
+        settings: How to decide.
+        clock_ms: Now, in Unix milliseconds.
+        on_decision: Called with each entry and decision, from any thread.
+
+    Raises:
+        UsageError: a mode without what it needs.
+    """
+
+    def __init__(  # noqa: PLR0913 - a guard's parts
+        self,
+        lockout: Lockout,
+        *,
+        embed: Embed | None,
+        extractor: HazardExtractor | None,
+        taxonomies: Sequence[Taxonomy] = (),
+        settings: GuardSettings | None = None,
+        clock_ms: Callable[[], int],
+        on_decision: Callable[[Entry, Decision], None] | None = None,
+    ) -> None:
+        self.settings = settings or GuardSettings()
+        mode = self.settings.mode
+        if mode in {"key", "containment+key"} and embed is None:
+            raise UsageError(f"mode {mode} needs an embedder")
+        if mode != "key" and (extractor is None or not taxonomies):
+            raise UsageError(f"mode {mode} needs a model and a taxonomy; mode key needs neither")
+        self._embed = embed if mode in {"key", "containment+key"} else None
+        self._extractor, self._clock_ms, self._on_decision = extractor, clock_ms, on_decision
+        self._taxonomies = {taxonomy.digest: taxonomy for taxonomy in taxonomies}
+        self._lock = threading.Lock()
+        self._state = _State(lockout, list(self._taxonomies))
+        self._recent = RecentWrites(self.settings.recent_writes, self.settings.recent_s)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._counters = dict.fromkeys(("checked", "refused", "computed", "asked", "failed"), 0)
+
+    @property
+    def lockout(self) -> Lockout:
+        """The set in force."""
+        return self._state.lockout
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Writes checked, refused, computed (not from the cache), failed; and texts that the model was asked about."""
+        with self._lock:
+            return dict(self._counters)
+
+    def replace(self, lockout: Lockout) -> None:
+        """Put another set of tombstones in force, whole: checks under way end with the old one.
+
+        Raises:
+            UsageError: it is of another tenant or embedder.
+        """
+        if lockout.tenant != self.lockout.tenant:
+            raise UsageError(f"the guard is of tenant {self.lockout.tenant!r:.80}, not of {lockout.tenant!r:.80}")
+        if lockout.embedder != self.lockout.embedder:
+            raise UsageError(f"the guard's embedder is {self.lockout.embedder:.80}, not {lockout.embedder:.80}")
+        state = _State(lockout, list(self._taxonomies))
+        with self._lock:
+            self._state = state
+
+    def check(self, entry: Entry, *, vectors: NDArray[np.float32] | None = None) -> Decision:
+        """Judge one write.
+
+        Args:
+            entry: The memory to be written.
+            vectors: Unit vectors of `readings(entry)`, where the caller has them already.
+
+        Raises:
+            UsageError: the entry is of another tenant, or the guard is closed.
+        """
+        state = self._current(entry)
+        removed = self._removed_id(state, entry)
+        if removed is not None:
+            return removed
+        key = _content_key(entry)
+        with self._lock:
+            known = state.alone.get(key)
+        if known is None:
+            known = self._judge(state, [entry], vectors)[0]
+        return self._finish(state, entry, key, known)
+
+    def check_many(self, entries: Sequence[Entry]) -> tuple[Decision, ...]:
+        """Judge writes in order, embedding and asking for all of them at once. Raises like `check`."""
+        if not entries:
+            return ()
+        states = {id(state): state for state in map(self._current, entries)}
+        state = states.popitem()[1]
+        keys = [_content_key(entry) for entry in entries]
+        with self._lock:
+            known = {key: state.alone[key] for key in keys if key in state.alone}
+        fresh = {key: entry for key, entry in zip(keys, entries, strict=True) if key not in known}
+        if fresh:
+            known |= zip(fresh, self._judge(state, list(fresh.values())), strict=True)
+        decisions = []
+        for key, entry in zip(keys, entries, strict=True):
+            removed = self._removed_id(state, entry)
+            decisions.append(removed or self._finish(state, entry, key, known[key]))
+        return tuple(decisions)
+
+    async def check_async(self, entry: Entry) -> Decision:
+        """Judge one write without blocking the caller's event loop. Raises like `check`."""
+        state, key = self._current(entry), _content_key(entry)
+        with self._lock:
+            known = state.alone.get(key)
+        if known is not None and not known.joins:
+            return self.check(entry)  # nothing to wait for
+        return await asyncio.to_thread(self.check, entry)
+
+    def close(self) -> None:
+        """End the thread that talks to the model. Idempotent."""
+        with self._lock:
+            self._closed = True
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+    def _current(self, entry: Entry) -> _State:
+        if self._closed:
+            raise UsageError("the guard is closed")
+        state = self._state
+        if entry.tenant != state.lockout.tenant:
+            raise UsageError(
+                f"the guard is of tenant {state.lockout.tenant!r:.80}, entry {entry.entry_id!r:.80} is of "
+                f"{entry.tenant!r:.80}"
+            )
+        if state.expires_ms is not None and self._clock_ms() >= state.expires_ms:
+            fresh = _State(state.lockout.without_expired(self._clock_ms()), list(self._taxonomies))
+            with self._lock:
+                if self._state is state:
+                    self._state = fresh
+                state = self._state
+        return state
+
+    def _removed_id(self, state: _State, entry: Entry) -> Decision | None:
+        number = state.lockout.removed_id(entry.entry_id)
+        if number is None:
+            return None
+        decision = Decision(allowed=False, reason="removed id", tombstone=state.lockout.stones[number])
+        self._tell(entry, decision)
+        return decision
+
+    def _finish(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
+        """Look at the write together with the writer's recent ones, count it, and tell."""
+        decision = found.decision
+        if decision.allowed and found.joins and self.settings.recent_writes:
+            now_ms = self._clock_ms()
+            with self._lock:
+                earlier = self._recent.before(entry.principal, key, now_ms)
+            if earlier:
+                decision = self._joined(state, key, found, earlier)
+            if decision.allowed:
+                piece = Piece(key=key, entry_id=entry.entry_id, text=found.text, at_ms=now_ms)
+                with self._lock:
+                    self._recent.add(entry.principal, piece)
+        self._tell(entry, decision)
+        return decision
+
+    def _joined(self, state: _State, key: bytes, found: _Finding, earlier: tuple[Piece, ...]) -> Decision:
+        place = (key, *(piece.key for piece in earlier))
+        with self._lock:
+            known = state.joined.get(place)
+        if known is not None:
+            return known
+        text = " ".join((*(piece.text for piece in earlier), found.text))
+        together = self._judge_texts(state, [pieces(text)])[0].decision
+        decision = found.decision
+        if not together.allowed:
+            decision = replace(together, with_earlier=tuple(piece.entry_id for piece in earlier))
+        if together.reason not in _FAILURES:
+            self._keep(state.joined, place, decision)
+        return decision
+
+    def _judge(
+        self, state: _State, entries: Sequence[Entry], vectors: NDArray[np.float32] | None = None
+    ) -> list[_Finding]:
+        """Judge writes by themselves."""
+        with self._lock:
+            self._counters["computed"] += len(entries)
+        found: dict[int, _Finding] = {}
+        texts: list[tuple[str, ...]] = []
+        for number, entry in enumerate(entries):
+            texts.append(readings(entry))
+            prints = (fingerprint(text, state.lockout.salt) for text in (entry.response, *texts[-1]))
+            same = state.lockout.by_fingerprint(item for item in prints if item is not None)
+            if same is not None:
+                decision = Decision(allowed=False, reason="same words", tombstone=state.lockout.stones[same])
+                found[number] = _Finding(decision=decision, joins=False)
+        waiting = [number for number in range(len(entries)) if number not in found]
+        if waiting:
+            judged = self._judge_texts(state, [texts[number] for number in waiting], vectors)
+            for number, finding in zip(waiting, judged, strict=True):
+                found[number] = replace(finding, text=" ".join(texts[number]) if finding.joins else "")
+        for number, entry in enumerate(entries):
+            if found[number].decision.reason not in _FAILURES:
+                self._keep(state.alone, _content_key(entry), found[number])
+        return [found[number] for number in range(len(entries))]
+
+    def _judge_texts(
+        self, state: _State, groups: Sequence[tuple[str, ...]], vectors: NDArray[np.float32] | None = None
+    ) -> list[_Finding]:
+        """Judge groups of texts, each a write: one call of the embedder, one of the model for each taxonomy."""
+        settings, lockout = self.settings, state.lockout
+        flat = [text for group in groups for text in group]
+        if self._embed is not None and flat and len(lockout) and vectors is None:
+            try:
+                vectors = _checked(self._embed(flat), len(flat))
+            except Exception as error:  # noqa: BLE001 - whatever an embedder raises, the policy decides, and says so
+                return [_failed(failure("embedder failed", _line(error), settings)) for _ in groups]
+        looks: list[Look] = []
+        start = 0
+        for group in groups:
+            mine = None if vectors is None else vectors[start : start + len(group)]
+            start += len(group)
+            looks.append(look(lockout, group, mine, settings, state.unlabelled))
+        asked = [groups[place][number] for place, seen in enumerate(looks) for number in seen.asked]
+        answers: dict[str, list[HazardSignature | None]] = {}
+        trouble = ""
+        if asked:
+            try:
+                answers = self._ask(lockout, asked)
+            except Exception as error:  # noqa: BLE001 - as above
+                trouble = _line(error)
+        findings = []
+        start = 0
+        for seen in looks:
+            decision = seen.decision
+            end = start + len(seen.asked)
+            if decision is None and trouble:
+                decision = failure("model failed", trouble, settings, seen.nearest)
+            elif decision is None:
+                decision = settle(
+                    lockout, seen, {digest: found[start:end] for digest, found in answers.items()}, settings
+                )
+            start = end
+            near = seen.nearest is None or seen.nearest >= settings.join_above
+            findings.append(_Finding(decision=decision, joins=near and decision.reason != "no tombstones"))
+        return findings
+
+    def _ask(self, lockout: Lockout, texts: Sequence[str]) -> dict[str, list[HazardSignature | None]]:
+        """Ask the model about texts, once for each taxonomy in use."""
+        extractor = self._extractor
+        if extractor is None:
+            raise UsageError("no model to ask")
+        unique = list(dict.fromkeys(texts))
+        with self._lock:
+            self._counters["asked"] += len(unique)
+        answers: dict[str, list[HazardSignature | None]] = {}
+        for digest in sorted(lockout.taxonomies & self._taxonomies.keys()):
+            found = self._wait(extractor.extract(unique, self._taxonomies[digest]))
+            if len(found) != len(unique):
+                raise ModelError(f"{extractor.model_id:.80}: {len(found)} answers for {len(unique)} texts")
+            by_text = dict(zip(unique, found, strict=True))
+            answers[digest] = [by_text[text] for text in texts]
+        return answers
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the guard's own event loop: a model's client belongs to one loop."""
+        with self._lock:
+            if self._loop is None and not self._closed:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="memaudit-guard", daemon=True)
+                self._thread.start()
+            loop = self._loop
+        if loop is None:
+            work.close()
+            raise UsageError("the guard is closed")
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return future.result(self.settings.model_timeout_s)
+        except TimeoutError:
+            future.cancel()
+            raise ModelError(f"no answer in {self.settings.model_timeout_s:g} seconds") from None
+
+    def _keep(self, cache: OrderedDict[Any, Any], key: object, value: object) -> None:
+        with self._lock:
+            cache[key] = value
+            if len(cache) > self.settings.cached_decisions:
+                cache.popitem(last=False)
+
+    def _tell(self, entry: Entry, decision: Decision) -> None:
+        with self._lock:
+            counters = self._counters
+            counters["checked"] += 1
+            counters["refused"] += not decision.allowed
+            counters["failed"] += decision.reason in _FAILURES
+        if self._on_decision is not None:
+            self._on_decision(entry, decision)
+
+
+_FAILURES = frozenset({"model failed", "embedder failed", "too long"})
+
+
+def _checked(vectors: NDArray[np.float32], texts: int) -> NDArray[np.float32]:
+    if vectors.ndim != 2 or len(vectors) != texts or not np.isfinite(vectors).all():  # noqa: PLR2004 - texts, dimensions
+        raise ModelError(
+            f"the embedder returned shape {vectors.shape} for {texts} texts, or numbers that are not finite"
+        )
+    return np.asarray(vectors, np.float32)
+
+
+def _failed(decision: Decision) -> _Finding:
+    return _Finding(decision=decision, joins=True)
+
+
+def _content_key(entry: Entry) -> bytes:
+    """Digest of what is read of an entry, each text with its length."""
+    digest = hashlib.blake2b(digest_size=16)
+    for text in (entry.response, *entry.metadata.values()):
+        data = text.encode(errors="surrogatepass")
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    return digest.digest()
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split()):.200}"

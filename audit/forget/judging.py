@@ -1,0 +1,177 @@
+"""What the guard decides, as functions from values to values: first a look at the keys, then a verdict on the labels.
+
+`look` needs vectors and no model; it either decides or names the texts that a model has to read. `settle` takes what
+the model said of them. Both are pure, so that a guard with its threads and caches is as easy to test as its rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from audit.forget.decision import Decision
+from audit.forget.hazard import HazardSignature
+from audit.forget.reading import is_foreign
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from audit.forget.decision import Reason
+    from audit.forget.lockout import Lockout
+    from audit.forget.settings import GuardSettings
+
+__all__ = ["Look", "failure", "look", "settle"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What similarity says of one write."""
+
+    decision: Decision | None
+    """Final where no model has to be asked."""
+
+    nearest: float | None
+    """Largest cosine with any key; None where none was computed."""
+
+    asked: tuple[int, ...] = ()
+    """Texts that a model has to read, nearest first."""
+
+    near: NDArray[np.bool_] | None = None
+    """Shape (asked, tombstones): which tombstones each of them may be meant by."""
+
+    similarity: NDArray[np.float32] | None = None
+    """Shape (asked, tombstones)."""
+
+    left_out: int = 0
+    """Texts that a model should have read, beyond the most that may be asked."""
+
+
+def look(
+    lockout: Lockout,
+    texts: Sequence[str],
+    vectors: NDArray[np.float32] | None,
+    settings: GuardSettings,
+    unlabelled: NDArray[np.bool_],
+) -> Look:
+    """Compare texts with the tombstones' keys.
+
+    Args:
+        lockout: The tombstones.
+        texts: Readings of one write.
+        vectors: Their unit vectors, shape (texts, dimensions); None in a mode without keys.
+        settings: Thresholds.
+        unlabelled: Shape (tombstones,): those that no label can match (`Lockout.without_labels`).
+    """
+    if not len(lockout):
+        return Look(decision=Decision(allowed=True, reason="no tombstones"), nearest=None)
+    if not texts:
+        return Look(decision=Decision(allowed=True, reason="far from every tombstone"), nearest=None)
+    most = settings.asked_at_most
+    if vectors is None:
+        everyone = np.ones((min(len(texts), most), len(lockout)), np.bool_) & ~unlabelled
+        return Look(
+            decision=None, nearest=None, asked=tuple(range(len(texts)))[:most], near=everyone,
+            left_out=max(0, len(texts) - most),
+        )  # fmt: skip
+    similarity = lockout.similarity(vectors)
+    nearest_of = similarity.max(axis=1)
+    nearest = float(nearest_of.max())
+    if nearest >= settings.key_alone_above:
+        alone = similarity if settings.mode == "key" else np.where(unlabelled, similarity, np.float32(-1))
+        place = int(alone.argmax())
+        stone = place % len(lockout)
+        if float(alone.flat[place]) >= settings.key_alone_above:
+            return Look(decision=Decision(
+                allowed=False, reason="key alone", tombstone=lockout.stones[stone], similarity=float(alone.flat[place])
+            ), nearest=nearest)  # fmt: skip
+    far = Look(
+        decision=Decision(allowed=True, reason="far from every tombstone", similarity=nearest), nearest=nearest
+    )  # fmt: skip
+    if settings.mode == "key":
+        return far
+    always = lockout.keyless & ~unlabelled  # keys that this embedder cannot compare: their labels alone can speak
+    candidates = [
+        number
+        for number, text in enumerate(texts)
+        if nearest_of[number] >= settings.look_above or always.any() or is_foreign(text)
+    ]
+    if not candidates or unlabelled.all():
+        return far
+    candidates.sort(key=lambda number: -nearest_of[number])
+    asked = tuple(candidates[:most])
+    rows = similarity[list(asked)]
+    strange = np.asarray([is_foreign(texts[number]) for number in asked])[:, None]
+    near = ((rows >= settings.look_above) | always | strange) & ~unlabelled
+    return Look(
+        decision=None, nearest=nearest, asked=asked, near=near, similarity=rows, left_out=len(candidates) - len(asked)
+    )
+
+
+def settle(
+    lockout: Lockout,
+    seen: Look,
+    signatures: Mapping[str, Sequence[HazardSignature | None]],
+    settings: GuardSettings,
+) -> Decision:
+    """Decide on what the model said.
+
+    Args:
+        lockout: The tombstones.
+        seen: From `look`, with texts to ask about.
+        signatures: Taxonomy digest to the signature of each asked text; None where the model gave none.
+        settings: The mode, and the policy for failures.
+    """
+    if seen.near is None:
+        raise ValueError("nothing was asked")
+    labels: set[str] = set()
+    unknown = 0
+    mode = "containment" if settings.mode == "containment+key" else settings.mode
+    for found in signatures.values():
+        rows = [(signature, seen.near[row]) for row, signature in enumerate(found) if signature is not None]
+        unknown += len(found) - len(rows)
+        if not rows:
+            continue
+        labels.update(label for signature, _ in rows for label in signature.labels)
+        if len(rows) > 1:  # an act may be spread over the pieces of one write
+            union = frozenset().union(*(signature.labels for signature, _ in rows))
+            whole = HazardSignature(labels=union, taxonomy=rows[0][0].taxonomy, model=rows[0][0].model)
+            rows.append((whole, np.any([near for _, near in rows], axis=0)))
+        for signature, near in rows:
+            hits = lockout.matching(signature, mode) & near
+            if hits.any():
+                return _refusal(lockout, seen, hits, frozenset(labels))
+    if unknown or seen.left_out:
+        why = (
+            f"the model gave no usable answer for {unknown} texts"
+            if unknown
+            else f"{seen.left_out} texts were not read: at most {settings.asked_at_most} are"
+        )
+        return failure("model failed" if unknown else "too long", why, settings, seen.nearest)
+    return Decision(
+        allowed=True, reason="hazards differ" if labels else "no hazard", labels=frozenset(labels),
+        similarity=seen.nearest,
+    )  # fmt: skip
+
+
+def failure(reason: Reason, why: str, settings: GuardSettings, similarity: float | None = None) -> Decision:
+    """Return what the policy for failures makes of a write that could not be judged."""
+    allowed = settings.on_failure == "open"
+    return Decision(
+        allowed=allowed, reason=reason, similarity=similarity,
+        detail=f"{why}; {'let through' if allowed else 'refused'} by policy ({settings.on_failure})",
+    )  # fmt: skip
+
+
+def _refusal(lockout: Lockout, seen: Look, hits: NDArray[np.bool_], labels: frozenset[str]) -> Decision:
+    """Name the nearest of the tombstones that match."""
+    if seen.similarity is None:
+        number = int(hits.argmax())
+    else:
+        number = int(np.where(hits, seen.similarity.max(axis=0), np.float32(-2)).argmax())
+    return Decision(
+        allowed=False, reason="hazards match", tombstone=lockout.stones[number], labels=labels, similarity=seen.nearest
+    )

@@ -1,0 +1,170 @@
+"""What of a memory is read for hazards, and in which form. All text is an attacker's to choose.
+
+Read is the harmful action: the response, and metadata values that are sentences. The request is not read: a safe answer
+to the same request must stay welcome (measured: keys over request and response lock 3 of 10 safe twins, over the
+response 0 of 10). Texts are cut into pieces of PIECE_CHARS, so that nothing hides behind a long preamble, and a short
+response is read together with its metadata, so that an act split between the two is whole again.
+
+`visible` is the form in which text is embedded, hashed and shown to a model: Unicode NFKC; tag characters spelt out as
+the letters they hide; other invisible, bidirectional and control characters dropped; letters of other scripts that look
+like Latin ones replaced where they stand in a word with Latin letters; white space collapsed.
+
+Not read: text encoded in base 64 or the like, images, text behind links.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from audit.entry import Entry
+
+__all__ = ["PIECE_CHARS", "action_of", "fingerprint", "is_foreign", "pieces", "readings", "visible"]
+
+PIECE_CHARS = 1_000
+"""About 250 tokens: what a MiniLM-sized embedder reads of a text before it stops."""
+
+MIN_METADATA_WORDS = 3
+"""Shorter metadata values are names, tags and numbers, which say nothing of an act."""
+
+MIN_FINGERPRINT_WORDS = 3
+"""A text of one or two words ("Done.") is too common to be locked out for good."""
+
+_BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+_VARIATION_SELECTORS = ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
+_TAGS = range(0xE0020, 0xE007F)
+_TAG_BASE = 0xE0000
+
+_LOOKALIKES = str.maketrans(
+    "аеорсухіјѕԁһԛԝвнкмтАВЕКМНОРСТХУІЈЅԚԜοαινρτυκηΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
+    "aeopcyxijsdhqwbhkmtABEKMHOPCTXYIJSQWoaivptukhABEZHIKMNOPTYX",
+)
+_WORD = re.compile(r"\w+")
+_LATIN = re.compile(r"[A-Za-z]")
+_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+")
+
+_ENGLISH_WORDS = """
+the a an of to and in on for with as is are be by at from it this that or not if then when use only after before always
+never do into all any no without once each than so you your its
+"""
+_OTHER_WORDS = """
+der die das und ist nicht mit den dem ein eine für auf wenn dann ohne als auch nach bei oder wird werden immer alle
+le la les des du et est une un que qui dans pour avec sans sur pas au aux ce cette ne toujours vous ou par
+el los las y es una que en con sin por para del al se lo siempre como cuando todo todos
+il gli di e che non per una con senza sono della nel sempre quando
+o os as um uma não com sem para do da em ao sempre quando
+de het een niet met voor zonder als dan ook altijd van naar wordt en
+"""
+_ENGLISH = frozenset(_ENGLISH_WORDS.split())
+_OTHER_LANGUAGES = frozenset(_OTHER_WORDS.split()) - _ENGLISH
+FOREIGN_SCRIPT_SHARE = 0.2
+
+
+def visible(text: str) -> str:
+    """Return text as a careful reader sees it (see the module's docstring)."""
+    if text.isascii():
+        return " ".join("".join(c if c.isprintable() or c.isspace() else " " for c in text).split())
+    shown: list[str] = []
+    for character in unicodedata.normalize("NFKC", text):
+        code = ord(character)
+        if code in _TAGS:
+            shown.append(chr(code - _TAG_BASE))
+        elif character.isspace():
+            shown.append(" ")
+        elif not _is_hidden(character, code):
+            shown.append(character)
+    plain = unicodedata.normalize("NFKC", "".join(shown))  # dropping a joiner can bring a base and its mark together
+    return " ".join(_WORD.sub(_in_latin, plain).split())
+
+
+def pieces(text: str) -> tuple[str, ...]:
+    """Cut visible text into pieces of at most PIECE_CHARS, at sentence ends where there are some."""
+    found: list[str] = []
+    current = ""
+    for sentence in _SENTENCE_END.split(text):
+        for start in range(0, len(sentence), PIECE_CHARS):
+            part = sentence[start : start + PIECE_CHARS]
+            if current and len(current) + 1 + len(part) > PIECE_CHARS:
+                found.append(current)
+                current = part
+            else:
+                current = f"{current} {part}" if current else part
+    if current:
+        found.append(current)
+    return tuple(found)
+
+
+def readings(entry: Entry) -> tuple[str, ...]:
+    """Return the visible texts of an entry that could ask for an act, each at most PIECE_CHARS long, none twice.
+
+    The response's come first; with metadata, a response that is one piece is read with it as well.
+    """
+    response, metadata = visible(entry.response), _notes(entry)
+    found = [*pieces(response), *pieces(metadata)]
+    if response and metadata and len(response) + len(metadata) < PIECE_CHARS:
+        found.append(f"{response} {metadata}")
+    return tuple(dict.fromkeys(found))
+
+
+def action_of(entry: Entry) -> tuple[str, ...]:
+    """Return the readings that stand for what an entry does: its response's, or its metadata's where it has none.
+
+    Metadata is not part of it otherwise: what all entries of a store have in common must not become a lock.
+    """
+    response = visible(entry.response)
+    return pieces(response if _WORD.search(response) else _notes(entry))
+
+
+def fingerprint(text: str, salt: str) -> bytes | None:
+    """Return a digest that equals another's where both texts have the same words, whatever their case and marks.
+
+    Args:
+        text: Any text, visible or not.
+        salt: The store's id, so that digests of two stores cannot be compared.
+
+    Returns:
+        16 bytes; None for a text too short to be locked out by its words.
+    """
+    words = _WORD.findall(visible(text).casefold())
+    if len(words) < MIN_FINGERPRINT_WORDS:
+        return None
+    data = f"memaudit fingerprint v1\x00{salt}\x00{' '.join(words)}"
+    return hashlib.sha256(data.encode(errors="replace")).digest()[:16]
+
+
+def is_foreign(text: str) -> bool:
+    """Tell whether visible text is probably not English, by script and by function words.
+
+    Known are the scripts that are not Latin, and German, French, Spanish, Italian, Portuguese and Dutch. An embedder
+    for English places other languages anywhere, so similarity says nothing of such a text.
+    """
+    letters = [character for character in text if character.isalpha()]
+    other_script = sum(ord(character) > 0x24F for character in letters)  # noqa: PLR2004 - the end of the Latin blocks
+    if letters and other_script / len(letters) > FOREIGN_SCRIPT_SHARE:
+        return True
+    words = [word.casefold() for word in _WORD.findall(text)]
+    english = sum(word in _ENGLISH for word in words)
+    other = sum(word in _OTHER_LANGUAGES for word in words)
+    return other >= 2 and other > english  # noqa: PLR2004 - one such word may be a name
+
+
+def _notes(entry: Entry) -> str:
+    shown = (visible(value) for value in entry.metadata.values())
+    return " ".join(value for value in shown if len(_WORD.findall(value)) >= MIN_METADATA_WORDS)
+
+
+def _is_hidden(character: str, code: int) -> bool:
+    return (
+        unicodedata.category(character) in _HIDDEN
+        or character in _BLANK_LETTERS
+        or any(low <= code <= high for low, high in _VARIATION_SELECTORS)
+    )
+
+
+def _in_latin(match: re.Match[str]) -> str:
+    word = match[0]
+    return word.translate(_LOOKALIKES) if not word.isascii() and _LATIN.search(word) else word

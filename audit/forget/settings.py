@@ -1,0 +1,69 @@
+"""How a guard decides: mode, thresholds, limits and what happens when a model fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from audit.errors import UsageError
+from audit.forget.hazard import MatchMode
+
+__all__ = ["GuardSettings", "OnFailure"]
+
+OnFailure = Literal["closed", "open"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardSettings:
+    """How the guard decides.
+
+    Raises:
+        UsageError: a value out of range.
+    """
+
+    mode: MatchMode = "containment+key"
+    look_above: float = 0.40
+    """Cosine with a key below which a tombstone cannot be meant. Measured with MiniLM on responses: paraphrases from
+    0.75, benign records up to 0.55, safe answers to the same request up to 0.61 (notes, "What a tombstone signature
+    must be built from"); lower, since paraphrases made to evade are further off."""
+
+    key_alone_above: float = 0.75
+    """Cosine that refuses without labels, where a tombstone has none or the mode asks no model."""
+
+    recent_writes: int = 4
+    """Earlier writes of one writer that are read together with a new one; 0 reads each write alone."""
+
+    recent_s: float = 900.0
+    """How long a write counts as recent."""
+
+    join_above: float = 0.25
+    """Cosine with a key from which a write counts as a possible instalment."""
+
+    asked_at_most: int = 8
+    """Readings of one write shown to the model, nearest first: a long write must not cost more than that."""
+
+    on_failure: OnFailure = "closed"
+    """What happens to a write that could not be judged: refused, or let through; the decision says so."""
+
+    model_timeout_s: float = 60.0
+    """How long a write waits for the model before that counts as a failure."""
+
+    cached_decisions: int = 65_536
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(MatchMode):
+            raise UsageError(f"mode is {self.mode!r:.40}, expected one of {', '.join(get_args(MatchMode))}")
+        if self.on_failure not in get_args(OnFailure):
+            raise UsageError(f"on_failure is {self.on_failure!r:.40}, expected closed or open")
+        for name in ("look_above", "key_alone_above", "join_above"):
+            if not -1.0 <= getattr(self, name) <= 1.0:
+                raise UsageError(f"{name} is {getattr(self, name)}, expected a cosine")
+        for name, minimum in (
+            ("recent_writes", 0),
+            ("recent_s", 0),
+            ("asked_at_most", 1),
+            ("cached_decisions", 0),
+            ("model_timeout_s", 0),
+        ):
+            if getattr(self, name) < minimum:
+                raise UsageError(f"{name} is {getattr(self, name)}, expected {minimum} or more")

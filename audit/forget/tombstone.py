@@ -1,0 +1,211 @@
+"""The tombstone of a removed memory that also keeps its paraphrases out.
+
+It is an ordinary tombstone of the log (`audit.provenance.leaf`: removed leaf index and hash, reason, run id, time,
+signed by the auditor) with one item in `extra`, called `hazard`. Example (`audit.provenance.strict_json`):
+
+    {"embedder": "minilm@3a1f…", "expires_at_ms": null, "fingerprints": ["9c…"], "format": "memaudit hazard v1",
+     "keys": ["fwA…"], "labels": ["skip_validation"], "model": "qwen@5d0c…", "scope": "tenant", "taxonomy": "77ab…"}
+
+Rules, all of which a reader MUST check:
+
+1. `labels` is the signature, sorted, each once; null where no model could be asked: unknown is not empty;
+2. `keys` are the semantic keys of what the removed memory did (`audit.forget.reading`), base 64 of signed bytes;
+3. `fingerprints` are salted digests of its words, 16 bytes in hex; the salt is the store's id;
+4. `scope` is `tenant` (the log's own) or `operator`: every tenant of the store. Both are the auditor's signed word;
+5. from `expires_at_ms` on (Unix milliseconds) the lockout holds no more; the removal itself stays;
+6. an unknown field, another spelling of the same values, or a missing field MUST be rejected.
+
+No removed text is inside, and none can be computed from it; guesses at the text can be tested, as with any hash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from audit.entry import MAX_NAME_BYTES, MAX_TIME_MS
+from audit.errors import UsageError, VerificationError
+from audit.forget.hazard import MAX_LABELS, HazardSignature
+from audit.forget.reading import action_of, fingerprint
+from audit.forget.semantic_key import MAX_DIMENSIONS, SemanticKey
+from audit.provenance import base64_strict, strict_json
+from audit.provenance.leaf import MAX_EXTRA_VALUE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from audit.entry import Entry
+    from audit.provenance.leaf import Tombstone
+
+    Embed = Callable[[Sequence[str]], NDArray[np.float32]]
+
+__all__ = ["EXTRA_KEY", "HazardTombstone", "Lock", "Scope", "lock_out", "read_hazard"]
+
+Scope = Literal["tenant", "operator"]
+
+EXTRA_KEY = "hazard"
+_FORMAT = "memaudit hazard v1"
+
+MAX_KEYS = 4
+"""Keys of one removed memory: its response's first pieces, and its metadata."""
+
+FINGERPRINT_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """What a tombstone says of writes to come: the value of `extra["hazard"]`."""
+
+    signature: HazardSignature | None
+    """None where no model could be asked, or none answered within the schema."""
+
+    keys: tuple[SemanticKey, ...]
+    """All of one embedder."""
+
+    fingerprints: tuple[bytes, ...]
+    scope: Scope = "tenant"
+    expires_at_ms: int | None = None
+
+    def to_extra(self) -> dict[str, str]:
+        """Return what goes into the tombstone's `extra`.
+
+        Raises:
+            UsageError: it does not fit.
+        """
+        known = self.signature
+        embedders = {key.embedder for key in self.keys}
+        if len(embedders) > 1 or len(self.keys) > MAX_KEYS:
+            raise UsageError(f"a tombstone holds at most {MAX_KEYS} keys of one embedder")
+        value = {
+            "format": _FORMAT,
+            "labels": None if known is None else sorted(known.labels),
+            "taxonomy": "" if known is None else known.taxonomy,
+            "model": "" if known is None else known.model,
+            "embedder": min(embedders, default=""),
+            "keys": [base64_strict.encode(key.quantised) for key in self.keys],
+            "fingerprints": sorted(item.hex() for item in self.fingerprints),
+            "scope": self.scope,
+            "expires_at_ms": self.expires_at_ms,
+        }
+        text = strict_json.encode(value).decode()
+        if len(text) > MAX_EXTRA_VALUE_BYTES:
+            raise UsageError(f"the hazard record of a tombstone has {len(text)} bytes, at most {MAX_EXTRA_VALUE_BYTES}")
+        return {EXTRA_KEY: text}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HazardTombstone:
+    """A verified tombstone and its lock."""
+
+    tombstone: Tombstone
+    lock: Lock
+
+    def expired(self, now_ms: int) -> bool:
+        """Tell whether the lockout has ended."""
+        return self.lock.expires_at_ms is not None and now_ms >= self.lock.expires_at_ms
+
+
+def lock_out(  # noqa: PLR0913 - the parts of a lock
+    entry: Entry,
+    *,
+    store_id: str,
+    signature: HazardSignature | None,
+    embed: Embed | None,
+    embedder: str = "",
+    action: Sequence[str] = (),
+    scope: Scope = "tenant",
+    expires_at_ms: int | None = None,
+) -> Lock:
+    """Build the lock of a removed entry.
+
+    Args:
+        entry: What is removed.
+        store_id: Salt of the fingerprints.
+        signature: Its hazards, from a model; None where there was none.
+        embed: Texts to unit vectors, shape (texts, dimensions); None leaves the keys out.
+        embedder: Id of the embedding model.
+        action: The readings that bear its hazards, where a model told; else what `audit.forget.reading.action_of` says.
+        scope: Whose writes are refused.
+        expires_at_ms: When the lockout ends, Unix milliseconds; None is never.
+    """
+    default = action_of(entry)
+    known = tuple(action or default)[:MAX_KEYS]
+    keys = () if embed is None or not known else tuple(SemanticKey.of(row, embedder) for row in embed(known))
+    # The whole response is locked with any of its pieces; a piece alone, only where it was found to bear the hazard.
+    whole = (entry.response,) if not action or set(known) & set(default) else ()
+    found = (fingerprint(text, store_id) for text in (*whole, *action[:MAX_KEYS]))
+    return Lock(
+        signature=signature, keys=keys, fingerprints=tuple(sorted({item for item in found if item is not None})),
+        scope=scope, expires_at_ms=expires_at_ms,
+    )  # fmt: skip
+
+
+def read_hazard(tombstone: Tombstone) -> HazardTombstone | None:
+    """Read a verified tombstone's lock; None where it has none, being a plain removal.
+
+    Raises:
+        VerificationError: a rule of the module's docstring is broken.
+    """
+    text = tombstone.extra.get(EXTRA_KEY)
+    if text is None:
+        return None
+    where = f"tombstone of {tombstone.entry_id!r:.80}: hazard"
+    value = strict_json.decode(text.encode(), max_bytes=MAX_EXTRA_VALUE_BYTES, where=where)
+    fields = strict_json.Fields(value, where)
+    if fields.text("format") != _FORMAT:
+        raise VerificationError(f"{where}: expected format {_FORMAT!r}")
+    labels = fields.take("labels")
+    taxonomy, model = fields.text("taxonomy", may_be_empty=True), fields.text("model", 1_024, may_be_empty=True)
+    embedder = fields.text("embedder", 1_024, may_be_empty=True)
+    keys, prints, scope = fields.take("keys"), fields.take("fingerprints"), fields.text("scope")
+    expires = fields.whole_or_none("expires_at_ms", MAX_TIME_MS)
+    fields.done()
+    if scope not in ("tenant", "operator"):
+        raise VerificationError(f"{where}: scope is {scope!r:.40}, expected tenant or operator")
+    lock = Lock(
+        signature=None if labels is None else HazardSignature(
+            labels=frozenset(_sorted_texts(labels, MAX_LABELS, f"{where}: labels")), taxonomy=taxonomy, model=model
+        ),
+        keys=tuple(_key(item, embedder, where) for item in _texts(keys, MAX_KEYS, f"{where}: keys")),
+        fingerprints=tuple(
+            _print(item, where) for item in _sorted_texts(prints, MAX_KEYS + 1, f"{where}: fingerprints")
+        ),
+        scope="operator" if scope == "operator" else "tenant",
+        expires_at_ms=expires,
+    )  # fmt: skip
+    if len({len(key.quantised) for key in lock.keys}) > 1 or lock.to_extra()[EXTRA_KEY] != text:
+        raise VerificationError(f"{where}: not the one spelling of its values")
+    return HazardTombstone(tombstone=tombstone, lock=lock)
+
+
+def _texts(value: object, most: int, where: str) -> list[str]:
+    if not isinstance(value, list) or len(value) > most or not all(isinstance(item, str) for item in value):
+        raise VerificationError(f"{where}: expected a list of at most {most} texts")
+    return value
+
+
+def _sorted_texts(value: object, most: int, where: str) -> list[str]:
+    found = _texts(value, most, where)
+    if found != sorted(set(found)) or any(not 0 < len(item) <= MAX_NAME_BYTES for item in found):
+        raise VerificationError(f"{where}: must be sorted, each once and not empty")
+    return found
+
+
+def _key(text: str, embedder: str, where: str) -> SemanticKey:
+    raw = base64_strict.decode(text, f"{where}: keys")
+    if not embedder or not 0 < len(raw) <= MAX_DIMENSIONS or not any(raw):
+        raise VerificationError(f"{where}: keys must be of a named embedder and point somewhere")
+    return SemanticKey(embedder=embedder, quantised=raw)
+
+
+def _print(text: str, where: str) -> bytes:
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        raw = b""
+    if len(raw) != FINGERPRINT_BYTES or raw.hex() != text:
+        raise VerificationError(f"{where}: fingerprints must be {FINGERPRINT_BYTES} bytes in lower-case hex")
+    return raw
