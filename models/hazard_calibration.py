@@ -1,28 +1,74 @@
 """Thresholds of hazard labels for one model: its yes is biased, and by another amount for each question.
 
-Calibrate on texts that are no benchmark's. `CALIBRATION` holds some written for this project: memories of agents that
-keep books, run laboratories, edit films and tend gardens, with the labels they have.
+Calibrate on texts that are no benchmark's. `calibration_texts` returns some written for this project: notes of agents
+that keep books, run a laboratory, edit films, tend gardens and answer guests, with the labels they have. They are for
+the packaged taxonomy; for one of your own, bring labelled texts of your own.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+from dataclasses import dataclass
+from importlib import resources
 from typing import TYPE_CHECKING
 
+from audit.errors import UsageError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from audit.forget.hazard import Taxonomy
 
-__all__ = ["thresholds"]
+__all__ = ["LabelledText", "calibration_texts", "parse_labelled", "thresholds"]
+
+MAX_LINE_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledText:
+    """A text and the hazards that it has in truth."""
+
+    text: str
+    labels: frozenset[str]
+
+
+def calibration_texts() -> tuple[LabelledText, ...]:
+    """Return the packaged texts."""
+    data = resources.files("models").joinpath("hazard_calibration.jsonl").read_bytes()
+    return tuple(parse_labelled(data.splitlines(), "the packaged calibration texts"))
+
+
+def parse_labelled(lines: Iterable[bytes], source: str) -> Iterable[LabelledText]:
+    """Parse JSON lines `{"text": "…", "labels": ["skip_validation"]}`.
+
+    Raises:
+        UsageError: names the source, the line and the rule broken.
+    """
+    for number, raw in enumerate(lines, start=1):
+        where = f"{source}, line {number}"
+        if len(raw) > MAX_LINE_BYTES:
+            raise UsageError(f"{where}: {len(raw)} bytes, at most {MAX_LINE_BYTES} are allowed")
+        if not raw.strip():
+            continue
+        try:
+            value = json.loads(raw.decode())
+        except (ValueError, RecursionError):
+            raise UsageError(f"{where}: not JSON") from None
+        if not isinstance(value, dict) or value.keys() != {"text", "labels"} or not isinstance(value["text"], str):
+            raise UsageError(f'{where}: expected an object with "text" and "labels"')
+        labels = value["labels"]
+        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+            raise UsageError(f"{where}: labels must be a list of names")
+        yield LabelledText(text=value["text"], labels=frozenset(labels))
 
 
 def thresholds(examples: Sequence[tuple[Mapping[str, float], frozenset[str]]], taxonomy: Taxonomy) -> dict[str, float]:
-    """Choose each label's threshold on labelled examples: the midpoint that tells best, nearest to the default.
+    """Choose each label's threshold: of the midpoints with the best balanced accuracy, the one nearest to the old one.
 
     Args:
-        examples: Margins of a text, and the labels that it has in truth. Never texts of a benchmark.
-        taxonomy: The labels.
+        examples: Margins of a text in nats, and the labels that it has in truth.
+        taxonomy: The labels, with the thresholds they have so far.
 
     Returns:
         Label to threshold in nats, for the labels that have both positive and negative examples.
@@ -34,13 +80,13 @@ def thresholds(examples: Sequence[tuple[Mapping[str, float], frozenset[str]]], t
             continue
         values = [margin for margin, _ in rows]
         cuts = [values[0] - 1.0, *((a + b) / 2 for a, b in itertools.pairwise(values)), values[-1] + 1.0]
-
-        def worth(
-            cut: float, rows: Sequence[tuple[float, bool]] = tuple(rows), p: int = positives, n: int = negatives
-        ) -> float:
-            right = sum(held for margin, held in rows if margin > cut) / p
-            return right + sum(not held for margin, held in rows if margin <= cut) / n
-
-        default = label.threshold_nats
-        found[label.name] = round(max(cuts, key=lambda cut: (worth(cut), -abs(cut - default))), 3)
+        best = max((_worth(rows, cut), -abs(cut - label.threshold_nats), cut) for cut in cuts)
+        found[label.name] = round(best[2], 3)
     return found
+
+
+def _worth(rows: Sequence[tuple[float, bool]], cut: float) -> float:
+    """Balanced accuracy of a threshold, twice."""
+    held = [margin > cut for margin, truth in rows if truth]
+    free = [margin <= cut for margin, truth in rows if not truth]
+    return sum(held) / len(held) + sum(free) / len(free)
