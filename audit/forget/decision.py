@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from audit.forget.tombstone import HazardTombstone
 
-__all__ = ["Decision", "Reason"]
+__all__ = ["FAILURES", "Decision", "Reason"]
 
 Reason = Literal[
     "no tombstones",
@@ -25,6 +25,9 @@ Reason = Literal[
 ]
 """Why. The first four allow; `removed id`, `same words`, `hazards match` and `key alone` refuse; the last three do what
 the policy for failures says, and the decision says which."""
+
+FAILURES: frozenset[str] = frozenset({"model failed", "embedder failed", "too long"})
+"""Reasons that are no judgement of the write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,15 +30,16 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from audit.errors import ModelError, UsageError
-from audit.forget.decision import Decision
+from audit.forget.decision import FAILURES, Decision
 from audit.forget.judging import failure, look, settle
+from audit.forget.model_thread import ModelThread
 from audit.forget.reading import fingerprint, pieces, readings
 from audit.forget.recent_writes import Piece, RecentWrites
 from audit.forget.settings import GuardSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-    from typing import Any, TypeVar
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
     from numpy.typing import NDArray
 
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     from audit.forget.judging import Look
     from audit.forget.lockout import Lockout
     from audit.forget.tombstone import Embed
-
-    T = TypeVar("T")
 
 __all__ = ["GuardSettings", "HazardExtractor", "WriteGuard"]
 
@@ -104,6 +103,7 @@ class WriteGuard:
         settings: How to decide.
         clock_ms: Now, in Unix milliseconds.
         on_decision: Called with each entry and decision, from any thread.
+        thread: Where the extractor runs, if several guards share one; its owner closes it.
 
     Raises:
         UsageError: a mode without what it needs.
@@ -119,6 +119,7 @@ class WriteGuard:
         settings: GuardSettings | None = None,
         clock_ms: Callable[[], int],
         on_decision: Callable[[Entry, Decision], None] | None = None,
+        thread: ModelThread | None = None,
     ) -> None:
         self.settings = settings or GuardSettings()
         mode = self.settings.mode
@@ -132,8 +133,8 @@ class WriteGuard:
         self._lock = threading.Lock()
         self._state = _State(lockout, list(self._taxonomies))
         self._recent = RecentWrites(self.settings.recent_writes, self.settings.recent_s)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._owns_thread = thread is None
+        self._thread = ModelThread() if thread is None else thread
         self._closed = False
         self._counters = dict.fromkeys(("checked", "refused", "computed", "asked", "failed"), 0)
 
@@ -212,14 +213,9 @@ class WriteGuard:
 
     def close(self) -> None:
         """End the thread that talks to the model. Idempotent."""
-        with self._lock:
-            self._closed = True
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
+        self._closed = True
+        if self._owns_thread:
+            self._thread.close()
 
     def _current(self, entry: Entry) -> _State:
         if self._closed:
@@ -273,7 +269,7 @@ class WriteGuard:
         decision = found.decision
         if not together.allowed:
             decision = replace(together, with_earlier=tuple(piece.entry_id for piece in earlier))
-        if together.reason not in _FAILURES:
+        if together.reason not in FAILURES:
             self._keep(state.joined, place, decision)
         return decision
 
@@ -298,7 +294,7 @@ class WriteGuard:
             for number, finding in zip(waiting, judged, strict=True):
                 found[number] = replace(finding, text=" ".join(texts[number]) if finding.joins else "")
         for number, entry in enumerate(entries):
-            if found[number].decision.reason not in _FAILURES:
+            if found[number].decision.reason not in FAILURES:
                 self._keep(state.alone, _content_key(entry), found[number])
         return [found[number] for number in range(len(entries))]
 
@@ -353,30 +349,13 @@ class WriteGuard:
             self._counters["asked"] += len(unique)
         answers: dict[str, list[HazardSignature | None]] = {}
         for digest in sorted(lockout.taxonomies & self._taxonomies.keys()):
-            found = self._wait(extractor.extract(unique, self._taxonomies[digest]))
+            work = extractor.extract(unique, self._taxonomies[digest])
+            found = self._thread.run(work, self.settings.model_timeout_s)
             if len(found) != len(unique):
                 raise ModelError(f"{extractor.model_id:.80}: {len(found)} answers for {len(unique)} texts")
             by_text = dict(zip(unique, found, strict=True))
             answers[digest] = [by_text[text] for text in texts]
         return answers
-
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the guard's own event loop: a model's client belongs to one loop."""
-        with self._lock:
-            if self._loop is None and not self._closed:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="memaudit-guard", daemon=True)
-                self._thread.start()
-            loop = self._loop
-        if loop is None:
-            work.close()
-            raise UsageError("the guard is closed")
-        future = asyncio.run_coroutine_threadsafe(work, loop)
-        try:
-            return future.result(self.settings.model_timeout_s)
-        except TimeoutError:
-            future.cancel()
-            raise ModelError(f"no answer in {self.settings.model_timeout_s:g} seconds") from None
 
     def _keep(self, cache: OrderedDict[Any, Any], key: object, value: object) -> None:
         with self._lock:
@@ -389,12 +368,9 @@ class WriteGuard:
             counters = self._counters
             counters["checked"] += 1
             counters["refused"] += not decision.allowed
-            counters["failed"] += decision.reason in _FAILURES
+            counters["failed"] += decision.reason in FAILURES
         if self._on_decision is not None:
             self._on_decision(entry, decision)
-
-
-_FAILURES = frozenset({"model failed", "embedder failed", "too long"})
 
 
 def _checked(vectors: NDArray[np.float32], texts: int) -> NDArray[np.float32]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 
-__all__ = ["EXTRA_KEY", "HazardTombstone", "Lock", "Scope", "lock_out", "read_hazard"]
+__all__ = ["EXTRA_KEY", "HazardTombstone", "Lock", "Scope", "lock_out", "read_hazard", "read_lock"]
 
 Scope = Literal["tenant", "operator"]
 
@@ -152,7 +152,13 @@ def read_hazard(tombstone: Tombstone) -> HazardTombstone | None:
     text = tombstone.extra.get(EXTRA_KEY)
     if text is None:
         return None
-    where = f"tombstone of {tombstone.entry_id!r:.80}: hazard"
+    return HazardTombstone(
+        tombstone=tombstone, lock=read_lock(text, f"tombstone of {tombstone.entry_id!r:.80}: hazard")
+    )
+
+
+def read_lock(text: str, where: str) -> Lock:
+    """Read a lock from its one spelling. Raises like `read_hazard`."""
     value = strict_json.decode(text.encode(), max_bytes=MAX_EXTRA_VALUE_BYTES, where=where)
     fields = strict_json.Fields(value, where)
     if fields.text("format") != _FORMAT:
@@ -165,20 +171,22 @@ def read_hazard(tombstone: Tombstone) -> HazardTombstone | None:
     fields.done()
     if scope not in ("tenant", "operator"):
         raise VerificationError(f"{where}: scope is {scope!r:.40}, expected tenant or operator")
+    signature = None
+    if labels is not None:
+        names = _sorted_texts(labels, MAX_LABELS, f"{where}: labels")
+        signature = HazardSignature(labels=frozenset(names), taxonomy=taxonomy, model=model)
     lock = Lock(
-        signature=None if labels is None else HazardSignature(
-            labels=frozenset(_sorted_texts(labels, MAX_LABELS, f"{where}: labels")), taxonomy=taxonomy, model=model
-        ),
+        signature=signature,
         keys=tuple(_key(item, embedder, where) for item in _texts(keys, MAX_KEYS, f"{where}: keys")),
         fingerprints=tuple(
             _print(item, where) for item in _sorted_texts(prints, MAX_KEYS + 1, f"{where}: fingerprints")
         ),
         scope="operator" if scope == "operator" else "tenant",
         expires_at_ms=expires,
-    )  # fmt: skip
+    )
     if len({len(key.quantised) for key in lock.keys}) > 1 or lock.to_extra()[EXTRA_KEY] != text:
         raise VerificationError(f"{where}: not the one spelling of its values")
-    return HazardTombstone(tombstone=tombstone, lock=lock)
+    return lock
 
 
 def _texts(value: object, most: int, where: str) -> list[str]:

@@ -1,0 +1,116 @@
+"""The guard's decisions as JSON lines: what was refused, why, and by which tombstone. No text of any memory is in it.
+
+    {"ts_ms": 1760000000000, "tenant": "acme", "entry_id": "m-9", "principal": "bot", "allowed": false,
+     "reason": "hazards match", "labels": ["skip_validation"], "similarity": 0.81, "content_sha256": "9c…",
+     "tombstone": {"tenant": "acme", "entry_id": "m-3", "removed_index": 2, "run_id": "r-1"}, "with_earlier": [],
+     "detail": ""}
+
+Refusals and failures are always written; writes that were let through only on demand. Ids and details are cut to a
+bound. A full file becomes FILE.1, and the one before it goes: the log cannot fill a disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from audit.errors import IncompleteError
+from audit.forget.decision import FAILURES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from audit.entry import Entry
+    from audit.forget.decision import Decision
+
+__all__ = ["DecisionLog", "as_record"]
+
+MAX_DETAIL_CHARS = 300
+MAX_LOG_BYTES = 64 << 20
+
+
+class DecisionLog:
+    """Appends decisions to a file. Thread-safe; give its `write` to a guard as `on_decision`.
+
+    Args:
+        path: The file; made if absent.
+        clock_ms: Now, in Unix milliseconds.
+        allowed_too: Also write what was let through.
+        max_bytes: Size at which the file is put aside.
+
+    Raises:
+        IncompleteError: the file cannot be opened.
+    """
+
+    def __init__(
+        self, path: Path, *, clock_ms: Callable[[], int], allowed_too: bool = False, max_bytes: int = MAX_LOG_BYTES
+    ) -> None:
+        self._path, self._clock_ms, self._allowed_too, self._max_bytes = path, clock_ms, allowed_too, max_bytes
+        self._lock = threading.Lock()
+        self._file: int | None = None
+        self._size = 0
+        self._open()
+
+    def write(self, entry: Entry, decision: Decision) -> None:
+        """Append one decision, in one write.
+
+        Raises:
+            IncompleteError: the disk is full or refuses: a guard that cannot account for itself must not go on.
+        """
+        if decision.allowed and not self._allowed_too and decision.reason not in FAILURES:
+            return
+        line = json.dumps(as_record(entry, decision, self._clock_ms()), sort_keys=True).encode() + b"\n"
+        with self._lock:
+            try:
+                if self._size and self._size + len(line) > self._max_bytes:
+                    self._close()
+                    self._path.replace(self._path.with_name(self._path.name + ".1"))
+                if self._file is None:
+                    self._open()
+                self._size += os.write(self._file or 0, line)
+            except OSError as error:
+                raise IncompleteError(f"{self._path}: cannot write the decision log ({error.strerror})") from None
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        with self._lock:
+            self._close()
+
+    def _open(self) -> None:
+        try:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+            self._size = os.fstat(self._file).st_size
+        except OSError as error:
+            raise IncompleteError(f"{self._path}: cannot open the decision log ({error.strerror})") from None
+
+    def _close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def as_record(entry: Entry, decision: Decision, now_ms: int | None = None) -> dict[str, object]:
+    """Return a decision as JSON values, for the log, the command line and the server."""
+    stone = None if decision.tombstone is None else decision.tombstone.tombstone
+    return {
+        **({} if now_ms is None else {"ts_ms": now_ms}),
+        "tenant": entry.tenant,
+        "entry_id": entry.entry_id,
+        "principal": entry.principal,
+        "allowed": decision.allowed,
+        "reason": decision.reason,
+        "labels": None if decision.labels is None else sorted(decision.labels),
+        "similarity": None if decision.similarity is None else round(decision.similarity, 4),
+        "content_sha256": hashlib.sha256(entry.response.encode(errors="replace")).hexdigest(),
+        "tombstone": None if stone is None else {
+            "tenant": stone.tenant if stone.tenant == entry.tenant else None,  # operator-wide: no tenant sees another's
+            "entry_id": stone.entry_id if stone.tenant == entry.tenant else None,
+            "removed_index": stone.removed_index, "run_id": stone.run_id,
+        },
+        "with_earlier": list(decision.with_earlier),
+        "detail": decision.detail[:MAX_DETAIL_CHARS],
+    }  # fmt: skip

@@ -1,0 +1,165 @@
+"""The guards of a store's tenants, kept at its newest version.
+
+Only verified versions are taken, never an older one than seen before; where the newest does not verify, the set in
+force stays in force, and `refresh` raises. So a publisher that crashes half-way, or somebody who tampers with the
+store, leaves the guard with the old tombstones and never with none.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from audit.errors import UsageError
+from audit.forget.guard import WriteGuard
+from audit.forget.lockout import read_lockout
+from audit.forget.model_thread import ModelThread
+from audit.snapshot.layout import versions
+from audit.snapshot.reader import open_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from audit.entry import Entry
+    from audit.forget.decision import Decision
+    from audit.forget.guard import HazardExtractor
+    from audit.forget.hazard import Taxonomy
+    from audit.forget.settings import GuardSettings
+    from audit.forget.tombstone import Embed
+    from audit.provenance.policy import TrustPolicy
+    from audit.snapshot.pin import Pin
+    from audit.snapshot.reader import VerifiedSnapshot
+
+__all__ = ["GuardedStore"]
+
+
+class GuardedStore:
+    """Makes a guard for each tenant that is asked for. Thread-safe.
+
+    Args:
+        path: The store.
+        trust: The installed policy.
+        embed: See `WriteGuard`.
+        embedder: Id of the embedding model.
+        extractor: See `WriteGuard`.
+        taxonomies: See `WriteGuard`.
+        settings: See `WriteGuard`.
+        clock_ms: Now, in Unix milliseconds.
+        on_decision: See `WriteGuard`.
+        pin: What this reader saw of the store before, kept outside of it.
+        tenants: Whom to serve; empty is every tenant of the store.
+
+    Raises:
+        UsageError: no store, or a tenant that is not in it.
+        VerificationError: it does not verify.
+    """
+
+    def __init__(  # noqa: PLR0913 - a store, a reader and a guard's parts
+        self,
+        path: Path,
+        trust: TrustPolicy,
+        *,
+        embed: Embed | None,
+        embedder: str,
+        extractor: HazardExtractor | None,
+        taxonomies: Sequence[Taxonomy],
+        settings: GuardSettings,
+        clock_ms: Callable[[], int],
+        on_decision: Callable[[Entry, Decision], None] | None = None,
+        pin: Pin | None = None,
+        tenants: Sequence[str] = (),
+    ) -> None:
+        self._path, self._trust, self._clock_ms = path, trust, clock_ms
+        self._embed, self._embedder, self._extractor = embed, embedder, extractor
+        self._taxonomies, self._settings, self._on_decision = tuple(taxonomies), settings, on_decision
+        self._lock = threading.RLock()
+        self._guards: dict[str, WriteGuard] = {}
+        self._thread = ModelThread()
+        self._snapshot = open_snapshot(path, trust, now_ms=clock_ms(), pin=pin)
+        self._pin = self._snapshot.pin()
+        self._served = frozenset(tenants)
+        for tenant in sorted(self._served):
+            if tenant not in self._snapshot.log_refs:
+                raise UsageError(f"no tenant {tenant!r:.80} in {path}")
+            self.guard(tenant)
+        self.trouble = ""
+        """Why the newest version is not in force; empty where it is."""
+
+    @property
+    def version(self) -> int:
+        """Version of the store in force."""
+        return self._snapshot.version
+
+    @property
+    def snapshot(self) -> VerifiedSnapshot:
+        """The version in force."""
+        return self._snapshot
+
+    @property
+    def guards(self) -> dict[str, WriteGuard]:
+        """The guards made so far, by tenant."""
+        with self._lock:
+            return dict(self._guards)
+
+    def guard(self, tenant: str) -> WriteGuard:
+        """Return the guard of a tenant.
+
+        Raises:
+            UsageError: the tenant is not served, or not in the store.
+            VerificationError: its log does not verify.
+        """
+        found = self._guards.get(tenant)
+        if found is not None:  # also while `refresh` verifies a new version
+            return found
+        with self._lock:
+            if (self._served and tenant not in self._served) or tenant not in self._snapshot.log_refs:
+                raise UsageError(f"no guard for tenant {tenant!r:.80}: it is not served here, or not in the store")
+            lockout = read_lockout(self._snapshot, tenant, embedder=self._embedder, now_ms=self._clock_ms())
+            found = self._guards.get(tenant) or WriteGuard(
+                lockout, embed=self._embed, extractor=self._extractor, taxonomies=self._taxonomies,
+                settings=self._settings, clock_ms=self._clock_ms, on_decision=self._on_decision, thread=self._thread,
+            )  # fmt: skip
+            self._guards[tenant] = found
+            return found
+
+    def refresh(self) -> bool:
+        """Put the store's newest version in force for all guards, or none.
+
+        Returns:
+            True where there was a newer one.
+
+        Raises:
+            AuditError: the newest version cannot be read or does not verify; the old set stays, `trouble` says why.
+        """
+        with self._lock:
+            try:
+                changed = self._refresh()
+            except Exception as error:
+                self.trouble = f"{type(error).__name__}: {' '.join(str(error).split()):.300}"
+                raise
+            expires_ms = self._snapshot.manifest.expires_ms
+            stale = expires_ms is not None and self._clock_ms() >= expires_ms
+            self.trouble = f"version {self.version} expired and has no successor: publisher gone?" if stale else ""
+            return changed
+
+    def close(self) -> None:
+        """Close the guards and the model's thread; the models are their owner's to close."""
+        with self._lock:
+            for guard in self._guards.values():
+                guard.close()
+            self._thread.close()
+
+    def _refresh(self) -> bool:
+        now_ms = self._clock_ms()
+        if versions(self._path)[-1] == self._snapshot.version:
+            return False
+        snapshot = open_snapshot(self._path, self._trust, now_ms=now_ms, pin=self._pin)
+        pin = snapshot.pin()
+        fresh = {
+            tenant: read_lockout(snapshot, tenant, embedder=self._embedder, now_ms=now_ms) for tenant in self._guards
+        }
+        for tenant, lockout in fresh.items():  # all are read and verified: from here nothing can fail
+            self._guards[tenant].replace(lockout)
+        self._snapshot, self._pin = snapshot, pin
+        return True
