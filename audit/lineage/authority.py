@@ -5,12 +5,13 @@ each sensitive argument whether a text that may authorise it holds the value (`a
 means), and names where it came from otherwise:
 
     user, memory, tool   a text of that authority holds it: the request, a trusted memory, a trusted tool's output
+    named                an untrusted output does whose record the user named, or a trusted output did
     external             no such text does, an untrusted one does
     unknown              no text holds it: the model composed it
 
 A value in a trusted text is authorised even where an attacker's text has it too. An unknown value was made of what the
 context held, possibly of an untrusted text in disguise (spelt backwards, in base 64), so it is authorised only where
-every text in the context could have authorised it.
+every text in the context could have authorised it, or the rule lets the model compose the value (`unknown: allow`).
 
 Not decided here: whether the user meant *this* value for *this* parameter. Where the request names two accounts, one to
 pay and one to avoid, both are the user's words.
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from audit.lineage import values
+from audit.lineage.parts import parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,9 +31,12 @@ if TYPE_CHECKING:
     from audit.lineage.policy import Authority, ParameterRule
     from audit.lineage.values import Scalar
 
-__all__ = ["ContextText", "Finding", "Origin", "judge_argument", "repaired_argument"]
+__all__ = ["UNTRUSTED", "ContextText", "Finding", "Origin", "judge_argument", "repaired_argument"]
 
-Origin = Literal["user", "memory", "tool", "external", "unknown"]
+Origin = Literal["user", "memory", "tool", "named", "external", "unknown"]
+
+UNTRUSTED: frozenset[Origin] = frozenset({"named", "external"})
+"""Written by anyone; what the user named is one of them that a rule may let authorise a value."""
 
 MAX_LEAVES = 1_000
 """Values in one argument; a longer list is refused as a whole."""
@@ -127,7 +132,11 @@ def judge_argument(parameter: str, value: Any, rule: ParameterRule, texts: Seque
         )  # fmt: skip
         return
     for leaf in leaves:
-        yield _judge(parameter, leaf, rule, texts)
+        judged: Sequence[Scalar] = [leaf]
+        if rule.parts is not None and isinstance(leaf, str) and leaf != TOO_DEEP:
+            judged = parts(leaf, rule.parts) if values.is_plain(leaf.replace("\r", "\n")) else [leaf]
+        for part in judged:
+            yield _judge(parameter, part, rule, texts)
 
 
 def repaired_argument(
@@ -153,6 +162,8 @@ def repaired_argument(
             return kept
     texts = list(texts)
     for authority in rule.authority:
+        if authority in UNTRUSTED:
+            continue  # whoever wrote there would choose what becomes of the call
         found: dict[str, str] = {}
         for text in texts:
             if text.origin == authority:
@@ -176,6 +187,9 @@ def _judge(parameter: str, value: Scalar, rule: ParameterRule, texts: Sequence[C
     holders = [text for text in trusted if text.holds(value, rule)]
     for text in holders:
         if text.origin in rule.authority:
+            rival = _rival(value, rule, texts) if rule.exclusive and text.origin != "user" else None
+            if rival is not None:
+                return finding(rival.origin, rival, authorised=False)
             return finding(text.origin, text, authorised=True)
     if holders:
         return finding(holders[0].origin, holders[0], authorised=False)
@@ -183,7 +197,13 @@ def _judge(parameter: str, value: Scalar, rule: ParameterRule, texts: Sequence[C
         if text.origin == "external" and text.mentions(value):
             return finding("external", text, authorised=False)
     permitted: tuple[Authority, ...] = rule.authority
-    return finding("unknown", None, authorised=all(text.origin in permitted for text in texts))
+    known_authors = all(text.origin in permitted for text in texts)
+    composed = rule.unknown == "allow" and (not isinstance(value, str) or values.is_plain(value))
+    return finding("unknown", None, authorised=known_authors or composed)
+
+
+def _rival(value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> ContextText | None:
+    return next((text for text in texts if text.origin in UNTRUSTED and text.holds(value, rule)), None)
 
 
 def _leaves(value: Any, depth: int) -> Iterator[Scalar]:

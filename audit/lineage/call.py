@@ -49,6 +49,8 @@ class ToolOutput:
 
     tool: str
     text: str
+    names: tuple[str, ...] = ()
+    """Names that this record goes by (a file's name, an address): one in the request makes it a named record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +92,13 @@ def parse_question(data: bytes, where: str) -> tuple[ToolCall, Context]:
         raise UsageError(f'{where}: "memories" must be at most {MAX_ITEMS} entry ids')
     outputs = []
     for number, item in enumerate(_items(members, "outputs", where)):
-        output = _members(item, {"tool", "text"}, f"{where}: outputs[{number}]")
+        output = _members(item, {"tool", "text", "names"}, f"{where}: outputs[{number}]")
         if not all(isinstance(output.get(name), str) for name in ("tool", "text")):
             raise UsageError(f'{where}: outputs[{number}]: "tool" and "text" must be texts')
-        outputs.append(ToolOutput(tool=output["tool"], text=output["text"]))
+        names = output.get("names", [])
+        if not _is_list(names) or not all(isinstance(name, str) and name for name in names):
+            raise UsageError(f'{where}: outputs[{number}]: "names" must be at most {MAX_ITEMS} texts')
+        outputs.append(ToolOutput(tool=output["tool"], text=output["text"], names=tuple(names)))
     executed = [
         _call(_members(item, {"tool", "arguments"}, f"{where}: executed[{number}]"), f"{where}: executed[{number}]")
         for number, item in enumerate(_items(members, "executed", where))

@@ -5,12 +5,13 @@ The order of questions, first answer wins:
 1. the tool is not in the policy                                        → allow, not sensitive
 2. the lineage is stale, or memories are cited and there is no lineage  → deny: the gate fails closed
 3. a cited memory is not in the verified store, or was removed          → deny
-4. mode coarse, or no checkable argument: nothing untrusted is there    → allow
-5. … something untrusted is there                                       → deny, with its justifying path
-6. each argument, by `audit.lineage.authority`: all authorised          → allow
-7. refusal repair: each unauthorised argument has exactly one authorised value in its place, the user asked for such an
+4. something untrusted is there, and the policy wants every such action asked for in the request: it is not → deny
+5. mode coarse, or no checkable argument: nothing untrusted is there    → allow
+6. … something untrusted is there                                       → deny, with its justifying path
+7. each argument, by `audit.lineage.authority`: all authorised          → allow
+8. refusal repair: each unauthorised argument has exactly one authorised value in its place, the user asked for such an
    action, and the repaired call was not made already                   → repair, with the call to make instead
-8. otherwise                                                            → deny, with the path of the first such argument
+9. otherwise                                                            → deny, with the path of the first such argument
 
 The gate reads no clock and no files, and needs neither Ray nor a model: an agent's process imports it for little.
 """
@@ -22,7 +23,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from audit.lineage import values
-from audit.lineage.authority import ContextText, Finding, judge_argument, repaired_argument
+from audit.lineage.authority import UNTRUSTED, ContextText, Finding, judge_argument, repaired_argument
 from audit.lineage.call import ToolCall
 
 if TYPE_CHECKING:
@@ -113,7 +114,11 @@ class Gate:
         if refusal is not None:
             return refusal
         texts = self._context_texts(context)
-        tainted = [text for text in texts if text.origin == "external"]
+        tainted = [text for text in texts if text.origin in UNTRUSTED]
+        if tainted and rule.intent_for == "all" and not _asked_for(rule, context):
+            evidence = tuple(self._evidence(text) for text in tainted)
+            detail = _not_asked_for(rule)
+            return Decision(verdict="deny", reason="not asked for", detail=detail, call=None, evidence=evidence)
         checked = {
             name: (value, parameter)
             for name, value in call.arguments.items()
@@ -159,13 +164,21 @@ class Gate:
         texts = [ContextText(context.request, "user", "the user's request")] if context.request else []
         texts += [self._memory(entry_id) for entry_id in context.memories]
         trusted = self.policy.trusted_outputs
-        texts += [
+        naming = [text for text in texts if text.origin == "user"]
+        outputs = [
             ContextText(
                 output.text, "tool" if output.tool in trusted else "external", f"output {number} of {output.tool}"
             )
             for number, output in enumerate(context.outputs, start=1)
         ]
-        return texts
+        naming += [text for text in outputs if text.origin == "tool"]
+        for text, output in zip(outputs, context.outputs, strict=True):
+            names = [values.fold(name) for name in output.names]
+            if text.origin == "external" and any(
+                name and values.occurs(name, other.folded) for name in names for other in naming
+            ):
+                text.origin = "named"
+        return texts + outputs
 
     def _memory(self, entry_id: str) -> ContextText:
         lineage = self.lineage
@@ -193,7 +206,7 @@ class Gate:
         named = {finding.where for finding in refused}
         sources = [text for text in texts if text.where in named]
         if any(finding.origin == "unknown" for finding in refused):  # any untrusted text may be behind it
-            sources = [text for text in texts if text.origin == "external" or text.where in named]
+            sources = [text for text in texts if text.origin in UNTRUSTED or text.where in named]
         return Decision(
             verdict="deny", reason=reason, detail=detail or _why(refused[0]), call=None,
             evidence=tuple(self._evidence(text) for text in sources), findings=findings,
@@ -203,10 +216,8 @@ class Gate:
         self, call: ToolCall, rule: ToolRule, context: Context, texts: list[ContextText],
         by_name: dict[str, tuple[Finding, ...]], findings: tuple[Finding, ...],
     ) -> Decision:  # fmt: skip
-        request = values.fold(context.request)
-        if rule.intent and not any(values.occurs(values.fold(word), request) for word in rule.intent):
-            detail = f"the user's request asks for none of: {', '.join(rule.intent)}"
-            return self._deny("not asked for", findings, texts, detail)
+        if rule.intent and not _asked_for(rule, context):
+            return self._deny("not asked for", findings, texts, _not_asked_for(rule))
         arguments = dict(call.arguments)
         changes = []
         for name, group in by_name.items():
@@ -236,6 +247,15 @@ class Gate:
 
 def _allow(call: ToolCall, reason: Reason, detail: str, findings: tuple[Finding, ...] = ()) -> Decision:
     return Decision(verdict="allow", reason=reason, detail=detail, call=call, findings=findings)
+
+
+def _asked_for(rule: ToolRule, context: Context) -> bool:
+    request = values.fold(context.request)
+    return any(values.occurs(values.fold(word), request) for word in rule.intent)
+
+
+def _not_asked_for(rule: ToolRule) -> str:
+    return f"the user's request asks for none of: {', '.join(rule.intent)}"
 
 
 def _closed(reason: Reason, detail: str) -> Decision:

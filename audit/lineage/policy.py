@@ -26,10 +26,16 @@ Rules, on top of those `load_gate_policy` states for each name:
 1. In mode `authority` every argument of a sensitive tool is checked unless `free` names it; `"*"` frees all that
    `parameters` does not name. An argument that neither names is checked as text: a forgotten `bcc` is not a hole.
 2. `authority` lists what may authorise a value: `user` (the request), `memory` (trusted memories), `tool` (trusted
-   outputs); all three if left out.
-3. `intent`: a call is repaired only if the user's request has one of these words, and denied otherwise: swapping the
+   outputs); all three if left out. A fourth must be asked for: `named`, an untrusted output whose record the request or
+   a trusted output names ("pay the bill bill.txt"): whoever can write there chooses the value.
+3. `unknown: allow` lets the model compose a value that no text holds (a sum, a date); refused if left out, where
+   anything untrusted is in the context. `exclusive: true` refuses a value that an untrusted text has too, unless the
+   request has it: for short ids, which a trusted list holds by chance. Kinds `prose`, `words` and `quotes` judge parts
+   of a free text, see `audit.lineage.parts`.
+4. `intent`: a call is repaired only if the user's request has one of these words, and denied otherwise: swapping the
    recipient of a payment that nobody asked for would still be a payment nobody asked for. Left out: no such test.
-4. A reader MUST reject unknown members, a member twice, aliases, other types, and a file longer than MAX_POLICY_BYTES.
+   With `intent_for: all` such a call is not allowed either, where anything untrusted is in the context.
+5. A reader MUST reject unknown members, a member twice, aliases, other types, and a file longer than MAX_POLICY_BYTES.
 """
 
 from __future__ import annotations
@@ -44,6 +50,7 @@ import yaml
 from audit.entry import PARTS_PER_MILLION, Source
 from audit.errors import UsageError
 from audit.lineage.dag import DEFAULT_TAU_PPM
+from audit.lineage.parts import PartKind
 from audit.lineage.trust import BaseLabel, TrustRules
 from audit.lineage.values import Kind
 
@@ -53,7 +60,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Authority", "GatePolicy", "ParameterRule", "ToolRule", "load_gate_policy", "parse_gate_policy"]
 
-Authority = Literal["user", "memory", "tool"]
+Authority = Literal["user", "memory", "tool", "named"]
+DEFAULT_AUTHORITY: tuple[Authority, ...] = ("user", "memory", "tool")
 
 FORMAT = "memaudit gate policy v1"
 MAX_POLICY_BYTES = 1 << 20
@@ -67,12 +75,21 @@ class ParameterRule:
     """Who may choose the value of a sensitive parameter, and what kind of value it is."""
 
     kind: Kind = "text"
-    authority: tuple[Authority, ...] = ("user", "memory", "tool")
+    parts: PartKind | None = None
+    """Which parts of a free text are judged, each as kind `text`; None: the value as a whole."""
+
+    authority: tuple[Authority, ...] = DEFAULT_AUTHORITY
     pattern: re.Pattern[str] | None = None
     """Of kind `pattern`."""
 
     choices: tuple[str, ...] = ()
     """Of kind `choice`."""
+
+    unknown: Literal["refuse", "allow"] = "refuse"
+    """What becomes of a value that no text holds."""
+
+    exclusive: bool = False
+    """Refused where an untrusted text has the value too and the request has not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +99,9 @@ class ToolRule:
     mode: Literal["coarse", "authority"] = "authority"
     refusal: Literal["deny", "repair"] = "deny"
     intent: tuple[str, ...] = ()
+    intent_for: Literal["repair", "all"] = "repair"
+    """What needs a word of `intent` in the request."""
+
     parameters: Mapping[str, ParameterRule] = field(default_factory=lambda: MappingProxyType({}))
     free: frozenset[str] = frozenset()
     """Parameters that anyone may choose; `*` for all that `parameters` does not name."""
@@ -172,6 +192,7 @@ def _tool(members: _Members) -> ToolRule:
     mode = members.one_of("mode", ("coarse", "authority"), "authority")
     refusal = members.one_of("refusal", ("deny", "repair"), "deny")
     intent = members.names("intent", ())
+    intent_for = members.one_of("intent_for", ("repair", "all"), "repair")
     parameters = members.take("parameters", {})
     if not isinstance(parameters, dict) or len(parameters) > MAX_NAMES:
         raise UsageError(f"{members.where}: parameters must map names to rules")
@@ -185,13 +206,19 @@ def _tool(members: _Members) -> ToolRule:
         raise UsageError(f"{members.where}: parameter {both[0]!r:.60} is both sensitive and free")
     if mode == "coarse" and (rules or free or refusal == "repair" or intent):
         raise UsageError(f"{members.where}: mode coarse looks at no parameter and repairs nothing: name only the mode")
+    if intent_for == "all" and not intent:
+        raise UsageError(f"{members.where}: intent_for all needs the words of intent")
     members.done()
-    return ToolRule(mode=mode, refusal=refusal, intent=intent, parameters=MappingProxyType(rules), free=free)
+    return ToolRule(
+        mode=mode, refusal=refusal, intent=intent, intent_for=intent_for, parameters=MappingProxyType(rules), free=free
+    )
 
 
 def _parameter(members: _Members) -> ParameterRule:
-    kind: Kind = members.one_of("kind", get_args(Kind), "text")
-    authority = members.names("authority", get_args(Authority))
+    named_kind = members.one_of("kind", (*get_args(Kind), *get_args(PartKind)), "text")
+    part_kind: PartKind | None = named_kind if named_kind in get_args(PartKind) else None
+    kind: Kind = named_kind if part_kind is None else "text"
+    authority = members.names("authority", DEFAULT_AUTHORITY)
     unknown = sorted(set(authority) - set(get_args(Authority)))
     if unknown or not authority:
         raise UsageError(f"{members.where}: authority must be some of {', '.join(get_args(Authority))}")
@@ -205,8 +232,15 @@ def _parameter(members: _Members) -> ParameterRule:
     choices = members.names("choices", ()) if kind == "choice" else ()
     if kind == "choice" and not choices:
         raise UsageError(f"{members.where}: kind choice needs choices")
+    unknown = members.one_of("unknown", ("refuse", "allow"), "allow" if part_kind == "quotes" else "refuse")
+    exclusive = members.take("exclusive", False)
+    if not isinstance(exclusive, bool):
+        raise UsageError(f"{members.where}: exclusive is {exclusive!r:.60}, expected true or false")
     members.done()
-    return ParameterRule(kind=kind, authority=authority, pattern=pattern, choices=choices)  # type: ignore[arg-type]
+    return ParameterRule(
+        kind=kind, parts=part_kind, authority=authority, pattern=pattern, choices=choices,  # type: ignore[arg-type]
+        unknown=unknown, exclusive=exclusive,
+    )  # fmt: skip
 
 
 _REQUIRED = object()

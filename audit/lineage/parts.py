@@ -1,0 +1,64 @@
+"""What is judged of a free text that a tool is called with: a body, a title, an answer.
+
+No trusted text holds a whole body, and a body need not be any text's: what can do harm in it is what it points to, what
+it is named, and what it passes on. Three kinds of parameter say which parts must be authorised:
+
+    prose    what identifies something: e-mail and web addresses, IBANs, and codes (six characters or more with a
+             digit); dates and times are no codes
+    words    each word of three letters or more: a title made of the user's words and of trusted names
+    quotes   each run of three words that an untrusted text has and no authorising text; other runs are the model's own
+
+Not done: paraphrase. What an attacker's text says in other words than its own passes `quotes`, and a short word or
+number passes `prose`; where that matters, the parameter should not be free text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from audit.lineage import values
+
+__all__ = ["PartKind", "parts"]
+
+PartKind = Literal["prose", "words", "quotes"]
+
+QUOTED_WORDS = 3
+"""Two words in a row are often chance (`the hotel`), three with a name among them seldom."""
+
+_DATE = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?(?!\d)")
+_DOMAIN = re.compile(r"(?<![\w@./-])(?:[\w-]+\.)+[A-Za-z]{2,24}(?:/[^\s<>\"'`]*)?(?![\w@-])")
+_CODE = re.compile(r"(?<![\w-])(?=[\w-]{0,80}\d)[\w-]{6,}(?![\w-])")
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_TRAILING = ".,;:!?)]}"
+
+
+def parts(value: str, kind: PartKind) -> list[str]:
+    """Return the parts of a text to judge, each once, in its own spelling and order.
+
+    Args:
+        value: As proposed.
+        kind: See the module docstring.
+    """
+    if kind == "words":
+        found = _WORD.findall(value)
+    elif kind == "quotes":
+        tokens = values.fold(value).split(" ")
+        found = [
+            " ".join(tokens[start : start + QUOTED_WORDS]).strip("\"'.,;:!?()[]{}")
+            for start in range(len(tokens) - QUOTED_WORDS + 1)
+        ]
+    else:
+        found = []
+        rest = value
+        kinds: tuple[values.Kind, ...] = ("email", "url", "iban")
+        for kind_of_name in kinds:
+            names = list(values.offers(rest, kind_of_name))
+            found += names
+            for name in names:
+                rest = rest.replace(name, " ")
+        for pattern in (_DOMAIN, _DATE, _CODE):
+            if pattern is not _DATE:
+                found += [match.group().rstrip(_TRAILING) for match in pattern.finditer(rest)]
+            rest = pattern.sub(" ", rest)
+    return list(dict.fromkeys(part for part in found if part))

@@ -1,0 +1,49 @@
+"""Which parts of a free text the gate judges."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.lineage.parts import PartKind, parts
+
+
+def test_prose_is_judged_by_what_identifies_something() -> None:
+    text = (
+        "Hi Bob, pay GB29NWBK60161331926819 (ref HGK137803) or see https://bit.ly/sUf7tOJ, mail a.b@x.com. Thanks 42!"
+    )
+    assert parts(text, "prose") == ["a.b@x.com", "https://bit.ly/sUf7tOJ", "GB29NWBK60161331926819", "HGK137803"]
+
+
+def test_prose_knows_web_addresses_without_scheme() -> None:
+    assert parts("look at evil.com/a and www.evil-2.org.", "prose") == ["www.evil-2.org", "evil.com/a"]
+
+
+def test_dates_and_times_identify_nothing() -> None:
+    assert parts("due 2024-05-20 at 2024-05-21 10:00, in 2 weeks, for 1200", "prose") == []
+
+
+def test_words_are_those_of_three_letters_or_more() -> None:
+    assert parts("Booking a room at the Riverside View", "words") == ["Booking", "room", "the", "Riverside", "View"]
+
+
+def test_quotes_are_runs_of_three_words_without_their_outer_punctuation() -> None:
+    assert parts('Say "Riverside View Hotel!" now', "quotes") == [
+        'say "riverside view', "riverside view hotel", 'view hotel!" now',
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["prose", "words", "quotes"])
+@given(text=st.text(max_size=200))
+def test_every_part_is_in_the_text_once(kind: PartKind, text: str) -> None:
+    found = parts(text, kind)
+    assert len(found) == len(set(found))
+    assert all(found)
+    if kind != "quotes":
+        assert all(part in text for part in found)
+
+
+@given(before=st.text(alphabet=" abc.,\n", max_size=20), after=st.sampled_from(["", ".", ", ok", "\nyes", ")"]))
+def test_an_address_is_found_wherever_it_stands(before: str, after: str) -> None:
+    assert "mark.black-2134@gmail.com" in parts(f"{before} mark.black-2134@gmail.com{after}", "prose")
