@@ -72,6 +72,24 @@ class AuditConfig:
     probe_pattern: str | None = None
     """Regular expression whose last match (group 1 if there is one) is a probe's answer; None compares whole texts."""
 
+    hazards: Literal["margins", "list", "off"] = "margins"
+    """How the backbone is asked for the hazards of removed entries (see models.hazard_extraction); `off` asks nothing,
+    and tombstones then keep no paraphrase out."""
+
+    taxonomy: str | None = None
+    """Taxonomy file of those hazards; None is the packaged one."""
+
+    descendants: Literal["remove", "quarantine", "report"] = "remove"
+    """What becomes of memories that derive from a removed one over strong edges that their writers signed. Laundered
+    poison that stays is used again and no longer looks like what was found; a removal is shown before it is made, stays
+    in the log, and its price in probe answers is measured. With a budget, at most quarantined."""
+
+    tau: float = 0.2
+    """Weight from which a derivation edge is strong: an equal share of five retrieved memories still is."""
+
+    trust: Mapping[str, object] = field(default_factory=dict)
+    """Base labels of the report: sources, principals, except_principals, unattributed, as in a gate policy."""
+
     seed: int = 0
     backbone: str = "packaged:1.5b"
     nli: str = "packaged"
@@ -80,6 +98,8 @@ class AuditConfig:
     def __post_init__(self) -> None:
         if not 0.0 <= self.alpha <= 1.0:
             raise UsageError(f"alpha is {self.alpha}, expected 0 to 1")
+        if not 0.0 <= self.tau <= 1.0:
+            raise UsageError(f"tau is {self.tau}, expected 0 to 1")
         for name, minimum in (("k", 1), ("neighbours", 1), ("all_pairs_below", 0), ("seed", 0)):
             if getattr(self, name) < minimum:
                 raise UsageError(f"{name} is {getattr(self, name)}, expected {minimum} or more")

@@ -1,4 +1,4 @@
-"""The command line. The only file that reads keys, the environment and the wall clock, prints, and exits.
+"""The command line. With its `cli_` files the only one that reads keys, environment and clock, prints, and exits.
 
 Exit codes: 0 done (also with findings) · 1 findings and --fail-on · 2 usage or configuration · 3 incomplete, start
 again to continue · 4 integrity or signature failure · 5 the store changed since the audit · 130 interrupted.
@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import json
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import platformdirs
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +19,7 @@ from rich.table import Table
 from audit.config import AuditConfig, load_config
 from audit.errors import AuditError, IncompleteError, StalePlanError, UsageError
 from audit.provenance import durable
-from audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, load_policy, save_keyring
+from audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, save_keyring
 from audit.report.html import render_html
 from audit.report.json import to_json
 from audit.report.sarif import to_sarif
@@ -30,11 +27,24 @@ from audit.report.summary import summarise
 from audit.report.table import render_table
 from audit.report.untrusted import as_line
 from audit.snapshot.attest import attest
-from audit.snapshot.pin import Pin, read_pin, write_pin
 from audit.snapshot.publish import append_entries, create_store
 from audit.snapshot.purify import purify
-from audit.snapshot.reader import VerifiedSnapshot, open_snapshot
+from audit.snapshot.reader import open_snapshot
 from audit.snapshot.verify import verify_store
+from jobs.cli_store import (
+    DEFAULT_KEYS,
+    Json,
+    Keys,
+    PinFile,
+    Store,
+    Trust,
+    installed_policy,
+    known_pin,
+    now_ms,
+    print_json,
+    remember,
+)
+from jobs.hazard_locks import read_locks, removals_of, write_locks
 from jobs.import_jsonl import parse_entries
 from jobs.progress import Reporter
 from jobs.run_audit import (
@@ -48,7 +58,6 @@ from jobs.run_audit import (
 )
 
 if TYPE_CHECKING:
-    from audit.provenance.policy import TrustPolicy
     from audit.result import AuditResult
 
 __all__ = ["app", "main"]
@@ -70,22 +79,10 @@ import_app = typer.Typer(help="Bring memories into a signed store.", no_args_is_
 app.add_typer(keys_app, name="keys")
 app.add_typer(import_app, name="import")
 
-Store = Annotated[Path, typer.Argument(help="Folder of the signed store.")]
-Keys = Annotated[Path, typer.Option("--keys", envvar="MEMAUDIT_KEYS", help="Key folder, made by `memaudit keys new`.")]
-Trust = Annotated[
-    Path | None,
-    typer.Option("--trust", envvar="MEMAUDIT_TRUST", help="Trust policy file; default: the one in the key folder."),
-]
-PinFile = Annotated[
-    Path | None,
-    typer.Option("--pin", help="File that remembers the newest version seen; default: in your user state folder."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Address = Annotated[
     str | None, typer.Option("--address", envvar="RAY_ADDRESS", help="Ray cluster; default: this machine.")
 ]
-DEFAULT_KEYS = Path("memaudit-keys")
 
 
 def main() -> NoReturn:
@@ -165,8 +162,8 @@ def import_jsonl(
     as_json: Json = False,
 ) -> None:
     """Sign memories into a store: a new one, or the next version of an existing one."""
-    now_ms = _now_ms()
-    defaults: dict[str, object] = {"principal": principal, "source": "external", "created_at_ms": now_ms}
+    now = now_ms()
+    defaults: dict[str, object] = {"principal": principal, "source": "external", "created_at_ms": now}
     if tenant is not None:
         defaults["tenant"] = tenant
     if str(file) == "-":
@@ -181,13 +178,13 @@ def import_jsonl(
     keyring = load_keyring(keys)
     exists = (store / "manifests").is_dir()
     if exists:
-        published = append_entries(store, entries, keyring, now_ms=now_ms, pin=_pin(store, pin, keyring.policy, now_ms))
+        published = append_entries(store, entries, keyring, now_ms=now, pin=known_pin(store, pin, keyring.policy, now))
     else:
-        published = create_store(store, entries, keyring, now_ms=now_ms)
-    snapshot = open_snapshot(store, keyring.policy, now_ms=now_ms)
-    _remember(snapshot, pin)
+        published = create_store(store, entries, keyring, now_ms=now)
+    snapshot = open_snapshot(store, keyring.policy, now_ms=now)
+    remember(snapshot, pin)
     if as_json:
-        _print_json({"version": published.version, "digest": snapshot.digest, "imported": len(entries)})
+        print_json({"version": published.version, "digest": snapshot.digest, "imported": len(entries)})
     else:
         tenants = len({entry.tenant for entry in entries})
         Console(soft_wrap=True).print(
@@ -208,15 +205,15 @@ def verify(
     quiet: Quiet = False,
 ) -> None:
     """Check every byte of a store offline: signatures, hashes, roots, and that its log only ever grew."""
-    now_ms, policy, console = _now_ms(), _policy(keys, trust), Console(soft_wrap=True)
+    now, policy, console = now_ms(), installed_policy(keys, trust), Console(soft_wrap=True)
     reporter = Reporter(console, quiet=quiet or as_json)
     with reporter.steps() as progress:
         report = verify_store(
-            store, policy, now_ms=now_ms, pin=_pin(store, pin, policy, now_ms), deep=deep, progress=progress
+            store, policy, now_ms=now, pin=known_pin(store, pin, policy, now), deep=deep, progress=progress
         )
-    _remember(open_snapshot(store, policy, now_ms=now_ms), pin)
+    remember(open_snapshot(store, policy, now_ms=now), pin)
     if as_json:
-        _print_json(report.to_json())
+        print_json(report.to_json())
         return
     console.print(
         f"verified: version {report.version} of store {report.store_id}: {report.entries} memories of "
@@ -273,17 +270,18 @@ def audit(
         "max_replays": max_replays, "backbone": backbone, "nli": nli, "embedder": embedder,
     }  # fmt: skip
     settings: AuditConfig = load_config(chosen, overrides)
-    now_ms, policy, console = _now_ms(), _policy(keys, trust), Console(soft_wrap=True)
+    now, policy, console = now_ms(), installed_policy(keys, trust), Console(soft_wrap=True)
     if apply:
         load_keyring(keys)  # a missing key is to be heard before the work, not after it
     read = read_events(events)
-    snapshot = open_snapshot(store, policy, now_ms=now_ms, pin=_pin(store, pin, policy, now_ms))
+    snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
     reporter = Reporter(console, quiet=quiet or as_json)
     with reporter.steps() as progress:
         prepare_models(settings, progress)
     executor = make_executor(model_specs(settings), local=local, address=address)
     try:
-        result = run_audit(snapshot, read, settings, executor, out, reporter, now_ms=now_ms)
+        result = run_audit(snapshot, read, settings, executor, out, reporter, now_ms=now)
+        write_locks(snapshot, result, settings, executor, out, reporter)
     finally:
         executor.close()
     if as_json:
@@ -291,9 +289,9 @@ def audit(
     else:
         console.print(render_table(result))
         console.print(f"report: {out / 'report.html'}", markup=False, highlight=False)
-    if apply and _removals(result):
+    if apply and removals_of(result):
         _purge(out, result, store, keys, pin, dry_run=False, as_json=as_json)
-    elif not as_json and _removals(result):
+    elif not as_json and removals_of(result):
         console.print(f"nothing was removed; to remove: memaudit purge {out} {store} --apply", markup=False)
     summary = summarise(result.tenants)
     found = {"removed": summary.removed, "not-cleared": summary.verdicts["not cleared"]}
@@ -351,7 +349,7 @@ def doctor(*, as_json: Json = False) -> None:
 
     checks = examine(cache_dir())
     if as_json:
-        _print_json([{"name": c.name, "ok": c.ok, "found": c.found, "advice": c.advice} for c in checks])
+        print_json([{"name": c.name, "ok": c.ok, "found": c.found, "advice": c.advice} for c in checks])
         return
     table = Table(box=None, show_header=False, pad_edge=False)
     for check in checks:
@@ -410,12 +408,13 @@ def logs(
 def _purge(
     run: Path, result: AuditResult, store: Path, keys: Path, pin: Path | None, *, dry_run: bool, as_json: bool
 ) -> None:
-    now_ms, keyring, console = _now_ms(), load_keyring(keys), Console(soft_wrap=True)
-    removals = _removals(result)
+    now, keyring, console = now_ms(), load_keyring(keys), Console(soft_wrap=True)
+    removals = removals_of(result)
     if not removals:
         raise UsageError(f"{run}: the run removes nothing")
-    known = _pin(store, pin, keyring.policy, now_ms)
-    snapshot = open_snapshot(store, keyring.policy, now_ms=now_ms, pin=known, check_expiry=False)
+    extra, taxonomy = read_locks(run, result)
+    known = known_pin(store, pin, keyring.policy, now)
+    snapshot = open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)
     if snapshot.store_id != result.store:
         raise UsageError(f"{run} audited another store than {store}")
     if snapshot.digest != result.snapshot_digest:
@@ -423,18 +422,18 @@ def _purge(
             f"{store} is at version {snapshot.version}, {run} audited version {result.snapshot_version}: audit again"
         )
     purified = purify(
-        store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now_ms, config=result.config,
-        models=result.models, dry_run=dry_run,
+        store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now,
+        config={**result.config, **taxonomy}, models=result.models, extra=extra, dry_run=dry_run,
     )  # fmt: skip
     if not dry_run:
         statement = attest(
-            purified, keyring, run_id=result.run_id, now_ms=now_ms, parameters=result.config, models=result.models,
+            purified, keyring, run_id=result.run_id, now_ms=now, parameters=result.config, models=result.models,
             score_tables={RESULT_FILE: hashlib.sha256((run / RESULT_FILE).read_bytes()).hexdigest()},
         )  # fmt: skip
         durable.replace(run / ATTESTATION_FILE, statement)
-        _remember(open_snapshot(store, keyring.policy, now_ms=now_ms), pin)
+        remember(open_snapshot(store, keyring.policy, now_ms=now), pin)
     if as_json:
-        _print_json({
+        print_json({
             "version": purified.version, "published": purified.published, "digest": purified.digest,
             "removed": [{"tenant": r.tenant, "entry_id": r.entry_id, "reason": r.reason} for r in purified.removed],
         })  # fmt: skip
@@ -445,6 +444,11 @@ def _purge(
             f"{verb} {as_line(item.tenant)}/{as_line(item.entry_id)}: {as_line(item.reason, 200)}",
             markup=False, highlight=False,
         )  # fmt: skip
+    if not extra:
+        console.print(
+            "the run read no hazards: these tombstones keep the ids out and no paraphrase", markup=False,
+            highlight=False,
+        )  # fmt: skip
     if purified.published:
         console.print(
             f"version {purified.version} published with {purified.entries} memories; attestation: "
@@ -452,41 +456,6 @@ def _purge(
         )  # fmt: skip
     else:
         console.print("dry run: nothing was changed; add --apply to remove", markup=False, highlight=False)
-
-
-def _removals(result: AuditResult) -> dict[str, dict[str, str]]:
-    found = {
-        tenant.tenant: {score.entry_id: score.reason for score in tenant.scores if score.removed}
-        for tenant in result.tenants
-    }
-    return {tenant: entries for tenant, entries in found.items() if entries}
-
-
-def _policy(keys: Path, trust: Path | None) -> TrustPolicy:
-    return load_policy(trust if trust is not None else keys / POLICY_FILE)
-
-
-def _pin_path(store: Path, given: Path | None, store_id: str) -> Path:
-    del store
-    return given if given is not None else Path(platformdirs.user_state_dir("memaudit")) / "pins" / f"{store_id}.json"
-
-
-def _pin(store: Path, given: Path | None, policy: TrustPolicy, now_ms: int) -> Pin | None:
-    """Read what this user saw last of the store; None on first use."""
-    snapshot = open_snapshot(store, policy, now_ms=now_ms, check_expiry=False)
-    return read_pin(_pin_path(store, given, snapshot.store_id))
-
-
-def _remember(snapshot: VerifiedSnapshot, given: Path | None) -> None:
-    write_pin(_pin_path(snapshot.path, given, snapshot.store_id), snapshot.pin())
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1, sort_keys=True))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -5,18 +5,21 @@ The flow in `audit_memory` knows only this interface; with the fakes both sides 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from audit.attribution.ablation import Outcome
     from jobs.replay_group import Program, ReplayGroup
+    from models.protocols import Generator
 
 __all__ = ["Executor"]
+
+T = TypeVar("T")
 
 
 class Executor(Protocol):
@@ -45,6 +48,14 @@ class Executor(Protocol):
 
     def entail(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """See `models.protocols.EntailmentModel`."""
+        ...
+
+    def ask(self, work: Callable[[Generator], Coroutine[Any, Any, T]]) -> T:
+        """Run work that talks to the backbone, and return what it returns.
+
+        Raises:
+            ModelError: the backbone died.
+        """
         ...
 
     def model_ids(self) -> dict[str, str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jobs.replay_group import stream_outcomes
 from models.loading import load_embedder, load_entailment, load_generator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from models.protocols import Embedder, EntailmentModel, Generator
 
 __all__ = ["LocalExecutor"]
+
+T = TypeVar("T")
 
 
 class LocalExecutor:
@@ -58,6 +60,11 @@ class LocalExecutor:
         if self._entailment is None:
             self._entailment = load_entailment(self._specs)
         return self._entailment.probabilities(pairs)
+
+    def ask(self, work: Callable[[Generator], Coroutine[Any, Any, T]]) -> T:
+        """See `Executor.ask`."""
+        generator, loop = self._backbone()
+        return loop.run_until_complete(work(generator))
 
     def _backbone(self) -> tuple[Generator, asyncio.AbstractEventLoop]:
         if self._loop is None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import ray
 from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
@@ -32,7 +32,7 @@ from models.ray_actors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -40,9 +40,12 @@ if TYPE_CHECKING:
     from audit.attribution.ablation import Outcome
     from jobs.replay_group import Program, ReplayGroup
     from models.loading import ModelSpecs
+    from models.protocols import Generator
     from models.ray_actors import ActorPool
 
 __all__ = ["RayExecutor"]
+
+T = TypeVar("T")
 
 REPLAYS_PER_TASK = 64
 """Twice what one replica decodes together: its queue never runs dry, and a lost task repeats little."""
@@ -121,6 +124,10 @@ class RayExecutor:
     def entail(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """See `Executor.entail`."""
         return RemoteEntailment(self._pool("nli")).probabilities(pairs)
+
+    def ask(self, work: Callable[[Generator], Coroutine[Any, Any, T]]) -> T:
+        """See `Executor.ask`."""
+        return asyncio.run(work(RemoteGenerator(self._pool("backbone"))))
 
     def model_ids(self) -> dict[str, str]:
         """See `Executor.model_ids`."""

@@ -1,0 +1,201 @@
+"""Locks for removed entries: hazards read by the backbone while it is loaded, kept in the run until the purge.
+
+    RUN/hazards.json   for each removed entry the lock that its tombstone will carry (`audit.forget.tombstone`), the
+                       taxonomy, and how many answers were outside the schema
+
+So `purge` needs no model. A lock holds no text of the entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from audit.errors import UsageError, VerificationError
+from audit.forget.hazard import HazardSignature, default_taxonomy, load_taxonomy
+from audit.forget.reading import readings
+from audit.forget.tombstone import EXTRA_KEY, lock_out, read_lock
+from audit.provenance import durable, strict_json
+from models.hazard_extraction import HazardReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from audit.config import AuditConfig
+    from audit.entry import Entry
+    from audit.forget.hazard import Taxonomy
+    from audit.forget.tombstone import Embed, Lock, Scope
+    from audit.result import AuditResult
+    from audit.snapshot.reader import VerifiedSnapshot
+    from jobs.executor import Executor
+    from jobs.progress import Reporter
+    from models.protocols import Generator
+
+__all__ = [
+    "LOCKS_FILE", "LockPlan", "described", "locks_of", "read_locks", "removals_of", "taxonomy_of", "write_locks",
+]  # fmt: skip
+
+LOCKS_FILE = "hazards.json"
+MAX_LOCKS_BYTES = 1 << 30
+_FORMAT = "memaudit hazards v1"
+
+Extras = dict[str, dict[str, dict[str, str]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockPlan:
+    """What all locks of one removal have in common."""
+
+    store_id: str
+    taxonomy: Taxonomy
+    embed: Embed | None
+    embedder: str
+    scope: Scope = "tenant"
+    expires_at_ms: int | None = None
+
+
+def taxonomy_of(path: str | Path | None) -> Taxonomy:
+    """Return the taxonomy in a file, or the packaged one. Raises like `load_taxonomy`."""
+    return default_taxonomy() if path is None else load_taxonomy(Path(path))
+
+
+def described(taxonomy: Taxonomy) -> dict[str, str]:
+    """Return what a manifest's configuration says of a taxonomy."""
+    return {
+        "hazard_taxonomy": f"{taxonomy.name}@{taxonomy.version} sha256:{taxonomy.digest}",
+        "hazard_thresholds_nats": json.dumps({label.name: label.threshold_nats for label in taxonomy.labels}),
+    }
+
+
+async def locks_of(entries: Sequence[Entry], plan: LockPlan, reader: HazardReader | None) -> list[Lock]:
+    """Read the hazards of entries and build their locks.
+
+    The signature is the union over an entry's readings; the keys are of those readings that bear a hazard, where any
+    does. Where the model gave no usable answer for a reading and no hazard was found in the others, the signature is
+    None: unknown, not empty.
+
+    Args:
+        entries: What is removed.
+        plan: What the locks have in common.
+        reader: The model; None leaves all signatures unknown.
+    """
+    found: list[Lock] = []
+    for entry in entries:
+        texts = readings(entry)
+        signatures = await reader.extract(texts, plan.taxonomy) if reader is not None else (None,) * len(texts)
+        labels = frozenset[str]().union(*(known.labels for known in signatures if known is not None))
+        unknown = reader is None or (not labels and None in signatures)
+        bearing = [text for text, known in zip(texts, signatures, strict=True) if known is not None and known.labels]
+        signature = None
+        if reader is not None and not unknown:
+            signature = HazardSignature(labels=labels, taxonomy=plan.taxonomy.digest, model=reader.model_id)
+        found.append(
+            lock_out(
+                entry, store_id=plan.store_id, signature=signature, embed=plan.embed, embedder=plan.embedder,
+                action=bearing, scope=plan.scope, expires_at_ms=plan.expires_at_ms,
+            )
+        )  # fmt: skip
+    return found
+
+
+def removals_of(result: AuditResult) -> dict[str, dict[str, str]]:
+    """Return what a run removes: tenant to entry id to the reason."""
+    found = {
+        tenant.tenant: {score.entry_id: score.reason for score in tenant.scores if score.removed}
+        for tenant in result.tenants
+    }
+    return {tenant: entries for tenant, entries in found.items() if entries}
+
+
+def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
+    snapshot: VerifiedSnapshot,
+    result: AuditResult,
+    config: AuditConfig,
+    executor: Executor,
+    run: Path,
+    reporter: Reporter,
+) -> None:
+    """Build the locks of what a run removes, and keep them in the run. Does nothing where hazards are off.
+
+    Raises:
+        UsageError: a taxonomy that cannot be read.
+        ModelError: the backbone died; start the audit again.
+    """
+    removals = removals_of(result)
+    if config.hazards == "off" or not removals or _has_locks(run, result):
+        return
+    method, taxonomy = config.hazards, taxonomy_of(config.taxonomy)
+    executor.embed([""])  # loaded now, so that its id is known
+    plan = LockPlan(
+        store_id=snapshot.store_id, taxonomy=taxonomy, embed=executor.embed, embedder=executor.model_ids()["embedder"]
+    )
+    entries = [
+        entry for tenant in sorted(removals) for entry in snapshot.entries(tenant) if entry.entry_id in removals[tenant]
+    ]
+
+    async def read(generator: Generator) -> tuple[list[Lock], int]:
+        reader = HazardReader(generator, method=method)
+        locks = await asyncio.gather(*(locks_of([entry], plan, reader) for entry in entries))
+        return [lock for one in locks for lock in one], reader.outside_schema
+
+    with reporter.stage("reading the hazards of what is removed", len(entries)) as progress:
+        executor.start_backbone()
+        locks, outside = executor.ask(read)
+        progress.advance(len(entries))
+    kept: dict[str, dict[str, str]] = {}
+    for entry, lock in zip(entries, locks, strict=True):
+        kept.setdefault(entry.tenant, {})[entry.entry_id] = lock.to_extra()[EXTRA_KEY]
+    record = {
+        "format": _FORMAT, "run_id": result.run_id, "taxonomy": described(taxonomy), "outside_schema": outside,
+        "locks": kept,
+    }  # fmt: skip
+    durable.replace(run / LOCKS_FILE, strict_json.encode(record))
+
+
+def _has_locks(run: Path, result: AuditResult) -> bool:
+    """Tell whether an earlier start wrote usable locks: then no model has to be loaded again."""
+    try:
+        return bool(read_locks(run, result)[0])
+    except UsageError:
+        return False
+
+
+def read_locks(run: Path, result: AuditResult) -> tuple[Extras, dict[str, str]]:
+    """Read what `write_locks` kept.
+
+    Returns:
+        For `purify`: the tombstones' extra items, and what the manifest says of the taxonomy. Both are empty where the
+        run has no locks.
+
+    Raises:
+        UsageError: the file is damaged, of another run, or lacks an entry that the run removes.
+    """
+    path = run / LOCKS_FILE
+    if not path.is_file():
+        return {}, {}
+    try:
+        data = durable.read_bounded(path, MAX_LOCKS_BYTES, str(path))
+        fields = strict_json.Fields(strict_json.decode(data, max_bytes=MAX_LOCKS_BYTES, where=str(path)), str(path))
+        known = fields.text("format") == _FORMAT and fields.text("run_id") == result.run_id
+        taxonomy, locks = fields.texts("taxonomy", 8, 65_536), fields.take("locks")
+        fields.whole("outside_schema", 1 << 40)
+        fields.done()
+        extras: Extras = {
+            tenant: {entry_id: read_lock(text, f"{path}: {entry_id!r:.80}").to_extra() for entry_id, text in of.items()}
+            for tenant, of in dict(locks).items()
+        }
+    except (VerificationError, TypeError, AttributeError, ValueError) as error:
+        raise UsageError(f"{run}: {LOCKS_FILE} is damaged ({error!s:.200}); start the audit again") from None
+    missing = [
+        f"{tenant}/{entry_id}"
+        for tenant, of in removals_of(result).items()
+        for entry_id in of
+        if entry_id not in extras.get(tenant, {})
+    ]
+    if not known or missing:
+        what = f"has no lock for {missing[0]!r:.120}" if known else "is of another run"
+        raise UsageError(f"{run}: {LOCKS_FILE} {what}; start the audit again")
+    return extras, taxonomy
