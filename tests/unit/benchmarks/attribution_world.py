@@ -1,0 +1,67 @@
+"""A small world for the attribution benchmarks: the fake backbone, whose harm comes from marked memories."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+
+from audit.attribution.retrieval import RankedMemory
+from audit.config import AuditConfig
+from audit.entry import Entry
+from audit.events import Event
+from benchmarks.attribution_peers.metered import MeteredBackbone
+from benchmarks.attribution_peers.methods import Trial
+from jobs.executor_local import LocalExecutor
+from jobs.progress import Reporter
+from models.fakes import FakeGenerator
+from models.loading import ModelSpecs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+CONFIG = AuditConfig(
+    agent={"kind": "few-shot", "system": "s", "max_tokens": 8}, harm={"kind": "regex", "pattern": "HARM"},
+    backbone="fake",
+)  # fmt: skip
+
+
+@dataclass
+class World:
+    trial: Trial
+    backbone: MeteredBackbone
+    generator: FakeGenerator
+
+    def close(self) -> None:
+        self.trial.executor.close()
+        asyncio.run(self.backbone.close())
+
+    def ids(self, *numbers: int) -> frozenset[str]:
+        return frozenset(f"m{number:04d}" for number in numbers)
+
+
+def make_world(folder: Path, poison: Sequence[int], *, size: int = 8, k: int = 4, threshold: int = 1) -> World:
+    """One event that retrieves the first k of `size` memories; those in `poison` carry the marker."""
+    entries = tuple(
+        Entry(
+            tenant="study", entry_id=f"m{number:04d}", principal=f"u{number}", source="agent",
+            request=f"request {number}", response=f"{'POISON' if number in poison else 'plain'} answer {number}",
+            created_at_ms=1_700_000_000_000 + number,
+        )
+        for number in range(size)
+    )  # fmt: skip
+    memory = RankedMemory(entries, lambda _query, /: np.arange(size), k)
+    generator = FakeGenerator(threshold=threshold)
+    backbone = MeteredBackbone(folder / "answers.sqlite", lambda: generator, generator.model_id)
+    executor = LocalExecutor(ModelSpecs(backbone="fake", nli="fake", embedder="fake"), generator=backbone)
+    event = Event(
+        event_id="e1", tenant="study", ts_ms=1_760_000_000_000, query="what now", output="HARM",
+        retrieved=tuple(entry.entry_id for entry in memory.retrieve("what now")), harm="harmful",
+    )  # fmt: skip
+    reporter = Reporter(Console(quiet=True), quiet=True)
+    trial = Trial(executor=executor, config=CONFIG, memory=memory, events=(event,), reporter=reporter)
+    return World(trial=trial, backbone=backbone, generator=generator)
