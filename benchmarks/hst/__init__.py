@@ -1,5 +1,5 @@
 """Paraphrase re-injection after a removal: the hazard-signature tombstone paper's benchmark, on the MemoryGraft corpus.
 
-`data/` holds texts written for this project; of MemoryGraft's own text nothing is stored here, it is read from `--data`.
+`data/` holds texts written for this project; MemoryGraft's own text is read from `--data` and never stored here.
 `python -m benchmarks.hst --help` says what runs.
 """

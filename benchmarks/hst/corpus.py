@@ -1,7 +1,7 @@
 """What is written to memory: MemoryGraft's experiences, read at run time, and the texts written for this project.
 
     data/paraphrases.jsonl   50, five of each poison: other words, the same harmful action
-    data/safe_twins.jsonl    50, five of each poison: its very request, a safe answer; some name the hazard to warn of it
+    data/safe_twins.jsonl    50, five of each poison: its very request, a safe answer; some warn of the hazard
     data/adaptive.jsonl      50 attacks that know the defence: ten each split over several writes, translated, with
                              invisible or look-alike characters, moved into metadata, padded or euphemised
     data/hazard_rules.jsonl  per poison the words by which a paraphrase is held to have kept its hazard
@@ -17,7 +17,7 @@ import random
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from audit.entry import Entry
 from audit.errors import UsageError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Attack", "Corpus", "HazardRule", "LengthRule", "Write", "load_corpus", "load_rules"]
 
 OWN_DATA = Path(__file__).parent / "data"
+T = TypeVar("T")
+
 TENANT = "hst"
 WRITTEN_AT_MS = 1_760_000_000_000
 """Of every write: time must not tell the classes apart."""
@@ -45,7 +47,7 @@ class Write:
     """Index of the poison it stands for or answers safely; None for MemoryGraft's benign experiences."""
 
     def entry(self) -> Entry:
-        """Return it as a memory entry; the id says nothing about the class, since ids are not part of what is judged."""
+        """Return it as a memory entry; its id may tell the class, since ids are not part of what is judged."""
         return Entry(
             tenant=TENANT, entry_id=self.write_id, principal="agent", source="agent", request=self.request,
             response=self.response, created_at_ms=WRITTEN_AT_MS, metadata=self.metadata,
@@ -80,6 +82,13 @@ class Corpus:
     paraphrases: tuple[Write, ...]
     safe_twins: tuple[Write, ...]
     adaptive: tuple[Attack, ...]
+
+    def thinned(self, limit: int | None) -> Corpus:
+        """Return a smaller corpus for trying things out: at most `limit` of each kind but the poisons and queries."""
+        return replace(
+            self, benign=_thin(self.benign, limit), paraphrases=_thin(self.paraphrases, limit),
+            safe_twins=_thin(self.safe_twins, limit), adaptive=_thin(self.adaptive, limit),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +203,13 @@ def read_rows(name: str) -> list[dict[str, Any]]:
     """Return the rows of one of the project's own files."""
     lines = (OWN_DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines if line]
+
+
+def _thin(items: tuple[T, ...], limit: int | None) -> tuple[T, ...]:
+    """Return at most `limit` items, evenly spread over all."""
+    if limit is None or len(items) <= limit:
+        return items
+    return tuple(items[number * len(items) // limit] for number in range(limit))
 
 
 def _seed(row: dict[str, Any], kind: str, number: int) -> Write:

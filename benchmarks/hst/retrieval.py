@@ -51,12 +51,15 @@ class MemoryIndex:
         self._writes = list(writes)
         self._embedder = embedder
         self._harmful = frozenset(harmful)
-        vectors = np.ascontiguousarray(embedder.embed([f"{w.request}\n{w.response}" for w in self._writes]))
-        self._index = faiss.IndexFlatIP(vectors.shape[1])
-        self._index.add(vectors)
+        if self._writes:  # a guard may have refused everything
+            vectors = np.ascontiguousarray(embedder.embed([f"{w.request}\n{w.response}" for w in self._writes]))
+            self._index = faiss.IndexFlatIP(vectors.shape[1])
+            self._index.add(vectors)
 
     def search(self, queries: Sequence[str], k: int, *, delta: int, hidden: Collection[str]) -> list[list[str]]:
         """Return ids per query, best first: at most k of the first k + delta that are not `hidden`."""
+        if not self._writes or not queries:
+            return [[] for _ in queries]
         depth = min(k + delta, len(self._writes))
         _, positions = self._index.search(np.ascontiguousarray(self._embedder.embed(list(queries))), depth)
         found = [[self._writes[position].write_id for position in row] for row in positions]
@@ -74,5 +77,5 @@ class MemoryIndex:
             poisoned_share=poisoned / (k * len(queries)),
             poisoned_share_returned=poisoned / filled if filled else 0.0,
             results_per_query=filled / len(queries),
-            benign_recall=recalled / len(benign),
+            benign_recall=recalled / len(benign) if benign else 0.0,
         )

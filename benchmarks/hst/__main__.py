@@ -1,0 +1,186 @@
+"""Hazard-signature tombstones on MemoryGraft: are removed poisons kept out, and what does it cost the harmless?
+
+    python -m benchmarks.hst --data ../shared/data                   # everything but the peers
+    python -m benchmarks.hst --data ../shared/data --parts peers --packages FOLDER
+
+Writes `benchmarks/results/hst.json`, `hst_backfill.svg` and, for the peers, `hst_peers.json`. The backbone's answers
+are kept in the user's cache: a second start asks only what is new. Tags are hidden; the sets, the rule by which
+paraphrases count, and the length baseline are described in `benchmarks.hst.corpus`. No threshold is set here: those of
+the taxonomy and of the guard are the defaults, calibrated on other texts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from audit.errors import UsageError
+from audit.forget.hazard import default_taxonomy, load_taxonomy
+from benchmarks.hst.blocking import LengthRules, Sets, block_rows, stability_row, stream_rows
+from benchmarks.hst.conditions import Verdicts, backfill_rows, condition_rows
+from benchmarks.hst.corpus import load_corpus, load_rules
+from benchmarks.hst.embedders import open_embedder
+from benchmarks.hst.extraction import EXTRACTIONS, packaged_backbone
+from benchmarks.hst.figure import draw_backfill
+from benchmarks.hst.guarding import RememberedEmbedder, RememberedExtractor, Warden
+from benchmarks.hst.latency import latency_rows
+from benchmarks.hst.paraphrase import PER_POISON, generate_paraphrases
+from benchmarks.hst.peer_rows import peer_rows
+from benchmarks.hst.summary import print_rows, state_bars
+from benchmarks.resultfile import RESULTS, ResultFile
+
+if TYPE_CHECKING:
+    from audit.forget.hazard import MatchMode
+    from benchmarks.hst.corpus import Corpus
+    from benchmarks.hst.extraction import Backbone
+    from models.hazard_extraction import Method
+
+MODES: tuple[MatchMode, ...] = ("exact", "containment", "containment+key", "key")
+DEFAULT_MODE: MatchMode = "containment+key"
+PARTS = ("guard", "latency", "peers")
+
+
+def main() -> None:
+    """Run the parts asked for."""
+    options = parse_options()
+    corpus = load_corpus(options.data).thinned(options.limit)
+    if "peers" in options.parts:
+        run_peers(options, corpus)
+    if {"guard", "latency"} & set(options.parts):
+        backbone = packaged_backbone(options.backbone, kv_gib=options.kv_gib, answers=options.answers)
+        asyncio.run(run_guard(options, corpus, backbone))
+
+
+def run_peers(options: argparse.Namespace, corpus: Corpus) -> None:
+    """Run the peers: no language model is needed."""
+    config = {"seed": options.seed, "limit": options.limit}
+    command = "python -m benchmarks.hst --data DATA --parts peers --packages FOLDER"
+    results = ResultFile(f"hst_peers{options.suffix}", command, config, folder=options.results, fresh=True)
+    for row in peer_rows(corpus, options.packages, options.seed):
+        results.add_row(row)
+    print_rows(results.rows)
+
+
+async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backbone) -> None:
+    """Run all that needs the backbone, and close it."""
+    guard_embedder = open_embedder(options.guard_embedder, [write.text for write in corpus.benign], options.packages)
+    taxonomy = default_taxonomy() if options.taxonomy is None else load_taxonomy(options.taxonomy)
+    config = {
+        "backbone": backbone.model_id, "guard_embedder": guard_embedder.model_id, "taxonomy": taxonomy.digest,
+        "thresholds_nats": {label.name: label.threshold_nats for label in taxonomy.labels}, "seed": options.seed,
+        "limit": options.limit, "embedders": options.embedders, "extractions": options.extractions,
+    }  # fmt: skip
+    command = f"python -m benchmarks.hst --data DATA --backbone {options.backbone} --packages FOLDER"
+    results = ResultFile(f"hst{options.suffix}", command, config, folder=options.results, fresh=True)
+    embed = RememberedEmbedder(guard_embedder)
+    say = Console().print
+    try:
+        each = PER_POISON if options.limit is None else 1
+        found = await generate_paraphrases(backbone.kept, corpus.poison, load_rules(), options.seed, each)
+        left_out = [dict(item) for item in found.left_out]
+        results.add_row({"part": "paraphrases, backbone", "kept": len(found.kept), "left_out": left_out})
+        sets, rules = Sets.of(corpus, found.kept, options.seed), LengthRules.of(corpus, options.seed)
+        results.add_row({
+            "part": "length", "limit": rules.plain.limit_characters, "auc": rules.plain.auc,
+            "limit_matched": rules.matched.limit_characters, "auc_matched": rules.matched.auc,
+        })  # fmt: skip
+        for number, extraction in enumerate(options.extractions):
+            extractor = RememberedExtractor(backbone.extractor(extraction), asyncio.get_running_loop())
+            warden = Warden(extractor=extractor, embed=embed, taxonomy=taxonomy)
+            lockout = await warden.lockout(corpus.poison)
+            refused: dict[str, bool] = {}
+            for mode in MODES:
+                if mode == "key" and number:
+                    continue  # asks no model: the same for every extraction
+                say(f"{extraction}, {mode}: {extractor.texts_asked} texts read so far")
+                rows, verdict = await block_rows(warden, lockout, extraction, mode, sets, rules)
+                refused = verdict if mode == DEFAULT_MODE else refused
+                _add(results, rows)
+            _add(results, [await stability_row(warden, extraction, corpus, sets)])
+            if number == 0:
+                _add(results, await stream_rows(warden, lockout, extraction, sets, rules))
+                await _measure_retrieval(options, corpus, sets, rules, warden, refused, results)
+                if "latency" in options.parts:
+                    await _measure_latency(options, corpus, backbone, warden, extraction, results)
+        results.add_row({"part": "cost", "answers_computed": backbone.kept.computed})
+    finally:
+        await backbone.close()
+    state_bars(results, options.extractions[0], DEFAULT_MODE)
+    print_rows(results.rows)
+
+
+async def _measure_retrieval(  # noqa: PLR0917 - one call, all parts of the study
+    options: argparse.Namespace, corpus: Corpus, sets: Sets, rules: LengthRules, warden: Warden,
+    refused: dict[str, bool], results: ResultFile,
+) -> None:  # fmt: skip
+    tombstones = list((await warden.signatures(corpus.poison)).values())
+    everything = [*corpus.benign, *sets.harmful["paraphrases, written"], *sets.harmful["paraphrases, backbone"]]
+    verdicts = Verdicts(
+        tombstones=tombstones, signatures=await warden.signatures(everything), refused=refused
+    )  # fmt: skip
+    curves: dict[str, list[dict[str, Any]]] = {}
+    for name in options.embedders:
+        try:
+            embedder = open_embedder(name, [write.text for write in everything], options.packages)
+        except UsageError as error:
+            results.add_row({"part": "condition", "embedder": name, "skipped": str(error)})
+            continue
+        for group in ("paraphrases, written", "paraphrases, backbone"):
+            if not sets.harmful[group]:
+                continue
+            head = {"part": "condition", "embedder": name, "embedder_id": embedder.model_id, "set": group}
+            rows = condition_rows(corpus, sets.harmful[group], embedder, verdicts, rules.plain)
+            _add(results, [{**head, **row} for row in rows])
+        curves[name] = backfill_rows(corpus, sets.harmful["paraphrases, written"], embedder, verdicts)
+        _add(results, [{"part": "backfill", "embedder": name, **row} for row in curves[name]])
+    draw_backfill(options.results / f"hst_backfill{options.suffix}.svg", curves)
+
+
+async def _measure_latency(  # noqa: PLR0917
+    options: argparse.Namespace, corpus: Corpus, backbone: Backbone, warden: Warden, extraction: Method,
+    results: ResultFile,
+) -> None:  # fmt: skip
+    raw = RememberedExtractor(backbone.extractor(extraction, kept=False), asyncio.get_running_loop())
+    fresh = Warden(extractor=raw, embed=warden.embed, taxonomy=warden.taxonomy)
+    guard = fresh.guard(await warden.lockout(corpus.poison))
+    half = options.latency_writes // 2
+    try:
+        rows = await latency_rows(guard, [*corpus.paraphrases[:half], *corpus.benign[:half]])
+    finally:
+        guard.close()
+    _add(results, [{"part": "latency", "extraction": extraction, **row} for row in rows])
+
+
+def _add(results: ResultFile, rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        results.add_row(row)
+
+
+def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with memorygraft/")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["guard", "latency"])
+    parser.add_argument("--backbone", default="packaged:1.5b")
+    parser.add_argument("--extractions", nargs="+", choices=EXTRACTIONS, default=list(EXTRACTIONS),
+                        help="ways to read hazards; conditions and latency use the first")  # fmt: skip
+    parser.add_argument("--taxonomy", type=Path, help="a taxonomy file instead of the default")
+    parser.add_argument("--guard-embedder", default="minilm", help="of the tombstones' semantic keys")
+    parser.add_argument("--embedders", nargs="+", default=["minilm", "use", "ngrams"], help="of the agent's retrieval")
+    parser.add_argument("--packages", type=Path, help="folder that peers and the second embedder were installed into")
+    parser.add_argument("--limit", type=int, help="at most so many writes of each kind, to try things out")
+    parser.add_argument("--latency-writes", type=int, default=24, help="half of them paraphrases, half benign")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kv-gib", type=int, default=2, help="prefix cache of the packaged backbones")
+    parser.add_argument("--answers", type=Path, help="where answers are kept; the user's cache if not given")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the result files")
+    parser.add_argument("--suffix", default="", help="added to the result's file name")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main()

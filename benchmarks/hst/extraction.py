@@ -1,0 +1,81 @@
+"""The backbone of the benchmark, with its answers kept on disk or not, and the two ways to read hazards with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.answers_on_disk import AnswersOnDisk
+from models.generator_vllm import VllmSettings
+from models.hazard_extraction import HazardReader
+from models.loading import ModelSpecs, backbone_id, load_generator
+from models.weights_cache import cache_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from audit.generation import Completion, GenerationRequest
+    from models.hazard_extraction import Method
+    from models.protocols import Generator
+
+__all__ = ["EXTRACTIONS", "Backbone", "packaged_backbone"]
+
+EXTRACTIONS: tuple[Method, ...] = ("margins", "list")
+"""One yes or no per label with its margin, and one JSON answer as in the paper; the first is the default way."""
+
+
+class Backbone:
+    """A backbone that starts when it is first needed.
+
+    Args:
+        start: Starts it; called once at most.
+        model_id: Name of the weights it serves.
+        answers: Database of its answers.
+    """
+
+    def __init__(self, start: Callable[[], Generator], model_id: str, answers: Path) -> None:
+        self.model_id = model_id
+        self._start = start
+        self._started: Generator | None = None
+        self.kept = AnswersOnDisk(answers, self._generator, model_id)
+
+    def extractor(self, method: Method, *, kept: bool = True) -> HazardReader:
+        """Return a reader of hazards; without `kept` every question goes to the model."""
+        return HazardReader(self.kept if kept else _Unkept(self), method=method)
+
+    async def close(self) -> None:
+        """Close the backbone, if it was started, and the database."""
+        await self.kept.close()
+        if self._started is not None:
+            await self._started.close()
+
+    def _generator(self) -> Generator:
+        if self._started is None:
+            self._started = self._start()
+        return self._started
+
+
+class _Unkept:
+    """Implements `models.protocols.Generator`: the same backbone, past the store of answers."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        self.model_id = backbone.model_id
+        self._backbone = backbone
+
+    async def generate(self, request: GenerationRequest) -> Completion:
+        """See `models.protocols.Generator`."""
+        return await self._backbone._generator().generate(request)  # noqa: SLF001 - two halves of one thing
+
+    async def close(self) -> None:
+        """The backbone closes itself."""
+
+
+def packaged_backbone(spec: str, *, kv_gib: int, answers: Path | None) -> Backbone:
+    """Return the backbone of a configuration string (`models.loading`); answers go to the user's cache by default.
+
+    Raises:
+        UsageError: a folder that is not there.
+    """
+    settings = VllmSettings(kv_cache_gib=kv_gib, max_model_len=4_096, max_num_seqs=64)
+    specs = ModelSpecs(backbone=spec, vllm=settings)
+    return Backbone(lambda: load_generator(specs), backbone_id(spec), answers or cache_dir() / "answers.sqlite")

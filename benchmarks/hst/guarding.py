@@ -1,0 +1,182 @@
+"""The project's own lockout and guard, set up on the benchmark's poisons and asked about many writes at once.
+
+Nothing of the decision is done here: tombstones come from `lock_out`, decisions from `WriteGuard`. What is added is how
+a benchmark holds its models: one event loop for the backbone, embeddings and signatures remembered, so that matching
+modes share the model's answers. The tombstones are not signed: signing and verification are tested elsewhere, and cost
+nothing that is measured here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from audit.forget.guard import GuardSettings, WriteGuard
+from audit.forget.hazard import HazardSignature
+from audit.forget.lockout import Lockout
+from audit.forget.reading import readings
+from audit.forget.tombstone import HazardTombstone, lock_out
+from audit.provenance.leaf import Tombstone
+from benchmarks.hst.corpus import TENANT, WRITTEN_AT_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from audit.entry import Entry
+    from audit.forget.decision import Decision
+    from audit.forget.guard import HazardExtractor
+    from audit.forget.hazard import MatchMode, Taxonomy
+    from benchmarks.hst.corpus import Attack, Write
+    from models.protocols import Embedder
+
+__all__ = ["RememberedEmbedder", "RememberedExtractor", "Warden", "entry_of"]
+
+SALT = "hst-benchmark"
+PATIENCE_S = 7_200.0
+"""All writes are asked about at once, so the last waits for all the others; nothing here is live."""
+
+BETWEEN_WRITES_MS = 60_000
+"""Of one writer's stream."""
+
+
+def entry_of(write: Write, principal: str = "") -> Entry:
+    """Return a write as a memory entry, by a writer of its own unless one is named."""
+    return replace(write.entry(), principal=principal or write.write_id)
+
+
+class RememberedEmbedder:
+    """An `Embed` callable over an embedder that embeds each text once; safe for many threads."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.model_id = embedder.model_id
+        self._embedder = embedder
+        self._known: dict[str, NDArray[np.float32]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return unit vectors, shape (texts, dimensions)."""
+        with self._lock:
+            new = list(dict.fromkeys(text for text in texts if text not in self._known))
+            if new:
+                self._known.update(zip(new, self._embedder.embed(new), strict=True))
+            return np.stack([self._known[text] for text in texts])
+
+
+class RememberedExtractor:
+    """Implements `HazardExtractor`: passes texts to the real one on the loop it lives in, and remembers signatures.
+
+    Args:
+        extractor: The real one.
+        loop: Its event loop; the guard calls from another thread's.
+    """
+
+    def __init__(self, extractor: HazardExtractor, loop: asyncio.AbstractEventLoop) -> None:
+        self.model_id = extractor.model_id
+        self._extractor, self._loop = extractor, loop
+        self._known: dict[tuple[str, str], asyncio.Task[HazardSignature | None]] = {}
+        self.texts_asked = 0
+        """Distinct texts that the model has read."""
+
+    async def extract(self, texts: Sequence[str], taxonomy: Taxonomy) -> tuple[HazardSignature | None, ...]:
+        """Return each text's signature; see `audit.forget.guard.HazardExtractor`."""
+        if asyncio.get_running_loop() is self._loop:
+            return await self._here(texts, taxonomy)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._here(texts, taxonomy), self._loop))
+
+    async def _here(self, texts: Sequence[str], taxonomy: Taxonomy) -> tuple[HazardSignature | None, ...]:
+        tasks = []
+        for text in texts:
+            key = (text, taxonomy.digest)
+            if key not in self._known:
+                self._known[key] = self._loop.create_task(self._one(text, taxonomy))
+            tasks.append(self._known[key])
+        return tuple(await asyncio.gather(*tasks))
+
+    async def _one(self, text: str, taxonomy: Taxonomy) -> HazardSignature | None:
+        self.texts_asked += 1
+        return (await self._extractor.extract([text], taxonomy))[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warden:
+    """Signatures, tombstones and guards of one extraction; methods run on the extractor's event loop."""
+
+    extractor: RememberedExtractor
+    embed: RememberedEmbedder
+    taxonomy: Taxonomy
+
+    async def signature(self, write: Write) -> HazardSignature | None:
+        """Return HS(m): the labels of all that is read of a write; None where the model gave no usable answer."""
+        found = await self.extractor.extract(readings(write.entry()), self.taxonomy)
+        if any(item is None for item in found):
+            return None
+        labels = frozenset().union(*(item.labels for item in found if item is not None))
+        return HazardSignature(labels=labels, taxonomy=self.taxonomy.digest, model=self.extractor.model_id)
+
+    async def signatures(self, writes: Sequence[Write]) -> dict[str, HazardSignature | None]:
+        """Return signatures by write id."""
+        found = await asyncio.gather(*(self.signature(write) for write in writes))
+        return {write.write_id: signature for write, signature in zip(writes, found, strict=True)}
+
+    async def lockout(self, removed: Sequence[Write]) -> Lockout:
+        """Return the tombstones of removed entries."""
+        signatures = await self.signatures(removed)
+        stones = []
+        for number, write in enumerate(removed):
+            entry = write.entry()
+            lock = lock_out(
+                entry, store_id=SALT, signature=signatures[write.write_id], embed=self.embed,
+                embedder=self.embed.model_id,
+            )  # fmt: skip
+            tombstone = Tombstone(
+                tenant=TENANT, entry_id=write.write_id, removed_index=number,
+                removed_leaf_hash=hashlib.sha256(write.text.encode()).digest(), reason="benchmark", run_id="hst",
+                created_at_ms=WRITTEN_AT_MS, extra=lock.to_extra(),
+            )  # fmt: skip
+            stones.append(HazardTombstone(tombstone=tombstone, lock=lock))
+        return Lockout(tenant=TENANT, salt=SALT, stones=stones, embedder=self.embed.model_id)
+
+    def guard(self, lockout: Lockout, mode: MatchMode | None = None) -> WriteGuard:
+        """Return a guard in one mode, the default where none is given; close it."""
+        settings = GuardSettings(model_timeout_s=PATIENCE_S)
+        if mode is not None:
+            settings = replace(settings, mode=mode)
+        return WriteGuard(
+            lockout, embed=self.embed, extractor=self.extractor, taxonomies=[self.taxonomy], settings=settings,
+            clock_ms=lambda: WRITTEN_AT_MS,
+        )  # fmt: skip
+
+    @staticmethod
+    async def judge(guard: WriteGuard, writes: Sequence[Write]) -> list[Decision]:
+        """Judge writes of as many writers, all at once."""
+        return list(await asyncio.to_thread(guard.check_many, [entry_of(write) for write in writes]))
+
+    @staticmethod
+    async def judge_attacks(guard: WriteGuard, attacks: Sequence[Attack]) -> list[list[Decision]]:
+        """Judge attacks, each by one writer who sends its writes in order."""
+        entries = [entry_of(write, attack.attack_id) for attack in attacks for write in attack.writes]
+        decisions = iter(await asyncio.to_thread(guard.check_many, entries))
+        return [[next(decisions) for _ in attack.writes] for attack in attacks]
+
+    async def judge_stream(self, lockout: Lockout, writes: Sequence[Write]) -> list[Decision]:
+        """Judge writes of one single writer, one after the other, a minute apart: the default mode."""
+        now = [WRITTEN_AT_MS]
+        guard = WriteGuard(
+            lockout, embed=self.embed, extractor=self.extractor, taxonomies=[self.taxonomy],
+            settings=GuardSettings(model_timeout_s=PATIENCE_S), clock_ms=lambda: now[0],
+        )  # fmt: skip
+        try:
+            decisions = []
+            for write in writes:
+                now[0] += BETWEEN_WRITES_MS
+                decisions.append(await guard.check_async(entry_of(write, "one-writer")))
+            return decisions
+        finally:
+            guard.close()

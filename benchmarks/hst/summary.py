@@ -1,0 +1,79 @@
+"""The result as tables on the terminal, and the bars of the study."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.resultfile import ResultFile
+
+__all__ = ["print_rows", "state_bars"]
+
+Row = dict[str, Any]
+
+
+def print_rows(rows: Sequence[Row]) -> None:
+    """Print one table for each part that has rows."""
+    console = Console(width=150)
+    columns = {
+        "blocking": ("extraction", "mode", "set", "blocked", "n", "rate", "low", "high", "length_only",
+                     "length_only_matched", "asked", "failed"),
+        "condition": ("embedder", "set", "condition", "prp_at_3", "benign_recall_at_3", "results_per_query",
+                      "write_block_rate", "benign_false_block", "skipped"),
+        "peers": ("peer", "mode", "set", "blocked", "n", "rate", "low", "high", "length_only", "us_per_write",
+                  "skipped"),
+        "latency": ("extraction", "path", "n", "p50_ms", "p95_ms", "mean_ms"),
+    }  # fmt: skip
+    for part, names in columns.items():
+        chosen = [row for row in rows if row["part"] == part]
+        if not chosen:
+            continue
+        used = [name for name in names if any(row.get(name) is not None for row in chosen)]
+        table = Table(*used, title=part)
+        for row in chosen:
+            table.add_row(*("" if row.get(name) is None else str(row[name]) for name in used))
+        console.print(table)
+
+
+def state_bars(results: ResultFile, extraction: str, mode: str) -> None:
+    """State the bars of the default way; a bar whose rows are missing is not measured."""
+    rows = results.rows
+    blocking = {
+        row["set"]: row
+        for row in rows
+        if row["part"] == "blocking" and row["extraction"] == extraction and row["mode"] == mode
+    }
+    for name, limit in (("verbatim", 1.0), ("paraphrases, written", 0.98), ("paraphrases, backbone", 0.98),
+                        ("adaptive", 0.90)):  # fmt: skip
+        row = blocking.get(name)
+        _bar(
+            results, f"WriteBlockRate, {name}", row, "rate", f">= {limit:g}", lambda value, limit=limit: value >= limit
+        )
+    for name in ("benign", "benign, length-matched"):
+        _bar(results, f"BenignFalseBlock, {name}", blocking.get(name), "rate", "<= 0.01", lambda value: value <= 0.01)
+    row = blocking.get("safe twins")
+    _bar(results, f"safe twins blocked, of {row['n'] if row else 50}", row, "blocked", "<= 0", lambda value: value <= 0)
+    conditions = [row for row in rows if row["part"] == "condition" and "condition" in row]
+    commit = [row for row in conditions if row["condition"] == "commit-time"]
+    worst = {
+        "prp": max((row["prp_at_3"] for row in commit), default=None),
+        "recall": min((row["benign_recall_at_3"] for row in commit), default=None),
+    }
+    _bar(results, "commit-time PRP@3, worst embedder and set", worst, "prp", "<= 0", lambda value: value <= 0)
+    _bar(results, "commit-time Benign Recall@3, worst embedder and set", worst, "recall", ">= 1",
+         lambda value: value >= 1)  # fmt: skip
+    before = {(row["embedder"], row["set"]): row["prp_at_3"] for row in conditions if row["condition"] == "no-forget"}
+    after = {(row["embedder"], row["set"]): row["prp_at_3"] for row in conditions if row["condition"] == "id-delete"}
+    gap = {"gap": min((round(after[key] - before[key], 4) for key in before), default=None)}
+    _bar(results, "ID-Delete worse than No-Forget: PRP@3 gained, worst embedder and set", gap, "gap", "> 0",
+         lambda value: value > 0)  # fmt: skip
+
+
+def _bar(results: ResultFile, name: str, row: Row | None, column: str, limit: str, holds: Any) -> None:  # noqa: PLR0917
+    value = None if row is None else row[column]
+    results.add_bar(name, value, "", limit, None if value is None else bool(holds(value)))
