@@ -31,6 +31,9 @@ from audit.snapshot.publish import append_entries, create_store
 from audit.snapshot.purify import purify
 from audit.snapshot.reader import open_snapshot
 from audit.snapshot.verify import verify_store
+from jobs.cli_forget import forget
+from jobs.cli_gate import gate_app
+from jobs.cli_guard import guard_app
 from jobs.cli_store import (
     DEFAULT_KEYS,
     Json,
@@ -78,6 +81,9 @@ keys_app = typer.Typer(help="Keys and the trust policy.", no_args_is_help=True)
 import_app = typer.Typer(help="Bring memories into a signed store.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys")
 app.add_typer(import_app, name="import")
+app.add_typer(guard_app, name="guard")
+app.command("forget")(forget)
+app.add_typer(gate_app, name="gate")
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Address = Annotated[

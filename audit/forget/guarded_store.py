@@ -8,7 +8,7 @@ store, leaves the guard with the old tombstones and never with none.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from audit.errors import UsageError
 from audit.forget.guard import WriteGuard
@@ -18,7 +18,7 @@ from audit.snapshot.layout import versions
 from audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
 
     from audit.entry import Entry
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from audit.snapshot.reader import VerifiedSnapshot
 
 __all__ = ["GuardedStore"]
+
+T = TypeVar("T")
 
 
 class GuardedStore:
@@ -142,6 +144,10 @@ class GuardedStore:
             stale = expires_ms is not None and self._clock_ms() >= expires_ms
             self.trouble = f"version {self.version} expired and has no successor: publisher gone?" if stale else ""
             return changed
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop where the extractor runs: to load its model, and to close it."""
+        return self._thread.run(work)
 
     def close(self) -> None:
         """Close the guards and the model's thread; the models are their owner's to close."""

@@ -1,0 +1,178 @@
+"""`memaudit forget`: remove named entries, and lock their hazards out. A dry run unless told otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import hashlib
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from audit.errors import UsageError
+from audit.forget.hazard import HazardSignature, Taxonomy
+from audit.provenance import strict_json
+from audit.provenance.keys import Keyring, load_keyring
+from audit.report.untrusted import as_line
+from audit.snapshot.purify import Purified, purify
+from audit.snapshot.reader import VerifiedSnapshot, open_snapshot
+from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, known_pin, now_ms, print_json, remember
+from jobs.hazard_locks import LockPlan, described, locks_of, taxonomy_of
+
+if TYPE_CHECKING:
+    from audit.forget.tombstone import Lock
+
+__all__ = ["TaxonomyFile", "expiry_ms", "forget"]
+
+STATED = "stated by the operator"
+"""The model of a signature that a person gave."""
+
+_DAYS = re.compile(r"([1-9][0-9]{0,4})d")
+DAY_MS = 86_400_000
+
+TaxonomyFile = Annotated[Path | None, typer.Option("--taxonomy", help="Taxonomy file; default: the packaged one.")]
+
+
+def forget(
+    store: Store,
+    entries: Annotated[list[str], typer.Argument(help="Ids of the entries to remove.")],
+    tenant: Annotated[str, typer.Option("--tenant", help="Whose entries they are.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept in the signed tombstone.")],
+    expires: Annotated[
+        str | None,
+        typer.Option(help="End of the lockout: 90d or 2027-01-31. The removal itself stays. Default: never."),
+    ] = None,
+    hazard: Annotated[
+        list[str] | None, typer.Option("--hazard", help="State a hazard yourself (repeatable); no model is asked then.")
+    ] = None,
+    taxonomy: TaxonomyFile = None,
+    backbone: Annotated[str, typer.Option(help="Model that reads the hazards; none: asks no model.")] = "packaged:1.5b",
+    embedder: Annotated[str, typer.Option(help="Model of the semantic keys; none: no keys.")] = "packaged",
+    keys: Keys = DEFAULT_KEYS,
+    pin: PinFile = None,
+    *,
+    operator_wide: Annotated[
+        bool, typer.Option("--operator-wide", help="Lock the hazard out for every tenant of the store.")
+    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Really remove; without it, only show what would be.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove entries by id and keep their paraphrases out. Changes nothing unless --apply is given."""
+    now, keyring = now_ms(), load_keyring(keys)
+    snapshot = open_snapshot(
+        store, keyring.policy, now_ms=now, pin=known_pin(store, pin, keyring.policy, now), check_expiry=False
+    )
+    named = taxonomy_of(taxonomy)
+    unknown = sorted(set(hazard or ()) - set(named.names))
+    if unknown:
+        raise UsageError(f"no hazard {unknown[0]!r:.80} in taxonomy {named.name}; it has {', '.join(named.names)}")
+    if len(set(entries)) != len(entries):
+        raise UsageError("an entry is named twice")
+    until = None if expires is None else expiry_ms(expires, now)
+    removals = {tenant: dict.fromkeys(entries, reason)}
+    what = [snapshot.digest, tenant, *sorted(entries), reason, str(until), str(operator_wide)]
+    run_id = "forget-" + hashlib.sha256(strict_json.encode(what)).hexdigest()[:16]
+    plan = purify(store, snapshot, removals, keyring, run_id=run_id, now_ms=now, config={}, models={}, dry_run=True)
+    if not apply:
+        _show(plan, [], as_json=as_json)
+        return
+    locks, models = _locks(
+        snapshot, tenant, entries, named, hazard, backbone, embedder, until, operator_wide=operator_wide
+    )
+    done = purify(
+        store, snapshot, removals, keyring, run_id=run_id, now_ms=now, config=described(named), models=models,
+        extra={tenant: {entry_id: lock.to_extra() for entry_id, lock in zip(entries, locks, strict=True)}},
+    )  # fmt: skip
+    _remember(store, keyring, pin)
+    _show(done, locks, as_json=as_json)
+
+
+def expiry_ms(text: str, now: int) -> int:
+    """Read `90d` or a date; a date ends the lockout at its first moment, UTC.
+
+    Raises:
+        UsageError: neither, or in the past.
+    """
+    days = _DAYS.fullmatch(text)
+    if days is not None:
+        return now + int(days[1]) * DAY_MS
+    try:
+        moment = int(dt.datetime.combine(dt.date.fromisoformat(text), dt.time(), dt.UTC).timestamp() * 1_000)
+    except ValueError:
+        raise UsageError(f"--expires is {text!r:.40}, expected days like 90d or a date like 2027-01-31") from None
+    if moment <= now:
+        raise UsageError(f"--expires {text} is in the past: the lockout would never hold")
+    return moment
+
+
+def _locks(
+    snapshot: VerifiedSnapshot,
+    tenant: str,
+    entries: list[str],
+    taxonomy: Taxonomy,
+    stated: list[str] | None,
+    backbone: str,
+    embedder: str,
+    until: int | None,
+    *,
+    operator_wide: bool,
+) -> tuple[list[Lock], dict[str, str]]:
+    """Load what is needed and build the locks, in the order of `entries`."""
+    from models.hazard_extraction import HazardReader  # noqa: PLC0415 - the model layer
+    from models.loading import ModelSpecs, load_embedder, load_generator  # noqa: PLC0415
+
+    specs = ModelSpecs(backbone=backbone, embedder=embedder)
+    model = None if embedder == "none" else load_embedder(specs)
+    plan = LockPlan(
+        store_id=snapshot.store_id, taxonomy=taxonomy, embed=None if model is None else model.embed,
+        embedder="" if model is None else model.model_id, scope="operator" if operator_wide else "tenant",
+        expires_at_ms=until,
+    )  # fmt: skip
+    by_id = {entry.entry_id: entry for entry in snapshot.entries(tenant)}
+    removed = [by_id[entry_id] for entry_id in entries]
+    models = {} if model is None else {"embedder": model.model_id}
+    if stated or backbone == "none":
+        signature = HazardSignature(labels=frozenset(stated or ()), taxonomy=taxonomy.digest, model=STATED)
+        locks = asyncio.run(locks_of(removed, plan, None))
+        return [replace(lock, signature=signature if stated else None) for lock in locks], models
+
+    async def read() -> list[Lock]:
+        generator = load_generator(specs)
+        try:
+            models["backbone"] = generator.model_id
+            return await locks_of(removed, plan, HazardReader(generator))
+        finally:
+            await generator.close()
+
+    return asyncio.run(read()), models
+
+
+def _remember(store: Path, keyring: Keyring, pin: Path | None) -> None:
+    remember(open_snapshot(store, keyring.policy, now_ms=now_ms()), pin)
+
+
+def _show(done: Purified, locks: list[Lock], *, as_json: bool) -> None:
+    labels = [None if lock.signature is None else sorted(lock.signature.labels) for lock in locks]
+    if as_json:
+        print_json({
+            "version": done.version, "published": done.published, "digest": done.digest,
+            "removed": [{"tenant": r.tenant, "entry_id": r.entry_id, "reason": r.reason} for r in done.removed],
+            "hazards": labels,
+        })  # fmt: skip
+        return
+    console = Console(soft_wrap=True)
+    verb = "removed" if done.published else "would remove"
+    for item in done.removed:
+        console.print(f"{verb} {as_line(item.tenant)}/{as_line(item.entry_id)}", markup=False, highlight=False)
+    for lock, found in zip(locks, labels, strict=True):
+        names = "unknown" if found is None else ", ".join(found) or "none found"
+        held = f"hazards {names}; {len(lock.keys)} semantic keys, {len(lock.fingerprints)} fingerprints"
+        console.print(f"  locked out: {held}", markup=False, highlight=False)
+    if done.published:
+        console.print(f"version {done.version} published with {done.entries} memories", markup=False, highlight=False)
+    else:
+        console.print("dry run: nothing was changed; add --apply to remove", markup=False, highlight=False)

@@ -1,0 +1,251 @@
+"""`memaudit guard`: judge writes from a file, or serve a guard to agents that are not written in Python."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from audit.errors import IncompleteError, UsageError
+from audit.forget.decision import FAILURES, Decision
+from audit.forget.decision_log import DecisionLog, as_record
+from audit.forget.guarded_store import GuardedStore
+from audit.forget.settings import GuardSettings
+from audit.report.untrusted import as_line
+from jobs.cli_forget import TaxonomyFile  # noqa: TC001 - typer reads the annotation
+from jobs.cli_store import (
+    DEFAULT_KEYS,
+    Json,
+    Keys,
+    PinFile,
+    Store,
+    Trust,
+    installed_policy,
+    known_pin,
+    now_ms,
+    print_json,
+    remember,
+)
+from jobs.hazard_locks import taxonomy_of
+from jobs.import_jsonl import parse_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from audit.entry import Entry
+    from audit.forget.hazard import MatchMode
+    from audit.forget.settings import OnFailure
+
+__all__ = ["guard_app"]
+
+FINDINGS = 1
+MIN_TOKEN_CHARS = 16
+
+PATIENCE_S = 3_600.0
+"""A file of writes waits for the model to load, and for all of its answers."""
+
+guard_app = typer.Typer(help="Keep removed memories from coming back.", no_args_is_help=True)
+
+Backbone = Annotated[str, typer.Option(help="Model that reads hazards; none with --mode key.")]
+Embedder = Annotated[str, typer.Option(help="Model of the semantic keys: the one the tombstones were made with.")]
+Mode = Annotated[str, typer.Option(help="exact, containment, containment+key, or key (asks no model).")]
+OnFail = Annotated[str, typer.Option("--on-failure", help="closed refuses what could not be judged, open lets it in.")]
+Log = Annotated[Path | None, typer.Option("--log", help="Decision log, JSON lines; refusals and failures.")]
+Cache = Annotated[Path | None, typer.Option("--cache", help="Signature cache file; default: in your user cache.")]
+
+
+@guard_app.command("check")
+def check(
+    file: Annotated[Path, typer.Argument(help="Writes, one JSON object per line; - reads standard input.")],
+    store: Store,
+    tenant: Annotated[str | None, typer.Option(help="Tenant of lines that name none.")] = None,
+    backbone: Backbone = "packaged:1.5b",
+    embedder: Embedder = "packaged",
+    mode: Mode = "containment+key",
+    on_failure: OnFail = "closed",
+    taxonomy: TaxonomyFile = None,
+    keys: Keys = DEFAULT_KEYS,
+    trust: Trust = None,
+    pin: PinFile = None,
+    log: Log = None,
+    cache: Cache = None,
+    fail_on: Annotated[str | None, typer.Option(help="Exit 1 on: blocked.")] = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Judge writes before they are stored. Exit 3 where some could not be judged, 1 with --fail-on blocked."""
+    if fail_on not in {None, "blocked"}:
+        raise UsageError(f"--fail-on is {fail_on!r:.40}, expected blocked")
+    settings = GuardSettings(mode=_mode(mode), on_failure=_on_failure(on_failure), model_timeout_s=PATIENCE_S)
+    entries = _read(file, tenant)
+    with _guarded(
+        store, settings, backbone, embedder, taxonomy, keys, trust, pin, log, cache, (), warm=False
+    ) as guarded:
+        decisions: dict[int, Decision] = {}
+        for name in sorted({entry.tenant for entry in entries}):
+            numbers = [number for number, entry in enumerate(entries) if entry.tenant == name]
+            found = guarded.guard(name).check_many([entries[number] for number in numbers])
+            decisions |= zip(numbers, found, strict=True)
+    judged = [(entry, decisions[number]) for number, entry in enumerate(entries)]
+    if as_json:
+        print_json([as_record(entry, decision) for entry, decision in judged])
+    else:
+        _show(judged)
+    failed = sum(decision.reason in FAILURES for _, decision in judged)
+    if failed:
+        raise IncompleteError(f"{failed} of {len(judged)} writes could not be judged; the policy is {on_failure}")
+    if fail_on and any(not decision.allowed for _, decision in judged):
+        raise typer.Exit(FINDINGS)
+
+
+@guard_app.command("serve")
+def serve(
+    store: Store,
+    tenant: Annotated[list[str] | None, typer.Option(help="Whom to serve (repeatable); default: every tenant.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8414,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="File with the token; default: $MEMAUDIT_GUARD_TOKEN.")
+    ] = None,
+    refresh_s: Annotated[float, typer.Option(help="How often to look for a newer version of the store.")] = 5.0,
+    backbone: Backbone = "packaged:1.5b",
+    embedder: Embedder = "packaged",
+    mode: Mode = "containment+key",
+    on_failure: OnFail = "closed",
+    taxonomy: TaxonomyFile = None,
+    keys: Keys = DEFAULT_KEYS,
+    trust: Trust = None,
+    pin: PinFile = None,
+    log: Log = None,
+    cache: Cache = None,
+) -> None:
+    """Serve a guard over HTTP: POST /check, GET /health, GET /metrics."""
+    from jobs.guard_server import serve_guard  # noqa: PLC0415 - brings the web server
+
+    token = _token(token_file)
+    if not token and host not in {"127.0.0.1", "::1", "localhost"}:
+        raise UsageError(f"--host {host} is open to others: give a token with --token-file or MEMAUDIT_GUARD_TOKEN")
+    if not 0 <= port < 1 << 16 or refresh_s <= 0:
+        raise UsageError(f"--port is {port} and --refresh-s {refresh_s}: expected 0 to 65535, and more than 0")
+    settings = GuardSettings(mode=_mode(mode), on_failure=_on_failure(on_failure))
+    served = tuple(tenant or ())
+    with _guarded(
+        store, settings, backbone, embedder, taxonomy, keys, trust, pin, log, cache, served, warm=True
+    ) as guarded:
+        serve_guard(guarded, host=host, port=port, token=token, refresh_s=refresh_s)
+
+
+@contextlib.contextmanager
+def _guarded(
+    store: Path,
+    settings: GuardSettings,
+    backbone: str,
+    embedder: str,
+    taxonomy: Path | None,
+    keys: Path,
+    trust: Path | None,
+    pin: Path | None,
+    log: Path | None,
+    cache: Path | None,
+    tenants: tuple[str, ...],
+    *,
+    warm: bool,
+) -> Iterator[GuardedStore]:
+    """Load the models and open the store for as long as the command runs."""
+    from models.hazard_extraction import HazardReader  # noqa: PLC0415 - the model layer
+    from models.lazy_generator import LazyGenerator  # noqa: PLC0415
+    from models.loading import ModelSpecs, load_embedder  # noqa: PLC0415
+    from models.signature_cache import SignatureCache  # noqa: PLC0415
+    from models.weights_cache import cache_dir  # noqa: PLC0415
+
+    policy, named = installed_policy(keys, trust), taxonomy_of(taxonomy)
+    specs = ModelSpecs(backbone=backbone, embedder=embedder)
+    with contextlib.ExitStack() as stack:
+        reader = generator = None
+        if settings.mode != "key":
+            kept = SignatureCache(cache if cache is not None else cache_dir() / "hazards.sqlite")
+            stack.callback(kept.close)
+            generator = LazyGenerator(specs)
+            reader = HazardReader(generator, cache=kept)
+        model = load_embedder(specs) if settings.mode in {"key", "containment+key"} else None
+        writer = None
+        if log is not None:
+            writer = DecisionLog(log, clock_ms=now_ms)
+            stack.callback(writer.close)
+        guarded = GuardedStore(
+            store, policy, embed=None if model is None else model.embed,
+            embedder="" if model is None else model.model_id, extractor=reader, taxonomies=[named], settings=settings,
+            clock_ms=now_ms, on_decision=None if writer is None else writer.write,
+            pin=known_pin(store, pin, policy, now_ms()), tenants=tenants,
+        )  # fmt: skip
+        stack.callback(guarded.close)
+        if generator is not None:
+            backbone_of = generator
+            stack.callback(lambda: guarded.run(backbone_of.close()))
+            if warm:
+                guarded.run(generator.start())
+        remember(guarded.snapshot, pin)
+        yield guarded
+
+
+def _read(file: Path, tenant: str | None) -> list[Entry]:
+    defaults: dict[str, object] = {"principal": "unknown", "source": "agent", "created_at_ms": now_ms()}
+    if tenant is not None:
+        defaults["tenant"] = tenant
+    if str(file) == "-":
+        entries = list(parse_entries(sys.stdin.buffer, "standard input", defaults))
+    else:
+        if not file.is_file():
+            raise UsageError(f"{file}: no such file")
+        with file.open("rb") as lines:
+            entries = list(parse_entries(lines, file.name, defaults))
+    if not entries:
+        raise UsageError(f"{file}: no writes in it")
+    return entries
+
+
+def _token(file: Path | None) -> str:
+    """Read the token from a file or the environment; empty where there is none."""
+    if file is None:
+        token = os.environ.get("MEMAUDIT_GUARD_TOKEN", "")
+    else:
+        try:
+            token = file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{file}: cannot read the token ({error!s:.80})") from None
+    if (token or file is not None) and (len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable()):
+        raise UsageError(f"the guard's token must have at least {MIN_TOKEN_CHARS} printable ASCII characters")
+    return token
+
+
+def _mode(text: str) -> MatchMode:
+    if text in {"exact", "containment", "containment+key", "key"}:
+        return text  # type: ignore[return-value]
+    raise UsageError(f"--mode is {text!r:.40}, expected exact, containment, containment+key or key")
+
+
+def _on_failure(text: str) -> OnFailure:
+    if text in {"closed", "open"}:
+        return text  # type: ignore[return-value]
+    raise UsageError(f"--on-failure is {text!r:.40}, expected closed or open")
+
+
+def _show(judged: list[tuple[Entry, Decision]]) -> None:
+    console = Console(soft_wrap=True)
+    for entry, decision in judged:
+        if decision.allowed and decision.reason not in FAILURES:
+            continue
+        verb = "let in" if decision.allowed else "blocked"
+        stone = decision.tombstone
+        by = "" if stone is None else f" by the tombstone of {as_line(stone.tombstone.entry_id)}"
+        labels = f" ({', '.join(sorted(decision.labels))})" if decision.labels else ""
+        parts = f", with {', '.join(map(as_line, decision.with_earlier))}" if decision.with_earlier else ""
+        line = f"{verb} {as_line(entry.tenant)}/{as_line(entry.entry_id)}{by}: {decision.reason}{labels}{parts}"
+        console.print(f"{line} {as_line(decision.detail, 200)}".rstrip(), markup=False, highlight=False)
+    blocked = sum(not decision.allowed for _, decision in judged)
+    console.print(f"{len(judged)} writes checked, {blocked} blocked", markup=False, highlight=False)

@@ -1,0 +1,218 @@
+"""The guard over HTTP, for agents that are not written in Python.
+
+    POST /check     a write as JSON (the fields of an entry), or several as JSON lines (application/x-ndjson), which are
+                    judged in order; answers {"allowed": …, "reason": …, …} or {"decisions": […]}
+    GET  /health    {"status": "ok" | "stale", "version": 7}; stale: the store's newest version is not in force
+    GET  /metrics   Prometheus text
+
+With a token every request but /health needs `Authorization: Bearer TOKEN`. Bodies, lines and waiting requests are
+bounded. A refused write is an answer, not an error: its status is 200. 400 is a write that breaks a rule, 404 a tenant
+that is not served, 503 too many at once or a log that cannot be written: an agent must not store what got no 200.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from audit.errors import AuditError, UsageError
+from audit.forget.decision_log import as_record
+from jobs.import_jsonl import parse_entries
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from audit.entry import Entry
+    from audit.forget.decision import Decision
+    from audit.forget.guarded_store import GuardedStore
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+__all__ = ["guard_application", "serve_guard"]
+
+MAX_BODY_BYTES = 4 << 20
+"""A few entries at their limit, or thousands of usual ones."""
+
+MAX_LINES = 1_000
+MAX_WAITING = 256
+"""Requests under way; more get 503, so that a burst costs waiting agents and not memory."""
+
+WORKERS = 32
+"""Threads that wait for embedder and model; known writes need none."""
+
+_BUCKETS_S = (0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class _Meters:
+    """Prometheus metrics of one server."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.decisions = Counter(
+            "memaudit_guard_decisions", "Writes judged.", ["allowed", "reason"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "memaudit_guard_check_seconds", "Time to judge one request.", buckets=_BUCKETS_S, registry=self.registry
+        )
+        self.errors = Counter(
+            "memaudit_guard_errors", "Requests refused, by status.", ["status"], registry=self.registry
+        )
+        self.reloads = Counter(
+            "memaudit_guard_reloads", "Looks at the store that found a newer version.", ["ok"], registry=self.registry
+        )
+        self.version = Gauge("memaudit_guard_store_version", "Version in force.", registry=self.registry)
+        self.stale = Gauge(
+            "memaudit_guard_stale", "1 where the newest version is not in force.", registry=self.registry
+        )
+        self.tombstones = Gauge("memaudit_guard_tombstones", "Hazard tombstones in force.", registry=self.registry)
+        self.asked = Gauge("memaudit_guard_model_texts", "Texts shown to the model so far.", registry=self.registry)
+
+    def text(self, guarded: GuardedStore) -> bytes:
+        """Return the metrics in Prometheus' text format."""
+        guards = guarded.guards.values()
+        self.version.set(guarded.version)
+        self.stale.set(bool(guarded.trouble))
+        self.tombstones.set(sum(len(guard.lockout) for guard in guards))
+        self.asked.set(sum(guard.counters["asked"] for guard in guards))
+        return generate_latest(self.registry)
+
+
+def guard_application(guarded: GuardedStore, *, token: str, refresh_s: float) -> web.Application:
+    """Build the server.
+
+    Args:
+        guarded: The guards; the caller closes it.
+        token: Needed by every request but /health; empty needs none.
+        refresh_s: How often to look for a newer version of the store.
+    """
+    meters = _Meters()
+    waiting = 0
+
+    @web.middleware
+    async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check the token, turn errors into statuses, count them."""
+        try:
+            if request.path != "/health" and not _authorised(request, token):
+                raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"})
+            return await handler(request)
+        except web.HTTPException as error:
+            meters.errors.labels(str(error.status)).inc()
+            return web.json_response({"error": error.reason}, status=error.status, headers=_challenge(error))
+        except UsageError as error:
+            meters.errors.labels("400").inc()
+            return web.json_response({"error": str(error)[:600]}, status=400)
+        except AuditError as error:
+            meters.errors.labels("503").inc()
+            return web.json_response({"error": str(error)[:600]}, status=503)
+
+    async def check(request: web.Request) -> web.Response:
+        nonlocal waiting
+        if waiting >= MAX_WAITING:
+            raise web.HTTPServiceUnavailable(headers={"Retry-After": "1"}, reason="too many writes at once")
+        waiting += 1
+        started = time.perf_counter()
+        try:
+            entries, several = _entries(await request.read(), request.content_type)
+            judged = [(entry, await _judge(guarded, entry)) for entry in entries]
+        finally:
+            waiting -= 1
+        meters.seconds.observe(time.perf_counter() - started)
+        for _, decision in judged:
+            meters.decisions.labels(str(decision.allowed).lower(), decision.reason).inc()
+        records = [as_record(entry, decision) for entry, decision in judged]
+        return web.json_response({"decisions": records} if several else records[0])
+
+    async def health(_: web.Request) -> web.Response:
+        return web.json_response({"status": "stale" if guarded.trouble else "ok", "version": guarded.version})
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=meters.text(guarded), headers={"Content-Type": "text/plain; version=0.0.4"})
+
+    async def follow(_: web.Application) -> AsyncIterator[None]:
+        """Look for newer versions while the server runs."""
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WORKERS, "memaudit-guard"))
+        task = asyncio.create_task(_follow(guarded, meters, refresh_s))
+        yield
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    application = web.Application(middlewares=[gate], client_max_size=MAX_BODY_BYTES)
+    application.router.add_post("/check", check)
+    application.router.add_get("/health", health)
+    application.router.add_get("/metrics", metrics)
+    application.cleanup_ctx.append(follow)
+    return application
+
+
+def serve_guard(guarded: GuardedStore, *, host: str, port: int, token: str, refresh_s: float) -> None:
+    """Serve until interrupted.
+
+    Raises:
+        UsageError: the address cannot be used.
+    """
+    application = guard_application(guarded, token=token, refresh_s=refresh_s)
+    try:
+        web.run_app(application, host=host, port=port, access_log=None, print=_say)
+    except OSError as error:
+        raise UsageError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+
+
+async def _judge(guarded: GuardedStore, entry: Entry) -> Decision:
+    known = guarded.guards.get(entry.tenant)
+    if known is None:
+        try:
+            known = await asyncio.to_thread(guarded.guard, entry.tenant)
+        except UsageError:
+            raise web.HTTPNotFound(reason="this tenant is not served here") from None
+    return await known.check_async(entry)
+
+
+async def _follow(guarded: GuardedStore, meters: _Meters, refresh_s: float) -> None:
+    while True:
+        await asyncio.sleep(refresh_s)
+        try:
+            if await asyncio.to_thread(guarded.refresh):
+                meters.reloads.labels("true").inc()
+        except Exception:  # noqa: BLE001 - the old set stays in force; `trouble` has the reason, and health shows it
+            meters.reloads.labels("false").inc()
+
+
+def _entries(body: bytes, content_type: str) -> tuple[list[Entry], bool]:
+    """Parse a request's writes; True where it is a list of them."""
+    defaults: dict[str, object] = {
+        "principal": "unknown", "source": "agent", "created_at_ms": time.time_ns() // 1_000_000
+    }  # fmt: skip
+    if content_type == "application/json":
+        return list(parse_entries([body], "request", defaults)) or _nothing(), False
+    if content_type != "application/x-ndjson":
+        raise web.HTTPUnsupportedMediaType(reason="expected application/json or application/x-ndjson")
+    lines = body.split(b"\n")
+    if len(lines) > MAX_LINES + 1:
+        raise web.HTTPRequestEntityTooLarge(max_size=MAX_LINES, actual_size=len(lines), reason="too many lines")
+    return list(parse_entries(lines, "request", defaults)) or _nothing(), True
+
+
+def _nothing() -> list[Entry]:
+    raise UsageError("request: no write in it")
+
+
+def _authorised(request: web.Request, token: str) -> bool:
+    """Compare in constant time, so that a token cannot be guessed letter by letter."""
+    if not token:
+        return True
+    given = request.headers.get("Authorization", "")
+    return hmac.compare_digest(given.encode(errors="replace"), f"Bearer {token}".encode())
+
+
+def _challenge(error: web.HTTPException) -> dict[str, str]:
+    return {name: error.headers[name] for name in ("WWW-Authenticate", "Retry-After", "Allow") if name in error.headers}
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - scripts wait for it

@@ -1,0 +1,46 @@
+"""A backbone that is loaded when it is first asked, and only then: most writes that a guard sees never need one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from models.loading import backbone_id, load_generator
+
+if TYPE_CHECKING:
+    from audit.generation import Completion, GenerationRequest
+    from models.loading import ModelSpecs
+    from models.protocols import Generator
+
+__all__ = ["LazyGenerator"]
+
+
+class LazyGenerator:
+    """Implements `models.protocols.Generator`. One event loop.
+
+    Raises:
+        UsageError: a backbone that is not there.
+    """
+
+    def __init__(self, specs: ModelSpecs) -> None:
+        self.model_id = backbone_id(specs.backbone)
+        self._specs = specs
+        self._generator: Generator | None = None
+
+    async def start(self) -> None:
+        """Load the backbone now, in a minute or so. Idempotent. Raises like `models.loading.load_generator`."""
+        self._loaded()
+
+    async def generate(self, request: GenerationRequest) -> Completion:
+        """Answer one request; see `models.protocols.Generator`."""
+        return await self._loaded().generate(request)
+
+    def _loaded(self) -> Generator:
+        if self._generator is None:
+            self._generator = load_generator(self._specs)  # nothing is awaited here: two first requests load it once
+        return self._generator
+
+    async def close(self) -> None:
+        """Close the backbone, if it was loaded. Idempotent."""
+        generator, self._generator = self._generator, None
+        if generator is not None:
+            await generator.close()

@@ -1,0 +1,119 @@
+"""Locks of tombstones: one spelling, no text, strict reading."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.errors import UsageError, VerificationError
+from audit.forget.hazard import HazardSignature
+from audit.forget.semantic_key import SemanticKey
+from audit.forget.tombstone import EXTRA_KEY, Lock, lock_out, read_hazard, read_lock
+from audit.provenance import strict_json
+from audit.provenance.leaf import Tombstone, decode_leaf, encode_tombstone
+from tests.unit.forget.locks import EMBEDDER, HARMFUL, SALT, entry, signature, stone
+
+LABELS = st.none() | st.frozensets(st.from_regex(r"[a-z]{1,8}", fullmatch=True), max_size=5)
+KEYS = st.lists(st.binary(min_size=8, max_size=8).filter(any), max_size=4)
+
+
+@given(LABELS, KEYS, st.sets(st.binary(min_size=16, max_size=16), max_size=5), st.none() | st.integers(0, 10**14))
+def test_what_is_written_is_read_back(labels, keys, prints, expires):
+    lock = Lock(
+        signature=None if labels is None else HazardSignature(labels=labels, taxonomy="t", model="m"),
+        keys=tuple(SemanticKey(embedder="e", quantised=key) for key in keys),
+        fingerprints=tuple(sorted(prints)), scope="operator", expires_at_ms=expires,
+    )  # fmt: skip
+    assert read_lock(lock.to_extra()[EXTRA_KEY], "lock") == lock
+
+
+@given(st.lists(st.floats(-1, 1, width=32), min_size=4, max_size=64).filter(lambda v: max(map(abs, v)) > 0.01))
+def test_a_key_points_where_the_embedding_points(values):
+    vector = np.asarray(values, np.float32)
+    vector /= np.linalg.norm(vector)
+    assert float(SemanticKey.of(vector, "e").vector() @ vector) > 0.999
+
+
+@pytest.mark.parametrize("vector", [np.zeros(4), np.full(4, np.nan), np.ones((2, 2)), np.ones(9_000), np.ones(0)])
+def test_a_vector_that_points_nowhere_is_no_key(vector):
+    with pytest.raises(UsageError, match="cannot be a semantic key"):
+        SemanticKey.of(vector.astype(np.float32), "e")
+
+
+def test_no_text_of_the_removed_entry_is_inside():
+    text = stone().lock.to_extra()[EXTRA_KEY].casefold()
+    assert not [word for word in HARMFUL.casefold().split() if len(word) > 3 and word != "skip" and f" {word}" in text]
+    assert "ticket" not in text
+    assert "import" not in text
+
+
+def test_a_lock_survives_the_log():
+    held = stone()
+    leaf = encode_tombstone(held.tombstone, origin="o", index=7)
+    decoded = decode_leaf(leaf, "leaf").body
+    assert isinstance(decoded, Tombstone)
+    assert read_hazard(decoded) == held
+
+
+def test_a_plain_tombstone_has_no_lock():
+    plain = Tombstone(
+        tenant="acme", entry_id="m1", removed_index=0, removed_leaf_hash=bytes(32), reason="r", run_id="r", created_at_ms=1
+    )  # fmt: skip
+    assert read_hazard(plain) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "memaudit hazard v2"}, "expected format"),
+        ({"labels": ["b", "a"]}, "must be sorted"),
+        ({"labels": ["a", "a"]}, "must be sorted"),
+        ({"labels": [""]}, "not empty"),
+        ({"labels": "a"}, "expected a list"),
+        ({"keys": ["AB=="]}, "not canonical base64"),
+        ({"keys": ["AAAA"]}, "point somewhere"),
+        ({"keys": ["AQ==", "AQI="]}, "not the one spelling"),
+        ({"keys": ["AQ=="] * 5}, "at most 4"),
+        ({"fingerprints": ["AB" * 16]}, "lower-case hex"),
+        ({"fingerprints": ["ab"]}, "16 bytes"),
+        ({"scope": "world"}, "expected tenant or operator"),
+        ({"expires_at_ms": -1}, "expires_at_ms"),
+        ({"text": "skip"}, "unknown member"),
+        ({"embedder": "other", "keys": []}, "not the one spelling"),
+        ({"labels": None, "taxonomy": "t"}, "not the one spelling"),
+    ],
+)
+def test_a_lock_that_breaks_a_rule_does_not_verify(change, message):
+    value = json.loads(stone().lock.to_extra()[EXTRA_KEY]) | change
+    with pytest.raises(VerificationError, match=message):
+        read_lock(strict_json.encode(value).decode(), "lock")
+
+
+def test_white_space_and_repeated_members_do_not_verify():
+    text = stone().lock.to_extra()[EXTRA_KEY]
+    for other in (" " + text, text.replace("{", '{"scope":"tenant",', 1)):
+        with pytest.raises(VerificationError, match="not canonical JSON"):
+            read_lock(other, "lock")
+
+
+def test_a_piece_found_harmful_is_the_key_and_the_harmless_rest_is_not_locked():
+    removed = entry("Import it with care.", metadata={"note": HARMFUL})
+    lock = lock_out(
+        removed, store_id=SALT, signature=signature("skip_validation"), embed=EMBEDDER.embed,
+        embedder=EMBEDDER.model_id, action=(HARMFUL,),
+    )  # fmt: skip
+    direct = lock_out(
+        entry(HARMFUL), store_id=SALT, signature=signature("skip_validation"), embed=EMBEDDER.embed,
+        embedder=EMBEDDER.model_id,
+    )  # fmt: skip
+    assert lock.keys == direct.keys
+    assert lock.fingerprints == direct.fingerprints
+
+
+def test_expiry_is_the_first_moment_without_a_lock():
+    held = stone(expires_at_ms=10)
+    assert [held.expired(now) for now in (9, 10, 11)] == [False, True, True]
