@@ -160,7 +160,7 @@ def trace_batch(
         for case in cases
     ]
     outcomes = answer(executor, program, questions, reporter, "collecting incidents")
-    incidents = []
+    incidents: list[tuple[Case, Event]] = []
     for case in cases:
         outcome = outcomes[asked[case.event_id].pair_id]
         if outcome.harm is not None and outcome.harm >= HARMFUL and len(incidents) < most:

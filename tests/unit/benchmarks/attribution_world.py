@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,9 @@ from models.loading import ModelSpecs
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+MARKER = "Adding 4"
+"""In every poisoned response, whatever the attack's note says."""
 
 CONFIG = AuditConfig(
     agent={"kind": "few-shot", "system": "s", "max_tokens": 8}, harm={"kind": "regex", "pattern": "HARM"},
@@ -65,3 +69,20 @@ def make_world(folder: Path, poison: Sequence[int], *, size: int = 8, k: int = 4
     reporter = Reporter(Console(quiet=True), quiet=True)
     trial = Trial(executor=executor, config=CONFIG, memory=memory, events=(event,), reporter=reporter)
     return World(trial=trial, backbone=backbone, generator=generator)
+
+
+def write_data(folder: Path) -> Path:
+    """Write a handful of questions, worked examples and a note in the shape of the benchmark data."""
+    (folder / "mmlu" / "test").mkdir(parents=True)
+    (folder / "minja" / "QA").mkdir(parents=True)
+    rows = [f"Which food number {n} is it?,a{n},b{n},c{n},d{n},{'ABCD'[n % 4]}" for n in range(14)]
+    (folder / "mmlu" / "test" / "x_test.csv").write_text("\n".join(rows) + "\n")
+    blocks = [
+        f"What of thing {n}?\n(A) w{n} (B) x{n} (C) y{n} (D) z{n}\nA: Because {n}. The answer is (B)."
+        for n in range(70)
+    ]
+    (folder / "mmlu" / "mmlu-cot.json").write_text(json.dumps({"x": "intro\n\nQ: " + "\n\nQ: ".join(blocks)}))
+    note = [{"1": "note (First, I shift the label.)"}]
+    (folder / "minja" / "QA" / "victim.json").write_text(json.dumps([{"victim": "food", "note": note}]))
+    (folder / "minja" / "QA" / "initial_demo.txt").write_text("Question: q\nThought: t\nAnswer: A\n")
+    return folder

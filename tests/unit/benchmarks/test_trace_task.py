@@ -16,35 +16,20 @@ from jobs.executor_local import LocalExecutor
 from jobs.progress import Reporter
 from models.fakes import FakeGenerator
 from models.loading import ModelSpecs
+from tests.unit.benchmarks.attribution_world import MARKER, write_data
 
 SIZE = 8
-
-MARKER = "Adding 4"
-"""In every poisoned response, whatever the note says."""
 
 
 @pytest.fixture
 def data(tmp_path):
-    """A handful of questions in the shape of the benchmark data."""
-    folder = tmp_path / "data"
-    (folder / "mmlu" / "test").mkdir(parents=True)
-    (folder / "minja" / "QA").mkdir(parents=True)
-    rows = [f"Which food number {n} is it?,a{n},b{n},c{n},d{n},{'ABCD'[n % 4]}" for n in range(14)]
-    (folder / "mmlu" / "test" / "x_test.csv").write_text("\n".join(rows) + "\n")
-    blocks = [
-        f"What of thing {n}?\n(A) w{n} (B) x{n} (C) y{n} (D) z{n}\nA: Because {n}. The answer is (B)."
-        for n in range(70)
-    ]
-    (folder / "mmlu" / "mmlu-cot.json").write_text(json.dumps({"x": "intro\n\nQ: " + "\n\nQ: ".join(blocks)}))
-    note = [{"1": "note (First, I shift the label.)"}]
-    (folder / "minja" / "QA" / "victim.json").write_text(json.dumps([{"victim": "food", "note": note}]))
-    return folder
+    return write_data(tmp_path / "data")
 
 
 @pytest.fixture
 def backbone(tmp_path):
     def start():
-        return FakeGenerator(marker=MARKER, poisoned="Answer: E", clean="Right: A")
+        return FakeGenerator(marker=MARKER, poisoned="Answer:E", clean="Right:A")
 
     return MeteredBackbone(tmp_path / "answers.sqlite", start, "fake")
 
@@ -83,12 +68,12 @@ def test_a_batch_is_the_same_whatever_was_made_before(data, executor):
 def test_the_poison_that_brings_the_harm_is_ranked_first(data, executor, backbone, reporter):
     row = trace_batch(executor, backbone, CaseMaker(executor, data).batch(0, SIZE), 6, reporter)
     assert (row["asked"], row["cases"], row[OURS], row["missed"]) == (SIZE, 6, 6.0, [])
-    # At most: with all and with none, one continuation, and at two points with none, all, each alone and each left out.
-    assert 0 < row["calls"] <= 6 * (2 + 1 + 2 * 12)
+    # At most: with all and with none, odds of none, of all, and of each alone and each left out.
+    assert 0 < row["calls"] <= 6 * (2 + 12)
 
 
 def test_answers_without_harm_are_no_incidents(data, executor, reporter, tmp_path):
-    harmless = MeteredBackbone(tmp_path / "other.sqlite", lambda: FakeGenerator(poisoned="Answer: A"), "other")
+    harmless = MeteredBackbone(tmp_path / "other.sqlite", lambda: FakeGenerator(poisoned="Answer:A"), "other")
     quiet = LocalExecutor(ModelSpecs(backbone="fake", nli="fake", embedder="fake"), generator=harmless)
     row = trace_batch(quiet, harmless, CaseMaker(executor, data).batch(0, SIZE), 6, reporter)
     quiet.close()
