@@ -9,11 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["AuditResult", "EntryScore", "EventFinding", "GraphEdge", "ProbeFinding", "TenantResult", "Verdict"]
+__all__ = [
+    "AuditResult", "DescendantFinding", "EntryScore", "EntryTrust", "EventFinding", "GraphEdge", "LineageStep",
+    "ProbeFinding", "Proposal", "QuarantineCheck", "TenantLineage", "TenantResult", "Trust", "Verdict",
+]  # fmt: skip
 
 Verdict = Literal["cleared", "not cleared", "memory is not the cause", "not reproduced", "not examined"]
 """Of one event. `cleared`: harm is gone on replay without S. `memory is not the cause`: harm stays with no memory at
 all. `not reproduced`: the replay with every memory in place shows no harm, so removal cannot be judged."""
+
+Trust = Literal["trusted", "derived-untrusted", "external"]
+"""Label of an entry, from best to worst, see `audit.lineage.trust`."""
+
+Proposal = Literal["remove", "quarantine", "report"]
+"""Of a descendant. `remove`: goes with its ancestor. `quarantine`: stays unless `purge --quarantined` is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +117,77 @@ class GraphEdge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LineageStep:
+    """One entry on a derivation path."""
+
+    entry_id: str
+    trust: Trust
+    removed: bool
+    """An earlier run removed it: only its tombstone is left."""
+
+    weight: float | None
+    """Weight of the edge from the step before, 0 to 1; None for the first step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryTrust:
+    """One live entry's label and the evidence for it."""
+
+    entry_id: str
+    trust: Trust
+    path: tuple[LineageStep, ...]
+    """Shortest strong path from an external ancestor to a `derived-untrusted` entry; else empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescendantFinding:
+    """One live entry that strong edges reach from a removed one."""
+
+    entry_id: str
+    proposal: Proposal
+    path: tuple[LineageStep, ...]
+    """From the removed ancestor to this entry."""
+
+    estimated: bool
+    """An edge of the path was estimated (`audit --edges`), not signed by a writer."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineCheck:
+    """Replays without the removed set and without the quarantined entries: what purging them too would do."""
+
+    harmful: tuple[str, ...]
+    """Events with harm on that replay."""
+
+    probes_lost: tuple[str, ...]
+    """Probes that keep their answer without the removed set, and lose it without the quarantined entries too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantLineage:
+    """Derivation in one tenant's store; there is none where no entry names a parent and no edges were given."""
+
+    tau: float
+    edges: int
+    """Derivation edges that writers signed."""
+
+    estimated_edges: int
+    entries: tuple[EntryTrust, ...]
+    """Labels of all live entries, in log order; signed edges alone count."""
+
+    descendants: tuple[DescendantFinding, ...]
+    """In log order."""
+
+    probes_lost: tuple[str, ...] = ()
+    """Probes that keep their answer without the convicted entries, and lose it because descendants go with them."""
+
+    quarantine: QuarantineCheck | None = None
+    """None where nothing is quarantined."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TenantResult:
     """One tenant's findings."""
 
@@ -121,6 +201,8 @@ class TenantResult:
     edges: tuple[GraphEdge, ...]
     not_examined: tuple[str, ...] = ()
     """What a budget left out, one line each."""
+
+    lineage: TenantLineage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,4 +228,5 @@ class AuditResult:
 
     tenants: tuple[TenantResult, ...]
     entries_text: dict[str, dict[str, str]] = field(default_factory=dict)
-    """`tenant/entry_id` to request, response, principal and source of the removed entries: the report shows them."""
+    """`tenant/entry_id` to request, response, principal and source of the removed and quarantined entries: the report
+    shows them."""

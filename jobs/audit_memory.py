@@ -18,6 +18,7 @@ from audit.attribution.search import SearchSettings, SetSearch
 from audit.errors import EventError, IncompleteError, UsageError
 from audit.result import AuditResult
 from jobs.consistency import consistency_graph, resembling
+from jobs.descendants import family_of
 from jobs.findings import TenantEvidence, influence_scores, rank, tenant_result
 from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from audit.entry import Entry
     from audit.events import Event
     from audit.snapshot.reader import VerifiedSnapshot
+    from jobs.edges_file import EstimatedEdge
     from jobs.executor import Executor
     from jobs.progress import Reporter
     from jobs.run_folder import RunFolder
@@ -50,8 +52,9 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
     run_id: str,
     started_ms: int,
     seconds: float = 0.0,
+    edges: Sequence[EstimatedEdge] = (),
 ) -> AuditResult:
-    """Audit one verified snapshot against its events.
+    """Audit one verified snapshot against its events; `edges` are estimated and fit the snapshot.
 
     Raises:
         UsageError: events that do not fit the store, or settings that name nothing.
@@ -75,21 +78,19 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
             resembles=resembling(entries, tenant_graph) if config.attribution == "set" else None,
         )
         evidence[tenant] = TenantEvidence(
-            tenant=tenant, memory=memory, tenant_graph=tenant_graph, search=search, probes=tuple(probes)
-        )
+            tenant=tenant, memory=memory, tenant_graph=tenant_graph, search=search, probes=tuple(probes),
+            family=family_of(snapshot, tenant, config, edges),
+        )  # fmt: skip
 
-    while rounds := {tenant: found.search.plan() for tenant, found in evidence.items()}:
-        if not any(rounds.values()):
-            break
-        phases = sorted({found.search.phase for tenant, found in evidence.items() if rounds[tenant]})
-        outcomes = replayer.run(f"replaying events ({', '.join(phases)})", rounds, evidence)
-        for tenant, ablations in rounds.items():
-            if ablations:
-                evidence[tenant].search.observe([outcomes[ablation.pair_id] for ablation in ablations])
+    _search(evidence, replayer)
+    # Who moves up into the places of descendants is searched like any other, so closure and search take turns.
+    while config.attribution == "set" and any([found.take_descendants() for found in evidence.values()]):  # noqa: C419
+        _search(evidence, replayer)
 
     for found in evidence.values():
         found.ranking = rank(found, influence_scores(found), config.alpha)
         found.removed = _choose(found, config, replayer)
+        found.close()
     _check(evidence, replayer)
     run.flush()
     return AuditResult(
@@ -109,7 +110,7 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
                 "source": entry.source,
             }
             for tenant, found in sorted(evidence.items())
-            for entry_id in sorted(found.removed)
+            for entry_id in sorted(found.removed.keys() | found.quarantined)
             for entry in (found.memory.entry(entry_id),)
         },
     )  # fmt: skip
@@ -147,6 +148,18 @@ def check_events(snapshot: VerifiedSnapshot, events: Sequence[Event]) -> dict[st
     return by_tenant
 
 
+def _search(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None:
+    """Run rounds over all tenants until every search is over."""
+    while rounds := {tenant: found.search.plan() for tenant, found in evidence.items()}:
+        if not any(rounds.values()):
+            break
+        phases = sorted({found.search.phase for tenant, found in evidence.items() if rounds[tenant]})
+        outcomes = replayer.run(f"replaying events ({', '.join(phases)})", rounds, evidence)
+        for tenant, ablations in rounds.items():
+            if ablations:
+                evidence[tenant].search.observe([outcomes[ablation.pair_id] for ablation in ablations])
+
+
 def _retrieval(
     entries: Sequence[Entry], events: Sequence[Event], config: AuditConfig, executor: Executor
 ) -> RankedMemory:
@@ -167,7 +180,7 @@ def _choose(found: TenantEvidence, config: AuditConfig, replayer: _Replayer) -> 
         chosen = [entry_id for entry_id in ranking[: config.budget] if by_id[entry_id].ds > 0]
         return dict.fromkeys(chosen, f"among the {config.budget} highest scores")
     if config.attribution == "set":
-        return dict(found.search.removed)
+        return {name: why for name, why in found.search.removed.items() if name not in found.taken}
     choice = PrefixChoice(ranking, found.search.states.values(), limit=int(PREFIX_SHARE * len(ranking)))
     while ablations := choice.plan():
         outcomes = replayer.run("choosing S", {found.tenant: ablations}, {found.tenant: found})
@@ -176,17 +189,26 @@ def _choose(found: TenantEvidence, config: AuditConfig, replayer: _Replayer) -> 
 
 
 def _check(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None:
-    """Replay every event and every probe without S: the verdict is always a full replay."""
+    """Replay every event and every probe without S: the verdict is always a full replay.
+
+    Descendants have a price of their own: probes are also replayed without the convicted entries alone, and events and
+    probes without the quarantined ones too.
+    """
     rounds: dict[str, list[Ablation]] = {}
     for tenant, found in evidence.items():
         removed = frozenset(found.removed)
         asked = rounds.setdefault(tenant, [])
+        purged = removed | found.quarantined
         for event_id, state in found.search.states.items():
             if state.full is not None:
-                asked.append(leave_out(event_id, "removal", "text", removed))
+                asked.extend(
+                    leave_out(event_id, "removal", "text", gone) for gone in dict.fromkeys((removed, purged))
+                )  # fmt: skip
         for event in found.probes:
-            asked.append(leave_out(event.event_id, "probe", "text", frozenset()))
-            asked.append(leave_out(event.event_id, "probe", "text", removed))
+            asked.extend(
+                leave_out(event.event_id, "probe", "text", gone)
+                for gone in dict.fromkeys((frozenset[str](), removed, found.convicted, purged))
+            )
     outcomes = replayer.run("checking the removed set", rounds, evidence)
     for tenant, found in evidence.items():
         found.checked = {ablation.pair_id: outcomes[ablation.pair_id] for ablation in rounds[tenant]}

@@ -10,7 +10,15 @@ from audit.attribution.evidence import credit, sum_over_events
 from audit.attribution.probes import same_answer
 from audit.attribution.search import HARMFUL
 from audit.fusion import FusedScore, fuse
-from audit.result import EntryScore, EventFinding, GraphEdge, ProbeFinding, TenantResult
+from audit.result import (
+    EntryScore,
+    EventFinding,
+    GraphEdge,
+    ProbeFinding,
+    QuarantineCheck,
+    TenantLineage,
+    TenantResult,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +27,9 @@ if TYPE_CHECKING:
     from audit.attribution.search import EventState, SetSearch
     from audit.config import AuditConfig
     from audit.events import Event
-    from audit.result import Verdict
+    from audit.result import DescendantFinding, Verdict
     from jobs.consistency import TenantGraph
+    from jobs.descendants import Family
 
 __all__ = ["TenantEvidence", "influence_scores", "rank", "tenant_result"]
 
@@ -36,7 +45,39 @@ class TenantEvidence:
     probes: tuple[Event, ...]
     ranking: tuple[FusedScore, ...] = ()
     removed: dict[str, str] = field(default_factory=dict)
+    """S: entry id to the reason, descendants that go with it included."""
+
+    family: Family | None = None
+    descendants: tuple[DescendantFinding, ...] = ()
+    taken: dict[str, str] = field(default_factory=dict)
+    """Descendants that the search was told to leave out, with the reason."""
+
     checked: dict[str, Outcome] = field(default_factory=dict)
+
+    @property
+    def convicted(self) -> frozenset[str]:
+        """Removed entries that are there by their own evidence, not by descent."""
+        return frozenset(self.removed) - {item.entry_id for item in self.descendants}
+
+    @property
+    def quarantined(self) -> frozenset[str]:
+        """Descendants that are listed apart and stay unless a purge is told otherwise."""
+        return frozenset(item.entry_id for item in self.descendants if item.proposal == "quarantine")
+
+    def take_descendants(self) -> bool:
+        """Close the search's S over descendants that are to be removed; True if that gave the search new work."""
+        if self.family is None:
+            return False
+        convicted = [name for name in self.search.removed if name not in self.taken]
+        new = {item.entry_id: item.reason for item in self.family.closure(convicted) if item.proposal == "remove"}
+        self.taken |= new
+        return self.search.take_along(new)
+
+    def close(self) -> None:
+        """Close the chosen S over descendants: those to be removed join it, the others are listed."""
+        if self.family is not None:
+            self.descendants = self.family.closure(self.removed)
+            self.removed |= {item.entry_id: item.reason for item in self.descendants if item.proposal == "remove"}
 
 
 def influence_scores(found: TenantEvidence) -> Mapping[str, float]:
@@ -62,11 +103,55 @@ def tenant_result(found: TenantEvidence, config: AuditConfig) -> TenantResult:
         tenant=found.tenant,
         entries=len(found.memory),
         events=tuple(_event(found, state, removed) for _, state in sorted(found.search.states.items())),
-        probes=tuple(_probe(found, event, removed, config.probe_pattern) for event in found.probes),
+        probes=_probes(found, removed, config),
         scores=_scores(found),
         edges=_edges(found),
         not_examined=tuple(found.search.not_examined),
+        lineage=_lineage(found, config),
     )
+
+
+def _lineage(found: TenantEvidence, config: AuditConfig) -> TenantLineage | None:
+    family = found.family
+    if family is None:
+        return None
+    removed = frozenset(found.removed)
+    probes = {
+        gone: {probe.event_id: probe.kept for probe in _probes(found, gone, config)}
+        for gone in (found.convicted, removed, removed | found.quarantined)
+    }
+
+    def lost(fewer: frozenset[str], more: frozenset[str]) -> tuple[str, ...]:
+        return tuple(name for name, kept in probes[fewer].items() if kept and probes[more][name] is False)
+
+    quarantine = None
+    if found.quarantined:
+        purged = removed | found.quarantined
+        after = {
+            event_id: found.checked.get(leave_out(event_id, "removal", "text", purged).pair_id)
+            for event_id in sorted(found.search.states)
+        }
+        quarantine = QuarantineCheck(
+            harmful=tuple(
+                event_id
+                for event_id, outcome in after.items()
+                if outcome is not None and outcome.harm is not None and outcome.harm >= HARMFUL
+            ),
+            probes_lost=lost(removed, purged),
+        )
+    return TenantLineage(
+        tau=config.tau,
+        edges=family.signed.edges,
+        estimated_edges=family.estimated_edges,
+        entries=family.trust(),
+        descendants=found.descendants,
+        probes_lost=lost(found.convicted, removed),
+        quarantine=quarantine,
+    )
+
+
+def _probes(found: TenantEvidence, removed: frozenset[str], config: AuditConfig) -> tuple[ProbeFinding, ...]:
+    return tuple(_probe(found, event, removed, config.probe_pattern) for event in found.probes)
 
 
 def _event(found: TenantEvidence, state: EventState, removed: frozenset[str]) -> EventFinding:
@@ -74,10 +159,10 @@ def _event(found: TenantEvidence, state: EventState, removed: frozenset[str]) ->
     context = tuple(entry.entry_id for entry in found.memory.retrieve(event.query))
     after = found.checked.get(leave_out(event.event_id, "removal", "text", removed).pair_id)
     verdict, reason = _verdict(state, after)
-    # Whom this event's replays had in context, or who alone brings its harm on.
+    # Whom this event's replays had in context, or who alone brings its harm on; mere descent is no cause.
     causes = [
         entry_id
-        for entry_id in found.removed
+        for entry_id in found.convicted
         if entry_id in state.influences or (state.full is not None and entry_id in state.full.context)
     ]
     return EventFinding(

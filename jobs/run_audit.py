@@ -15,6 +15,7 @@ from audit.events import parse_events
 from audit.report.html import render_html
 from audit.report.json import from_json, to_json
 from jobs.audit_memory import audit_memory, check_events
+from jobs.edges_file import check_edges
 from jobs.executor_local import LocalExecutor
 from jobs.run_folder import RunFolder
 from models.loading import ModelSpecs, prepare
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from audit.events import Event
     from audit.result import AuditResult
     from audit.snapshot.reader import VerifiedSnapshot
+    from jobs.edges_file import EstimatedEdge
     from jobs.executor import Executor
     from jobs.progress import Reporter
     from models.weights_cache import Progress
@@ -89,6 +91,7 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     reporter: Reporter,
     *,
     now_ms: int,
+    edges: tuple[tuple[EstimatedEdge, ...], str] | None = None,
 ) -> AuditResult:
     """Audit and write RUN/result.json and RUN/report.html.
 
@@ -100,24 +103,31 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
         out: The run folder.
         reporter: Progress.
         now_ms: When the run started, Unix milliseconds.
+        edges: From `read_edges`: derivation edges that somebody estimated.
 
     Raises:
         UsageError: input that does not fit; nothing was written.
         IncompleteError: the run stopped; the same call continues it.
     """
     check_events(snapshot, events[0])
+    if edges is not None:
+        check_edges(edges[0], snapshot, "estimated edges")
     identity = {
         "format": "memaudit run v1",
         "configuration": config.digest(),
         "snapshot": snapshot.digest,
         "events": events[1],
+        **({} if edges is None else {"edges": edges[1]}),
     }
     run = RunFolder(out, identity)
     run_id = hashlib.sha256("".join(identity.values()).encode()).hexdigest()[:16]
     if run.outcomes:
         reporter.say(f"resuming: {len(run.outcomes)} replays are known")
     started = time.monotonic()
-    result = audit_memory(snapshot, events[0], config, executor, run, reporter, run_id=run_id, started_ms=now_ms)
+    result = audit_memory(
+        snapshot, events[0], config, executor, run, reporter, run_id=run_id, started_ms=now_ms,
+        edges=() if edges is None else edges[0],
+    )  # fmt: skip
     result = dataclasses.replace(result, seconds=round(time.monotonic() - started, 3))
     run.write(RESULT_FILE, to_json(result).encode())
     run.write(REPORT_FILE, render_html(result).encode())

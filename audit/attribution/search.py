@@ -135,6 +135,7 @@ class SetSearch:
         self._outcomes: dict[str, Outcome] = {}
         self._neighbours_asked: set[str] = set()
         self._weak: frozenset[str] = frozenset()
+        self._settled: frozenset[str] = frozenset()
         self._rounds = 0
         self._planned = 0
         self.not_examined: list[str] = []
@@ -182,6 +183,22 @@ class SetSearch:
         for outcome in outcomes:
             self._outcomes[outcome.pair_id] = outcome
         self._advance()
+
+    def take_along(self, entries: Mapping[str, str]) -> bool:
+        """Move entries into S that go with what S holds (what was derived from it), and judge every event anew.
+
+        Whoever moves up into their places is measured like any other; what S held by now is not put back any more.
+
+        Returns:
+            True where S grew: `plan` then has further rounds.
+        """
+        new = {entry_id: reason for entry_id, reason in entries.items() if entry_id not in self._removed}
+        if not new:
+            return False
+        self._removed |= new
+        self._settled = frozenset(self._removed)
+        self._phase = self._reopen()
+        return True
 
     # What to ask next
 
@@ -435,7 +452,7 @@ class SetSearch:
             state.status, state.reason = "not cleared", "harm stays although its whole context was removed"
         self._weak = frozenset(
             entry_id
-            for entry_id in self._removed
+            for entry_id in self._removed.keys() - self._settled
             if max(state.credit_of(entry_id) for state in self.states.values()) < self.settings.weak_nats
         )
         return "restore" if self._weak else "neighbours"

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import jinja2
 
 from audit.report.drawing import HEIGHT, WIDTH, GraphDrawing, Scatter, draw_graph, draw_scatter
-from audit.report.summary import Summary, headline, removed_of, summarise
+from audit.report.summary import Summary, headline, lineage_notes, path_line, removed_of, summarise
 from audit.report.untrusted import NAME_CHARS, as_html, as_line
 
 if TYPE_CHECKING:
-    from audit.result import AuditResult, EntryScore, EventFinding, TenantResult
+    from audit.result import AuditResult, DescendantFinding, EntryScore, EntryTrust, EventFinding, TenantResult
 
 __all__ = ["render_html"]
 
@@ -85,6 +85,14 @@ class TenantView:
     events: tuple[EventView, ...]
     scatter: Scatter
     graph: GraphDrawing
+    trust: dict[str, EntryTrust]
+    """By entry id; empty where the tenant has no lineage."""
+
+    descent: dict[str, DescendantFinding]
+    staying: tuple[DescendantFinding, ...]
+    """Descendants of removed entries that are quarantined or only reported."""
+
+    notes: tuple[str, ...]
 
 
 def render_html(result: AuditResult) -> str:
@@ -150,7 +158,12 @@ def _tenant_view(index: int, tenant: TenantResult, result: AuditResult) -> Tenan
         events=events,
         scatter=draw_scatter(tenant.scores, hrefs),
         graph=draw_graph(tenant.scores, tenant.edges, hrefs),
-    )
+        trust={} if tenant.lineage is None else {item.entry_id: item for item in tenant.lineage.entries},
+        descent={} if tenant.lineage is None else {item.entry_id: item for item in tenant.lineage.descendants},
+        staying=() if tenant.lineage is None
+        else tuple(item for item in tenant.lineage.descendants if item.proposal != "remove"),
+        notes=tuple(lineage_notes(tenant)),
+    )  # fmt: skip
 
 
 def _leads(views: list[TenantView]) -> list[Lead]:
@@ -186,6 +199,7 @@ def _environment() -> jinja2.Environment:
         text=as_html,
         name=lambda value, limit=NAME_CHARS: as_html(value, limit),
         line=as_line,
+        path=path_line,
         score=_score,
         count=lambda value: f"{value:,}",
         when=_when,

@@ -4,9 +4,10 @@ Example (shortened):
 
     {"format": "memaudit-result", "version": 1, "run_id": "…", "tenants": [{"tenant": "acme", "scores": [ … ]}], …}
 
-Rules: the field names are those of `audit.result`; every field is there; ASCII only (other characters escaped), so that
-no viewer is steered by the text inside. A reader MUST reject another format or version, an unknown, missing or repeated
-field, a value of another type, and numbers that are not finite. Nothing here reads or writes files.
+Rules: the field names are those of `audit.result`; every field is there, but `lineage` only where a tenant has one;
+ASCII only (other characters escaped), so that no viewer is steered by the text inside. A reader MUST reject another
+format or version, an unknown, missing or repeated field, a value of another type, and numbers that are not finite.
+Nothing here reads or writes files.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ __all__ = ["FORMAT", "VERSION", "from_json", "to_json"]
 FORMAT = "memaudit-result"
 VERSION = 1
 
+OPTIONAL = frozenset({"lineage"})
+"""Fields that are left out where they are None."""
+
 MAX_BYTES = 1 << 30
 """A result larger than this is not a report any more: a million entries take about 300 MB."""
 
@@ -36,6 +40,9 @@ def to_json(result: AuditResult) -> str:
         UsageError: a score is not a finite number.
     """
     record = {"format": FORMAT, "version": VERSION, **asdict(result)}
+    for tenant in record["tenants"]:
+        if tenant["lineage"] is None:
+            del tenant["lineage"]
     try:
         return json.dumps(record, indent=1, allow_nan=False) + "\n"
     except ValueError as error:
@@ -129,8 +136,8 @@ def _decode_record(value: object, kind: type, where: str) -> object:
     hints = get_type_hints(kind)
     names = [field.name for field in fields(kind)]
     unknown = sorted(set(value) - set(names))
-    missing = [name for name in names if name not in value]
+    missing = [name for name in names if name not in value and name not in OPTIONAL]
     if unknown or missing:
         broken = f"has the unknown field {unknown[0]!r:.80}" if unknown else f"lacks the field {missing[0]!r}"
         raise _RuleError(f"{where} {broken}")
-    return kind(**{name: _decode(value[name], hints[name], f"{where}.{name}") for name in names})
+    return kind(**{name: _decode(value[name], hints[name], f"{where}.{name}") for name in names if name in value})

@@ -1,9 +1,11 @@
 """Findings as SARIF 2.1.0 (OASIS), for code-scanning dashboards.
 
-One run holds all tenants. Two rules with stable ids: `poisoned-memory` (an entry that was removed) and
-`harm-not-cleared` (an event that stays harmful). Locations are relative URIs, `stores/<tenant>/<entry id>`, percent
-encoded. Fingerprints are SHA-256 over tenant, id and content hash, so a finding keeps its identity between runs.
-Content is redacted: no memory text, query or output is in the file.
+One run holds all tenants. Rules with stable ids: `poisoned-memory` (an entry that was removed), `harm-not-cleared` (an
+event that stays harmful) and, where there is one, `quarantined-memory` (an entry derived from a removed one that stays
+for now). Where lineage is known, the property bag of an entry's finding has its trust label and derivation path.
+Locations are relative URIs, `stores/<tenant>/<entry id>`, percent encoded. Fingerprints are SHA-256 over tenant, id and
+content hash, so a finding keeps its identity between runs. Content is redacted: no memory text, query or output is in
+the file.
 """
 
 from __future__ import annotations
@@ -14,11 +16,20 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from audit.report.summary import removed_of
+from audit.report.summary import descendants_of, removed_of
 from audit.report.untrusted import as_line
 
 if TYPE_CHECKING:
-    from audit.result import AuditResult, EntryScore, EventFinding
+    from collections.abc import Sequence
+
+    from audit.result import (
+        AuditResult,
+        DescendantFinding,
+        EntryScore,
+        EventFinding,
+        LineageStep,
+        TenantResult,
+    )
 
 __all__ = ["MAX_RESULTS", "to_sarif"]
 
@@ -46,12 +57,28 @@ _RULES = (
     },
 )
 
+_QUARANTINE_RULE = {
+    "id": "quarantined-memory",
+    "name": "QuarantinedMemory",
+    "shortDescription": {"text": "A memory entry derives from a removed one and stays for now"},
+    "fullDescription": {
+        "text": "Strong derivation edges lead from a removed entry to this one. A purge removes it only if told to."
+    },
+    "defaultConfiguration": {"level": "note"},
+}
+
 
 def to_sarif(result: AuditResult, tool_version: str) -> str:
     """Return the SARIF log as JSON text, the most suspicious first; a notification counts those beyond MAX_RESULTS."""
     entries = [
-        (score.rank, tenant.tenant, score.entry_id, _entry_result(tenant.tenant, score, result))
+        (
+            score.rank,
+            tenant.tenant,
+            score.entry_id,
+            _entry_result(tenant.tenant, score, result) | lineage.get(score.entry_id, {}),
+        )
         for tenant in result.tenants
+        for lineage in (_lineage_properties(tenant),)
         for score in removed_of(tenant)
     ]
     entries.sort(key=lambda row: row[:3])
@@ -61,7 +88,13 @@ def to_sarif(result: AuditResult, tool_version: str) -> str:
         for event in tenant.events
         if event.verdict == "not cleared"
     ]
-    results = [row[3] for row in entries] + events
+    held = [
+        _quarantine_result(tenant.tenant, item, result)
+        for tenant in result.tenants
+        for item in descendants_of([tenant], "quarantine")
+    ]
+    results = [row[3] for row in entries] + events + held
+    rules = [*_RULES, _QUARANTINE_RULE] if held else list(_RULES)
     invocation: dict[str, object] = {"executionSuccessful": True}
     if len(results) > MAX_RESULTS:
         text = f"{len(results) - MAX_RESULTS} of {len(results)} findings are left out; see result.json of the run."
@@ -71,7 +104,7 @@ def to_sarif(result: AuditResult, tool_version: str) -> str:
         "version": "2.1.0",
         "runs": [
             {
-                "tool": {"driver": {"name": "MemAudit", "version": tool_version, "rules": list(_RULES)}},
+                "tool": {"driver": {"name": "MemAudit", "version": tool_version, "rules": rules}},
                 "automationDetails": {"id": f"memaudit/{quote(result.store, safe='', errors='replace')}"},
                 "invocations": [invocation],
                 "columnKind": "unicodeCodePoints",
@@ -103,6 +136,40 @@ def _entry_result(tenant: str, score: EntryScore, result: AuditResult) -> dict[s
         "locations": [_location("stores", tenant, score.entry_id)],
         "partialFingerprints": {"memauditEntry/v1": _digest(tenant, score.entry_id, content)},
     }
+
+
+def _quarantine_result(tenant: str, item: DescendantFinding, result: AuditResult) -> dict[str, object]:
+    text = result.entries_text.get(f"{tenant}/{item.entry_id}", {})
+    content = _digest(text.get("request", ""), text.get("response", ""))
+    return {
+        "ruleId": "quarantined-memory",
+        "ruleIndex": len(_RULES),
+        "level": "note",
+        "message": {
+            "text": f"Memory {as_line(item.entry_id)} of tenant {as_line(tenant)} is quarantined: "
+            f"{as_line(item.reason, 200)}. Its text is redacted."
+        },
+        "locations": [_location("stores", tenant, item.entry_id)],
+        "partialFingerprints": {"memauditEntry/v1": _digest(tenant, item.entry_id, content)},
+        "properties": {"trustLabel": item.path[-1].trust, "derivationPath": _ids(item.path)},
+    }
+
+
+def _lineage_properties(tenant: TenantResult) -> dict[str, dict[str, object]]:
+    """Property bags by entry id: the label, and the path from the removed ancestor or else from the external one."""
+    if tenant.lineage is None:
+        return {}
+    descent = {item.entry_id: item.path for item in tenant.lineage.descendants}
+    return {
+        item.entry_id: {
+            "properties": {"trustLabel": item.trust, "derivationPath": _ids(descent.get(item.entry_id, item.path))}
+        }
+        for item in tenant.lineage.entries
+    }
+
+
+def _ids(path: Sequence[LineageStep]) -> list[str]:
+    return [as_line(step.entry_id) for step in path]
 
 
 def _event_result(tenant: str, event: EventFinding) -> dict[str, object]:

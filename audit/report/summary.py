@@ -8,16 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from audit.report.untrusted import as_line
 from audit.result import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from audit.result import AuditResult, EntryScore, TenantResult
+    from audit.result import AuditResult, DescendantFinding, EntryScore, LineageStep, Proposal, TenantResult
 
-__all__ = ["Summary", "Tone", "headline", "removed_of", "summarise"]
+__all__ = [
+    "Summary", "Tone", "descendants_of", "headline", "lineage_notes", "path_line", "removed_of", "summarise",
+]  # fmt: skip
 
 Tone = Literal["good", "warn", "bad"]
+
+MAX_NAMES = 8
+MAX_STEPS = 8
+"""Steps of a path that one line shows; of a longer one the first and the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +52,10 @@ class Summary:
     probes_kept: int
     probes_unknown: int
     not_examined: int
+    descendants: int = 0
+    """Of the removed entries, those that are there by descent from another one."""
+
+    quarantined: int = 0
 
     @property
     def tone(self) -> Tone:
@@ -84,7 +95,68 @@ def summarise(tenants: Sequence[TenantResult]) -> Summary:
         probes_kept=sum(probe.kept is True for probe in probes),
         probes_unknown=sum(probe.kept is None for probe in probes),
         not_examined=sum(len(tenant.not_examined) for tenant in tenants),
+        descendants=len(descendants_of(tenants, "remove")),
+        quarantined=len(descendants_of(tenants, "quarantine")),
     )
+
+
+def descendants_of(tenants: Sequence[TenantResult], proposal: Proposal) -> list[DescendantFinding]:
+    """Return the descendants of removed entries for which this is proposed."""
+    found = [item for tenant in tenants if tenant.lineage is not None for item in tenant.lineage.descendants]
+    return [item for item in found if item.proposal == proposal]
+
+
+def lineage_notes(tenant: TenantResult) -> list[str]:
+    """Return what descent costs and leaves open, in sentences; empty where nothing descends from a removed entry.
+
+    Ids in them are untrusted text.
+    """
+    lineage = tenant.lineage
+    if lineage is None or not lineage.descendants:
+        return []
+    notes = []
+    derived = len(descendants_of([tenant], "remove"))
+    if derived and tenant.probes:
+        lost = lineage.probes_lost
+        notes.append(
+            f"Removing {_derived(derived)} costs no probe its answer." if not lost
+            else f"Removing {_derived(derived)} costs {len(lost)} of {len(tenant.probes)} probes their answer: "
+            f"{_names(lost)}. With `descendants: quarantine` these memories stay."
+        )  # fmt: skip
+    check = lineage.quarantine
+    if check is not None:
+        held = len(descendants_of([tenant], "quarantine"))
+        price = (
+            "costs no probe its answer" if not check.probes_lost else f"costs the answer of {_names(check.probes_lost)}"
+        )
+        harm = "" if not check.harmful else f", and {_names(check.harmful)} is harmful on that replay"
+        notes.append(f"Purging the {held} quarantined too {price}{harm}. To purge them: memaudit purge --quarantined.")
+    listed = len(descendants_of([tenant], "report"))
+    if listed:
+        notes.append(f"{_derived(listed)[0].upper()}{_derived(listed)[1:]} stay in the store: they are only reported.")
+    return notes
+
+
+def path_line(path: Sequence[LineageStep]) -> str:
+    """Return a derivation path on one line, the ancestor first; ids in it are untrusted text."""
+    parts = [
+        ("" if step.weight is None else f" → {step.weight:.2f} → ")
+        + step.entry_id
+        + (" (removed earlier)" if step.removed else "")
+        for step in (path if len(path) <= MAX_STEPS else (*path[: MAX_STEPS - 2], *path[-2:]))
+    ]
+    if len(path) > MAX_STEPS:
+        parts.insert(MAX_STEPS - 2, f" → … {len(path) - MAX_STEPS} more")
+    return "".join(parts)
+
+
+def _derived(count: int) -> str:
+    return "the one derived memory" if count == 1 else f"the {count:,} derived memories"
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(as_line(name, 40) for name in names[:MAX_NAMES])
+    return shown + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
 
 
 def headline(result: AuditResult) -> tuple[Tone, str]:
@@ -102,6 +174,13 @@ def headline(result: AuditResult) -> tuple[Tone, str]:
             "bad" if total.verdicts["not cleared"] else "warn"
         ), f"No memory could be held responsible for {events}."
     cleared = total.verdicts["cleared"]
+    if cleared == total.events and total.descendants:
+        culprits = total.removed - total.descendants
+        named = "1 memory" if culprits == 1 else f"{culprits:,} memories"
+        return total.tone, (
+            f"{named} caused the harm, {total.descendants:,} more derived from {_them(culprits)}. "
+            f"Without all {total.removed:,}, no harm is left in {events}."
+        )
     if cleared == total.events:
         return total.tone, f"{memories} caused the harm. Without {_them(total.removed)}, no harm is left in {events}."
     return total.tone, f"Removing {memories} ends the harm in {cleared:,} of {events}."

@@ -6,14 +6,15 @@ labels (`audit.report.untrusted`). Long lists are cut, and say by how much.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from audit.report.summary import headline, removed_of, summarise
+from audit.report.summary import headline, lineage_notes, path_line, removed_of, summarise
 from audit.report.untrusted import as_line
+from audit.result import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,10 +67,12 @@ def _tenant(tenant: TenantResult, result: AuditResult) -> list[RenderableType]:
             + (f", {counts.probes_unknown} unknown" if counts.probes_unknown else "")
         ),
     ]
+    lines.extend(_trust_counts(tenant))
     removed = removed_of(tenant)
     if removed:
-        lines.append(_removed_table(tenant.tenant, removed[:MAX_ROWS], result))
+        lines.append(_removed_table(tenant, removed[:MAX_ROWS], result))
         lines.extend(_left_out(len(removed) - MAX_ROWS, "removed entries"))
+    lines.extend(_descendants(tenant))
     if tenant.events:
         lines.append(_event_table(tenant.events[:MAX_ROWS]))
         lines.extend(_left_out(len(tenant.events) - MAX_ROWS, "events"))
@@ -78,14 +81,44 @@ def _tenant(tenant: TenantResult, result: AuditResult) -> list[RenderableType]:
     return lines
 
 
-def _removed_table(tenant: str, scores: Sequence[EntryScore], result: AuditResult) -> Table:
+def _trust_counts(tenant: TenantResult) -> list[RenderableType]:
+    if tenant.lineage is None:
+        return []
+    labels = [item.trust for item in tenant.lineage.entries]
+    counts = ", ".join(f"{labels.count(label):,} {label}" for label in get_args(Trust))
+    return [Text(f"{tenant.lineage.edges:,} derivation edges; memories by trust: {counts}")]
+
+
+def _descendants(tenant: TenantResult) -> list[RenderableType]:
+    """Descendants that stay, and what descent costs; those that go are among the removed."""
+    if tenant.lineage is None:
+        return []
+    staying = [item for item in tenant.lineage.descendants if item.proposal != "remove"]
+    lines: list[RenderableType] = []
+    if staying:
+        table = Table(title="Derived from removed memories", title_justify="left", title_style="bold yellow")
+        for name in ("entry", "proposal", "trust", "derivation"):
+            table.add_column(name, overflow="fold")
+        for item in staying[:MAX_ROWS]:
+            table.add_row(
+                Text(as_line(item.entry_id)), item.proposal, item.path[-1].trust,
+                Text(as_line(path_line(item.path), 240) + (" (estimated)" if item.estimated else "")),
+            )  # fmt: skip
+        lines.append(table)
+        lines.extend(_left_out(len(staying) - MAX_ROWS, "derived entries"))
+    lines.extend(Text(as_line(note, 400), style="yellow") for note in lineage_notes(tenant))
+    return lines
+
+
+def _removed_table(tenant: TenantResult, scores: Sequence[EntryScore], result: AuditResult) -> Table:
     table = Table(title="Removed", title_justify="left", title_style="bold red")
     for name in ("rank", "CMIS", "CAS", "DS"):
         table.add_column(name, justify="right")
-    for name in ("entry", "writer", "why"):
+    trust = {} if tenant.lineage is None else {item.entry_id: item.trust for item in tenant.lineage.entries}
+    for name in ("entry", "writer", *(("trust",) if trust else ()), "why"):
         table.add_column(name, overflow="fold")
     for score in scores:
-        text = result.entries_text.get(f"{tenant}/{score.entry_id}", {})
+        text = result.entries_text.get(f"{tenant.tenant}/{score.entry_id}", {})
         table.add_row(
             str(score.rank),
             _number(score.cmis),
@@ -93,6 +126,7 @@ def _removed_table(tenant: str, scores: Sequence[EntryScore], result: AuditResul
             f"{score.ds:.3f}",
             Text(as_line(score.entry_id)),
             Text(as_line(text.get("principal", "unknown"))),
+            *([trust[score.entry_id]] if trust else []),
             Text(as_line(score.reason, 200)),
         )
     if any(score.cas_flagged for score in scores):

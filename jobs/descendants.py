@@ -1,0 +1,215 @@
+"""What goes with a removed memory: the closure of S over strong derivation edges, and the labels the report shows.
+
+1. A live entry that signed strong edges reach from S is a descendant; `descendants` in the configuration says whether
+   it is proposed for removal, for quarantine, or only reported.
+2. Two kinds of descendants are quarantined at most: those that only estimated edges reach (`audit --edges`; a guess
+   removes nothing), and those of an entry that an earlier run removed (that run decided about them).
+3. A budget names how many entries go: with one, descendants are quarantined at most too.
+4. Labels count signed edges alone. An estimated parent would make an agent's entry look attributed, hence trusted
+   (rule 2 of `audit.lineage.trust`): a guess may accuse, it may not vouch.
+
+The closure takes all descendants of S at once, so closing a closed set adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, get_args
+
+from audit.entry import PARTS_PER_MILLION, Parent, Source
+from audit.errors import UsageError
+from audit.lineage.dag import Lineage
+from audit.lineage.trust import BaseLabel, TrustRules
+from audit.lineage.verified import VerifiedLineage
+from audit.result import DescendantFinding, EntryTrust, LineageStep
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from audit.config import AuditConfig
+    from audit.entry import Entry
+    from audit.lineage.dag import Descendant
+    from audit.result import AuditResult, Proposal, TenantResult
+    from audit.snapshot.reader import VerifiedSnapshot
+    from jobs.edges_file import EstimatedEdge
+
+__all__ = ["Family", "family_of", "trust_rules", "with_quarantined"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """The derivation of one tenant's entries."""
+
+    signed: Lineage
+    """Edges that writers signed."""
+
+    combined: Lineage
+    """Those, and the estimated ones; the same object where there are none."""
+
+    fallen: frozenset[str] = frozenset()
+    """Entries that earlier runs removed."""
+
+    policy: Proposal = "remove"
+    estimated_edges: int = 0
+    guessed: frozenset[tuple[str, str]] = frozenset()
+    """(child, parent) of the edges of `combined` that are not strong as signed."""
+
+    def closure(self, removed: Collection[str]) -> tuple[DescendantFinding, ...]:
+        """Return what descends from `removed` or from what earlier runs removed, in log order.
+
+        Raises:
+            UsageError: `removed` names an entry that is not there.
+        """
+        own = self.signed.strong_descendants(removed)
+        certain = {item.entry_id for item in own}
+        found = {item.entry_id: self._finding(item, own, self.policy) for item in own}
+        lesser: Proposal = "quarantine" if self.policy == "remove" else self.policy
+        for seeds in (removed, self.fallen):
+            guessed = self.combined.strong_descendants(seeds)
+            for item in guessed:
+                if item.entry_id not in found and item.entry_id not in certain and item.entry_id not in removed:
+                    found[item.entry_id] = self._finding(item, guessed, lesser)
+        return tuple(found[entry_id] for entry_id, _ in self.signed.labels() if entry_id in found)
+
+    def trust(self) -> tuple[EntryTrust, ...]:
+        """Labels of all live entries, in log order."""
+        return tuple(
+            EntryTrust(
+                entry_id=entry_id,
+                trust=label,
+                path=tuple(
+                    LineageStep(
+                        entry_id=step.entry_id, trust=step.label, removed=step.removed,
+                        weight=None if step.weight_ppm is None else step.weight_ppm / PARTS_PER_MILLION,
+                    )
+                    for step in (self.signed.path(entry_id) if label == "derived-untrusted" else ())
+                ),
+            )
+            for entry_id, label in self.signed.labels()
+        )  # fmt: skip
+
+    def _finding(self, item: Descendant, among: Sequence[Descendant], proposal: Proposal) -> DescendantFinding:
+        by_id = {other.entry_id: other for other in among}
+        chain = [item]
+        while chain[-1].parent != item.seed:
+            chain.append(by_id[chain[-1].parent])  # a removed entry has no parents in a verified log: no gap
+        chain.reverse()
+        estimated = any((step.entry_id, step.parent) in self.guessed for step in chain)
+        edges = f"{item.steps} strong edge{'s' if item.steps > 1 else ''}"
+        reason = f"derived from {item.seed} over {edges}" + (", some of them estimated" if estimated else "")
+        if item.seed in self.fallen:
+            reason += "; an earlier run removed that entry"
+        steps = [self._step(item.seed, None), *(self._step(step.entry_id, step.weight_ppm) for step in chain)]
+        return DescendantFinding(
+            entry_id=item.entry_id, proposal=proposal, path=tuple(steps), estimated=estimated, reason=reason
+        )
+
+    def _step(self, entry_id: str, weight_ppm: int | None) -> LineageStep:
+        return LineageStep(
+            entry_id=entry_id, trust=self.signed.label(entry_id), removed=entry_id in self.fallen,
+            weight=None if weight_ppm is None else weight_ppm / PARTS_PER_MILLION,
+        )  # fmt: skip
+
+
+def family_of(
+    snapshot: VerifiedSnapshot, tenant: str, config: AuditConfig, estimated: Sequence[EstimatedEdge] = ()
+) -> Family | None:
+    """Return the derivation of one tenant's entries; None where no entry names a parent and no edge was estimated.
+
+    Args:
+        snapshot: Verified.
+        tenant: Whose.
+        config: Says τ, the policy and the base labels.
+        estimated: Checked against the snapshot (`jobs.edges_file.check_edges`); other tenants' edges are skipped.
+
+    Raises:
+        UsageError: base labels that are not those of `audit.lineage.trust`.
+        VerificationError: the tenant's log does not verify.
+    """
+    mine = [edge for edge in estimated if edge.tenant == tenant]
+    if not mine and not any(entry.parents for entry in snapshot.entries(tenant)):
+        return None
+    rules, tau_ppm = trust_rules(config.trust), round(config.tau * PARTS_PER_MILLION)
+    signed = VerifiedLineage(snapshot, tenant, rules, tau_ppm).dag
+    log = snapshot.log(tenant)
+    fallen = {item.tombstone.removed_index: item.tombstone.entry_id for item in log.tombstones}
+    policy: Proposal = config.descendants
+    if config.budget is not None and policy == "remove":
+        policy = "quarantine"
+    combined, guessed = signed, set[tuple[str, str]]()
+    if mine:
+        by_child: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for edge in mine:
+            by_child[edge.child][edge.parent] = edge.weight_ppm
+        combined = Lineage(tenant, rules, tau_ppm)
+        order: dict[int, Entry | str] = {item.index: item.entry for item in log.entries}
+        for _, item in sorted({**order, **fallen}.items()):
+            if isinstance(item, str):
+                combined.append_removed(item)
+            else:
+                estimates = by_child.get(item.entry_id, {})
+                strong = {parent.entry_id for parent in item.parents if parent.weight_ppm >= tau_ppm}
+                guessed |= {(item.entry_id, name) for name in estimates.keys() - strong}
+                combined.append(_with_estimates(item, estimates))
+    return Family(
+        signed=signed, combined=combined, fallen=frozenset(fallen.values()), policy=policy,
+        estimated_edges=len(mine), guessed=frozenset(guessed),
+    )  # fmt: skip
+
+
+def _with_estimates(entry: Entry, estimates: Mapping[str, int]) -> Entry:
+    """Return the entry with estimated parents: the heavier weight counts where a writer signed one too."""
+    signed = {parent.entry_id: parent.weight_ppm for parent in entry.parents}
+    weights = {**signed, **{name: max(weight, signed.get(name, 0)) for name, weight in estimates.items()}}
+    if weights == signed:
+        return entry
+    return replace(entry, parents=tuple(Parent(entry_id=name, weight_ppm=weight) for name, weight in weights.items()))
+
+
+def with_quarantined(result: AuditResult) -> AuditResult:
+    """Return the result as if its quarantined entries were to be removed, each with its reason: for a purge."""
+    return replace(result, tenants=tuple(_with_quarantined(tenant) for tenant in result.tenants))
+
+
+def _with_quarantined(tenant: TenantResult) -> TenantResult:
+    if tenant.lineage is None:
+        return tenant
+    reasons = {item.entry_id: item.reason for item in tenant.lineage.descendants if item.proposal == "quarantine"}
+    scores = tuple(
+        replace(score, removed=True, reason=reasons[score.entry_id]) if score.entry_id in reasons else score
+        for score in tenant.scores
+    )
+    return replace(tenant, scores=scores)
+
+
+def trust_rules(values: Mapping[str, object]) -> TrustRules:
+    """Read base labels from a configuration.
+
+    Raises:
+        UsageError: an unknown name, or a value that is not one of its names.
+    """
+    names: dict[str, frozenset[str]] = {}
+    unattributed = values.get("unattributed", "external")
+    if unattributed not in get_args(BaseLabel):
+        raise UsageError(f"trust: unattributed is {unattributed!r:.40}, expected {' or '.join(get_args(BaseLabel))}")
+    default = TrustRules()
+    for name, value in values.items():
+        if name == "unattributed":
+            continue
+        if name not in {"sources", "principals", "except_principals"}:
+            raise UsageError(
+                f"trust: unknown option {name!r:.60}; known are sources, principals, except_principals, unattributed"
+            )
+        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+            raise UsageError(f"trust: {name} is {value!r:.60}, expected a list of names")
+        names[name] = frozenset(value)
+    unknown = sorted(names.get("sources", frozenset()) - set(get_args(Source)))
+    if unknown:
+        raise UsageError(f"trust: source {unknown[0]!r:.60}, expected some of {', '.join(get_args(Source))}")
+    return TrustRules(
+        sources=names.get("sources", default.sources),  # type: ignore[arg-type]
+        principals=names.get("principals", default.principals),
+        except_principals=names.get("except_principals", default.except_principals),
+        unattributed=unattributed,  # type: ignore[arg-type]
+    )
