@@ -20,6 +20,7 @@ from matplotlib import pyplot as plt
 from rich.console import Console
 
 from benchmarks.intervals import wilson
+from benchmarks.minja.cells import OWN_COUNT
 from benchmarks.resultfile import RESULTS, ResultFile
 
 __all__ = ["Group", "main"]
@@ -95,7 +96,19 @@ def main() -> None:
 def _section(name: tuple[str, str, str], cells: dict[tuple[float, str], list[dict[str, Any]]]) -> str:
     track, backbone, variant = name
     lines = [f"### {track}, {backbone}, {variant}", ""]
-    order = ["set", PLAIN, "plain α=0.2", "plain α=0.4", "plain α=0.8", "CMIS only", "MCG only", "RD", "RF", "NNC"]
+    order = [
+        "set",
+        PLAIN,
+        OWN_COUNT,
+        "plain α=0.2",
+        "plain α=0.4",
+        "plain α=0.8",
+        "CMIS only",
+        "MCG only",
+        "RD",
+        "RF",
+        "NNC",
+    ]
     lines += [
         (
             "| ρ | method | runs | ASR before | ASR after | held-out after | removed (poison of all, benign) "
@@ -189,6 +202,9 @@ def _bars(grouped: Any) -> None:
         for rho in (0.25, 0.5):
             after = _after(cells, rho, PLAIN)
             results.add_bar(f"{track}: plain CMIS + CAS fails at ρ = {rho} (same removal count)", after, "%", "> 5",
+                            None if after is None else after > 5)  # fmt: skip
+            after = _after(cells, rho, OWN_COUNT)
+            results.add_bar(f"{track}: plain CMIS + CAS fails at ρ = {rho} (its own count)", after, "%", "> 5",
                             None if after is None else after > 5)  # fmt: skip
         rows = [
             row for found in cells.values() for (_, method), part in found.items() if method == "set" for row in part

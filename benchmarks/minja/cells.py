@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["METHODS", "run_cell"]
 
 ALPHAS = (0.2, 0.4, 0.6, 0.8)
-METHODS = ("set", "plain", "ablations", "baselines")
-"""`set`: this project's search. `plain`: the paper's CMIS + CAS at alpha 0.6. `ablations`: its other alphas, CMIS only
-and MCG only. `baselines`: RD, RF and NNC."""
+METHODS = ("set", "plain", "own", "ablations", "baselines")
+"""`set`: this project's search. `plain`: the paper's CMIS + CAS at alpha 0.6, told how many memories to remove. `own`:
+the same, but it chooses the count itself, as the smallest prefix of its ranking that ends the harm seen. `ablations`:
+its other alphas, CMIS only and MCG only. `baselines`: RD, RF and NNC."""
 
 PLAIN_ALPHA = 0.6
+OWN_COUNT = f"plain α={PLAIN_ALPHA}, own count"
 
 
 def run_cell(study: Study, cell: Cell, key: Mapping[str, Any], methods: Sequence[str], results: ResultFile) -> None:
@@ -61,7 +63,13 @@ def run_cell(study: Study, cell: Cell, key: Mapping[str, Any], methods: Sequence
             **common, "method": "set", **study.after(cell, attacked, removed), **_cost(set_result, set_seconds),
             **_calibration(set_result, cell.poison),
         })  # fmt: skip
-    if any(name != "set" for name in wanted):
+    if OWN_COUNT in wanted:
+        own, own_seconds, left = study.audit(cell, events, dataclasses.replace(cell.config, attribution="loo"))
+        chosen_alone = frozenset(entry.entry_id for entry in cell.entries) - {entry.entry_id for entry in left}
+        results.add_row({
+            **common, "method": OWN_COUNT, **study.after(cell, attacked, chosen_alone), **_cost(own, own_seconds),
+        })  # fmt: skip
+    if any(name not in {"set", OWN_COUNT} for name in wanted):
         plain_config = dataclasses.replace(cell.config, attribution="loo", budget=len(removed))
         plain, plain_seconds, _ = study.audit(cell, events, plain_config)
         for name, chosen in _choices(study, cell, plain, attacked, len(removed)).items():
@@ -76,6 +84,8 @@ def _names(methods: Sequence[str]) -> list[str]:
         names.append("set")
     if "plain" in methods:
         names.append(f"plain α={PLAIN_ALPHA}")
+    if "own" in methods:
+        names.append(OWN_COUNT)
     if "ablations" in methods:
         names += [f"plain α={alpha}" for alpha in ALPHAS if alpha != PLAIN_ALPHA] + ["CMIS only", "MCG only"]
     if "baselines" in methods:
