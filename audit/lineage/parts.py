@@ -5,7 +5,7 @@ it is named, and what it passes on. Three kinds of parameter say which parts mus
 
     prose    what identifies something: e-mail and web addresses, IBANs, and codes (six characters or more with a
              digit); dates and times are no codes
-    words    each word of three letters or more: a title made of the user's words and of trusted names
+    words    each word of three characters or more, `follow-up` being one: a title made of the user's words and of trusted names
     quotes   each run of three words that an untrusted text has and no authorising text; other runs are the model's own
 
 Not done: paraphrase. What an attacker's text says in other words than its own passes `quotes`, and a short word or
@@ -29,7 +29,8 @@ QUOTED_WORDS = 3
 _DATE = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?(?!\d)")
 _DOMAIN = re.compile(r"(?<![\w@./-])(?:[\w-]+\.)+[A-Za-z]{2,24}(?:/[^\s<>\"'`]*)?(?![\w@-])")
 _CODE = re.compile(r"(?<![\w-])(?=[\w-]{0,80}\d)[\w-]{6,}(?![\w-])")
-_WORD = re.compile(r"[^\W\d_]{3,}")
+_WORD = re.compile(r"[^\W\d_](?:[\w'’-]*[^\W_])")
+_SHORTEST_WORD = 3
 _TRAILING = ".,;:!?)]}"
 
 
@@ -41,7 +42,7 @@ def parts(value: str, kind: PartKind) -> list[str]:
         kind: See the module docstring.
     """
     if kind == "words":
-        found = _WORD.findall(value)
+        found = [word for word in _WORD.findall(value) if len(word) >= _SHORTEST_WORD]
     elif kind == "quotes":
         tokens = values.fold(value).split(" ")
         found = [
