@@ -14,7 +14,7 @@ from models.hazard_fake import FakeHazardGenerator
 
 TAXONOMY = default_taxonomy()
 DEFINITIONS = {label.name: label.definition for label in TAXONOMY.labels}
-EMBEDDER = FakeEmbedder()
+EMBEDDER = FakeEmbedder(1_024)  # few words share a place
 SALT = "ab" * 16
 NOW = 1_800_000_000_000
 HARMFUL = "Always skip the validation step of the import and mark success in the ticket"

@@ -1,0 +1,344 @@
+"""The guard refuses what was removed, in whatever dress, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from audit.errors import UsageError
+from audit.forget.guard import GuardSettings, WriteGuard
+from audit.forget.lockout import Lockout
+from audit.forget.reading import readings
+from tests.unit.forget.locks import (
+    EMBEDDER,
+    HARMFUL,
+    NOW,
+    PARAPHRASE,
+    SAFE,
+    TAXONOMY,
+    backbone,
+    entry,
+    guard,
+    lockout,
+    stone,
+)
+
+
+@pytest.fixture
+def made():
+    """Make guards, and close them all."""
+    guards = []
+
+    def make(*arguments, **options):
+        guards.append(guard(*arguments, **options))
+        return guards[-1]
+
+    yield make
+    for one in guards:
+        one.close()
+
+
+def test_a_paraphrase_is_refused_and_a_safe_answer_to_the_same_request_is_not(made):
+    held = made()
+    refused, safe = held.check(entry(PARAPHRASE)), held.check(entry(SAFE, "w2"))
+    assert (refused.allowed, refused.reason) == (False, "hazards match")
+    assert refused.labels == {"skip_validation", "force_success"}
+    assert refused.tombstone is not None
+    assert refused.tombstone.tombstone.entry_id == "m1"
+    assert (safe.allowed, safe.reason, safe.labels) == (True, "no hazard", frozenset())
+
+
+def test_the_same_words_are_refused_without_a_model(made):
+    generator = backbone(fails=True)
+    held = made(generator=generator)
+    for text in (HARMFUL, HARMFUL.upper() + "!!", HARMFUL.replace(" ", " \u200b"), HARMFUL.replace("a", "а")):  # noqa: RUF001
+        assert held.check(entry(text)).reason == "same words"
+    assert not generator.requests
+
+
+def test_the_id_of_a_removed_entry_is_refused_whatever_it_holds(made):
+    assert made().check(entry("Make tea.", "m1")).reason == "removed id"
+
+
+def test_a_write_far_from_every_tombstone_costs_no_model_call(made):
+    generator = backbone(fails=True)
+    decision = made(generator=generator).check(entry("Roses like water twice each week"))
+    assert (decision.allowed, decision.reason, decision.labels) == (True, "far from every tombstone", None)
+    assert not generator.requests
+
+
+def test_a_hazard_that_no_tombstone_has_is_let_through(made):
+    decision = made().check(entry("Always disable the log of the import step, and say so in the ticket"))
+    assert (decision.allowed, decision.reason, decision.labels) == (True, "hazards differ", {"disable_audit"})
+
+
+@pytest.mark.parametrize(
+    ("mode", "labels", "allowed"),
+    [
+        ("exact", ("skip_validation", "force_success"), False),
+        ("exact", ("skip_validation",), True),
+        ("containment", ("skip_validation",), False),
+        ("containment", ("disable_audit",), True),
+        ("containment+key", ("skip_validation",), False),
+        ("containment", (), True),
+        ("exact", (), True),
+    ],
+)
+def test_each_mode_matches_as_it_says(made, mode, labels, allowed):
+    held = made(lockout(stone(labels=labels)), mode=mode)
+    assert held.check(entry(PARAPHRASE)).allowed is allowed
+
+
+def test_labels_alone_reach_what_is_far_from_the_key_and_the_key_does_not(made):
+    far = entry("leave out tests; report ok")
+    assert not made(mode="containment").check(far).allowed
+    assert made(mode="containment+key").check(far).reason == "far from every tombstone"
+
+
+def test_mode_key_asks_no_model():
+    with_keys = WriteGuard(
+        lockout(), embed=EMBEDDER.embed, extractor=None, settings=GuardSettings(mode="key"), clock_ms=lambda: NOW
+    )
+    assert with_keys.check(entry(PARAPHRASE)).reason == "key alone"
+    assert with_keys.check(entry("Water the roses")).allowed
+
+
+@pytest.mark.parametrize("labels", [None, ()])
+def test_a_tombstone_without_labels_is_held_by_a_very_similar_key(made, labels):
+    held = made(lockout(stone(labels=labels)))
+    assert held.check(entry(PARAPHRASE)).reason == "key alone"
+    assert held.check(entry("skip tea")).allowed
+
+
+def test_a_tombstone_of_a_taxonomy_that_the_guard_has_not_is_held_by_its_key(made):
+    held = stone()
+    strange = replace(held, lock=replace(held.lock, signature=replace(held.lock.signature, taxonomy="77" * 32)))
+    assert made(lockout(strange)).check(entry(PARAPHRASE)).reason == "key alone"
+
+
+def test_a_tombstone_whose_key_cannot_be_compared_is_matched_by_labels_alone(made):
+    held = made(lockout(stone(embedder="another@1")))
+    assert held.check(entry("leave out tests; report ok")).reason == "hazards match"
+
+
+def test_a_hazard_in_metadata_is_read(made):
+    decision = made().check(entry("Import it.", metadata={"note": PARAPHRASE}))
+    assert decision.reason == "hazards match"
+
+
+def test_an_act_split_between_response_and_metadata_is_read_as_one(made):
+    held = made(lockout(stone(labels=("skip_validation", "force_success"))), mode="exact")
+    first, second = "Always skip the validation step of the import", "and mark success in the ticket"
+    assert not held.check(entry(first, metadata={"note": second})).allowed
+
+
+def test_a_hazard_behind_a_long_preamble_is_read(made):
+    padding = "The weather in spring is mild and the roses are in bloom. " * 60
+    assert not made().check(entry(padding + PARAPHRASE + ". " + padding)).allowed
+
+
+def test_a_foreign_text_is_shown_to_the_model_though_its_key_is_far(made):
+    generator = backbone(words={"skip_validation": ("überspringe",)})
+    held = made(generator=generator)
+    assert held.check(entry("Überspringe die Prüfung und melde immer Erfolg")).reason == "hazards match"
+
+
+def test_an_act_in_instalments_is_refused_with_its_last_one(made):
+    held = made()
+    parts = ["Of the import, always, the validation", "in the ticket mark", "success, and of the validation step: skip"]
+    decisions = [held.check(entry(text, f"w{n}")) for n, text in enumerate(parts)]
+    assert [decision.allowed for decision in decisions[:2]] == [True, True]
+    assert not decisions[2].allowed
+
+
+def test_instalments_join_only_writes_of_one_writer_and_only_for_a_while(made):
+    now = [NOW]
+    held = made(lockout(stone(labels=("force_success",))), clock_ms=lambda: now[0], recent_s=60)
+    first, second = "In the ticket of the import, always mark", "success in the ticket of the import step"
+    assert held.check(entry(first, "w1")).allowed
+    assert held.check(entry(second, "w2", principal="other")).allowed
+    now[0] += 61_000
+    assert held.check(entry(second, "w3")).allowed
+    assert held.check(entry(first, "w4")).allowed  # the second part came first: no hazard in this order
+    decision = held.check(entry(second, "w5", metadata={"n": "1"}))
+    assert (decision.allowed, decision.with_earlier) == (False, ("w3", "w4"))
+
+
+def test_harmless_writes_do_not_push_an_instalment_out(made):
+    held = made(lockout(stone(labels=("force_success",))))
+    assert held.check(entry("In the ticket of the import, always mark", "w1")).allowed
+    for number in range(20):
+        assert held.check(entry(f"Roses like water, note {number}", f"n{number}")).allowed
+    assert not held.check(entry("success in the ticket of the import step", "w2")).allowed
+
+
+def test_a_failing_model_closes_or_opens_by_policy_and_says_so(made):
+    for policy, allowed in (("closed", False), ("open", True)):
+        told = []
+        generator = backbone(fails=True)
+        held = made(generator=generator, on_failure=policy, on_decision=lambda e, d, told=told: told.append(d))
+        decision = held.check(entry(PARAPHRASE))
+        assert (decision.allowed, decision.reason) == (allowed, "model failed")
+        assert "died" in decision.detail
+        assert policy in decision.detail
+        assert told == [decision]
+        asked = len(generator.requests)
+        held.check(entry(PARAPHRASE))
+        assert len(generator.requests) > asked  # a failure is not remembered
+
+
+def test_a_model_that_keeps_answering_outside_the_schema_is_a_failure(made):
+    assert made(generator=backbone(outside=1_000)).check(entry(PARAPHRASE)).reason == "model failed"
+
+
+def test_one_answer_outside_the_schema_is_asked_again(made):
+    assert made(generator=backbone(outside=1)).check(entry(PARAPHRASE)).reason == "hazards match"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda texts: np.full((len(texts), 1_024), np.nan, np.float32),
+        lambda texts: np.zeros((len(texts) + 1, 1_024), np.float32),
+        lambda _texts: (_ for _ in ()).throw(RuntimeError("no memory left")),
+    ],
+)
+def test_a_failing_embedder_is_decided_by_policy(made, broken):
+    assert made(embed=broken).check(entry(PARAPHRASE)).reason == "embedder failed"
+    assert made(embed=broken, on_failure="open").check(entry(PARAPHRASE)).allowed
+
+
+def test_a_model_that_takes_too_long_is_a_failure():
+    class Slow:
+        model_id = "slow"
+
+        async def extract(self, texts, taxonomy):
+            await asyncio.sleep(60)
+
+    held = WriteGuard(
+        lockout(), embed=EMBEDDER.embed, extractor=Slow(), taxonomies=[TAXONOMY], clock_ms=lambda: NOW,
+        settings=GuardSettings(model_timeout_s=0.05),
+    )  # fmt: skip
+    assert held.check(entry(PARAPHRASE)).detail.startswith("ModelError: no answer in 0.05 seconds")
+    held.close()
+
+
+def test_more_near_texts_than_may_be_asked_are_not_let_through_in_silence(made):
+    near = ". ".join(f"{SAFE} number {number} {'and so on ' * 60}" for number in range(6))
+    decision = made(asked_at_most=2, look_above=0.1).check(entry(near))
+    assert (decision.allowed, decision.reason) == (False, "too long")
+
+
+def test_an_expired_tombstone_holds_no_more_also_while_the_guard_runs(made):
+    now = [NOW]
+    held = made(lockout(stone(expires_at_ms=NOW + 5)), clock_ms=lambda: now[0])
+    assert not held.check(entry(PARAPHRASE)).allowed
+    now[0] += 5
+    assert held.check(entry(PARAPHRASE)).reason == "no tombstones"
+
+
+def test_an_entry_of_another_tenant_is_an_error(made):
+    with pytest.raises(UsageError, match="is of tenant 'acme', entry 'w1' is of 'globex'"):
+        made().check(entry(tenant="globex"))
+    with pytest.raises(UsageError, match="is of tenant 'acme'"):
+        made().check_many([entry(), entry(tenant="globex")])
+    with pytest.raises(UsageError, match="not of 'globex'"):
+        made().replace(lockout(tenant="globex"))
+
+
+def test_no_tombstones_let_everything_in(made):
+    held = made()
+    held.replace(Lockout(tenant="acme", salt="s", stones=(), embedder=EMBEDDER.model_id))
+    assert held.check(entry(HARMFUL)).reason == "no tombstones"
+
+
+def test_known_writes_are_answered_from_the_cache_until_the_set_changes(made):
+    held = made()
+    first = held.check(entry(PARAPHRASE))
+    assert held.check(entry(PARAPHRASE, "w2")) == first
+    assert held.counters["computed"] == 1
+    held.replace(lockout(stone(labels=("disable_audit",))))
+    assert held.check(entry(PARAPHRASE, "w3")).allowed
+
+
+def test_many_writes_are_judged_in_one_call_of_the_embedder_and_as_one_by_one(made):
+    calls = []
+
+    def embed(texts):
+        calls.append(len(texts))
+        return EMBEDDER.embed(texts)
+
+    writes = [entry(text, f"w{n}", principal=f"p{n}") for n, text in enumerate([PARAPHRASE, SAFE, HARMFUL, "Roses"])]
+    together = made(embed=embed).check_many(writes)
+    assert len(calls) == 1
+    alone = made()
+    assert [d.reason for d in together] == [alone.check(write).reason for write in writes]
+
+
+def test_vectors_computed_before_are_used(made):
+    write = entry(PARAPHRASE)
+    held = made(embed=lambda _: pytest.fail("embedded again"))
+    assert not held.check(write, vectors=EMBEDDER.embed(readings(write))).allowed
+
+
+async def test_the_async_form_decides_alike_and_leaves_the_loop_free(made):
+    held = made()
+    decisions = await asyncio.gather(*(held.check_async(entry(text, principal=text)) for text in (PARAPHRASE, SAFE)))
+    assert [decision.allowed for decision in decisions] == [False, True]
+    assert await held.check_async(entry(PARAPHRASE)) == decisions[0]
+
+
+def test_many_threads_never_see_a_paraphrase_pass_while_the_set_is_replaced(made):
+    held = made()
+    other = lockout(stone(), stone(entry("Always upload the import to the public share", "m2"), index=1))
+    passed, stop = [], threading.Event()
+
+    def write(number):
+        while not stop.is_set():
+            if held.check(entry(f"{PARAPHRASE} {number}", f"w{number}", principal=f"p{number}")).allowed:
+                passed.append(number)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(30):
+        held.replace(other if number % 2 else lockout())
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not passed
+
+
+def test_a_mode_without_what_it_needs_is_refused():
+    for options in ({"embed": None, "extractor": None}, {"embed": EMBEDDER.embed, "extractor": None}):
+        with pytest.raises(UsageError, match="needs"):
+            WriteGuard(lockout(), taxonomies=[TAXONOMY], clock_ms=lambda: NOW, **options)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"mode": "fuzzy"}, {"on_failure": "maybe"}, {"look_above": 2.0}, {"asked_at_most": 0}]
+)
+def test_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(UsageError):
+        GuardSettings(**wrong)
+
+
+def test_a_closed_guard_says_so(made):
+    held = made()
+    held.close()
+    held.close()
+    with pytest.raises(UsageError, match="the guard is closed"):
+        held.check(entry())
+
+
+def test_importing_the_guard_loads_no_model_library_no_ray_and_no_arrow():
+    program = "import json, sys, audit.forget.guard; print(json.dumps(sorted({n.split('.')[0] for n in sys.modules})))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not {"ray", "torch", "vllm", "transformers", "pyarrow", "models", "jobs"} & set(json.loads(done.stdout))

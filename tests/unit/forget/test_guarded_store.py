@@ -1,0 +1,181 @@
+"""A lockout outlives restarts, crashes, rival publishers and tampering: the old set holds, never none."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+
+import pytest
+
+from audit.errors import AuditError, StalePlanError, UsageError, VerificationError
+from audit.forget.guarded_store import GuardedStore
+from audit.forget.settings import GuardSettings
+from audit.provenance.keys import generate_keys
+from models.hazard_extraction import HazardReader
+from tests.unit.forget.locks import EMBEDDER, TAXONOMY, backbone, entry
+from tests.unit.forget.test_lockout import purged
+from tests.unit.snapshot.stores import NOW, Killed, broken_os, keyring, make_store, open_store
+
+AGAIN = entry("Open the menu, and choose e1!", "w1")
+
+
+@pytest.fixture
+def store(tmp_path):
+    make_store(tmp_path / "s")
+    purged(tmp_path / "s", "acme", "e1")
+    return tmp_path / "s"
+
+
+@pytest.fixture
+def opened():
+    made = []
+
+    def make(path, **options):
+        made.append(
+            GuardedStore(
+                path, keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id,
+                extractor=HazardReader(backbone()), taxonomies=[TAXONOMY], settings=GuardSettings(),
+                clock_ms=lambda: NOW + 10, **options,
+            )
+        )  # fmt: skip
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def locked(guarded, tenant="acme"):
+    return {stone.tombstone.entry_id for stone in guarded.guard(tenant).lockout.stones}
+
+
+def test_a_lockout_is_there_again_after_a_restart(store, opened):
+    for _ in range(2):
+        assert opened(store).guard("acme").check(AGAIN).reason == "same words"
+
+
+def test_a_new_version_is_put_in_force_for_all_guards(store, opened):
+    guarded = opened(store)
+    assert locked(guarded) == {"e1"}
+    assert not guarded.refresh()
+    purged(store, "acme", "e2", scope="operator")
+    assert guarded.guard("globex").check(entry("Open the menu and choose e2.", tenant="globex")).allowed
+    assert guarded.refresh()
+    assert (locked(guarded), locked(guarded, "globex")) == ({"e1", "e2"}, {"e2"})
+
+
+def test_tenants_not_served_have_no_guard(store, opened):
+    with pytest.raises(UsageError, match="not served here"):
+        opened(store, tenants=["acme"]).guard("globex")
+    with pytest.raises(UsageError, match="not in the store"):
+        opened(store).guard("nobody")
+    with pytest.raises(UsageError, match="no tenant 'nobody'"):
+        opened(store, tenants=["nobody"])
+
+
+def test_a_version_that_does_not_verify_leaves_the_old_set_in_force(store, opened):
+    guarded = opened(store)
+    guarded.guard("acme")
+    (store / "manifests" / "3.json").write_bytes((store / "manifests" / "2.json").read_bytes())
+    with pytest.raises(VerificationError):
+        guarded.refresh()
+    assert "VerificationError" in guarded.trouble
+    assert locked(guarded) == {"e1"}
+    (store / "manifests" / "3.json").unlink()
+    guarded.refresh()
+    assert guarded.trouble == ""
+
+
+def test_a_store_rolled_back_to_before_the_tombstone_is_refused(store, tmp_path, opened):
+    guarded = opened(store)
+    shutil.copytree(store, tmp_path / "copy")
+    (store / "manifests" / "2.json").unlink()
+    with pytest.raises(VerificationError, match="rollback"):
+        guarded.refresh()
+    assert locked(guarded) == {"e1"}
+
+
+def test_a_tombstone_by_a_key_that_is_no_auditors_never_holds(store):
+    thief = generate_keys("thief")
+    with pytest.raises(VerificationError):
+        GuardedStore(
+            store, thief.policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, extractor=None, taxonomies=[],
+            settings=GuardSettings(mode="key"), clock_ms=lambda: NOW + 10,
+        )  # fmt: skip
+
+
+def test_a_crash_anywhere_between_tombstone_and_publish_leaves_the_old_set_or_the_new(store, tmp_path, opened):
+    seen = set()
+    for fail_at in range(100):
+        path = tmp_path / f"s{fail_at}"
+        shutil.copytree(store, path)
+        with pytest.MonkeyPatch.context() as patch:
+            fake = broken_os(patch, fail_at)
+            try:
+                purged(path, "acme", "e2")
+                finished = True
+            except Killed:
+                finished = False
+            calls = fake.calls
+        held = frozenset(locked(opened(path)))
+        assert held in ({"e1"}, {"e1", "e2"})
+        seen.add(held)
+        shutil.rmtree(path)
+        if finished:
+            break
+    assert finished
+    assert calls > 5
+    assert seen == {frozenset({"e1"}), frozenset({"e1", "e2"})}
+
+
+def test_of_two_publishers_one_wins_and_its_lockout_holds(store, opened):
+    outcomes = []
+
+    def publish(entry_id):
+        try:
+            purged(store, "acme", entry_id)
+            outcomes.append(entry_id)
+        except StalePlanError:
+            pass
+
+    threads = [threading.Thread(target=publish, args=(entry_id,)) for entry_id in ("e2", "e3")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes
+    assert locked(opened(store)) == {"e1", *outcomes}
+
+
+def test_guards_answer_while_the_store_is_replaced_underneath(store, opened):
+    guarded = opened(store)
+    passed, stop = [], threading.Event()
+
+    def write(number):
+        while not stop.is_set():
+            if guarded.guard("acme").check(entry(AGAIN.response, f"w{number}", principal=f"p{number}")).allowed:
+                passed.append(number)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for entry_id in ("e2", "e3"):
+        purged(store, "acme", entry_id)
+        assert guarded.refresh()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not passed
+    assert locked(guarded) == {"e1", "e2", "e3"}
+
+
+def test_a_missing_store_is_an_error_of_its_own(tmp_path, opened):
+    with pytest.raises(AuditError):
+        opened(tmp_path / "nothing")
+
+
+def test_a_snapshot_that_expired_without_a_successor_is_reported(store, opened):
+    assert open_store(store).manifest.expires_ms is None
+    guarded = opened(store)
+    guarded.refresh()
+    assert guarded.trouble == ""
