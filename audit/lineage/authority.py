@@ -50,7 +50,7 @@ TOO_DEEP = "\0nested too deep"
 class ContextText:
     """One text of the context; folded once, when first compared."""
 
-    __slots__ = ("_folded", "_offered", "memory", "origin", "text", "where")
+    __slots__ = ("_folded", "_offered", "_squeezed", "memory", "origin", "text", "where")
 
     def __init__(self, text: str, origin: Origin, where: str, memory: str | None = None) -> None:
         self.text = text
@@ -62,6 +62,7 @@ class ContextText:
         """Entry id, of a memory."""
 
         self._folded: str | None = None
+        self._squeezed: str | None = None
         self._offered: dict[ParameterRule, tuple[tuple[str, str], ...]] = {}
 
     @property
@@ -82,22 +83,28 @@ class ContextText:
             found = self._offered[rule] = tuple((form, spelling) for form, spelling in pairs if form is not None)
         return found
 
-    def holds(self, value: Scalar, rule: ParameterRule) -> bool:
-        """Tell whether the value stands in this text."""
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        form = values.canonical(value, rule.kind, rule.pattern)
-        if form is None:
-            return False
-        if rule.kind == "text" and is_number:
-            return any(values.canonical(spelling, "number") == form for spelling in values.offers(self.text, "number"))
+    def holds(self, form: str, value: Scalar, rule: ParameterRule) -> bool:
+        """Tell whether a value stands in this text.
+
+        Args:
+            form: Its canonical form for the rule.
+            value: As proposed: a bare number is a number also for kind `text`.
+            rule: Of the parameter.
+        """
         if rule.kind == "text":
-            return values.occurs(form, self.folded)
+            if isinstance(value, str):
+                return values.occurs(form, self.folded)
+            return any(values.canonical(spelling, "number") == form for spelling in values.offers(self.text, "number"))
+        if not values.may_offer(form, rule.kind, self.text):
+            return False
         return any(form == offered for offered, _ in self.offers(rule))
 
     def mentions(self, value: Scalar) -> bool:
-        """Tell, leniently, whether an untrusted text has the value: this only names a suspect."""
-        form = values.fold(str(value))
-        return bool(form) and form in self.folded
+        """Tell, leniently and whatever the spacing, whether a text has the value: this only names a suspect."""
+        form = _squeezed(str(value))
+        if self._squeezed is None:
+            self._squeezed = _squeezed(self.text)
+        return bool(form) and form in self._squeezed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,16 +190,20 @@ def _judge(parameter: str, value: Scalar, rule: ParameterRule, texts: Sequence[C
             memory=text.memory if text else None, authorised=authorised,
         )  # fmt: skip
 
-    trusted = [text for text in texts if text.origin != "external"]
-    holders = [text for text in trusted if text.holds(value, rule)]
-    for text in holders:
-        if text.origin in rule.authority:
-            rival = _rival(value, rule, texts) if rule.exclusive and text.origin != "user" else None
+    form = values.canonical(value, rule.kind, rule.pattern)
+    if form is not None:
+        holder = _holder(form, value, rule, [text for text in texts if text.origin in rule.authority])
+        if holder is not None:
+            rival = None
+            if rule.exclusive and holder.origin != "user":
+                rival = _holder(form, value, rule, [text for text in texts if text.origin in UNTRUSTED])
             if rival is not None:
                 return finding(rival.origin, rival, authorised=False)
-            return finding(text.origin, text, authorised=True)
-    if holders:
-        return finding(holders[0].origin, holders[0], authorised=False)
+            return finding(holder.origin, holder, authorised=True)
+        others = [text for text in texts if text.origin != "external" and text.origin not in rule.authority]
+        holder = _holder(form, value, rule, others)
+        if holder is not None:
+            return finding(holder.origin, holder, authorised=False)
     for text in texts:
         if text.origin == "external" and text.mentions(value):
             return finding("external", text, authorised=False)
@@ -202,8 +213,12 @@ def _judge(parameter: str, value: Scalar, rule: ParameterRule, texts: Sequence[C
     return finding("unknown", None, authorised=known_authors or composed)
 
 
-def _rival(value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> ContextText | None:
-    return next((text for text in texts if text.origin in UNTRUSTED and text.holds(value, rule)), None)
+def _squeezed(text: str) -> str:
+    return text.lower().replace(" ", "").replace("\n", "")
+
+
+def _holder(form: str, value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> ContextText | None:
+    return next((text for text in texts if text.holds(form, value, rule)), None)
 
 
 def _leaves(value: Any, depth: int) -> Iterator[Scalar]:

@@ -236,7 +236,7 @@ class Gate:
             changes.append(f"{name}: {arguments[name]!r:.80} becomes {value!r:.80}")
             arguments[name] = value
         repaired = ToolCall(tool=call.tool, arguments=MappingProxyType(arguments))
-        if repaired.key() in {done.key() for done in context.executed}:
+        if context.executed and repaired.key() in {done.key() for done in context.executed}:
             return self._deny("already done", findings, texts, f"repaired, the call to {call.tool} was made already")
         denial = self._deny("unauthorised argument", findings, texts)
         return Decision(

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Kind", "Scalar", "canonical", "fold", "is_plain", "occurs", "offers"]
+__all__ = ["Kind", "Scalar", "canonical", "fold", "is_plain", "may_offer", "occurs", "offers"]
 
 Kind = Literal["text", "number", "email", "url", "iban", "date", "choice", "pattern"]
 Scalar = str | int | float | bool | None
@@ -40,7 +40,6 @@ MAX_VALUE_CHARS = 10_000
 
 MAX_DIGITS = 40
 
-_SPACE = re.compile(r"\s+")
 _OPENERS = frozenset('"`([{<“‘«„')
 _CLOSERS = frozenset('"`)]}>”»')
 _STOPS = frozenset(".,;:!?")
@@ -71,7 +70,7 @@ def is_plain(value: str) -> bool:
 
 def fold(text: str) -> str:
     """Lower case, white space folded to single blanks: what `occurs` compares."""
-    return _SPACE.sub(" ", text.lower()).strip()
+    return " ".join(text.lower().split())
 
 
 def occurs(value: str, text: str) -> bool:
@@ -108,6 +107,21 @@ def canonical(value: Scalar, kind: Kind, pattern: re.Pattern[str] | None = None)
     if kind == "iban":
         return spelling.replace(" ", "")
     return spelling.rstrip("/") if kind == "url" else folded
+
+
+def may_offer(form: str, kind: Kind, text: str) -> bool:
+    """Tell, quickly, whether a text can offer a canonical value at all; False is certain, True is not.
+
+    Finding every address in every memory is what a decision would spend its time on; most texts do not even have the
+    characters of the one that is asked for.
+    """
+    if kind == "email":
+        return form in text.lower()
+    if kind == "number":
+        return form.lstrip("-")[0] in text
+    if kind == "iban":
+        return form in text or (form[:4] in text and form in text.replace(" ", ""))
+    return kind == "choice" or form in text
 
 
 def offers(text: str, kind: Kind, pattern: re.Pattern[str] | None = None, choices: Sequence[str] = ()) -> Iterator[str]:

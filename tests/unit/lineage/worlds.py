@@ -10,7 +10,7 @@ RULES = TrustRules(unattributed="trusted")
 WEIGHTS = (0, 100_000, 199_999, 200_000, 500_000, 1_000_000)
 
 
-def entry(entry_id, *parents, source="agent", principal="bot", tenant="acme", text=""):
+def entry(entry_id, *parents, source="agent", principal="bot", tenant="acme", text=""):  # noqa: ANN002
     return Entry(
         tenant=tenant, entry_id=entry_id, principal=principal, source=source, request=f"about {entry_id}",
         response=text, created_at_ms=1,
