@@ -152,6 +152,6 @@ def _timed(
 
 
 def _resident() -> int:
-    import psutil  # noqa: PLC0415 - a development dependency
+    import psutil  # type: ignore[import-untyped]  # noqa: PLC0415 - a development dependency
 
     return int(psutil.Process().memory_info().rss)

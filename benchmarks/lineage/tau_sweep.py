@@ -16,6 +16,7 @@ The first three do not depend on K; the last two do, which is what laundering by
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +118,7 @@ def _chain(steps: int, weigh: Callable[[int, list[Entry], str], Mapping[str, int
     ]  # fmt: skip
     for step in range(1, steps + 1):
         topic = task.topic if step == steps else None
-        memories.append(derive(memories, step, topic, lambda read, text, step=step: weigh(step, read, text)))
+        memories.append(derive(memories, step, topic, partial(weigh, step)))
     return memories
 
 

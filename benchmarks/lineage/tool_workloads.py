@@ -39,7 +39,7 @@ METHODS = ("no gate", "coarse taint", "authority, deny", "authority, generic ret
 
 def tool_rows() -> list[dict[str, Any]]:
     """One row per tool and method, then one per method over all tools."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for task in TASKS:
         for method in METHODS:
             outcomes = {name: _outcome(task, method, name) for name in CONTEXTS}

@@ -1,5 +1,7 @@
 """Max-of-strong-edges: what the label of an entry says of its ancestors, however the graph came about."""
 
+from itertools import pairwise
+
 import networkx as nx
 import pytest
 from hypothesis import given
@@ -69,7 +71,7 @@ def test_the_path_is_a_shortest_strong_path_from_an_external_entry(entries, tau)
         )
         assert len(path) == shortest + 1
         weights = {(parent.entry_id, item.entry_id): parent.weight_ppm for item in entries for parent in item.parents}
-        assert [step.weight_ppm for step in path[1:]] == [weights[pair] for pair in zip(names, names[1:], strict=False)]
+        assert [step.weight_ppm for step in path[1:]] == [weights[pair] for pair in pairwise(names)]
 
 
 @given(histories(), taus, st.data())

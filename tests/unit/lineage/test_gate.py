@@ -76,7 +76,7 @@ def page(text):
     return ToolOutput(tool="read_page", text=text)
 
 
-def ask(gate, call, *memories, request=REQUEST, **more):  # noqa: ANN003
+def ask(gate, call, *memories, request=REQUEST, **more):  # noqa: ANN002, ANN003
     return gate.decide(call, Context(request=request, memories=memories, **more), now_ms=NOW + 10)
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from audit.errors import StalePlanError, UsageError, VerificationError
 from audit.entry import Parent
+from audit.errors import StalePlanError, UsageError, VerificationError
 from audit.lineage.trust import TrustRules
 from audit.lineage.verified import Standing, VerifiedLineage
 from audit.provenance.keys import generate_keys
@@ -29,7 +29,8 @@ def test_following_the_store_equals_reading_it_afresh(tmp_path):
     followed = VerifiedLineage(open_store(path), "acme", RULES)
     assert {label for _, label in followed.dag.labels()} == {"trusted"}
     append_entries(
-        path, [drawn("acme", "d1", "e1"), drawn("acme", "d2", "d1"), drawn("acme", "d3", "e2"), drawn("acme", "d4", "e0")],
+        path, [drawn("acme", "d1", "e1"), drawn("acme", "d2", "d1"), drawn("acme", "d3", "e2"),
+               drawn("acme", "d4", "e0")],
         keyring(), now_ms=NOW + 1,
     )  # fmt: skip
     followed.advance(open_store(path))
