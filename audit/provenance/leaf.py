@@ -25,18 +25,17 @@ from typing import TYPE_CHECKING, cast
 from audit.entry import MAX_NAME_BYTES, MAX_TIME_MS, Entry, Parent, check_int, check_text
 from audit.errors import EntryError, VerificationError
 from audit.provenance import cbor
+from audit.provenance.ed25519 import SIGNATURE_BYTES
 from audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from audit.entry import Source
 
-    RowEncoder = Callable[
-        [int, bytes, bytes, bytes, bytes, bytes, int, Sequence[tuple[bytes, int]], Sequence[tuple[bytes, bytes]]], bytes
-    ]
-
 __all__ = [
+    "ENTRY_HEAD",
+    "LEAF_START",
     "MAX_LEAF_BYTES",
     "MAX_REASON_BYTES",
     "SIGNATURE_DOMAIN",
@@ -46,7 +45,6 @@ __all__ = [
     "encode_entry",
     "encode_tombstone",
     "entry_encoder",
-    "row_encoder",
 ]
 
 SIGNATURE_DOMAIN = b"memaudit leaf v1\x00"
@@ -64,6 +62,12 @@ _ENTRY = "memaudit entry v1"
 _TOMBSTONE = "memaudit tombstone v1"
 _ENTRY_FIELDS = 12
 _TOMBSTONE_FIELDS = 11
+
+ENTRY_HEAD = bytes((0x80 + _ENTRY_FIELDS,)) + cbor.encode_text(_ENTRY)
+"""What every entry leaf starts with, before its origin."""
+
+LEAF_START = SIGNATURE_BYTES + len(SIGNATURE_DOMAIN)
+"""Where the leaf starts in a signature followed by what it signs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,41 +133,24 @@ def encode_entry(entry: Entry, *, origin: str, index: int) -> bytes:
 
 def entry_encoder(origin: str, tenant: str) -> Callable[[Entry, int], bytes]:
     """Return an encoder for many entries of one log: what they share is encoded once."""
-    encode_row = row_encoder(origin, tenant)
-
-    def encode_one(entry: Entry, index: int) -> bytes:
-        return encode_row(
-            index, entry.entry_id.encode(), entry.principal.encode(), entry.source.encode(), entry.request.encode(),
-            entry.response.encode(), entry.created_at_ms,
-            [(parent.entry_id.encode(), parent.weight_ppm) for parent in entry.parents],
-            [(key.encode(), value.encode()) for key, value in entry.metadata.items()],
-        )  # fmt: skip
-
-    return encode_one
-
-
-def row_encoder(origin: str, tenant: str) -> RowEncoder:
-    """Like `entry_encoder`, for fields that lie in columns: each text is the UTF-8 of checked NFC text."""
+    head, tenant_text = ENTRY_HEAD + cbor.encode_text(origin), cbor.encode_text(tenant)
     text_head, number = cbor.text_head, cbor.encode_number
-    head = b"\x8c" + cbor.encode_text(_ENTRY) + cbor.encode_text(origin)  # 0x80 + 12: an array of twelve
-    tenant_text = cbor.encode_text(tenant)
 
-    def text(raw: bytes) -> bytes:
+    def text(value: str) -> bytes:
+        raw = value.encode()
         return text_head(len(raw)) + raw
 
-    def encode_one(  # noqa: PLR0913, PLR0917 - the fields of an entry, in the order of the leaf
-        index: int, entry_id: bytes, principal: bytes, source: bytes, request: bytes, response: bytes,
-        created_at_ms: int, parents: Sequence[tuple[bytes, int]], metadata: Sequence[tuple[bytes, bytes]],
-    ) -> bytes:  # fmt: skip
+    def encode_one(entry: Entry, index: int) -> bytes:
         edges = notes = None
-        if parents:
-            edges = cbor.encode_array([b"\x82" + text(parent) + number(weight) for parent, weight in parents])
-        if metadata:
-            notes = cbor.encode_map([(text(key), text(value)) for key, value in metadata])
-        return b"".join((  # spelled out: this runs once for every entry of every verification
-            head, number(index), tenant_text, text_head(len(entry_id)), entry_id, text_head(len(principal)), principal,
-            text_head(len(source)), source, text_head(len(request)), request, text_head(len(response)), response,
-            number(created_at_ms), edges or b"\x80", notes or b"\xa0",
+        if entry.parents:
+            edges = cbor.encode_array(
+                [b"\x82" + text(item.entry_id) + number(item.weight_ppm) for item in entry.parents]
+            )
+        if entry.metadata:
+            notes = cbor.encode_map([(text(key), text(value)) for key, value in entry.metadata.items()])
+        return b"".join((
+            head, number(index), tenant_text, text(entry.entry_id), text(entry.principal), text(entry.source),
+            text(entry.request), text(entry.response), number(entry.created_at_ms), edges or b"\x80", notes or b"\xa0",
         ))  # fmt: skip
 
     return encode_one

@@ -31,6 +31,7 @@ __all__ = [
     "inclusion_proof",
     "leaf_hash",
     "node_hash",
+    "packed_root",
     "root",
     "unpack",
     "verify_consistency",
@@ -64,21 +65,24 @@ def unpack(packed: bytes) -> list[bytes]:
 
 
 def root(leaf_hashes: Iterable[bytes]) -> bytes:
-    """Root hash of a tree (MTH of RFC 6962 §2.1, from leaf hashes).
+    """Root hash of a tree (MTH of RFC 6962 §2.1, from leaf hashes)."""
+    return packed_root(b"".join(leaf_hashes))
+
+
+def packed_root(level: bytes) -> bytes:
+    """Root hash of a tree from its concatenated leaf hashes.
 
     Level by level, an odd last node moving up unchanged: the same tree as splitting at the largest power of two, with
-    one list per level instead of one call per node.
+    one pass per level instead of one call per node.
     """
-    level = list(leaf_hashes)
     if not level:
         return EMPTY_ROOT
-    sha256 = hashlib.sha256
-    while len(level) > 1:
-        odd = level[-1:] if len(level) & 1 else []
-        pairs = iter(level)
-        level = [sha256(b"\x01" + left + right).digest() for left, right in zip(pairs, pairs, strict=False)]
-        level += odd
-    return level[0]
+    sha256, pair = hashlib.sha256, 2 * HASH_BYTES
+    while len(level) > HASH_BYTES:
+        even = len(level) // pair * pair
+        nodes = [sha256(b"\x01" + level[start : start + pair]).digest() for start in range(0, even, pair)]
+        level = b"".join(nodes) + level[even:]
+    return level
 
 
 class CompactRange:
@@ -86,14 +90,16 @@ class CompactRange:
 
     __slots__ = ("_peaks", "_size")
 
-    def __init__(self, leaf_hashes: Sequence[bytes] = ()) -> None:
-        self._size = len(leaf_hashes)
+    def __init__(self, leaf_hashes: Sequence[bytes] | bytes = ()) -> None:
+        packed = leaf_hashes if isinstance(leaf_hashes, bytes) else b"".join(leaf_hashes)
+        self._size = len(packed) // HASH_BYTES
         self._peaks: list[bytes] = []
         start = 0
         for bit in range(self._size.bit_length() - 1, -1, -1):  # one full subtree for each one bit, largest first
             if self._size >> bit & 1:
-                self._peaks.append(root(leaf_hashes[start : start + (1 << bit)]))
-                start += 1 << bit
+                end = start + (HASH_BYTES << bit)
+                self._peaks.append(packed_root(packed[start:end]))
+                start = end
 
     @property
     def size(self) -> int:

@@ -51,22 +51,19 @@ class BucketView:
         mine = [table.filter(pc.equal(table.column("tenant"), tenant)) for table in self.tables]
         return pa.concat_tables([ENTRY_SCHEMA.empty_table(), *mine])
 
-    def live_ids(self, tenant: str) -> list[str]:
-        """Ids of a tenant's live entries."""
+    def live_ids(self, tenant: str, wanted: Collection[str]) -> list[str]:
+        """Return those of the ids in `wanted` that live entries of a tenant have."""
         ids: list[str] = []
+        values = pa.array(list(wanted), pa.string())
         for table in self.tables:
-            mine = pc.equal(table.column("tenant"), tenant)
-            ids += table.column("entry_id").filter(mine).to_pylist()
+            found = table.filter(pc.is_in(table.column("entry_id"), value_set=values))
+            ids += found.column("entry_id").filter(pc.equal(found.column("tenant"), tenant)).to_pylist()
         return ids
 
     def packed_hashes(self, tenant: str) -> bytes:
-        """Leaf hashes of a tenant's log, concatenated and not yet compared with the checkpoint."""
-        ref = self.refs[tenant]
-        return self.leaves[ref.start : ref.start + ref.size * merkle.HASH_BYTES]
-
-    def unchecked_hashes(self, tenant: str) -> list[bytes]:
-        """Leaf hashes of a tenant's log, not yet compared with the checkpoint; none for a new tenant."""
-        return merkle.unpack(self.packed_hashes(tenant)) if tenant in self.refs else []
+        """Leaf hashes of a tenant's log, concatenated; not yet compared with the checkpoint, none if it is new."""
+        ref = self.refs.get(tenant)
+        return b"" if ref is None else self.leaves[ref.start : ref.start + ref.size * merkle.HASH_BYTES]
 
     def checkpoint(self, tenant: str) -> Checkpoint | None:
         """Return the verified checkpoint of a tenant's log; None for a new tenant.

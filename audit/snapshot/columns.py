@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SignedEntry",
     "SignedTombstone",
+    "join_tables",
     "read_entries",
     "read_entry_table",
     "read_tombstones",
@@ -66,6 +67,9 @@ TOMBSTONE_SCHEMA = _schema(
     ("extra", pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False))),
     ("signatures", pa.list_(pa.field("element", _SIGNATURE, nullable=False))),
 )
+
+ROWS_PER_GROUP = 2_048
+"""Parquet row groups are the smallest pieces of a file that verifiers share out among processes."""
 
 _REPEATING = ("tenant", "principal", "source", "key_id", "run_id")
 
@@ -112,13 +116,20 @@ def write_entry_table(table: pa.Table) -> bytes:
     return _to_parquet(table)
 
 
-def read_entry_table(data: bytes, where: str, columns: list[str] | None = None) -> pa.Table:
-    """Parse a data file whose digest has been verified, or some of its columns.
+def read_entry_table(
+    data: bytes, where: str, columns: list[str] | None = None, *, part: tuple[int, int] = (0, 1)
+) -> pa.Table:
+    """Parse a data file whose digest has been verified, or some of its columns, or one of n parts of its rows.
 
     Raises:
         VerificationError: not the schema of a data file.
     """
-    return _from_parquet(data, ENTRY_SCHEMA, where, columns)
+    return _from_parquet(data, ENTRY_SCHEMA, where, columns, part)
+
+
+def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of all tables, of which there is at least one; nothing is copied."""
+    return pa.concat_tables(tables)
 
 
 def read_entries(table: pa.Table, where: str) -> list[SignedEntry]:
@@ -206,6 +217,7 @@ def _to_parquet(table: pa.Table) -> bytes:
         table,
         sink,
         compression="zstd",
+        row_group_size=ROWS_PER_GROUP,
         use_dictionary=[name for name in _REPEATING if name in table.schema.names],
         write_statistics=False,
         store_schema=False,
@@ -213,10 +225,14 @@ def _to_parquet(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _from_parquet(data: bytes, schema: pa.Schema, where: str, columns: list[str] | None = None) -> pa.Table:
+def _from_parquet(
+    data: bytes, schema: pa.Schema, where: str, columns: list[str] | None = None, part: tuple[int, int] = (0, 1)
+) -> pa.Table:
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
-        table = file.read(columns=columns, use_threads=False)
+        number, parts = part
+        groups = range(file.num_row_groups * number // parts, file.num_row_groups * (number + 1) // parts)
+        table = file.read_row_groups(list(groups), columns=columns, use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise VerificationError(f"{where}: not Parquet ({str(error)[:80]})") from None
     if not file.schema_arrow.equals(schema, check_metadata=False):

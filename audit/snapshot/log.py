@@ -20,27 +20,28 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cryptography.exceptions import InvalidSignature
+import numpy as np
 
 from audit.errors import VerificationError
 from audit.provenance import merkle
 from audit.provenance.checkpoint import Checkpoint, log_origin
-from audit.provenance.ed25519 import raw_verifier
-from audit.provenance.leaf import SIGNATURE_DOMAIN, encode_tombstone, row_encoder
+from audit.provenance.ed25519 import first_forged
+from audit.provenance.leaf import SIGNATURE_DOMAIN, encode_tombstone
+from audit.snapshot.accounting import check_accounting
 from audit.snapshot.columns import read_entries
-from audit.snapshot.rows import read_rows
+from audit.snapshot.rows import LEAF_HASH_START, check_rows_format, signed_leaves, tenants_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from audit.provenance.policy import TrustPolicy
     from audit.snapshot.checkpoints import LogRef
     from audit.snapshot.columns import SignedEntry, SignedTombstone
-    from audit.snapshot.rows import EntryRow
 
-__all__ = ["VerifiedLog", "check_accounting", "check_leaf_hashes", "check_rows", "check_tombstones", "verify_log"]
+__all__ = ["VerifiedLog", "check_leaf_hashes", "check_rows", "check_tombstones", "verify_log"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,147 +75,136 @@ def verify_log(  # noqa: PLR0913 - the files of a log, and what to judge them by
         VerificationError: names the tenant, the leaf and the rule broken.
     """
     where = f"data of tenant {ref.tenant!r:.80}"
-    checkpoint, hashes = check_leaf_hashes(ref, packed_hashes, store_id=store_id, trust=trust)
-    check_tombstones(tombstones, hashes, ref.tenant, checkpoint.origin, trust)
-    check_rows(read_rows(table, where), packed_hashes, checkpoint.origin, trust)
+    checkpoint = check_leaf_hashes(ref, packed_hashes, store_id=store_id, trust=trust)
+    check_tombstones(tombstones, packed_hashes, ref.tenant, checkpoint.origin, trust)
+    check_rows_format(table, where)
+    check_rows(table, {ref.tenant: (checkpoint.origin, packed_hashes)}, trust, where)
+    check_accounting([ref], table, {ref.tenant: tombstones})
     entries = read_entries(table, where)
-    check_accounting(
-        ref.tenant,
-        len(hashes),
-        [(item.entry.entry_id, item.index) for item in entries],
-        {item.entry.entry_id: [parent.entry_id for parent in item.entry.parents] for item in entries},
-        tombstones,
-    )
     return VerifiedLog(
-        tenant=ref.tenant, checkpoint=checkpoint, note=ref.note, leaf_hashes=tuple(hashes), entries=tuple(entries),
+        tenant=ref.tenant,
+        checkpoint=checkpoint,
+        note=ref.note,
+        leaf_hashes=tuple(merkle.unpack(packed_hashes)),
+        entries=tuple(entries),
         tombstones=tuple(tombstones),
-    )  # fmt: skip
+    )
 
 
-def check_leaf_hashes(
-    ref: LogRef, packed_hashes: bytes, *, store_id: str, trust: TrustPolicy
-) -> tuple[Checkpoint, list[bytes]]:
-    """Rules 1 and 2: return the verified checkpoint and the leaf hashes under it."""
+def check_leaf_hashes(ref: LogRef, packed_hashes: bytes, *, store_id: str, trust: TrustPolicy) -> Checkpoint:
+    """Rules 1 and 2: return the verified checkpoint over these leaf hashes."""
     where = f"checkpoint of tenant {ref.tenant!r:.80}"
     checkpoint = trust.open_checkpoint(ref.note, origin=log_origin(store_id, ref.tenant), where=where)
-    hashes = merkle.unpack(packed_hashes)
-    if len(hashes) != checkpoint.size:
-        raise VerificationError(f"{where}: {len(hashes)} leaf hashes, expected {checkpoint.size}")
-    computed = merkle.root(hashes)
+    if len(packed_hashes) != checkpoint.size * merkle.HASH_BYTES:
+        size = len(packed_hashes) // merkle.HASH_BYTES
+        raise VerificationError(f"{where}: {size} leaf hashes, expected {checkpoint.size}")
+    computed = merkle.packed_root(packed_hashes)
     if computed != checkpoint.root:
         raise VerificationError(f"{where}: leaf hashes have root {computed.hex()}, expected {checkpoint.root.hex()}")
-    return checkpoint, hashes
+    return checkpoint
 
 
-def check_rows(rows: Sequence[EntryRow], packed_hashes: bytes, origin: str, trust: TrustPolicy) -> None:
-    """Rule 4 for live entries of one tenant, in rising order of leaf index."""
-    if not rows:
-        return
-    tenant = rows[0].tenant
-    encode = row_encoder(origin, tenant)
-    sha256, size = hashlib.sha256, len(packed_hashes) // merkle.HASH_BYTES
-    verifiers: dict[tuple[str, bytes], tuple[Callable[[bytes, bytes], None], int]] = {}
-    previous = -1
-    for row in rows:
-        _, index, entry_id, principal, _, _, _, _, _, _, key_id, signature = row
-        if not previous < index < size:
-            raise _row_error(row, "is out of order or beyond the log")
-        previous = index
-        leaf = encode(*row[1:10])
-        got = sha256(b"\x00" + leaf).digest()
-        expected = packed_hashes[index * merkle.HASH_BYTES : (index + 1) * merkle.HASH_BYTES]
+def check_rows(table: pa.Table, logs: Mapping[str, tuple[str, bytes]], trust: TrustPolicy, where: str) -> None:
+    """Rule 4 for live entries: a tenant's rows that follow each other rise in leaf index.
+
+    Args:
+        table: Rows that passed `check_rows_format`.
+        logs: Tenant to the origin of its log and its leaf hashes.
+        trust: The installed policy.
+        where: The file, for errors.
+    """
+    tenants, places = tenants_of(table.column("tenant"))
+    strangers = set(tenants) - logs.keys()
+    if strangers:
+        raise VerificationError(f"{where}: rows of tenant {min(strangers)!r:.80}, which has no log here")
+    sizes = np.array([len(logs[tenant][1]) // merkle.HASH_BYTES for tenant in tenants], np.int64)
+    indices = table.column("leaf_index").to_numpy().astype(np.int64)
+    wrong = indices >= sizes[places]
+    wrong[1:] |= (places[1:] == places[:-1]) & (indices[1:] <= indices[:-1])
+    if wrong.any():
+        raise _row_error(table, int(np.argmax(wrong)), "is out of order or beyond the log")
+    keys = _writers(table, tenants, places, {tenant: origin for tenant, (origin, _) in logs.items()}, trust)
+    hashes = [logs[tenant][1] for tenant in tenants]
+    sha256, start = hashlib.sha256, 0
+    for signed in signed_leaves(table, {tenant: logs[tenant][0] for tenant in tenants}):
+        rows = slice(start, start + len(signed))
+        got = [sha256(item[LEAF_HASH_START:]).digest() for item in signed]
+        leaves = zip(places[rows].tolist(), (indices[rows] * merkle.HASH_BYTES).tolist(), strict=True)
+        expected = [hashes[place][at : at + merkle.HASH_BYTES] for place, at in leaves]
         if got != expected:
-            raise _row_error(row, f"hashes to {got.hex()}, expected {expected.hex()}")
-        signer = verifiers.get((key_id, principal))
-        if signer is None:
-            where = f"tenant {tenant!r:.80}, leaf {index}"
-            key = trust.writer_key(key_id, principal.decode(), where)
-            signer = raw_verifier(key), trust.first_refused_index(key_id, origin)
-            verifiers[key_id, principal] = signer
-        verify, first_refused = signer
-        if index >= first_refused:
-            raise _row_error(row, f"is signed by a key that is revoked from leaf {first_refused} on")
-        try:
-            verify(signature, SIGNATURE_DOMAIN + leaf)
-        except InvalidSignature:
+            row = next(row for row in range(len(got)) if got[row] != expected[row])
+            raise _row_error(table, start + row, f"hashes to {got[row].hex()}, expected {expected[row].hex()}")
+        forged = first_forged(signed, keys[rows])
+        if forged is not None:
+            tenant, index, entry_id = _named(table, start + forged)
             raise VerificationError(
-                f"tenant {tenant!r:.80}, leaf {index}: signature of entry {entry_id.decode()!r:.80} does not verify"
-            ) from None
+                f"tenant {tenant!r:.80}, leaf {index}: signature of entry {entry_id!r:.80} does not verify"
+            )
+        start = rows.stop
 
 
-def _row_error(row: EntryRow, problem: str) -> VerificationError:
-    return VerificationError(
-        f"tenant {row.tenant!r:.80}, leaf {row.index}: entry {row.entry_id.decode()!r:.80} {problem}"
-    )
+def _writers(
+    table: pa.Table, tenants: Sequence[str], places: NDArray[np.intp], origins: Mapping[str, str], trust: TrustPolicy
+) -> list[bytes]:
+    """Raw public key of each row's writer, judged once for each key, principal and log."""
+    key_ids, key_places = tenants_of(table.column("key_id"))
+    principals, principal_places = tenants_of(table.column("principal"))
+    triples = (places * len(key_ids) + key_places) * len(principals) + principal_places
+    _, first_rows, kinds = np.unique(triples, return_index=True, return_inverse=True)
+    indices = table.column("leaf_index").to_numpy().astype(np.int64)
+    keys, limits = [], []
+    for row in first_rows.tolist():
+        tenant, key_id = tenants[places[row]], key_ids[key_places[row]]
+        where = f"tenant {tenant!r:.80}, leaf {indices[row]}"
+        keys.append(trust.writer_key(key_id, principals[principal_places[row]], where).raw)
+        limits.append(trust.first_refused_index(key_id, origins[tenant]))
+    refused = indices >= np.array(limits, np.int64)[kinds]
+    if refused.any():
+        row = int(np.argmax(refused))
+        raise _row_error(table, row, f"is signed by a key that is revoked from leaf {limits[kinds[row]]} on")
+    return [keys[kind] for kind in kinds.tolist()]
+
+
+def _row_error(table: pa.Table, row: int, problem: str) -> VerificationError:
+    tenant, index, entry_id = _named(table, row)
+    return VerificationError(f"tenant {tenant!r:.80}, leaf {index}: entry {entry_id!r:.80} {problem}")
+
+
+def _named(table: pa.Table, row: int) -> tuple[str, int, str]:
+    tenant, index, entry_id = (table.column(name)[row].as_py() for name in ("tenant", "leaf_index", "entry_id"))
+    return tenant, index, entry_id
 
 
 def check_tombstones(
-    tombstones: Sequence[SignedTombstone], hashes: Sequence[bytes], tenant: str, origin: str, trust: TrustPolicy
+    tombstones: Sequence[SignedTombstone], packed_hashes: bytes, tenant: str, origin: str, trust: TrustPolicy
 ) -> None:
     """Rules 4 and 5 for tombstones of one tenant, in rising order of leaf index."""
+
+    def hash_at(index: int) -> bytes:
+        return packed_hashes[index * merkle.HASH_BYTES : (index + 1) * merkle.HASH_BYTES]
+
+    size = len(packed_hashes) // merkle.HASH_BYTES
     previous = -1
     removed: set[int] = set()
     for item in tombstones:
         body, index = item.tombstone, item.index
         where = f"tenant {tenant!r:.80}, leaf {index}"
-        if body.tenant != tenant or not previous < index < len(hashes):
+        if body.tenant != tenant or not previous < index < size:
             raise VerificationError(f"{where}: tombstone is out of order or beyond the log")
         previous = index
         leaf = encode_tombstone(body, origin=origin, index=index)
         got = merkle.leaf_hash(leaf)
-        if got != hashes[index]:
-            raise VerificationError(f"{where}: tombstone hashes to {got.hex()}, expected {hashes[index].hex()}")
+        if got != hash_at(index):
+            raise VerificationError(f"{where}: tombstone hashes to {got.hex()}, expected {hash_at(index).hex()}")
         if body.removed_index >= index or body.removed_index in removed:
             raise VerificationError(f"{where}: tombstone names leaf {body.removed_index}: later, or already removed")
         removed.add(body.removed_index)
-        if hashes[body.removed_index] != body.removed_leaf_hash:
+        if hash_at(body.removed_index) != body.removed_leaf_hash:
             raise VerificationError(
                 f"{where}: tombstone names leaf hash {body.removed_leaf_hash.hex()}, "
-                f"leaf {body.removed_index} has {hashes[body.removed_index].hex()}"
+                f"leaf {body.removed_index} has {hash_at(body.removed_index).hex()}"
             )
         _check_auditors(item.signatures, SIGNATURE_DOMAIN + leaf, origin, index, trust, where)
-
-
-def check_accounting(
-    tenant: str,
-    size: int,
-    live: Sequence[tuple[str, int]],
-    parents: Mapping[str, Sequence[str]],
-    tombstones: Sequence[SignedTombstone],
-) -> None:
-    """Rules 3, 6 and 7.
-
-    Args:
-        tenant: For error messages.
-        size: Leaves in the log.
-        live: Id and leaf index of each live entry.
-        parents: Live entry id to the ids of its parents; entries without parents may be absent.
-        tombstones: Of this log, already checked by themselves.
-    """
-    where = f"tenant {tenant!r:.80}"
-    positions: dict[str, int] = {}
-    taken = bytearray(size)
-    named = [(item.tombstone.entry_id, item.tombstone.removed_index) for item in tombstones]
-    for entry_id, index in (*live, *named):
-        if entry_id in positions:
-            raise VerificationError(f"{where}: entry id {entry_id!r:.80} at leaf {index} and at {positions[entry_id]}")
-        positions[entry_id] = index
-        if index >= size or taken[index]:
-            raise VerificationError(f"{where}: leaf {index} is beyond the log, removed and live, or live twice")
-        taken[index] = 1
-    for item in tombstones:
-        if taken[item.index]:
-            raise VerificationError(f"{where}: leaf {item.index} is a tombstone and an entry")
-        taken[item.index] = 1
-    missing = taken.find(0)
-    if missing != -1:
-        raise VerificationError(f"{where}: leaf {missing} is neither live nor removed by a tombstone (suppressed)")
-    for entry_id, names in parents.items():
-        for parent in names:
-            if positions.get(parent, size) >= positions[entry_id]:
-                raise VerificationError(
-                    f"{where}: entry {entry_id!r:.80} names parent {parent!r:.80}, which is no earlier entry"
-                )
 
 
 def _check_auditors(  # noqa: PLR0913, PLR0917

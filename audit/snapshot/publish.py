@@ -49,7 +49,7 @@ __all__ = ["LogWriter", "Published", "append_entries", "create_store", "publish_
 ROWS_PER_FILE = 16_384
 """More rows than this are split into several data files, which readers and verifiers can work on side by side."""
 
-MERGE_BELOW_ROWS = 8_192
+MERGE_BELOW_ROWS = 4_096
 """The last data file of a bucket below this is rewritten with what is appended: bounds the number of small files."""
 
 
@@ -71,14 +71,23 @@ class Published:
 class LogWriter:
     """One tenant's log while a version is being built: appends leaves, then signs the checkpoint."""
 
-    def __init__(self, store_id: str, tenant: str, hashes: Sequence[bytes], keyring: Keyring) -> None:
+    def __init__(self, store_id: str, tenant: str, hashes: Sequence[bytes] | bytes, keyring: Keyring) -> None:
         self.tenant = tenant
         self.origin = log_origin(store_id, tenant)
-        self.hashes = list(hashes)
-        self._tree = merkle.CompactRange(self.hashes)
+        self._packed = bytearray(hashes if isinstance(hashes, bytes) else b"".join(hashes))
+        self._tree = merkle.CompactRange(bytes(self._packed))
         self._keyring = keyring
         self._encode = entry_encoder(self.origin, tenant)
         self._writers: dict[str, tuple[PrivateKey, str]] = {}
+
+    @property
+    def size(self) -> int:
+        """Leaves so far: the index of the next."""
+        return self._tree.size
+
+    def packed(self) -> bytes:
+        """Return the leaf hashes so far, concatenated."""
+        return bytes(self._packed)
 
     def check_base(self, checkpoint: Checkpoint | None) -> None:
         """Compare the log so far with its verified checkpoint; None is a new log.
@@ -94,9 +103,10 @@ class LogWriter:
 
     def append_leaf(self, leaf: bytes) -> int:
         """Append a leaf and return its index."""
-        self.hashes.append(merkle.leaf_hash(leaf))
-        self._tree.append(self.hashes[-1])
-        return len(self.hashes) - 1
+        digest = merkle.leaf_hash(leaf)
+        self._packed += digest
+        self._tree.append(digest)
+        return self._tree.size - 1
 
     def append_entry(self, entry: Entry) -> SignedEntry:
         """Sign an entry for the next index and append it.
@@ -104,7 +114,7 @@ class LogWriter:
         Raises:
             UsageError: no key speaks for its principal.
         """
-        index = len(self.hashes)
+        index = self._tree.size
         writer = self._writers.get(entry.principal)
         if writer is None:
             key = self._keyring.writer_for(entry.principal)
@@ -226,7 +236,7 @@ def write_bucket(  # noqa: PLR0913
             data_refs += [put_file(path, "data", bucket, write_entry_table(part), part.num_rows) for part in parts]
         else:
             data_refs.append(item)
-    packed = {tenant: b"".join(log.hashes) for tenant, log in logs.items()}
+    packed = {tenant: log.packed() for tenant, log in logs.items()}
     packed |= {tenant: hashes for tenant, (_, hashes) in unchanged.items()}
     leaves = b"".join(packed[tenant] for tenant in sorted(packed))
     leaves_ref = put_file(path, "leaves", bucket, leaves, len(leaves) // merkle.HASH_BYTES)
@@ -268,7 +278,7 @@ def check_new_entries(tenant: str, entries: Sequence[Entry], known: Mapping[str,
     Args:
         tenant: For error messages.
         entries: In the order they will be appended.
-        known: Ids that the log has ("live") or had ("removed").
+        known: Ids that the log has ("live") or had ("removed"): at least those that the entries name.
 
     Raises:
         UsageError: an id twice, or a parent that comes no earlier.
@@ -293,10 +303,12 @@ def _append_to_bucket(
     logs: dict[str, LogWriter] = {}
     rows: list[SignedEntry] = []
     for tenant in sorted(additions):
-        known = dict.fromkeys(view.live_ids(tenant), "live")
+        named = {entry.entry_id for entry in additions[tenant]}
+        named |= {parent.entry_id for entry in additions[tenant] for parent in entry.parents}
+        known = dict.fromkeys(view.live_ids(tenant, named), "live")
         known |= {item.tombstone.entry_id: "removed" for item in view.tombstones.get(tenant, ())}
         check_new_entries(tenant, additions[tenant], known)
-        logs[tenant] = LogWriter(base.store_id, tenant, view.unchecked_hashes(tenant), keyring)
+        logs[tenant] = LogWriter(base.store_id, tenant, view.packed_hashes(tenant), keyring)
         logs[tenant].check_base(view.checkpoint(tenant))
         rows.extend(logs[tenant].append_entry(entry) for entry in additions[tenant])
     table = write_entries(rows)

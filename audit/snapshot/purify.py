@@ -177,10 +177,10 @@ def _rewrite_bucket(
         log = logs.get(stone.tenant)
         if log is None:
             log = logs[stone.tenant] = LogWriter(
-                snapshot.store_id, stone.tenant, view.unchecked_hashes(stone.tenant), keyring
+                snapshot.store_id, stone.tenant, view.packed_hashes(stone.tenant), keyring
             )
             log.check_base(view.checkpoint(stone.tenant))
-        leaf = encode_tombstone(stone, origin=log.origin, index=len(log.hashes))
+        leaf = encode_tombstone(stone, origin=log.origin, index=log.size)
         signatures = tuple(
             (key.public().key_id, key.sign(SIGNATURE_DOMAIN + leaf)) for key in keyring.signers("auditor")
         )

@@ -295,7 +295,7 @@ def check_pin(path: Path, trust: TrustPolicy, manifest: Manifest, refs: Mapping[
             leaf_files.clear()  # pins are visited in order of bucket: one leaf file at a time
             leaf_files[ref.bucket] = read_file(path, "leaves", ref.bucket, manifest.buckets[ref.bucket].leaves)
         packed = leaf_files[ref.bucket][ref.start : ref.start + size * merkle.HASH_BYTES]
-        prefix = merkle.root(merkle.unpack(packed))
+        prefix = merkle.packed_root(packed)
         if prefix != root:
             raise VerificationError(
                 f"{where}: the first {size} leaves of tenant {tenant!r:.80} have root {prefix.hex()}, "

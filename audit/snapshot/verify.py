@@ -6,30 +6,22 @@
 4. For each log that changed between two versions: a consistency proof from the older checkpoint to the newer, computed
    from the stored leaf hashes and verified, so that no version rewrote history.
 5. Every log of the newest version by the rules of `audit.snapshot.log`; with `deep`, of every version.
-
-Signatures dominate, so the data files of large stores are verified in worker processes, one file each.
 """
 
 from __future__ import annotations
 
-import gc
 import os
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from multiprocessing import get_context
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from audit.errors import VerificationError
 from audit.provenance import merkle
 from audit.provenance.checkpoint import log_origin
-from audit.snapshot.bucket import read_data_file
-from audit.snapshot.columns import read_tombstones
+from audit.snapshot.judge import Judges
 from audit.snapshot.layout import file_path, read_file, versions
-from audit.snapshot.log import check_accounting, check_leaf_hashes, check_rows, check_tombstones
 from audit.snapshot.manifest import files_of
 from audit.snapshot.reader import check_pin, load_logs, read_manifest
-from audit.snapshot.rows import read_rows, rows_by_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,9 +29,8 @@ if TYPE_CHECKING:
 
     from audit.provenance.policy import TrustPolicy
     from audit.snapshot.checkpoints import LogRef
-    from audit.snapshot.columns import SignedTombstone
     from audit.snapshot.layout import FileRef, Kind
-    from audit.snapshot.manifest import BucketFiles, Manifest
+    from audit.snapshot.manifest import Manifest
     from audit.snapshot.pin import Pin
 
     Progress = Callable[[str, int, int], None]
@@ -102,30 +93,6 @@ class _Version:
         return tuple(ref for ref in self.refs.values() if ref.bucket == bucket)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _DataTask:
-    """One data file for a worker: everything it needs to read and judge it by itself."""
-
-    path: Path
-    bucket: int
-    data: FileRef
-    leaves: FileRef
-    refs: tuple[LogRef, ...]
-    store_id: str
-    trust: TrustPolicy
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LogPart:
-    """What one data file holds of one log, verified."""
-
-    tenant: str
-    places: list[tuple[str, int]]
-    """Entry id and leaf index."""
-
-    parents: dict[str, list[str]]
-
-
 def verify_store(  # noqa: PLR0913 - a path, and named conditions
     path: Path,
     trust: TrustPolicy,
@@ -162,9 +129,9 @@ def verify_store(  # noqa: PLR0913 - a path, and named conditions
     signatures = done = 0
     total = sum(item.manifest.entries for item in looked_at)
     cores = len(os.sched_getaffinity(0)) if workers is None else workers
-    with _Workers(cores if newest.entries >= ROWS_FOR_WORKERS else 1) as pool:
+    with Judges(trust, cores if newest.entries >= ROWS_FOR_WORKERS else 1) as judges:
         for item in reversed(looked_at):
-            for rows, fresh in _verify_version(path, trust, item, pool, keep=deep):
+            for rows, fresh in judges.verify_version(path, item.manifest, item.refs, keep=deep):
                 done += rows
                 signatures += fresh
                 report("entries", done, total)
@@ -266,122 +233,6 @@ def _check_step(trust: TrustPolicy, ref: LogRef, older: Manifest, newer: _Versio
         tenant=ref.tenant, from_version=older.version, to_version=newer.manifest.version, from_size=first.size,
         to_size=second.size, proof_hashes=len(proof),
     )  # fmt: skip
-
-
-class _Workers:
-    """Runs data tasks here or in worker processes, and remembers the results of files that older versions share."""
-
-    def __init__(self, processes: int) -> None:
-        self._pool = (
-            ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=gc.disable)  # no cycles there
-            if processes > 1
-            else None
-        )
-        self.known: dict[tuple[int, str], list[_LogPart]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-    def start(self, task: _DataTask) -> Callable[[], list[_LogPart]]:
-        """Start a task; calling the result waits for it."""
-        if self._pool is None:
-            return lambda: _verify_data_file(task)
-        return self._pool.submit(_verify_data_file, task).result
-
-
-def _verify_version(
-    path: Path, trust: TrustPolicy, version: _Version, workers: _Workers, *, keep: bool
-) -> Iterator[tuple[int, int]]:
-    """Step 5: yields rows judged and signatures verified, file by file."""
-    manifest = version.manifest
-    refs: dict[int, list[LogRef]] = {bucket: [] for bucket in manifest.buckets}
-    for ref in version.refs.values():
-        refs[ref.bucket].append(ref)
-    started: dict[tuple[int, str], Callable[[], list[_LogPart]]] = {}
-    for bucket, files in manifest.buckets.items():
-        for data in files.data:
-            if (bucket, data.sha256) not in workers.known:
-                started[bucket, data.sha256] = workers.start(
-                    _DataTask(
-                        path=path, bucket=bucket, data=data, leaves=files.leaves, refs=tuple(refs[bucket]),
-                        store_id=manifest.store_id, trust=trust,
-                    )
-                )  # fmt: skip
-    for bucket, files in manifest.buckets.items():
-        parts: list[_LogPart] = []
-        for data in files.data:
-            name = bucket, data.sha256
-            found = workers.known[name] if name in workers.known else started.pop(name)()
-            yield data.rows, 0 if name in workers.known else data.rows
-            if keep:
-                workers.known[name] = found
-            parts += found
-        yield 0, _verify_bucket(path, trust, manifest.store_id, bucket, files, refs[bucket], parts)
-
-
-def _verify_bucket(  # noqa: PLR0913, PLR0917
-    path: Path,
-    trust: TrustPolicy,
-    store_id: str,
-    bucket: int,
-    files: BucketFiles,
-    refs: Sequence[LogRef],
-    parts: Sequence[_LogPart],
-) -> int:
-    """Judge what is not in the data files: roots, tombstones, accounting. Returns tombstone signatures verified."""
-    leaves = read_file(path, "leaves", bucket, files.leaves)
-    tombstones: dict[str, list[SignedTombstone]] = {}
-    if files.tombstones is not None:
-        data = read_file(path, "tombstones", bucket, files.tombstones)
-        for item in read_tombstones(data, f"tombstones/b={bucket:02x}/{files.tombstones.sha256}.parquet"):
-            tombstones.setdefault(item.tombstone.tenant, []).append(item)
-    by_log: dict[str, list[_LogPart]] = {}
-    for part in parts:
-        by_log.setdefault(part.tenant, []).append(part)
-    strangers = (by_log.keys() | tombstones.keys()) - {ref.tenant for ref in refs}
-    if strangers:
-        raise VerificationError(f"bucket {bucket:02x}: rows of tenant {min(strangers)!r:.80}, which has no log here")
-    for ref in refs:
-        packed = leaves[ref.start : ref.start + ref.size * merkle.HASH_BYTES]
-        checkpoint, hashes = check_leaf_hashes(ref, packed, store_id=store_id, trust=trust)
-        mine = tombstones.get(ref.tenant, [])
-        check_tombstones(mine, hashes, ref.tenant, checkpoint.origin, trust)
-        logs = by_log.get(ref.tenant, [])
-        live = [place for part in logs for place in part.places]
-        parents = {entry_id: names for part in logs for entry_id, names in part.parents.items()}
-        check_accounting(ref.tenant, checkpoint.size, live, parents, mine)
-    return sum(len(item.signatures) for items in tombstones.values() for item in items)
-
-
-def _verify_data_file(task: _DataTask) -> list[_LogPart]:
-    """Read one data file and verify each of its entries against the leaf hashes and its writer's key."""
-    table = read_data_file(task.path, task.bucket, task.data)
-    where = f"data/b={task.bucket:02x}/{task.data.sha256}.parquet"
-    if table.num_rows != task.data.rows:
-        raise VerificationError(f"{where}: {table.num_rows} rows, expected {task.data.rows}")
-    leaves = read_file(task.path, "leaves", task.bucket, task.leaves)
-    refs = {ref.tenant: ref for ref in task.refs}
-    parts = []
-    for tenant, rows in rows_by_tenant(read_rows(table, where)):
-        ref = refs.get(tenant)
-        if ref is None:
-            raise VerificationError(f"{where}: rows of tenant {tenant!r:.80}, which has no log here")
-        packed = leaves[ref.start : ref.start + ref.size * merkle.HASH_BYTES]
-        check_rows(rows, packed, log_origin(task.store_id, tenant), task.trust)
-        parts.append(
-            _LogPart(
-                tenant=tenant,
-                places=[(row.entry_id.decode(), row.leaf_index) for row in rows],
-                parents={
-                    row.entry_id.decode(): [parent.decode() for parent, _ in row.parents] for row in rows if row.parents
-                },
-            )
-        )
-    return parts
 
 
 def _leftovers(path: Path, named: Mapping[Path, FileRef], history: Sequence[_Version]) -> tuple[str, ...]:

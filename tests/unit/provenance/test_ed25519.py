@@ -1,12 +1,14 @@
 """Keys: C2SP vkeys, Go's private key text, and the public keys that are refused."""
 
 import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.errors import VerificationError
 from audit.provenance import base64_strict
-from audit.provenance.ed25519 import PrivateKey, PublicKey
+from audit.provenance.ed25519 import PrivateKey, PublicKey, first_forged
 
 C2SP_EXAMPLE = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
 
@@ -105,3 +107,39 @@ def test_base64_has_one_form(text):
         return
     with pytest.raises(VerificationError, match="base64"):
         base64_strict.decode(text, "x")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(min_size=32, max_size=32), st.binary(max_size=80), st.integers(0, 64 * 8 - 1))
+def test_openssl_agrees_on_keys_signatures_and_forgeries(seed, message, bit):
+    key, other = PrivateKey("signer", seed), Ed25519PrivateKey.from_private_bytes(seed)
+    assert key.public().raw == other.public_key().public_bytes_raw()
+    signature = key.sign(message)
+    assert signature == other.sign(message)
+    forged = (int.from_bytes(signature, "little") ^ 1 << bit).to_bytes(64, "little")
+    with pytest.raises(InvalidSignature):
+        Ed25519PublicKey.from_public_bytes(key.public().raw).verify(forged, message)
+    assert not key.public().verifies(forged, message)
+
+
+def test_a_signature_cannot_lend_bytes_to_its_message():
+    key = PrivateKey("signer", b"s" * 32)
+    signature = key.sign(b"ab")
+    assert key.public().verifies(signature, b"ab")
+    assert not key.public().verifies(signature + b"a", b"b")
+    assert not key.public().verifies(signature[:-1], signature[-1:] + b"ab")
+
+
+@pytest.mark.parametrize("forged", [0, 1, 4])
+def test_the_first_forgery_of_many_is_found(forged):
+    keys = [PrivateKey("k", bytes([number]) * 32) for number in range(1, 6)]
+    signed = [key.sign(b"m") + b"m" for key in keys]
+    raw = [key.public().raw for key in keys]
+    assert first_forged(signed, raw) is None
+    for number in range(forged, 5):
+        signed[number] = signed[number][:-1] + b"x"
+    assert first_forged(signed, raw) == forged
+
+
+def test_nothing_holds_no_forgery():
+    assert first_forged((), ()) is None

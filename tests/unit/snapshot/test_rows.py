@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.errors import VerificationError
-from audit.provenance.leaf import encode_entry, row_encoder
+from audit.provenance.leaf import LEAF_START, SIGNATURE_DOMAIN, encode_entry
+from audit.snapshot import rows
 from audit.snapshot.columns import (
     ENTRY_SCHEMA,
     SignedEntry,
@@ -15,7 +16,7 @@ from audit.snapshot.columns import (
     write_entries,
     write_entry_table,
 )
-from audit.snapshot.rows import read_rows, rows_by_tenant
+from audit.snapshot.rows import LEAF_HASH_START, check_rows_format, signed_leaves, tenants_of
 from tests.unit.provenance.test_leaf import entries
 
 GOOD = {
@@ -25,24 +26,44 @@ GOOD = {
 }  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(entries, min_size=1, max_size=6), st.integers(0, 3))
-def test_rows_encode_to_the_leaves_of_their_entries(items, skip):
-    signed = [SignedEntry(entry=item, index=index, key_id="k", signature=b"s" * 64) for index, item in enumerate(items)]
+@settings(max_examples=60, deadline=None)
+@given(st.lists(entries, min_size=1, max_size=6), st.integers(0, 3), st.integers(0, 2**40))
+def test_rows_are_put_together_to_the_leaves_of_their_entries(items, skip, first):
+    signed = [
+        SignedEntry(entry=item, index=first + number, key_id="k", signature=bytes([number]) * 64)
+        for number, item in enumerate(items)
+    ]
     table = read_entry_table(write_entry_table(write_entries(signed)), "f").slice(skip)
-    leaves = [row_encoder("o", row.tenant)(*row[1:10]) for row in read_rows(table, "f")]
-    assert leaves == [encode_entry(item, origin="o", index=index) for index, item in enumerate(items)][skip:]
+    check_rows_format(table, "f")
+    origins = {item.tenant: f"memaudit/{item.tenant}" for item in items}
+    got = [leaf for leaves in signed_leaves(table, origins) for leaf in leaves]
+    assert got == [
+        item.signature + SIGNATURE_DOMAIN
+        + encode_entry(item.entry, origin=origins[item.entry.tenant], index=item.index)
+        for item in signed[skip:]
+    ]  # fmt: skip
     assert read_entries(table, "f") == signed[skip:]
 
 
-def test_rows_come_in_runs_of_a_tenant():
-    rows = [GOOD | {"tenant": tenant} for tenant in ("a", "a", "b")]
-    found = [(tenant, len(run)) for tenant, run in rows_by_tenant(read_rows(table_of(*rows), "f"))]
-    assert found == [("a", 2), ("b", 1)]
+def test_a_leaf_hash_starts_with_the_zero_that_ends_the_domain():
+    assert SIGNATURE_DOMAIN.endswith(b"\x00")
+    assert LEAF_HASH_START == LEAF_START - 1
+
+
+def test_rows_come_in_batches(monkeypatch):
+    monkeypatch.setattr(rows, "BATCH_ROWS", 2)
+    table = table_of(*(GOOD | {"leaf_index": index} for index in range(5)))
+    assert [len(leaves) for leaves in signed_leaves(table, {"t": "o"})] == [2, 2, 1]
+
+
+def test_tenants_are_named_once():
+    names, places = tenants_of(pa.chunked_array([["a", "a"], ["b", "a"]]))
+    assert (names, places.tolist()) == (["a", "b"], [0, 0, 1, 0])
 
 
 def test_an_empty_table_has_no_rows():
-    assert read_rows(ENTRY_SCHEMA.empty_table(), "f") == []
+    check_rows_format(ENTRY_SCHEMA.empty_table(), "f")
+    assert list(signed_leaves(ENTRY_SCHEMA.empty_table(), {})) == []
 
 
 def table_of(*rows):  # noqa: ANN002
@@ -76,7 +97,7 @@ def table_of(*rows):  # noqa: ANN002
 def test_what_no_entry_may_have_is_refused_both_ways(change):
     table = table_of(GOOD, GOOD | {"leaf_index": 1} | change)
     with pytest.raises(VerificationError, match="file: "):
-        read_rows(table, "file")
+        check_rows_format(table, "file")
     if "leaf_index" not in change:  # an entry does not know its place
         with pytest.raises(VerificationError, match="file: "):
             read_entries(table, "file")
@@ -86,4 +107,4 @@ def test_invalid_utf8_is_refused():
     bad = pa.StringArray.from_buffers(1, pa.py_buffer(b"\x00\x00\x00\x00\x01\x00\x00\x00"), pa.py_buffer(b"\xff"))
     table = table_of(GOOD).set_column(5, ENTRY_SCHEMA.field("request"), bad)
     with pytest.raises(VerificationError, match="file: "):
-        read_rows(table, "file")
+        check_rows_format(table, "file")

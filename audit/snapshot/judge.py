@@ -1,0 +1,207 @@
+"""Judging the logs of a store bucket by bucket, in this process or shared out among several.
+
+Signatures dominate, so what is shared out is rows: whole data files, and towards the end single parts of files, so that
+all processes finish together. A process reads the files it judges itself, and sends back only what the accounting over
+a bucket needs; entries never travel. The policy is sent to each process once, and verified there.
+"""
+
+from __future__ import annotations
+
+import gc
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from audit.errors import VerificationError
+from audit.provenance import merkle
+from audit.provenance.checkpoint import log_origin
+from audit.snapshot.accounting import ACCOUNT_COLUMNS, check_accounting
+from audit.snapshot.columns import ENTRY_SCHEMA, ROWS_PER_GROUP, join_tables, read_entry_table, read_tombstones
+from audit.snapshot.layout import read_file
+from audit.snapshot.log import check_leaf_hashes, check_rows, check_tombstones
+from audit.snapshot.rows import check_rows_format
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from audit.provenance.policy import TrustPolicy
+    from audit.snapshot.checkpoints import LogRef
+    from audit.snapshot.columns import SignedTombstone
+    from audit.snapshot.layout import FileRef, Kind
+    from audit.snapshot.manifest import Manifest
+
+    Stones = Mapping[str, Sequence[SignedTombstone]]
+
+__all__ = ["Judges"]
+
+SPLIT_LAST_ROWS = 16_384
+"""Of the last rows, this many for each process are shared out in parts of files."""
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bucket:
+    """What a process needs to know of a bucket."""
+
+    path: Path
+    store_id: str
+    number: int
+    leaves: FileRef
+    tombstones: FileRef | None
+    refs: tuple[LogRef, ...]
+
+
+class _Judge:
+    """Judges by one policy; keeps the last file of each kind, since parts of a bucket tend to come in a row."""
+
+    def __init__(self, trust: TrustPolicy) -> None:
+        self._trust = trust
+        self._last: dict[Kind, tuple[Path, int, FileRef, bytes]] = {}
+
+    def rows(self, bucket: _Bucket, data: FileRef, part: tuple[int, int]) -> pa.Table:
+        """Judge one of n parts of a data file against the leaf hashes and the writers' keys; return ACCOUNT_COLUMNS."""
+        where = f"data/b={bucket.number:02x}/{data.sha256}.parquet"
+        table = read_entry_table(self._read(bucket, "data", data), where, part=part)
+        leaves = self._read(bucket, "leaves", bucket.leaves)
+        logs = {ref.tenant: (log_origin(bucket.store_id, ref.tenant), _hashes(leaves, ref)) for ref in bucket.refs}
+        check_rows_format(table, where)
+        check_rows(table, logs, self._trust, where)
+        return table.select(ACCOUNT_COLUMNS)
+
+    def logs(self, bucket: _Bucket) -> Stones:
+        """Judge checkpoints, roots and tombstones of a bucket; return the tombstones by tenant."""
+        leaves = self._read(bucket, "leaves", bucket.leaves)
+        stones: dict[str, list[SignedTombstone]] = {}
+        if bucket.tombstones is not None:
+            data = read_file(bucket.path, "tombstones", bucket.number, bucket.tombstones)
+            where = f"tombstones/b={bucket.number:02x}/{bucket.tombstones.sha256}.parquet"
+            for item in read_tombstones(data, where):
+                stones.setdefault(item.tombstone.tenant, []).append(item)
+        for ref in bucket.refs:
+            packed = _hashes(leaves, ref)
+            checkpoint = check_leaf_hashes(ref, packed, store_id=bucket.store_id, trust=self._trust)
+            check_tombstones(stones.get(ref.tenant, ()), packed, ref.tenant, checkpoint.origin, self._trust)
+        return stones
+
+    def _read(self, bucket: _Bucket, kind: Kind, ref: FileRef) -> bytes:
+        place = bucket.path, bucket.number, ref
+        last = self._last.get(kind)
+        if last is None or last[:3] != place:
+            last = self._last[kind] = *place, read_file(bucket.path, kind, bucket.number, ref)
+        return last[3]
+
+
+class Judges:
+    """One judge in this process, or one in each of several; knows the data files that were judged already."""
+
+    def __init__(self, trust: TrustPolicy, processes: int) -> None:
+        self._processes = processes
+        self._here = _Judge(trust)
+        self._known: dict[tuple[int, str], pa.Table] = {}
+        self._pool = None
+        if processes > 1:
+            self._pool = ProcessPoolExecutor(
+                processes, mp_context=get_context("spawn"), initializer=_start_process, initargs=(trust,)
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def verify_version(
+        self, path: Path, manifest: Manifest, refs: Mapping[str, LogRef], *, keep: bool
+    ) -> Iterator[tuple[int, int]]:
+        """Verify every log of a version.
+
+        Args:
+            path: The store.
+            manifest: Verified.
+            refs: Tenant to its log.
+            keep: Remember which files were judged: another version that shares them follows.
+
+        Yields:
+            Rows judged and signatures verified, file by file.
+
+        Raises:
+            VerificationError: names the file or the leaf, and what was expected and got.
+        """
+        by_bucket: dict[int, list[LogRef]] = {number: [] for number in manifest.buckets}
+        for ref in refs.values():
+            by_bucket[ref.bucket].append(ref)
+        buckets = {
+            number: _Bucket(
+                path=path, store_id=manifest.store_id, number=number, leaves=files.leaves,
+                tombstones=files.tombstones, refs=tuple(by_bucket[number]),
+            )
+            for number, files in manifest.buckets.items()
+        }  # fmt: skip
+        logs = {number: self._start(_Judge.logs, bucket) for number, bucket in buckets.items()}
+        fresh = [
+            (buckets[number], data)
+            for number, files in manifest.buckets.items()
+            for data in files.data
+            if (number, data.sha256) not in self._known
+        ]
+        judged = {
+            (bucket.number, data.sha256): [
+                self._start(_Judge.rows, bucket, data, (part, parts)) for part in range(parts)
+            ]
+            for (bucket, data), parts in zip(fresh, self._parts([data.rows for _, data in fresh]), strict=True)
+        }
+        for number, files in manifest.buckets.items():
+            tables = [ENTRY_SCHEMA.empty_table().select(ACCOUNT_COLUMNS)]
+            for data in files.data:
+                name = number, data.sha256
+                new = name in judged
+                table = join_tables([result() for result in judged.pop(name)]) if new else self._known[name]
+                if table.num_rows != data.rows:
+                    where = f"data/b={number:02x}/{data.sha256}.parquet"
+                    raise VerificationError(f"{where}: {table.num_rows} rows, expected {data.rows}")
+                if keep:
+                    self._known[name] = table
+                tables.append(table)
+                yield data.rows, data.rows if new else 0
+            stones = logs.pop(number)()
+            check_accounting(buckets[number].refs, join_tables(tables), stones)
+            yield 0, sum(len(item.signatures) for items in stones.values() for item in items)
+
+    def _start(self, judge: Callable[..., _Result], *task: object) -> Callable[[], _Result]:
+        """Start a task; calling the result waits for it."""
+        if self._pool is None:
+            return lambda: judge(self._here, *task)
+        return self._pool.submit(_run, judge, task).result
+
+    def _parts(self, rows: Sequence[int]) -> list[int]:
+        """Into how many parts each file is cut: those that are judged last into its row groups."""
+        parts: list[int] = []
+        last_rows = 0
+        for count in reversed(rows):
+            cut = self._processes > 1 and last_rows < self._processes * SPLIT_LAST_ROWS
+            parts.append(max(1, -(-count // ROWS_PER_GROUP)) if cut else 1)
+            last_rows += count
+        return parts[::-1]
+
+
+_judge_of_process: list[_Judge] = []
+"""In a worker process: its judge."""
+
+
+def _start_process(trust: TrustPolicy) -> None:
+    gc.disable()  # what a judge makes has no cycles
+    _judge_of_process.append(_Judge(trust))
+
+
+def _run(judge: Callable[..., _Result], task: tuple[object, ...]) -> _Result:
+    return judge(_judge_of_process[0], *task)
+
+
+def _hashes(leaves: bytes, ref: LogRef) -> bytes:
+    return leaves[ref.start : ref.start + ref.size * merkle.HASH_BYTES]
