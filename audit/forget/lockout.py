@@ -28,6 +28,9 @@ __all__ = ["Lockout", "read_lockout"]
 FAR = -1.0
 """Similarity of a tombstone that has no key to compare."""
 
+UNSPLIT_ELEMENTS = 8_192
+"""Below what OpenBLAS gives to several threads (9,216)."""
+
 MAX_BITS = 64
 """Labels that one integer holds: twice what a taxonomy may have."""
 
@@ -73,7 +76,7 @@ class Lockout:
             owners += [number] * len(mine)
         if len({row.size for row in rows}) > 1:
             raise UsageError(f"keys of embedder {embedder!r:.80} have different dimensions")
-        self._keys = np.stack(rows, axis=1).T if rows else np.zeros((0, 0), np.float32)  # column-major: 3 times faster
+        self._blocks = _blocks(rows)
         self._owners = np.asarray(owners, np.intp)
         self._one_key_each = owners == list(range(len(self.stones)))
         self.keyless = np.ones(len(self.stones), np.bool_)
@@ -96,7 +99,7 @@ class Lockout:
     @property
     def dimensions(self) -> int:
         """Dimensions of the keys; 0 where there are none."""
-        return int(self._keys.shape[1])
+        return int(self._blocks.shape[2])
 
     @property
     def next_expiry_ms(self) -> int | None:
@@ -132,9 +135,9 @@ class Lockout:
         """
         if not self._owners.size:
             return np.full((len(vectors), len(self.stones)), FAR, np.float32)
-        if vectors.shape[1] != self._keys.shape[1]:
-            raise UsageError(f"vectors have {vectors.shape[1]} dimensions, the keys have {self._keys.shape[1]}")
-        per_key = np.stack([self._keys @ vector for vector in vectors])
+        if vectors.shape[1] != self.dimensions:
+            raise UsageError(f"vectors have {vectors.shape[1]} dimensions, the keys have {self.dimensions}")
+        per_key = np.stack([(self._blocks @ vector).reshape(-1)[: self._owners.size] for vector in vectors])
         if self._one_key_each:
             return per_key
         best = np.full((len(vectors), len(self.stones)), FAR, np.float32)
@@ -212,6 +215,22 @@ def _tenants_with_a_say(snapshot: VerifiedSnapshot, tenant: str) -> Sequence[str
             if stone is not None and stone.lock.scope == "operator":
                 found.add(item.tombstone.tenant)
     return sorted(found)
+
+
+def _blocks(rows: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Stack keys into blocks of shape (blocks, rows, dimensions), the last one filled with zeros.
+
+    Each block's product is too small for the BLAS library to split among threads. One product over all keys is split,
+    and on a machine whose cores are busy then waits for the slowest thread: 16 ms instead of 1.3 ms, measured with
+    10,000 keys of 384 dimensions at a load of four a core; on idle cores both take 0.5 to 0.9 ms.
+    """
+    if not rows:
+        return np.zeros((0, 0, 0), np.float32)
+    dimensions = rows[0].size
+    height = max(1, UNSPLIT_ELEMENTS // dimensions)
+    padded = np.zeros((-(-len(rows) // height) * height, dimensions), np.float32)
+    padded[: len(rows)] = rows
+    return padded.reshape(-1, height, dimensions)
 
 
 def _pack(stones: Sequence[HazardTombstone], taxonomy: str) -> _Labels:
