@@ -214,7 +214,7 @@ def _judge(parameter: str, value: Scalar, rule: ParameterRule, texts: Sequence[C
 
 
 def _squeezed(text: str) -> str:
-    return text.lower().replace(" ", "").replace("\n", "")
+    return text.lower().replace(" ", "")
 
 
 def _holder(form: str, value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> ContextText | None:

@@ -202,15 +202,20 @@ class Gate:
     def _deny(
         self, reason: Reason, findings: tuple[Finding, ...], texts: list[ContextText], detail: str | None = None
     ) -> Decision:
+        refused = next(finding for finding in findings if not finding.authorised)
+        return Decision(
+            verdict="deny", reason=reason, detail=detail or _why(refused), call=None,
+            evidence=self._sources(findings, texts), findings=findings,
+        )  # fmt: skip
+
+    def _sources(self, findings: tuple[Finding, ...], texts: list[ContextText]) -> tuple[Evidence, ...]:
+        """Return where refused values came from; behind one that no text holds may be any untrusted text."""
         refused = [finding for finding in findings if not finding.authorised]
         named = {finding.where for finding in refused}
-        sources = [text for text in texts if text.where in named]
-        if any(finding.origin == "unknown" for finding in refused):  # any untrusted text may be behind it
-            sources = [text for text in texts if text.origin in UNTRUSTED or text.where in named]
-        return Decision(
-            verdict="deny", reason=reason, detail=detail or _why(refused[0]), call=None,
-            evidence=tuple(self._evidence(text) for text in sources), findings=findings,
-        )  # fmt: skip
+        unknown = any(finding.origin == "unknown" for finding in refused)
+        return tuple(
+            self._evidence(text) for text in texts if text.where in named or (unknown and text.origin in UNTRUSTED)
+        )
 
     def _repair(  # noqa: PLR0913, PLR0917 - what is known of the call so far
         self, call: ToolCall, rule: ToolRule, context: Context, texts: list[ContextText],
@@ -238,10 +243,9 @@ class Gate:
         repaired = ToolCall(tool=call.tool, arguments=MappingProxyType(arguments))
         if context.executed and repaired.key() in {done.key() for done in context.executed}:
             return self._deny("already done", findings, texts, f"repaired, the call to {call.tool} was made already")
-        denial = self._deny("unauthorised argument", findings, texts)
         return Decision(
             verdict="repair", reason="repaired", detail="; ".join(changes), call=repaired,
-            evidence=denial.evidence, findings=findings,
+            evidence=self._sources(findings, texts), findings=findings,
         )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def main() -> None:
     """Run what is asked for, print it, and write the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lineage", description=__doc__)
     parser.add_argument("--rows", action="store_true", help="only print the deterministic rows")
-    parser.add_argument("--part", choices=("all", "rows", "latency"), default="all")
+    parser.add_argument("--part", choices=("all", "rows", "latency", "graph"), default="all")
     parser.add_argument("--entries", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=2_000)
     options = parser.parse_args()
@@ -50,6 +50,13 @@ def main() -> None:
         _rows()
     if options.part in ("all", "latency"):
         _latency(options.entries, options.repeats)
+    if options.part in ("all", "graph"):
+        edges = 1_000_000
+        row = graph_sizes(edges)
+        print(row)
+        ResultFile("lineage_graph", "python -m benchmarks.lineage --part graph", {"edges": edges}, fresh=True).add_row(
+            row
+        )
 
 
 def _rows() -> None:
@@ -82,7 +89,7 @@ def _latency(entries: int, repeats: int) -> None:
     config = {"entries": entries, "repeats": repeats}
     result = ResultFile("lineage_latency", "python -m benchmarks.lineage --part latency", config, fresh=True)
     rows = measure(entries, repeats)
-    for row in [*rows, graph_sizes(1_000_000)]:
+    for row in rows:
         result.add_row(row)
         print(row)
     gate = max(row["median_us"] for row in rows if row["operation"].startswith("gate"))

@@ -11,6 +11,8 @@ import random
 import statistics
 import tempfile
 import time
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +31,10 @@ from benchmarks.lineage.tasks import TASKS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["measure"]
+    from audit.entry import Source
+    from audit.lineage.gate import Decision
+
+__all__ = ["graph_sizes", "measure"]
 
 RETRIEVED = 5
 SEED = 7
@@ -64,15 +69,9 @@ def measure(entries: int, repeats: int) -> list[dict[str, Any]]:
         ):
             gate = Gate(gate_policy(mode), lineage)  # type: ignore[arg-type]
             questions = [_question(draw, entries, proposal) for _ in range(repeats)]
-            verdicts: dict[str, int] = {}
-            row = _timed(
-                f"gate, {mode}, {proposal} value", questions,
-                lambda question, gate=gate: gate.decide(question[0], question[1], now_ms=NOW_MS),
-                lambda decision, verdicts=verdicts: verdicts.update(
-                    {decision.verdict: verdicts.get(decision.verdict, 0) + 1}
-                ),
-            )  # fmt: skip
-            rows.append({**row, "verdicts": dict(sorted(verdicts.items()))})
+            decisions: list[Decision] = []
+            row = _timed(f"gate, {mode}, {proposal} value", questions, partial(_judge, gate), decisions.append)
+            rows.append({**row, "verdicts": dict(Counter(decision.verdict for decision in decisions))})
         names = [f"m{draw.randrange(entries)}" for _ in range(repeats)]
         rows.append(_timed("label of an entry", names, lineage.dag.label))
         rows.append(_timed("justifying path of an entry", names, lineage.dag.path))
@@ -97,14 +96,14 @@ def graph_sizes(edges: int) -> dict[str, Any]:
     plain = _resident()
     graph = lineage.to_networkx()
     return {
-        "operation": "a graph of a million edges" if edges == 1_000_000 else f"a graph of {edges} edges",
+        "operation": f"a graph of {edges} edges",
         "entries": len(lineage), "edges": graph.number_of_edges(), "build_s": round(seconds, 1),
         "arrays_mib": round((plain - before) / 2**20), "networkx_mib": round((_resident() - plain) / 2**20),
     }  # fmt: skip
 
 
 def _memory(number: int, draw: random.Random, *, text: bool = True, most_parents: int = 4) -> Entry:
-    source = draw.choice(("user", "agent", "agent", "agent", "tool", "external"))
+    source = draw.choice(_SOURCES)
     many = draw.randrange(1, most_parents + 1) if source == "agent" and number else 0
     parents = {draw.randrange(number): draw.choice((50_000, 150_000, 300_000, 900_000)) for _ in range(many)}
     words = " ".join(draw.choice(_WORDS) for _ in range(24)) if text else ""
@@ -115,10 +114,17 @@ def _memory(number: int, draw: random.Random, *, text: bool = True, most_parents
     )  # fmt: skip
 
 
+_SOURCES: tuple[Source, ...] = ("user", "agent", "agent", "agent", "tool", "external")
+
 _WORDS = (
     "ledger", "printer", "closing", "harbour", "ticket", "invoice", "meeting", "route", "quarter", "cable", "window",
     "sample", "holiday", "engine", "supplier", "garden", "paper", "signal", "bridge", "number",
 )  # fmt: skip
+
+
+def _judge(gate: Gate, question: tuple[ToolCall, Context]) -> Decision:
+    call, context = question
+    return gate.decide(call, context, now_ms=NOW_MS)
 
 
 def _question(draw: random.Random, entries: int, proposal: str) -> tuple[ToolCall, Context]:
