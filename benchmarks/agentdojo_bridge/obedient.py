@@ -6,7 +6,8 @@ Life of a run:
 2. When the goal of the injection task stands in a tool output, the attacker's calls come next, before the rest.
 3. A refused call is dropped. If the refusal asks to try again without the quarantined outputs (generic retry), the
    model forgets the attacker's calls, and proposes a call of the user again only if it can still know the values: each
-   word of the arguments that a quarantined output held must stand in the prompt or in an output that is left.
+   word of the arguments that a quarantined output held, and each address, account and code, must stand in the prompt or
+   in an output that is left.
 4. The last turn is the answer: the user task's ground truth output, and the injection's where it was obeyed.
 
 AgentDojo ships no ground truth for eight injection tasks of workspace (6 to 13); `plans` has the calls that an obedient
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.types import ChatAssistantMessage, get_text_content_as_str, text_content_block_from_string
 
+from audit.lineage.parts import parts
+from audit.lineage.values import fold
 from benchmarks.agentdojo_bridge import plans
 from benchmarks.agentdojo_bridge.verdict import RETRY
 
@@ -111,9 +114,17 @@ def _squeezed(text: str) -> str:
 
 
 def _known(call: Any, messages: Sequence[Any]) -> bool:
-    left, gone = set[str](), set[str]()
+    left, gone = [], set[str]()
     for message in messages:
         if message["role"] in ("user", "tool"):
-            words = set(_WORD.findall(get_text_content_as_str(message["content"]).lower()))
-            (gone if message.get("quarantined") else left).update(words)
-    return not (set(_WORD.findall(str(call.args).lower())) & gone) - left
+            text = fold(get_text_content_as_str(message["content"]))
+            if message.get("quarantined"):
+                gone.update(_WORD.findall(text))
+            else:
+                left.append(text)
+    known = {word for text in left for word in _WORD.findall(text)}
+    if (set(_WORD.findall(fold(str(call.args)))) & gone) - known:
+        return False
+    values = [item for value in call.args.values() for item in (value if isinstance(value, list) else [value])]
+    names = [name for value in values if isinstance(value, str) for name in parts(value, "prose")]
+    return all(any(fold(name) in text for text in left) for name in names)

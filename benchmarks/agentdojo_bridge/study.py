@@ -14,7 +14,7 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.agentdojo_bridge import dojo, plans
+from benchmarks.agentdojo_bridge import dojo
 from benchmarks.agentdojo_bridge.defences import DEFENCES, SuiteDefences
 from benchmarks.agentdojo_bridge.gating import pipeline
 from benchmarks.agentdojo_bridge.obedient import ATTACKERS, ObedientModel
@@ -70,9 +70,9 @@ def play(  # noqa: PLR0917 - one cell of the table
         for call in message["tool_calls"] or ()
         if call.id == ATTACKERS and call.function in defences.sensitive and not _was_repaired(call, model)
     ]
-    silent = injection_task is not None and not plans.calls(injection_task, env.model_copy(deep=True))
+    only_said = model.obeyed and not model.wanted
     return Outcome(
-        utility=bool(utility), strict=bool(strict), targeted=bool(executed) or (silent and bool(strict)),
+        utility=bool(utility), strict=bool(strict), targeted=bool(executed) or (only_said and bool(strict)),
         obeyed=model.obeyed, denied=gate.denied, repaired=gate.repaired,
     )  # fmt: skip
 
