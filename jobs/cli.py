@@ -34,6 +34,7 @@ from audit.snapshot.verify import verify_store
 from jobs.cli_forget import forget
 from jobs.cli_gate import gate_app
 from jobs.cli_guard import guard_app
+from jobs.cli_lineage import lineage_app
 from jobs.cli_store import (
     DEFAULT_KEYS,
     Json,
@@ -47,6 +48,8 @@ from jobs.cli_store import (
     print_json,
     remember,
 )
+from jobs.descendants import with_quarantined
+from jobs.edges_file import read_edges
 from jobs.hazard_locks import read_locks, removals_of, write_locks
 from jobs.import_jsonl import parse_entries
 from jobs.progress import Reporter
@@ -84,6 +87,7 @@ app.add_typer(import_app, name="import")
 app.add_typer(guard_app, name="guard")
 app.command("forget")(forget)
 app.add_typer(gate_app, name="gate")
+app.add_typer(lineage_app, name="lineage")
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Address = Annotated[
@@ -258,6 +262,12 @@ def audit(
     ] = None,
     nli: Annotated[str | None, typer.Option(help="packaged, or a Hugging Face folder or id.")] = None,
     embedder: Annotated[str | None, typer.Option(help="packaged, or a sentence-transformers folder or id.")] = None,
+    descendants: Annotated[
+        str | None, typer.Option(help="Memories derived from removed ones: remove, quarantine or report.")
+    ] = None,
+    edges: Annotated[
+        Path | None, typer.Option("--edges", help="Estimated edges, from `memaudit lineage estimate`.")
+    ] = None,
     address: Address = None,
     fail_on: Annotated[str | None, typer.Option(help="Exit 1 on: removed, or not-cleared.")] = None,
     *,
@@ -274,20 +284,22 @@ def audit(
     overrides = {
         "alpha": alpha, "k": k, "retrieval": retrieval, "attribution": attribution, "budget": budget,
         "max_replays": max_replays, "backbone": backbone, "nli": nli, "embedder": embedder,
+        "descendants": descendants,
     }  # fmt: skip
     settings: AuditConfig = load_config(chosen, overrides)
     now, policy, console = now_ms(), installed_policy(keys, trust), Console(soft_wrap=True)
     if apply:
         load_keyring(keys)  # a missing key is to be heard before the work, not after it
-    read = read_events(events)
+    read, guessed = read_events(events), None if edges is None else read_edges(edges)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
     reporter = Reporter(console, quiet=quiet or as_json)
     with reporter.steps() as progress:
         prepare_models(settings, progress)
     executor = make_executor(model_specs(settings), local=local, address=address)
     try:
-        result = run_audit(snapshot, read, settings, executor, out, reporter, now_ms=now)
-        write_locks(snapshot, result, settings, executor, out, reporter)
+        result = run_audit(snapshot, read, settings, executor, out, reporter, now_ms=now, edges=guessed)
+        # A later purge may take the quarantined ones too: their hazards are read while the backbone is loaded.
+        write_locks(snapshot, with_quarantined(result), settings, executor, out, reporter)
     finally:
         executor.close()
     if as_json:
@@ -340,11 +352,17 @@ def purge(
     keys: Keys = DEFAULT_KEYS,
     pin: PinFile = None,
     *,
+    quarantined: Annotated[
+        bool, typer.Option("--quarantined", help="Also what derives from a removed memory and was quarantined.")
+    ] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Really remove; without it, only show what would be.")] = False,
     as_json: Json = False,
 ) -> None:
     """Remove what a run found: tombstones are appended, the live view is rewritten and re-signed."""
-    _purge(run, read_result(run), store, keys, pin, dry_run=not apply, as_json=as_json)
+    result = read_result(run)
+    if quarantined:
+        result = with_quarantined(result)
+    _purge(run, result, store, keys, pin, dry_run=not apply, as_json=as_json)
 
 
 @app.command()

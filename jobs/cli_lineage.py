@@ -1,0 +1,168 @@
+"""`memaudit lineage`: derivation edges for stores whose agents logged none."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from audit.entry import MAX_PARENTS, PARTS_PER_MILLION
+from audit.errors import UsageError
+from audit.provenance import durable
+from audit.report.untrusted import as_line
+from audit.snapshot.reader import open_snapshot
+from jobs.cli_store import DEFAULT_KEYS, Keys, PinFile, Store, Trust, installed_policy, known_pin, now_ms
+from jobs.edges_file import EstimatedEdge
+from jobs.executor_local import LocalExecutor
+from models.derivation import (
+    METHODS,
+    Method,
+    backbone_margins,
+    calibration_of,
+    candidates,
+    entailment_scores,
+    word_scores,
+)
+from models.loading import ModelSpecs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from audit.entry import Entry
+    from jobs.executor import Executor
+    from models.derivation import Calibration, Pair
+
+__all__ = ["estimate_edges", "lineage_app"]
+
+LEAST_COSINE = 0.3
+"""Below it nothing is a candidate: on `benchmarks/derivation`, texts that draw on each other are nearer."""
+
+lineage_app = typer.Typer(help="Where memories come from.", no_args_is_help=True)
+
+
+@lineage_app.callback()
+def _group() -> None:
+    """Where memories come from."""
+
+
+@lineage_app.command("estimate")
+def estimate(
+    store: Store,
+    out: Annotated[Path, typer.Option("--out", help="File for the proposed edges, one JSON object per line.")],
+    tenant: Annotated[str, typer.Option("--tenant", help="Whose memories.")],
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="words, embedding, nli, backbone (repeatable); default: the first three."),
+    ] = None,
+    least: Annotated[
+        float | None, typer.Option(help="Write edges of at least this weight; default: where F1 was best.")
+    ] = None,
+    nearest: Annotated[int, typer.Option(help="Candidates per memory, by embedding.")] = 8,
+    keys: Keys = DEFAULT_KEYS,
+    trust: Trust = None,
+    pin: PinFile = None,
+    backbone: Annotated[str, typer.Option(help="Model of the method backbone.")] = "packaged:1.5b",
+    nli: Annotated[str, typer.Option(help="Model of the method nli.")] = "packaged",
+    embedder: Annotated[str, typer.Option(help="Model that chooses candidates.")] = "packaged",
+    *,
+    every: Annotated[
+        bool, typer.Option("--every", help="Also ask about memories that no agent wrote, or that name parents.")
+    ] = False,
+) -> None:
+    """Propose derivation edges of a tenant's memories. Signs nothing: use them with `memaudit audit --edges FILE`."""
+    methods = _methods(method)
+    calibration = calibration_of(methods)
+    if least is not None and not 0.0 <= least <= 1.0:
+        raise UsageError(f"--least is {least}, expected 0 to 1")
+    if not 1 <= nearest <= MAX_PARENTS:
+        raise UsageError(f"--nearest is {nearest}, expected 1 to {MAX_PARENTS}")
+    now, policy = now_ms(), installed_policy(keys, trust)
+    snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
+    entries = snapshot.entries(tenant)
+    children = [
+        number for number, entry in enumerate(entries) if every or (entry.source == "agent" and not entry.parents)
+    ]
+    executor = LocalExecutor(ModelSpecs(backbone=backbone, nli=nli, embedder=embedder))
+    try:
+        found = estimate_edges(entries, children, executor, methods, calibration, nearest=nearest)
+    finally:
+        executor.close()
+    lowest = calibration.threshold if least is None else least
+    kept = [edge for edge in found if edge.weight_ppm >= lowest * PARTS_PER_MILLION]
+    durable.replace(out, "".join(f"{edge.to_json()}\n" for edge in kept).encode())
+    Console(soft_wrap=True).print(
+        f"{len(kept)} edges of weight {lowest:.2f} or more among {len(found)} candidates of {len(children)} memories "
+        f"of {as_line(tenant)}, written to {out}; use them with: memaudit audit … --edges {out}",
+        markup=False, highlight=False,
+    )  # fmt: skip
+
+
+def estimate_edges(
+    entries: Sequence[Entry],
+    children: Sequence[int],
+    executor: Executor,
+    methods: Sequence[Method],
+    calibration: Calibration,
+    *,
+    nearest: int,
+) -> list[EstimatedEdge]:
+    """Score the candidates of each child; what the backbone does not answer is left out.
+
+    Args:
+        entries: One tenant's live entries, in log order.
+        children: Indices of those to find parents for.
+        executor: Runs the models.
+        methods: Instruments of the weight.
+        calibration: Fitted for exactly these methods.
+        nearest: Candidates per child.
+
+    Raises:
+        ModelError: a model died or answered outside its contract.
+    """
+    if not entries:
+        return []
+    # A request is what retrieval matches and mostly a question: what a child says is its response.
+    vectors = executor.embed([*(entry.text for entry in entries), *(entries[child].response for child in children)])
+    places = candidates(vectors[: len(entries)], children, nearest, LEAST_COSINE)
+    said = dict(zip(children, vectors[len(entries) :], strict=True))
+    pairs: list[Pair] = [(entries[parent].text, entries[child].response) for child, parent in places]
+    scores: dict[Method, list[float | None]] = {}
+    if "words" in methods:
+        scores["words"] = list(word_scores(pairs))
+    if "embedding" in methods:
+        scores["embedding"] = [max(0.0, float(vectors[parent] @ said[child])) for child, parent in places]
+    if "nli" in methods:
+        scores["nli"] = list(entailment_scores(pairs, _Entailment(executor)))
+    if "backbone" in methods:
+        scores["backbone"] = list(executor.ask(lambda generator: backbone_margins(pairs, generator)))
+    edges = []
+    for number, (child, parent) in enumerate(places):
+        known = {method: value for method, values in scores.items() if (value := values[number]) is not None}
+        if len(known) == len(scores):
+            edges.append(
+                EstimatedEdge(
+                    tenant=entries[child].tenant, child=entries[child].entry_id, parent=entries[parent].entry_id,
+                    weight_ppm=round(calibration.weight(known) * PARTS_PER_MILLION),
+                    evidence={method: round(float(value), 4) for method, value in known.items()},
+                )
+            )  # fmt: skip
+    return edges
+
+
+class _Entailment:
+    """The executor's NLI model as `models.protocols.EntailmentModel`."""
+
+    model_id = ""
+
+    def __init__(self, executor: Executor) -> None:
+        self.probabilities = executor.entail
+
+
+def _methods(given: Sequence[str] | None) -> tuple[Method, ...]:
+    wanted = given or ["words", "embedding", "nli"]
+    unknown = sorted(set(wanted) - set(METHODS))
+    if unknown:
+        raise UsageError(f"--method is {unknown[0]!r:.40}, expected some of {', '.join(METHODS)}")
+    return tuple(method for method in METHODS if method in wanted)
