@@ -140,6 +140,56 @@ def serve(
         serve_guard(guarded, host=host, port=port, token=token, refresh_s=refresh_s)
 
 
+@guard_app.command("calibrate")
+def calibrate(
+    backbone: Backbone = "packaged:1.5b",
+    taxonomy: TaxonomyFile = None,
+    texts: Annotated[
+        Path | None, typer.Option("--texts", help="Labelled texts, JSON lines; default: the packaged ones.")
+    ] = None,
+    cache: Cache = None,
+) -> None:
+    """Choose the thresholds of the hazard labels for one model, on texts that are no benchmark's."""
+    import asyncio  # noqa: PLC0415
+
+    from models.hazard_calibration import calibration_texts, parse_labelled, thresholds  # noqa: PLC0415
+    from models.hazard_extraction import HazardReader  # noqa: PLC0415
+    from models.lazy_generator import LazyGenerator  # noqa: PLC0415
+    from models.loading import ModelSpecs  # noqa: PLC0415
+    from models.signature_cache import SignatureCache  # noqa: PLC0415
+
+    named = taxonomy_of(taxonomy)
+    labelled = calibration_texts() if texts is None else tuple(parse_labelled(_lines(texts), texts.name))
+    kept = SignatureCache(cache)
+    generator = LazyGenerator(ModelSpecs(backbone=backbone))
+    reader = HazardReader(generator, cache=kept)
+
+    async def read() -> list[dict[str, float] | None]:
+        try:
+            return list(await asyncio.gather(*(reader.margins(item.text, named) for item in labelled)))
+        finally:
+            await generator.close()
+
+    margins = asyncio.run(read())
+    kept.close()
+    known = [(found, item.labels) for found, item in zip(margins, labelled, strict=True) if found is not None]
+    chosen = thresholds(known, named)
+    wrong = {
+        label: sum((found[label] > cut) != (label in truth) for found, truth in known) for label, cut in chosen.items()
+    }
+    print_json({
+        "model": reader.model_id, "taxonomy": named.digest, "texts": len(known),
+        "outside_schema": len(margins) - len(known), "thresholds_nats": chosen, "wrong": wrong,
+    })  # fmt: skip
+
+
+def _lines(file: Path) -> list[bytes]:
+    try:
+        return file.read_bytes().splitlines()
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
+
+
 @contextlib.contextmanager
 def _guarded(
     store: Path,

@@ -61,7 +61,8 @@ def test_a_lock_survives_the_log():
 
 def test_a_plain_tombstone_has_no_lock():
     plain = Tombstone(
-        tenant="acme", entry_id="m1", removed_index=0, removed_leaf_hash=bytes(32), reason="r", run_id="r", created_at_ms=1
+        tenant="acme", entry_id="m1", removed_index=0, removed_leaf_hash=bytes(32), reason="r", run_id="r",
+        created_at_ms=1,
     )  # fmt: skip
     assert read_hazard(plain) is None
 
