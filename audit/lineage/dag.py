@@ -18,7 +18,7 @@ is refused at the append, and a label never changes afterwards, except by a remo
 Removal keeps the node and its edges and makes it external: lineage through a removed entry does not vanish. A DAG built
 after the removal knows only the id (the tombstone keeps no parents) and comes to the same labels.
 
-Plain arrays hold the graph, 16 bytes an edge: a networkx graph of a million edges takes ten times the memory
+Plain arrays hold the graph, 16 bytes an edge: a networkx graph of a million edges takes 5 to 13 times as much
 (measured by `benchmarks/lineage`), and nothing here walks more than parents and children. `to_networkx` is for reports.
 """
 
