@@ -21,7 +21,7 @@ def test_the_packaged_texts_have_known_labels_and_both_kinds_for_each():
 
 def test_a_threshold_parts_the_labelled_from_the_rest():
     taxonomy = default_taxonomy()
-    examples = [({name: margin for name in taxonomy.names}, truth) for margin, truth in (
+    examples = [(dict.fromkeys(taxonomy.names, margin), truth) for margin, truth in (
         (5.0, frozenset(taxonomy.names)), (4.0, frozenset(taxonomy.names)), (2.0, frozenset()), (-1.0, frozenset()),
     )]  # fmt: skip
     assert thresholds(examples, taxonomy) == dict.fromkeys(taxonomy.names, 3.0)

@@ -1,6 +1,6 @@
 """Hazards are read with the record as quoted data, and what a record says of itself takes no label away."""
 
-# ruff: noqa: ANN002, ANN003 - what the tests pass is passed on
+# ruff: noqa: ANN002 - what the tests pass is passed on
 
 from __future__ import annotations
 
