@@ -1,12 +1,18 @@
 """Hazard-signature tombstones on MemoryGraft: are removed poisons kept out, and what does it cost the harmless?
 
-    python -m benchmarks.hst --data ../shared/data                   # everything but the peers
-    python -m benchmarks.hst --data ../shared/data --parts peers --packages FOLDER
+    python -m benchmarks.hst --data ../shared/data --packages FOLDER                           # what asks the backbone
+    python -m benchmarks.hst --data ../shared/data --packages FOLDER --parts retrieval peers   # what does not
 
-Writes `benchmarks/results/hst.json`, `hst_backfill.svg` and, for the peers, `hst_peers.json`. The backbone's answers
-are kept in the user's cache: a second start asks only what is new. Tags are hidden; the sets, the rule by which
-paraphrases count, and the length baseline are described in `benchmarks.hst.corpus`. No threshold is set here: those of
-the taxonomy and of the guard are the defaults, calibrated on other texts.
+    retrieval   the attack without a defence, and what semantic keys alone can tell: hst_retrieval.json
+    peers       published guards on the same writes: hst_peers.json
+    guard       this project's guard and the five conditions: hst.json, hst_backfill.svg
+    streams     with guard: harmless writes as one writer's stream
+    latency     with guard: one write at a time, without kept answers
+
+Results go to `benchmarks/results`. The backbone's answers are kept in the user's cache: a second start asks only what
+is new, so a run that was stopped is simply started again. Tags are hidden; the sets, the rule by which paraphrases
+count, and the length baseline are described in `benchmarks.hst.corpus`. No threshold is set here: those of the taxonomy
+and of the guard are the defaults, calibrated on other texts.
 """
 
 from __future__ import annotations
@@ -20,13 +26,14 @@ from rich.console import Console
 
 from audit.errors import UsageError
 from audit.forget.hazard import default_taxonomy, load_taxonomy
-from benchmarks.hst.blocking import LengthRules, Sets, block_rows, stability_row, stream_rows
-from benchmarks.hst.conditions import Verdicts, backfill_rows, condition_rows
+from benchmarks.hst.blocking import BACKBONE, WRITTEN, LengthRules, Sets, block_rows, stability_row, stream_rows
+from benchmarks.hst.conditions import Verdicts, backfill_rows, condition_rows, undefended_rows
 from benchmarks.hst.corpus import load_corpus, load_rules
 from benchmarks.hst.embedders import open_embedder
 from benchmarks.hst.extraction import EXTRACTIONS, packaged_backbone
 from benchmarks.hst.figure import draw_backfill
 from benchmarks.hst.guarding import RememberedEmbedder, RememberedExtractor, Warden
+from benchmarks.hst.keys import key_rows
 from benchmarks.hst.latency import latency_rows
 from benchmarks.hst.paraphrase import PER_POISON, generate_paraphrases
 from benchmarks.hst.peer_rows import peer_rows
@@ -41,7 +48,7 @@ if TYPE_CHECKING:
 
 MODES: tuple[MatchMode, ...] = ("exact", "containment", "containment+key", "key")
 DEFAULT_MODE: MatchMode = "containment+key"
-PARTS = ("guard", "latency", "peers")
+PARTS = ("retrieval", "peers", "guard", "streams", "latency")
 
 
 def main() -> None:
@@ -50,7 +57,9 @@ def main() -> None:
     corpus = load_corpus(options.data).thinned(options.limit)
     if "peers" in options.parts:
         run_peers(options, corpus)
-    if {"guard", "latency"} & set(options.parts):
+    if "retrieval" in options.parts:
+        run_retrieval(options, corpus)
+    if "guard" in options.parts:
         backbone = packaged_backbone(options.backbone, kv_gib=options.kv_gib, answers=options.answers)
         asyncio.run(run_guard(options, corpus, backbone))
 
@@ -62,6 +71,22 @@ def run_peers(options: argparse.Namespace, corpus: Corpus) -> None:
     results = ResultFile(f"hst_peers{options.suffix}", command, config, folder=options.results, fresh=True)
     for row in peer_rows(corpus, options.packages, options.seed):
         results.add_row(row)
+    print_rows(results.rows)
+
+
+def run_retrieval(options: argparse.Namespace, corpus: Corpus) -> None:
+    """Measure what needs embedders and no language model."""
+    config = {"limit": options.limit, "embedders": options.embedders}
+    command = "python -m benchmarks.hst --data DATA --parts retrieval --packages FOLDER"
+    results = ResultFile(f"hst_retrieval{options.suffix}", command, config, folder=options.results, fresh=True)
+    for name in options.embedders:
+        try:
+            embedder = open_embedder(name, [write.text for write in corpus.benign], options.packages)
+        except UsageError as error:
+            results.add_row({"part": "keys", "embedder": name, "skipped": str(error)})
+            continue
+        _add(results, undefended_rows(corpus, name, embedder))
+        _add(results, key_rows(corpus, name, embedder))
     print_rows(results.rows)
 
 
@@ -97,12 +122,15 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
                 if mode == "key" and number:
                     continue  # asks no model: the same for every extraction
                 say(f"{extraction}, {mode}: {extractor.texts_asked} texts read so far")
-                rows, verdict = await block_rows(warden, lockout, extraction, mode, sets, rules)
+                tried = sets if number == 0 and mode in {DEFAULT_MODE, "key"} else sets.compared(attacks=number == 0)
+                rows, verdict = await block_rows(warden, lockout, extraction, mode, tried, rules)
                 refused = verdict if mode == DEFAULT_MODE else refused
                 _add(results, rows)
-            _add(results, [await stability_row(warden, extraction, corpus, sets)])
+            read = sets if number == 0 else sets.compared(attacks=False)
+            _add(results, [await stability_row(warden, extraction, corpus, read)])
             if number == 0:
-                _add(results, await stream_rows(warden, lockout, extraction, sets, rules))
+                if "streams" in options.parts:
+                    _add(results, await stream_rows(warden, lockout, extraction, sets, rules))
                 await _measure_retrieval(options, corpus, sets, rules, warden, refused, results)
                 if "latency" in options.parts:
                     await _measure_latency(options, corpus, backbone, warden, extraction, results)
@@ -118,24 +146,24 @@ async def _measure_retrieval(  # noqa: PLR0917 - one call, all parts of the stud
     refused: dict[str, bool], results: ResultFile,
 ) -> None:  # fmt: skip
     tombstones = list((await warden.signatures(corpus.poison)).values())
-    everything = [*corpus.benign, *sets.harmful["paraphrases, written"], *sets.harmful["paraphrases, backbone"]]
+    everything = [*corpus.benign, *sets.harmful[WRITTEN], *sets.harmful[BACKBONE]]
     verdicts = Verdicts(
         tombstones=tombstones, signatures=await warden.signatures(everything), refused=refused
     )  # fmt: skip
     curves: dict[str, list[dict[str, Any]]] = {}
     for name in options.embedders:
         try:
-            embedder = open_embedder(name, [write.text for write in everything], options.packages)
+            embedder = open_embedder(name, [write.text for write in corpus.benign], options.packages)
         except UsageError as error:
             results.add_row({"part": "condition", "embedder": name, "skipped": str(error)})
             continue
-        for group in ("paraphrases, written", "paraphrases, backbone"):
+        for group in (WRITTEN, BACKBONE):
             if not sets.harmful[group]:
                 continue
             head = {"part": "condition", "embedder": name, "embedder_id": embedder.model_id, "set": group}
             rows = condition_rows(corpus, sets.harmful[group], embedder, verdicts, rules.plain)
             _add(results, [{**head, **row} for row in rows])
-        curves[name] = backfill_rows(corpus, sets.harmful["paraphrases, written"], embedder, verdicts)
+        curves[name] = backfill_rows(corpus, sets.harmful[WRITTEN], embedder, verdicts)
         _add(results, [{"part": "backfill", "embedder": name, **row} for row in curves[name]])
     draw_backfill(options.results / f"hst_backfill{options.suffix}.svg", curves)
 
@@ -164,7 +192,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with memorygraft/")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["guard", "latency"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["guard", "streams", "latency"])
     parser.add_argument("--backbone", default="packaged:1.5b")
     parser.add_argument("--extractions", nargs="+", choices=EXTRACTIONS, default=list(EXTRACTIONS),
                         help="ways to read hazards; conditions and latency use the first")  # fmt: skip

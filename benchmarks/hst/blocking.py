@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from benchmarks.hst.corpus import Attack, Corpus
     from benchmarks.hst.guarding import Warden
 
-__all__ = ["LengthRules", "Sets", "block_rows", "counts", "stability_row", "stream_rows"]
+__all__ = ["BACKBONE", "WRITTEN", "LengthRules", "Sets", "block_rows", "counts", "stability_row", "stream_rows"]
 
 Row = dict[str, Any]
+
+WRITTEN = "paraphrases, written"
+BACKBONE = "paraphrases, backbone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,14 @@ class Sets:
     harmless: Mapping[str, tuple[Write, ...]]
     attacks: tuple[Attack, ...]
 
+    def compared(self, *, attacks: bool) -> Sets:
+        """Return the sets by which ways are compared: a way that asks the model about everything has fewer to read."""
+        return Sets(
+            harmful={name: self.harmful[name] for name in ("verbatim", WRITTEN)},
+            harmless={name: self.harmless[name] for name in ("benign", "safe twins")},
+            attacks=self.attacks if attacks else (),
+        )
+
     @classmethod
     def of(cls, corpus: Corpus, generated: Sequence[Write], seed: int) -> Sets:
         """Name the sets; the poisons themselves come under new ids, or their ids alone would give them away."""
@@ -71,8 +82,8 @@ class Sets:
         return cls(
             harmful={
                 "verbatim": again,
-                "paraphrases, written": corpus.paraphrases,
-                "paraphrases, backbone": tuple(generated),
+                WRITTEN: corpus.paraphrases,
+                BACKBONE: tuple(generated),
             },
             harmless={
                 "benign": corpus.benign,
@@ -105,6 +116,8 @@ async def block_rows(  # noqa: PLR0917 - what is tried, on what, beside what
                 guard.close()
             refused |= {write.write_id: not said.allowed for write, said in zip(writes, decisions, strict=True)}
             rows.append({**head, **_row(name, writes, decisions, rules, harmful=harmful)})
+    if not sets.attacks:
+        return rows, refused
     guard = warden.guard(lockout, mode)
     try:
         per_attack = await warden.judge_attacks(guard, sets.attacks)
@@ -135,8 +148,8 @@ async def stability_row(warden: Warden, extraction: str, corpus: Corpus, sets: S
         "model": warden.extractor.model_id,
         "poison": {str(number): sorted(found) for number, found in labels.items()},
     }
-    for name in ("paraphrases, written", "paraphrases, backbone"):
-        writes = sets.harmful[name]
+    for name in (WRITTEN, BACKBONE):
+        writes = sets.harmful.get(name, ())
         found = await warden.signatures(writes)
         pairs = [(_labels(found[write.write_id]), labels[write.poison]) for write in writes]
         exact = sum(mine == other and bool(mine) for mine, other in pairs)
@@ -149,6 +162,8 @@ async def stability_row(warden: Warden, extraction: str, corpus: Corpus, sets: S
             "labels": dict(Counter("+".join(sorted(mine)) or "none" for mine, _ in pairs).most_common()),
         }
     for name, writes in sets.harmless.items():
+        if name not in {"benign", "safe twins"}:
+            continue  # read only where the guard wants to know
         found = await warden.signatures(writes)
         mine = [_labels(found[write.write_id]) for write in writes]
         literal = sum(any(one <= other or other <= one for other in labels.values()) for one in mine)
@@ -211,6 +226,7 @@ def _attack_rows(attacks: Sequence[Attack], decided: Sequence[Sequence[Decision]
             "writes_refused": sum(not said.allowed for number in chosen for said in decided[number]),
         }
         if kind == "all":
+            row["reasons"] = dict(Counter(said.reason for number in chosen for said in decided[number]).most_common())
             row["missed"] = [_miss(attacks[number], decided[number]) for number in chosen if not stopped[number]]
         rows.append(row)
     return rows

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.hst.corpus import Corpus, LengthRule, Write
     from models.protocols import Embedder
 
-__all__ = ["BACKFILLS", "Verdicts", "backfill_rows", "condition_rows"]
+__all__ = ["BACKFILLS", "Verdicts", "backfill_rows", "condition_rows", "undefended_rows"]
 
 K = 3
 BACKFILLS = (0, 6)
@@ -80,6 +80,20 @@ def condition_rows(
     ):
         rows.append(_commit_row(name, corpus, paraphrases, index, refuses))
     return rows
+
+
+def undefended_rows(corpus: Corpus, name: str, embedder: Embedder) -> list[Row]:
+    """Measure the two conditions without a defence: the attack itself, on this project's paraphrases."""
+    harmful = {write.write_id for write in (*corpus.poison, *corpus.paraphrases)}
+    stores = {
+        "no-forget": [*corpus.benign, *corpus.poison],
+        "id-delete": [*corpus.benign, *corpus.paraphrases],
+    }
+    return [
+        {"part": "condition", "embedder": name, "embedder_id": embedder.model_id, "set": "paraphrases, written",
+         **_row(condition, MemoryIndex(writes, embedder, harmful).measure(corpus.queries, K))}
+        for condition, writes in stores.items()
+    ]  # fmt: skip
 
 
 def backfill_rows(

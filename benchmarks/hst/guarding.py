@@ -1,6 +1,6 @@
 """The project's own lockout and guard, set up on the benchmark's poisons and asked about many writes at once.
 
-Nothing of the decision is done here: tombstones come from `lock_out`, decisions from `WriteGuard`. What is added is how
+Nothing of the decision is done here: tombstones come from `locks_of`, decisions from `WriteGuard`. What is added is how
 a benchmark holds its models: one event loop for the backbone, embeddings and signatures remembered, so that matching
 modes share the model's answers. The tombstones are not signed: signing and verification are tested elsewhere, and cost
 nothing that is measured here.
@@ -20,9 +20,10 @@ from audit.forget.guard import GuardSettings, WriteGuard
 from audit.forget.hazard import HazardSignature
 from audit.forget.lockout import Lockout
 from audit.forget.reading import readings
-from audit.forget.tombstone import HazardTombstone, lock_out
+from audit.forget.tombstone import HazardTombstone
 from audit.provenance.leaf import Tombstone
 from benchmarks.hst.corpus import TENANT, WRITTEN_AT_MS
+from jobs.hazard_locks import LockPlan, locks_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 
     from audit.entry import Entry
     from audit.forget.decision import Decision
-    from audit.forget.guard import HazardExtractor
     from audit.forget.hazard import MatchMode, Taxonomy
     from benchmarks.hst.corpus import Attack, Write
+    from models.hazard_extraction import HazardReader
     from models.protocols import Embedder
 
 __all__ = ["RememberedEmbedder", "RememberedExtractor", "Warden", "entry_of"]
@@ -73,13 +74,13 @@ class RememberedExtractor:
     """Implements `HazardExtractor`: passes texts to the real one on the loop it lives in, and remembers signatures.
 
     Args:
-        extractor: The real one.
+        reader: The real one.
         loop: Its event loop; the guard calls from another thread's.
     """
 
-    def __init__(self, extractor: HazardExtractor, loop: asyncio.AbstractEventLoop) -> None:
-        self.model_id = extractor.model_id
-        self._extractor, self._loop = extractor, loop
+    def __init__(self, reader: HazardReader, loop: asyncio.AbstractEventLoop) -> None:
+        self.model_id = reader.model_id
+        self.reader, self._loop = reader, loop
         self._known: dict[tuple[str, str], asyncio.Task[HazardSignature | None]] = {}
         self.texts_asked = 0
         """Distinct texts that the model has read."""
@@ -101,7 +102,7 @@ class RememberedExtractor:
 
     async def _one(self, text: str, taxonomy: Taxonomy) -> HazardSignature | None:
         self.texts_asked += 1
-        return (await self._extractor.extract([text], taxonomy))[0]
+        return (await self.reader.extract([text], taxonomy))[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,20 +128,20 @@ class Warden:
 
     async def lockout(self, removed: Sequence[Write]) -> Lockout:
         """Return the tombstones of removed entries."""
-        signatures = await self.signatures(removed)
-        stones = []
-        for number, write in enumerate(removed):
-            entry = write.entry()
-            lock = lock_out(
-                entry, store_id=SALT, signature=signatures[write.write_id], embed=self.embed,
-                embedder=self.embed.model_id,
-            )  # fmt: skip
-            tombstone = Tombstone(
-                tenant=TENANT, entry_id=write.write_id, removed_index=number,
-                removed_leaf_hash=hashlib.sha256(write.text.encode()).digest(), reason="benchmark", run_id="hst",
-                created_at_ms=WRITTEN_AT_MS, extra=lock.to_extra(),
-            )  # fmt: skip
-            stones.append(HazardTombstone(tombstone=tombstone, lock=lock))
+        entries = [write.entry() for write in removed]
+        plan = LockPlan(store_id=SALT, taxonomy=self.taxonomy, embed=self.embed, embedder=self.embed.model_id)
+        locks = await locks_of(entries, plan, self.extractor.reader)
+        stones = [
+            HazardTombstone(
+                tombstone=Tombstone(
+                    tenant=TENANT, entry_id=entry.entry_id, removed_index=number,
+                    removed_leaf_hash=hashlib.sha256(entry.text.encode()).digest(), reason="benchmark", run_id="hst",
+                    created_at_ms=WRITTEN_AT_MS, extra=lock.to_extra(),
+                ),
+                lock=lock,
+            )
+            for number, (entry, lock) in enumerate(zip(entries, locks, strict=True))
+        ]  # fmt: skip
         return Lockout(tenant=TENANT, salt=SALT, stones=stones, embedder=self.embed.model_id)
 
     def guard(self, lockout: Lockout, mode: MatchMode | None = None) -> WriteGuard:

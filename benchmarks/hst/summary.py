@@ -27,6 +27,8 @@ def print_rows(rows: Sequence[Row]) -> None:
                       "write_block_rate", "benign_false_block", "skipped"),
         "peers": ("peer", "mode", "set", "blocked", "n", "rate", "low", "high", "length_only", "us_per_write",
                   "skipped"),
+        "keys": ("embedder", "set", "n", "p10", "median", "p90", "above_look", "above_alone", "auc_over_benign",
+                 "auc_over_twins", "skipped"),
         "latency": ("extraction", "path", "n", "p50_ms", "p95_ms", "mean_ms"),
     }  # fmt: skip
     for part, names in columns.items():

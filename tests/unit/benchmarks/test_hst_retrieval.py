@@ -1,11 +1,14 @@
 """The index returns what is nearest, a filter costs slots, and both metrics count what they say."""
 
+from dataclasses import replace
+
 import pytest
 
 from audit.forget.hazard import HazardSignature
 from benchmarks.hst.conditions import Verdicts, backfill_rows, condition_rows
 from benchmarks.hst.corpus import Corpus, LengthRule, Write
 from benchmarks.hst.embedders import CharacterNgrams, open_embedder
+from benchmarks.hst.keys import key_rows
 from benchmarks.hst.retrieval import MemoryIndex
 from models.fakes import FakeEmbedder
 
@@ -100,3 +103,11 @@ def test_character_ngrams_see_shared_spelling_and_are_of_unit_norm():
 def test_embedders_are_opened_by_name():
     assert open_embedder("ngrams", ["a text"]).model_id.startswith("character-ngrams")
     assert open_embedder("fake", []).model_id.startswith("fake-embedder")
+
+
+def test_keys_of_paraphrases_are_nearer_than_those_of_benign_records():
+    found = {row["set"]: row for row in key_rows(replace(CORPUS, safe_twins=BENIGN[:2]), "fake", EMBEDDER)}
+    assert found["paraphrases, written"]["auc_over_benign"] == 1.0
+    assert found["paraphrases, written"]["above_look"] == 1.0
+    assert found["benign"]["auc_over_benign"] == 0.5
+    assert (found["benign"]["n"], found["safe twins"]["n"]) == (6, 2)
