@@ -2,8 +2,8 @@
 
     pip install --target FOLDER agent-memory-guard==0.3.3 memgovern==0.5.0 bastionmemory==0.2.0
 
-and `--packages FOLDER`. Each runs in a process of its own that sees that folder and the standard library's
-environment, not this project. A peer that is not installed is a row with the reason.
+and `--packages FOLDER`. Each runs in a process of its own that finds that folder before the environment's
+packages and imports nothing of this project. A peer that is not installed is a row with the reason.
 """
 
 from __future__ import annotations
