@@ -1,0 +1,149 @@
+"""Trust labels and descendants in every report: named, priced, and as harmless as all text from memory."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from audit.report.html import render_html
+from audit.report.json import from_json, to_json
+from audit.report.sarif import to_sarif
+from audit.report.summary import headline, lineage_notes, path_line
+from audit.report.table import render_table
+from audit.result import (
+    DescendantFinding,
+    EntryTrust,
+    LineageStep,
+    QuarantineCheck,
+    TenantLineage,
+)
+from tests.unit.report.sample import sample_result
+
+HOSTILE = "<script>x</script>\x1b[2J\u202e[red]"
+
+
+def step(name, trust="derived-untrusted", weight=None, *, removed=False):
+    return LineageStep(entry_id=name, trust=trust, removed=removed, weight=weight)
+
+
+def with_lineage(proposal, *, name=None, probes_lost=(), quarantine=None):
+    """The sample's first tenant, where the last removed entry derives from the first, and one kept entry too."""
+    result = sample_result()
+    tenant = result.tenants[0]
+    first, *_, last = [score.entry_id for score in tenant.scores if score.removed]
+    kept = next(score.entry_id for score in tenant.scores if not score.removed)
+    second = kept if name is None else name
+    labels = tuple(
+        EntryTrust(
+            entry_id=score.entry_id,
+            trust="external" if score.entry_id == first else "derived-untrusted" if score.removed else "trusted",
+            path=(step(first, "external"), step(last, weight=0.5)) if score.entry_id == last else (),
+        )
+        for score in tenant.scores
+    )
+    lineage = TenantLineage(
+        tau=0.2, edges=7, estimated_edges=0, entries=labels, probes_lost=probes_lost, quarantine=quarantine,
+        descendants=(
+            DescendantFinding(
+                entry_id=last, proposal="remove", path=(step(first, "external"), step(last, weight=0.5)),
+                estimated=False, reason=f"derived from {first} over 1 strong edge",
+            ),
+            DescendantFinding(
+                entry_id=second, proposal=proposal, estimated=True, reason=f"derived from {first} over 2 strong edges",
+                path=(step(first, "external"), step(last, weight=0.5), step(second, weight=0.25)),
+            ),
+        ),
+    )  # fmt: skip
+    return replace(result, tenants=(replace(tenant, lineage=lineage), *result.tenants[1:])), first, last, second
+
+
+def printed(result):
+    out = io.StringIO()
+    Console(file=out, width=240).print(render_table(result))
+    return out.getvalue()
+
+
+def test_the_table_names_label_path_and_proposal():
+    result, first, last, kept = with_lineage("quarantine")
+    text = printed(result)
+    assert "7 derivation edges; memories by trust: " in text
+    row = next(line for line in text.splitlines() if "0.25" in line)
+    assert [
+        part for part in (kept, "quarantine", f"{first} → 0.50 → {last} → 0.25 → {kept} (estimated)") if part in row
+    ]
+    assert "Removing the one derived memory costs no probe its answer." in text
+
+
+def test_what_descent_costs_is_said_with_names():
+    check = QuarantineCheck(harmful=("e-9",), probes_lost=("p-2",))
+    result, *_ = with_lineage("quarantine", probes_lost=("p-1",), quarantine=check)
+    cost, quarantined = lineage_notes(result.tenants[0])
+    assert "costs 1 of 3 probes their answer: p-1." in cost
+    assert "`descendants: quarantine`" in cost
+    assert "costs the answer of p-2, and e-9 is harmful on that replay" in quarantined
+    assert "memaudit purge --quarantined" in quarantined
+    assert lineage_notes(sample_result().tenants[0]) == []
+
+
+def test_the_headline_tells_culprits_from_what_derived_from_them():
+    result, *_ = with_lineage("quarantine")
+    only = replace(result, tenants=result.tenants[:1])
+    tone, sentence = headline(only)
+    assert sentence.startswith("2 memories caused the harm, 1 more derived from them. Without all 3, no harm is left")
+    assert tone == "good"
+
+
+def test_the_page_has_label_and_path_on_the_card_and_a_section_for_what_stays():
+    result, first, last, kept = with_lineage("quarantine")
+    page = render_html(result)
+    assert page.count('title="Trust label"') == 4
+    assert f"Derivation: <code>{first} → 0.50 → {last}</code>" in page
+    section = page[page.index("Derived memories") :]
+    assert section.index(kept) < section.index("quarantine")
+    assert "Derived memories" not in render_html(sample_result())
+
+
+def test_sarif_has_labels_in_the_property_bag_and_a_rule_for_quarantine():
+    result, first, last, _ = with_lineage("quarantine")
+    run = json.loads(to_sarif(result, "1"))["runs"][0]
+    bags = {
+        item["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].rsplit("/", 1)[1]: item["properties"]
+        for item in run["results"]
+        if "properties" in item
+    }
+    assert bags[first] == {"trustLabel": "external", "derivationPath": []}
+    assert bags[last] == {"trustLabel": "derived-untrusted", "derivationPath": [first, last]}
+    (held,) = [item for item in run["results"] if item["ruleId"] == "quarantined-memory"]
+    assert run["tool"]["driver"]["rules"][held["ruleIndex"]]["id"] == "quarantined-memory"
+    assert held["level"] == "note"
+    plain = json.loads(to_sarif(sample_result(), "1"))["runs"][0]
+    assert [rule["id"] for rule in plain["tool"]["driver"]["rules"]] == ["poisoned-memory", "harm-not-cleared"]
+
+
+@pytest.mark.parametrize("proposal", ["quarantine", "report"])
+def test_hostile_names_in_a_path_reach_no_report_unescaped(proposal):
+    result, *_ = with_lineage(proposal, name=HOSTILE, probes_lost=(HOSTILE,))
+    text, page, sarif = printed(result), render_html(result), to_sarif(result, "1")
+    assert "\x1b" not in text
+    assert "\u202e" not in text + page + sarif
+    assert "<script" not in page
+    assert "[red]" in text
+
+
+def test_lineage_survives_json_and_is_left_out_where_there_is_none():
+    result, *_ = with_lineage("report", quarantine=QuarantineCheck(harmful=(), probes_lost=()))
+    record = json.loads(to_json(result))
+    assert ["lineage" in tenant for tenant in record["tenants"]] == [True, False]
+    assert from_json(to_json(result)) == result
+
+
+def test_a_long_path_keeps_its_ends():
+    path = (step("n0", "external", removed=True), *(step(f"n{number}", weight=1.0) for number in range(1, 30)))
+    line = path_line(path)
+    assert line.startswith("n0 (removed earlier) → 1.00 → n1")
+    assert "… 22 more" in line
+    assert line.endswith("→ 1.00 → n29")
