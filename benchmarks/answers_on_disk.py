@@ -39,7 +39,10 @@ class AnswersOnDisk:
         self.model_id = model_id
         self._start = start
         self._generator: Generator | None = None
-        self._database = sqlite3.connect(path)
+        self._database = sqlite3.connect(path, timeout=60.0)
+        # Safe against a killed process; only a crash of the machine may lose the last answers, which are asked again.
+        self._database.execute("pragma journal_mode = wal")
+        self._database.execute("pragma synchronous = normal")
         self._database.execute("create table if not exists answers (key text primary key, answer text)")
         self._waiting: dict[str, asyncio.Future[Completion]] = {}
         self.computed = 0
