@@ -98,7 +98,7 @@ def calibration_of(methods: Collection[Method]) -> Calibration:
     packaged = json.loads(resources.files("models").joinpath(CALIBRATION_FILE).read_bytes())
     name = "+".join(method for method in METHODS if method in methods)
     if name not in packaged:
-        raise UsageError(f"no calibration for {name or 'no method'!r:.60}; there is one for {', '.join(packaged)}")
+        raise UsageError(f"no calibration for {name or 'no method'}; there is one for {', '.join(packaged)}")
     found = packaged[name]
     return Calibration(bias=found["bias"], slopes=found["slopes"], threshold=found["threshold"])
 
