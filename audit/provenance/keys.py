@@ -164,9 +164,13 @@ def rotate_key(
         manifests: Store id to the first manifest version that the old keys may no longer sign.
 
     Raises:
-        UsageError: the root keys are not in the folder.
+        UsageError: the root keys are not in the folder, or the role needs several signatures: one new key cannot
+            give them, and a threshold is never lowered on the way. Sign the next policy with `sign_policy`.
         VerificationError: a name or a position that no policy can carry.
     """
+    needed = keyring.policy.roles[role].threshold
+    if needed > 1:
+        raise UsageError(f"role {role} needs {needed} signatures, and a rotation draws one key: sign a policy yourself")
     roots = keyring.signers("root")
     key = PrivateKey.generate(name)
     public = key.public()

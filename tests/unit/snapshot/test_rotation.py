@@ -4,7 +4,9 @@ import pytest
 
 from audit.errors import UsageError, VerificationError
 from audit.provenance.checkpoint import log_origin
+from audit.provenance.ed25519 import PrivateKey
 from audit.provenance.keys import Keyring, rotate_key
+from audit.provenance.policy import Role, sign_policy
 from audit.snapshot.publish import append_entries
 from audit.snapshot.purify import purify
 from audit.snapshot.reader import open_snapshot
@@ -60,3 +62,18 @@ def test_a_root_rotation_needs_and_replaces_the_root_key(tmp_path):
     without = Keyring(policy=keyring().policy, keys={**keyring().keys, "root": ()})
     with pytest.raises(UsageError, match="0 usable root keys"):
         rotate_key(without, "log", "x", logs={}, manifests={})
+
+
+@pytest.mark.parametrize("role", ["root", "auditor"])
+def test_a_rotation_never_lowers_a_threshold(role):
+    first = keyring()
+    second = PrivateKey.generate(f"memaudit/{role}-b")
+    public = second.public()
+    two = Role(threshold=2, keys={**first.policy.roles[role].keys, public.key_id: public})
+    policy = sign_policy(
+        version=2, roles={**first.policy.roles, role: two}, revoked={}, previous=first.policy,
+        root_keys=[*first.keys["root"], second] if role == "root" else list(first.keys["root"]),
+    )  # fmt: skip
+    keys = Keyring(policy=policy, keys={**first.keys, role: (*first.keys[role], second)})
+    with pytest.raises(UsageError, match=f"role {role} needs 2 signatures"):
+        rotate_key(keys, role, "memaudit/new", logs={}, manifests={})
