@@ -5,7 +5,8 @@ it is named, and what it passes on. Three kinds of parameter say which parts mus
 
     prose    what identifies something: e-mail and web addresses, IBANs, and codes (six characters or more with a
              digit); dates and times are no codes
-    words    each word of three characters or more, `follow-up` being one: a title made of the user's words and of trusted names
+    words    each word of three characters or more, `follow-up` being one: a title made of the user's words and of
+             trusted names
     quotes   each run of three words that an untrusted text has and no authorising text; other runs are the model's own
 
 Not done: paraphrase. What an attacker's text says in other words than its own passes `quotes`, and a short word or
