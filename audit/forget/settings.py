@@ -24,8 +24,8 @@ class GuardSettings:
     mode: MatchMode = "containment+key"
     look_above: float = 0.25
     """Cosine with a key below which a tombstone cannot be meant. It only saves model calls and decides nothing. With
-    MiniLM, half of the unrelated records of one trade lie below; of 50 paraphrases written independently of the removed texts all lie above
-    it and 37 above 0.40 (`benchmarks/hst`, semantic key alone)."""
+    MiniLM, half of the unrelated records of one trade lie below it; of 50 paraphrases written independently of the
+    removed texts all lie above, and 37 above 0.40 (`benchmarks/hst`, semantic key alone)."""
 
     key_alone_above: float = 0.75
     """Cosine that refuses without labels, where a tombstone has none or the mode asks no model."""
