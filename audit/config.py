@@ -91,7 +91,7 @@ class AuditConfig:
     """Base labels of the report: sources, principals, except_principals, unattributed, as in a gate policy."""
 
     seed: int = 0
-    backbone: str = "packaged:1.5b"
+    backbone: str = "packaged"
     nli: str = "packaged"
     embedder: str = "packaged"
 

@@ -57,6 +57,7 @@ from jobs.run_audit import (
     RESULT_FILE,
     make_executor,
     model_specs,
+    name_backbone,
     prepare_models,
     read_events,
     read_result,
@@ -139,7 +140,7 @@ def _root(
 @app.command()
 def demo(
     folder: Annotated[Path, typer.Argument(help="Where to put the demo's keys, store and run.")] = Path("demo-run"),
-    backbone: Annotated[str, typer.Option(help="Model to replay with.")] = "packaged:1.5b",
+    backbone: Annotated[str, typer.Option(help="Model to replay with.")] = "packaged",
     *,
     local: Annotated[bool, typer.Option("--local", help="Run in this process, without Ray.")] = False,
 ) -> None:
@@ -257,9 +258,7 @@ def audit(
         int | None, typer.Option(help="Remove exactly this many; default: as many as end the harm.")
     ] = None,
     max_replays: Annotated[int | None, typer.Option(help="Stop after this many replays and say what was left.")] = None,
-    backbone: Annotated[
-        str | None, typer.Option(help="packaged:1.5b, packaged:0.5b, a folder or id, or openai:URL#MODEL.")
-    ] = None,
+    backbone: Annotated[str | None, typer.Option(help="packaged, a folder or id, or openai:URL#MODEL.")] = None,
     nli: Annotated[str | None, typer.Option(help="packaged, or a Hugging Face folder or id.")] = None,
     embedder: Annotated[str | None, typer.Option(help="packaged, or a sentence-transformers folder or id.")] = None,
     descendants: Annotated[
@@ -286,7 +285,7 @@ def audit(
         "max_replays": max_replays, "backbone": backbone, "nli": nli, "embedder": embedder,
         "descendants": descendants,
     }  # fmt: skip
-    settings: AuditConfig = load_config(chosen, overrides)
+    settings: AuditConfig = name_backbone(load_config(chosen, overrides))
     now, policy, console = now_ms(), installed_policy(keys, trust), Console(soft_wrap=True)
     if apply:
         load_keyring(keys)  # a missing key is to be heard before the work, not after it

@@ -50,7 +50,7 @@ def forget(
         list[str] | None, typer.Option("--hazard", help="State a hazard yourself (repeatable); no model is asked then.")
     ] = None,
     taxonomy: TaxonomyFile = None,
-    backbone: Annotated[str, typer.Option(help="Model that reads the hazards; none: asks no model.")] = "packaged:1.5b",
+    backbone: Annotated[str, typer.Option(help="Model that reads the hazards; none: asks no model.")] = "packaged",
     embedder: Annotated[str, typer.Option(help="Model of the semantic keys; none: no keys.")] = "packaged",
     keys: Keys = DEFAULT_KEYS,
     pin: PinFile = None,

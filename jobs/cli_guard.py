@@ -64,7 +64,7 @@ def check(
     file: Annotated[Path, typer.Argument(help="Writes, one JSON object per line; - reads standard input.")],
     store: Store,
     tenant: Annotated[str | None, typer.Option(help="Tenant of lines that name none.")] = None,
-    backbone: Backbone = "packaged:1.5b",
+    backbone: Backbone = "packaged",
     embedder: Embedder = "packaged",
     mode: Mode = "containment+key",
     on_failure: OnFail = "closed",
@@ -113,7 +113,7 @@ def serve(
         Path | None, typer.Option("--token-file", help="File with the token; default: $MEMAUDIT_GUARD_TOKEN.")
     ] = None,
     refresh_s: Annotated[float, typer.Option(help="How often to look for a newer version of the store.")] = 5.0,
-    backbone: Backbone = "packaged:1.5b",
+    backbone: Backbone = "packaged",
     embedder: Embedder = "packaged",
     mode: Mode = "containment+key",
     on_failure: OnFail = "closed",
@@ -142,7 +142,7 @@ def serve(
 
 @guard_app.command("calibrate")
 def calibrate(
-    backbone: Backbone = "packaged:1.5b",
+    backbone: Backbone = "packaged",
     taxonomy: TaxonomyFile = None,
     texts: Annotated[
         Path | None, typer.Option("--texts", help="Labelled texts, JSON lines; default: the packaged ones.")

@@ -63,7 +63,7 @@ def estimate(
     keys: Keys = DEFAULT_KEYS,
     trust: Trust = None,
     pin: PinFile = None,
-    backbone: Annotated[str, typer.Option(help="Model of the method backbone.")] = "packaged:1.5b",
+    backbone: Annotated[str, typer.Option(help="Model of the method backbone.")] = "packaged",
     nli: Annotated[str, typer.Option(help="Model of the method nli.")] = "packaged",
     embedder: Annotated[str, typer.Option(help="Model that chooses candidates.")] = "packaged",
     *,

@@ -37,7 +37,7 @@ from audit.snapshot.verify import verify_store
 from jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
 from jobs.import_jsonl import parse_entries
 from jobs.progress import Reporter
-from jobs.run_audit import REPORT_FILE, RESULT_FILE, make_executor, model_specs, read_events, run_audit
+from jobs.run_audit import REPORT_FILE, RESULT_FILE, make_executor, model_specs, name_backbone, read_events, run_audit
 from models.generator_vllm import VllmSettings
 from models.loading import prepare
 
@@ -87,7 +87,7 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
     folder: Path,
     console: Console,
     *,
-    backbone: str = "packaged:1.5b",
+    backbone: str = "packaged",
     executor: Literal["local", "ray"] = "ray",
     keep: bool = True,
     corpus: Path | None = None,
@@ -111,7 +111,7 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
     """
     place = _Layout(folder=folder)
     source = corpus_folder() if corpus is None else corpus
-    config = load_config(source / CONFIG_FILE, {"backbone": backbone})
+    config = name_backbone(load_config(source / CONFIG_FILE, {"backbone": backbone}))
     _claim(place, source, config)
     reporter = Reporter(console)
     say = _Narrator(console)

@@ -18,7 +18,7 @@ from jobs.audit_memory import audit_memory, check_events
 from jobs.edges_file import check_edges
 from jobs.executor_local import LocalExecutor
 from jobs.run_folder import RunFolder
-from models.loading import ModelSpecs, prepare
+from models.loading import ModelSpecs, named_backbone, prepare
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from models.weights_cache import Progress
 
 __all__ = [
-    "RESULT_FILE", "make_executor", "model_specs", "prepare_models", "read_events", "read_result", "run_audit",
+    "RESULT_FILE", "make_executor", "model_specs", "name_backbone", "prepare_models", "read_events", "read_result",
+    "run_audit",
 ]  # fmt: skip
 
 RESULT_FILE = "result.json"
@@ -60,6 +61,11 @@ def read_events(path: Path) -> tuple[tuple[Event, ...], str]:
     if not events:
         raise EventError(f"{path}: no events in it")
     return events, hashlib.sha256(raw).hexdigest()
+
+
+def name_backbone(config: AuditConfig) -> AuditConfig:
+    """Put the name of this machine's packaged backbone where `packaged` stands: a run's identity says what was run."""
+    return dataclasses.replace(config, backbone=named_backbone(config.backbone))
 
 
 def model_specs(config: AuditConfig) -> ModelSpecs:

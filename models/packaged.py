@@ -114,7 +114,7 @@ def _build_backbone(source: GgufParts, progress: Progress) -> None:
 
 
 def _build_int8(base: str, folder: str, progress: Progress) -> None:
-    """Quantise an assembled backbone: only where a user asks for it, because answers differ from bf16."""
+    """Quantise an assembled backbone; its answers differ from bf16 in places, so it has a name of its own."""
     source = ensure(base, progress)
     needed = sum(path.stat().st_size for path in source.iterdir())
     with build_folder(folder, needed) as (work, final):

@@ -11,7 +11,7 @@ import pytest
 
 from audit.errors import UsageError
 from models.generator_http import HttpGenerator
-from models.loading import ModelSpecs, load_embedder, load_entailment, load_generator, prepare
+from models.loading import ModelSpecs, load_embedder, load_entailment, load_generator, named_backbone, prepare
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,3 +68,10 @@ def test_loading_fakes_imports_no_heavy_library():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
+
+
+def test_packaged_means_int8_on_a_cpu_and_bf16_on_a_gpu(monkeypatch: pytest.MonkeyPatch):
+    for present, named in ((False, "packaged:1.5b-int8"), (True, "packaged:1.5b")):
+        monkeypatch.setattr("models.loading.gpu_present", lambda present=present: present)
+        assert ModelSpecs().backbone == named_backbone("packaged") == named
+    assert named_backbone("packaged:0.5b") == "packaged:0.5b"
