@@ -73,7 +73,13 @@ class VllmGenerator:
         self._settings = settings
         self._numbers = itertools.count()
         eager = settings.enforce_eager
-        optional = {} if settings.block_size is None else {"block_size": settings.block_size}
+        optional: dict[str, Any] = {} if settings.block_size is None else {"block_size": settings.block_size}
+        step_tokens = settings.max_num_batched_tokens
+        if current_platform.is_cpu():
+            # A prompt that is split over two steps and has a sampling seed ends vLLM's engine on a CPU: it rewinds the
+            # seed's generator by an offset, which CPU generators do not have. Unsplit prompts must fit into one step.
+            optional["enable_chunked_prefill"] = False
+            step_tokens = max(step_tokens, settings.max_model_len)
         try:
             self._engine: Any = AsyncLLM.from_engine_args(
                 AsyncEngineArgs(
@@ -81,7 +87,7 @@ class VllmGenerator:
                     dtype=settings.dtype,
                     max_model_len=settings.max_model_len,
                     max_num_seqs=settings.max_num_seqs,
-                    max_num_batched_tokens=settings.max_num_batched_tokens,
+                    max_num_batched_tokens=step_tokens,
                     enforce_eager=current_platform.is_cpu() if eager is None else eager,
                     enable_prefix_caching=True,
                     disable_log_stats=True,

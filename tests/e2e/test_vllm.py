@@ -129,6 +129,14 @@ def test_a_seed_repeats_a_sample(pool: ActorPool):
     assert same == again != other
 
 
+def test_seeded_prompts_are_answered_where_they_do_not_fit_into_one_step_together(pool: ActorPool):
+    prompts = [" ".join(f"{number} bottles of {word}" for number in range(70)) for word in "abcdefghijkl"]
+    asked = [ask(prompt, max_tokens=2, temperature=0.8, seed=7) for prompt in prompts]
+    found = answers(RemoteGenerator(pool, "event"), *asked)
+    assert sum(answer.prompt_tokens - answer.cached_tokens for answer in found) > SMALL.max_num_batched_tokens
+    assert all(answer.completion_tokens for answer in found)
+
+
 def test_a_prompt_too_long_is_refused_and_the_engine_lives_on(pool: ActorPool):
     generator = RemoteGenerator(pool, "event")
     with pytest.raises(ModelError, match=r"vLLM refused .*maximum context length is 2048"):
