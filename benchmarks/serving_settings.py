@@ -32,8 +32,6 @@ SETTINGS: dict[str, tuple[str, VllmSettings]] = {
     "block size 32": ("packaged:1.5b", replace(BASE, block_size=32)),
     "int8 weights": ("packaged:1.5b-int8", BASE),
     "compiled graphs": ("packaged:1.5b", replace(BASE, enforce_eager=False)),
-    "2048 tokens a step": ("packaged:1.5b", replace(BASE, max_num_batched_tokens=2_048)),
-    "8192 tokens a step": ("packaged:1.5b", replace(BASE, max_num_batched_tokens=8_192)),
     "block size 16": ("packaged:1.5b", replace(BASE, block_size=16)),
     "prefix cache of 1 GiB": ("packaged:1.5b", replace(BASE, kv_cache_gib=1)),
     "base again": ("packaged:1.5b", BASE),

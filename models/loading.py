@@ -55,8 +55,9 @@ class ModelSpecs:
 def named_backbone(spec: str) -> str:
     """Say which weights `packaged` means on this machine; other specifications are returned as they are.
 
-    On a CPU the int8 form, which serves replays about twice as fast as bf16 there (`benchmarks/serving_settings.py`);
-    its answers differ from bf16's in places, so a run is recorded under the name that says which.
+    On a CPU the int8 form: it serves replays 1.2 times as fast as bf16 there on a quiet machine, more on a busy one, in
+    two thirds of the memory (`benchmarks/serving_settings.py`). Its answers differ from bf16's in places, so a run is
+    recorded under the name that says which.
     """
     if spec != PACKAGED_PREFIX:
         return spec
