@@ -27,6 +27,9 @@ __all__ = ["Group", "main"]
 
 MAIN_RHO = {"QA": 0.2, "RAP": 0.15}
 PLAIN = "plain α=0.6"
+ASIDE = 0.006
+"""Points of two methods at one ρ stand this far to each side of it, or the second would hide the first."""
+
 Group = dict[str, Any]
 
 
@@ -134,18 +137,22 @@ def _plot_sweep(grouped: Any) -> None:
         return
     figure, axes = plt.subplots(1, len(tracks), figsize=(5.2 * len(tracks), 3.6), squeeze=False, sharey=True)
     for axis, name in zip(axes[0], tracks, strict=True):
-        for method, colour in (("set", "#1b7f5c"), (PLAIN, "#c0392b")):
-            points = sorted((rho, pool(rows)) for (rho, found), rows in grouped[name].items() if found == method)
+        before = sorted((rho, pool(rows)) for (rho, found), rows in grouped[name].items() if found == "set")
+        _line(axis, before, "hijacked_before", "#7f8c8d", "before", dashed=True)
+        for method, colour, aside in (("set", "#1b7f5c", -ASIDE), (PLAIN, "#c0392b", ASIDE)):
+            points = sorted(
+                (rho + aside, pool(rows)) for (rho, found), rows in grouped[name].items() if found == method
+            )
             _line(axis, points, "hijacked_after", colour, f"after, {'set search' if method == 'set' else method}")
-        points = sorted((rho, pool(rows)) for (rho, found), rows in grouped[name].items() if found == "set")
-        _line(axis, points, "hijacked_before", "#7f8c8d", "before", dashed=True)
+        axis.set_xticks([rho for rho, _ in before])
         axis.set_title(f"{name[0]}, {name[1]}\n{name[2]}", fontsize=9)
         axis.set_xlabel("contamination ratio ρ")
         axis.set_ylim(-3, 103)
         axis.grid(alpha=0.3)
     axes[0][0].set_ylabel("attack success rate, %")
-    axes[0][0].legend(fontsize=8)
-    figure.tight_layout()
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=8, loc="lower center", ncols=len(labels), frameon=False)
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
     figure.savefig(RESULTS / "rho_sweep.svg", metadata={"Date": None})
     plt.close(figure)
 
