@@ -19,6 +19,7 @@ The gate reads no clock and no files, and needs neither Ray nor a model: an agen
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -255,7 +256,13 @@ def _allow(call: ToolCall, reason: Reason, detail: str, findings: tuple[Finding,
 
 def _asked_for(rule: ToolRule, context: Context) -> bool:
     request = values.fold(context.request)
-    return any(values.occurs(values.fold(word), request) for word in rule.intent)
+    return any(values.occurs(word, request) for word in _folded(rule.intent))
+
+
+@lru_cache(maxsize=1_024)
+def _folded(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The policy's words are few and the operator's own: folded once, not at each call."""
+    return tuple(values.fold(word) for word in words)
 
 
 def _not_asked_for(rule: ToolRule) -> str:
