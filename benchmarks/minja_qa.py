@@ -60,12 +60,13 @@ def main() -> None:
             for seed in options.seeds:
                 key = {"track": "QA", "rho": rho, "seed": seed}
                 study.reporter.say(f"QA, ρ = {rho}, seed {seed}")
-                run_cell(study, _cell(options, executor, rho, seed), key, options.methods, results)
+                run_cell(study, qa_cell(options, executor, rho, seed), key, options.methods, results)
     finally:
         executor.close()
 
 
-def _cell(options: argparse.Namespace, executor: LocalExecutor, rho: float, seed: int) -> Cell:
+def qa_cell(options: argparse.Namespace, executor: LocalExecutor, rho: float, seed: int) -> Cell:
+    """Build the store under attack of one ratio and seed, with its queries."""
     trigger, notes = note_steps(options.data)
     questions = load_questions(options.data)
     food, _ = split_questions(questions, trigger, seed)

@@ -37,6 +37,7 @@ from jobs.cli_guard import guard_app
 from jobs.cli_lineage import lineage_app
 from jobs.cli_store import (
     DEFAULT_KEYS,
+    FINDINGS,
     Json,
     Keys,
     PinFile,
@@ -51,7 +52,7 @@ from jobs.cli_store import (
 from jobs.descendants import with_quarantined
 from jobs.edges_file import read_edges
 from jobs.hazard_locks import read_locks, removals_of, write_locks
-from jobs.import_jsonl import parse_entries
+from jobs.import_jsonl import read_entries
 from jobs.progress import Reporter
 from jobs.run_audit import (
     RESULT_FILE,
@@ -71,7 +72,6 @@ __all__ = ["app", "main"]
 
 VERSION = "0.1.0"
 INTERRUPTED = 130
-FINDINGS = 1
 ATTESTATION_FILE = "attestation.dsse.json"
 
 app = typer.Typer(
@@ -177,13 +177,7 @@ def import_jsonl(
     defaults: dict[str, object] = {"principal": principal, "source": "external", "created_at_ms": now}
     if tenant is not None:
         defaults["tenant"] = tenant
-    if str(file) == "-":
-        entries = list(parse_entries(sys.stdin.buffer, "standard input", defaults))
-    else:
-        if not file.is_file():
-            raise UsageError(f"{file}: no such file")
-        with file.open("rb") as lines:
-            entries = list(parse_entries(lines, file.name, defaults))
+    entries = read_entries(file, defaults)
     if not entries:
         raise UsageError(f"{file}: no memories in it; nothing was written")
     keyring = load_keyring(keys)

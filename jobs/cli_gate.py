@@ -22,6 +22,7 @@ from audit.report.untrusted import as_line
 from audit.snapshot.reader import open_snapshot
 from jobs.cli_store import (
     DEFAULT_KEYS,
+    FINDINGS,
     Json,
     Keys,
     PinFile,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["gate_app"]
 
-FINDINGS = 1
 TEXT_CHARS = 160
 PATH_SHOWN = 20
 """Steps of a path printed; of a longer one the first and the last ones."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +19,7 @@ from audit.report.untrusted import as_line
 from jobs.cli_forget import TaxonomyFile  # noqa: TC001 - typer reads the annotation
 from jobs.cli_store import (
     DEFAULT_KEYS,
+    FINDINGS,
     Json,
     Keys,
     PinFile,
@@ -32,7 +32,7 @@ from jobs.cli_store import (
     remember,
 )
 from jobs.hazard_locks import taxonomy_of
-from jobs.import_jsonl import parse_entries
+from jobs.import_jsonl import read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["guard_app"]
 
-FINDINGS = 1
 MIN_TOKEN_CHARS = 16
 
 PATIENCE_S = 3_600.0
@@ -247,13 +246,7 @@ def _read(file: Path, tenant: str | None) -> list[Entry]:
     defaults: dict[str, object] = {"principal": "unknown", "source": "agent", "created_at_ms": now_ms()}
     if tenant is not None:
         defaults["tenant"] = tenant
-    if str(file) == "-":
-        entries = list(parse_entries(sys.stdin.buffer, "standard input", defaults))
-    else:
-        if not file.is_file():
-            raise UsageError(f"{file}: no such file")
-        with file.open("rb") as lines:
-            entries = list(parse_entries(lines, file.name, defaults))
+    entries = read_entries(file, defaults)
     if not entries:
         raise UsageError(f"{file}: no writes in it")
     return entries

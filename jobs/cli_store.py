@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from audit.provenance.policy import TrustPolicy
 
 __all__ = [
-    "DEFAULT_KEYS", "Json", "Keys", "PinFile", "Store", "Trust", "installed_policy", "known_pin", "now_ms",
+    "DEFAULT_KEYS", "FINDINGS", "Json", "Keys", "PinFile", "Store", "Trust", "installed_policy", "known_pin", "now_ms",
     "print_json", "remember",
 ]  # fmt: skip
 
@@ -34,6 +34,9 @@ PinFile = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 DEFAULT_KEYS = Path("memaudit-keys")
+
+FINDINGS = 1
+"""Exit code of a command that was told to fail on what it found."""
 
 
 def now_ms() -> int:

@@ -11,16 +11,18 @@ is written, naming file and line.
 from __future__ import annotations
 
 import json
+import sys
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from audit.entry import PARTS_PER_MILLION, Entry, Parent
-from audit.errors import EntryError
+from audit.errors import EntryError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
-__all__ = ["parse_entries"]
+__all__ = ["parse_entries", "read_entries"]
 
 MAX_LINE_BYTES = 1 << 20
 """Room for both texts at their limit with every character escaped; more is not an entry."""
@@ -28,6 +30,21 @@ MAX_LINE_BYTES = 1 << 20
 _FIELDS = frozenset(
     {"tenant", "entry_id", "principal", "source", "request", "response", "created_at_ms", "parents", "metadata"}
 )
+
+
+def read_entries(file: Path, defaults: Mapping[str, object]) -> list[Entry]:
+    """Read a whole file of JSON lines; the path `-` is standard input.
+
+    Raises:
+        UsageError: there is no such file.
+        EntryError: as `parse_entries`.
+    """
+    if str(file) == "-":
+        return list(parse_entries(sys.stdin.buffer, "standard input", defaults))
+    if not file.is_file():
+        raise UsageError(f"{file}: no such file")
+    with file.open("rb") as lines:
+        return list(parse_entries(lines, file.name, defaults))
 
 
 def parse_entries(lines: Iterable[bytes], source: str, defaults: Mapping[str, object]) -> Iterator[Entry]:

@@ -38,7 +38,7 @@ class VllmSettings:
     """Requests decoded together."""
 
     max_num_batched_tokens: int = 4_096
-    """Tokens computed in one step."""
+    """Tokens computed in one step; on a CPU at least `max_model_len`, since prompts are not split there."""
 
     kv_cache_gib: int = 4
     """Memory of the prefix cache on CPU; on GPU vLLM takes what is free."""

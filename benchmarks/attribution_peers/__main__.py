@@ -37,8 +37,7 @@ from benchmarks.attribution_peers.methods import Trial, half_ablations, leave_on
 from benchmarks.attribution_peers.searching import answer
 from benchmarks.attribution_peers.verdicts import Attribution, hits, removal, top
 from benchmarks.minja.study import Study
-from benchmarks.minja_qa import AGENT
-from benchmarks.minja_qa import _cell as qa_cell
+from benchmarks.minja_qa import AGENT, qa_cell
 from benchmarks.resultfile import ResultFile
 from jobs.progress import Reporter
 from jobs.replay_group import ReplayQuestion
