@@ -136,15 +136,20 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
         entry for tenant in sorted(removals) for entry in snapshot.entries(tenant) if entry.entry_id in removals[tenant]
     ]
 
-    async def read(generator: Generator) -> tuple[list[Lock], int]:
-        reader = HazardReader(generator, method=method)
-        locks = await asyncio.gather(*(locks_of([entry], plan, reader) for entry in entries))
-        return [lock for one in locks for lock in one], reader.outside_schema
-
     with reporter.stage("reading the hazards of what is removed", len(entries)) as progress:
+
+        async def read(generator: Generator) -> tuple[list[Lock], int]:
+            reader = HazardReader(generator, method=method)
+
+            async def read_one(entry: Entry) -> Lock:
+                (lock,) = await locks_of([entry], plan, reader)
+                progress.advance()
+                return lock
+
+            return await asyncio.gather(*map(read_one, entries)), reader.outside_schema
+
         executor.start_backbone()
         locks, outside = executor.ask(read)
-        progress.advance(len(entries))
     kept: dict[str, dict[str, str]] = {}
     for entry, lock in zip(entries, locks, strict=True):
         kept.setdefault(entry.tenant, {})[entry.entry_id] = lock.to_extra()[EXTRA_KEY]
