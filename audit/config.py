@@ -14,14 +14,13 @@ from collections.abc import Mapping  # noqa: TC003 - `get_type_hints` reads the 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
-import yaml
-
+from audit import strict_yaml
 from audit.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["AuditConfig", "load_config"]
+__all__ = ["AuditConfig", "load_config", "parse_options"]
 
 MAX_CONFIG_BYTES = 1 << 20
 
@@ -110,7 +109,7 @@ class AuditConfig:
         if self.probe_pattern is not None:
             try:
                 re.compile(self.probe_pattern)
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 raise UsageError(
                     f"probe_pattern {self.probe_pattern!r:.80} is not a regular expression: {error}"
                 ) from None
@@ -156,17 +155,24 @@ def _read(path: Path) -> dict[str, object]:
         raw = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
-    if len(raw) > MAX_CONFIG_BYTES:
-        raise UsageError(f"{path}: {len(raw)} bytes, a configuration has at most {MAX_CONFIG_BYTES}")
-    try:
-        values = yaml.safe_load(raw.decode())
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"{path}: not valid YAML ({' '.join(str(error).split())[:120]})") from None
+    return parse_options(raw, str(path))
+
+
+def parse_options(data: bytes, where: str) -> dict[str, object]:
+    """Read option names and values from YAML; `load_config` checks them.
+
+    Raises:
+        UsageError: names `where`; not a YAML mapping.
+    """
+    values = strict_yaml.decode(data, max_bytes=MAX_CONFIG_BYTES, where=where)
     if values is None:
         return {}
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        raise UsageError(f"{path}: expected a mapping of option names to values")
-    return {name.replace("-", "_"): value for name, value in values.items()}
+        raise UsageError(f"{where}: expected a mapping of option names to values")
+    options = {name.replace("-", "_"): value for name, value in values.items()}
+    if len(options) != len(values):
+        raise UsageError(f"{where}: an option is there twice, with a hyphen and with an underscore")
+    return options
 
 
 def _fits(value: object, hint: object) -> bool:

@@ -93,7 +93,7 @@ class RegexHarm:
 def _check_pattern(pattern: str, what: str) -> None:
     try:
         re.compile(pattern)
-    except (re.error, TypeError) as error:
+    except (re.error, TypeError, OverflowError, RecursionError) as error:
         raise UsageError(f"{what} {pattern!r:.80} is not a regular expression: {error}") from None
 
 

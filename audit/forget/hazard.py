@@ -29,8 +29,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
-import yaml
-
+from audit import strict_yaml
 from audit.errors import UsageError
 from audit.provenance import strict_json
 
@@ -191,12 +190,7 @@ def parse_taxonomy(data: bytes, where: str) -> Taxonomy:
     Raises:
         UsageError: names `where` and the rule broken.
     """
-    if len(data) > MAX_TAXONOMY_BYTES:
-        raise UsageError(f"{where}: a taxonomy has at most {MAX_TAXONOMY_BYTES} bytes")
-    try:
-        value = yaml.load(data.decode(), _StrictLoader)  # noqa: S506 - a SafeLoader that refuses more
-    except (UnicodeDecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UsageError(f"{where}: not valid YAML or JSON ({' '.join(str(error).split())[:120]})") from None
+    value = strict_yaml.decode(data, max_bytes=MAX_TAXONOMY_BYTES, where=where)
     fields = _mapping(value, where, {"name", "version", "labels"}, set())
     if not isinstance(fields["labels"], list):
         raise UsageError(f"{where}: labels must be a list")
@@ -209,24 +203,6 @@ def parse_taxonomy(data: bytes, where: str) -> Taxonomy:
         return Taxonomy(name=fields["name"], version=fields["version"], labels=tuple(labels))
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None
-
-
-class _StrictLoader(yaml.SafeLoader):  # type: ignore[misc]
-    """Refuses repeated keys and aliases: a file says one thing, in the size that it has."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not allowed")
-        node: yaml.Node | None = super().compose_node(parent, index)
-        return node
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002 - the library's signature
-        keys = [key.value for key, _ in node.value]
-        repeated = sorted({str(key) for key in keys if keys.count(key) > 1})
-        if repeated:
-            raise yaml.YAMLError(f"{repeated[0]!r:.60} is there twice")
-        found: dict[object, object] = super().construct_mapping(node, deep)
-        return found
 
 
 def _mapping(value: object, where: str, required: set[str], optional: set[str]) -> dict[str, Any]:

@@ -45,8 +45,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import yaml
-
+from audit import strict_yaml
 from audit.entry import PARTS_PER_MILLION, Source
 from audit.errors import UsageError
 from audit.lineage.dag import DEFAULT_TAU_PPM
@@ -55,7 +54,7 @@ from audit.lineage.trust import BaseLabel, TrustRules
 from audit.lineage.values import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 __all__ = ["Authority", "GatePolicy", "ParameterRule", "ToolRule", "load_gate_policy", "parse_gate_policy"]
@@ -144,13 +143,7 @@ def load_gate_policy(path: Path) -> GatePolicy:
 
 def parse_gate_policy(data: bytes, where: str) -> GatePolicy:
     """Read a gate policy from bytes. Raises UsageError like `load_gate_policy`."""
-    if len(data) > MAX_POLICY_BYTES:
-        raise UsageError(f"{where}: a gate policy has at most {MAX_POLICY_BYTES} bytes")
-    try:
-        value = yaml.load(data.decode(), Loader=_StrictLoader)  # noqa: S506 - a SafeLoader
-    except (UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageError(f"{where}: not valid YAML ({' '.join(str(error).split())[:160]})") from None
-    members = _Members(value, where)
+    members = _Members(strict_yaml.decode(data, max_bytes=MAX_POLICY_BYTES, where=where), where)
     if members.take("format") != FORMAT:
         raise UsageError(f"{where}: not a gate policy: expected format: {FORMAT}")
     trust = _trust(_Members(members.take("trust", {}), f"{where}: trust"))
@@ -227,7 +220,7 @@ def _parameter(members: _Members) -> ParameterRule:
         text = members.take("pattern")
         try:
             pattern = re.compile(text)
-        except (re.error, TypeError) as error:
+        except (re.error, TypeError, OverflowError, RecursionError) as error:
             raise UsageError(f"{members.where}: pattern {text!r:.80} is not a regular expression: {error}") from None
     choices = members.names("choices", ()) if kind == "choice" else ()
     if kind == "choice" and not choices:
@@ -290,18 +283,3 @@ def _whole(value: Any, where: str, maximum: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
         raise UsageError(f"{where} is {value!r:.60}, expected a whole number from 0 to {maximum}")
     return value
-
-
-class _StrictLoader(yaml.SafeLoader):  # type: ignore[misc]
-    """YAML without aliases (they multiply) and without a member twice (one of them is not read)."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.events.AliasEvent):
-            raise yaml.YAMLError("aliases are not allowed in a gate policy")
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        if len(keys) != len({str(key) for key in keys}):
-            raise yaml.YAMLError(f"a member is there twice near line {node.start_mark.line + 1}")
-        return super().construct_mapping(node, deep=deep)  # type: ignore[no-any-return]

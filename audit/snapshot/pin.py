@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["Pin", "read_pin", "write_pin"]
+__all__ = ["Pin", "parse_pin", "read_pin", "write_pin"]
 
 MAX_PIN_BYTES = 1 << 30
 """A million tenants."""
@@ -52,7 +52,11 @@ def read_pin(path: Path) -> Pin | None:
     if not path.exists():
         return None
     where = f"pin {path.name}"
-    data = durable.read_bounded(path, MAX_PIN_BYTES, where)
+    return parse_pin(durable.read_bounded(path, MAX_PIN_BYTES, where), where)
+
+
+def parse_pin(data: bytes, where: str) -> Pin:
+    """Read a pin from bytes. Raises VerificationError like `read_pin`."""
     fields = strict_json.Fields(strict_json.decode(data, max_bytes=MAX_PIN_BYTES, where=where), where)
     if fields.text("format") != _FORMAT:
         raise VerificationError(f"{where}: not a {_FORMAT}")

@@ -94,7 +94,7 @@ def test_wrong_options_are_refused_in_one_line(values, message):
         (b"- a\n- b\n", "expected a mapping"),
         (b"5: a\n", "expected a mapping"),
         (b"!!python/object/apply:os.system [true]", "not valid YAML"),
-        (b"k: 1 # " + b"x" * (1 << 20), "a configuration has at most"),
+        (b"k: 1 # " + b"x" * (1 << 20), "at most 1048576 bytes are allowed"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_refused_by_name(tmp_path, raw, message):

@@ -46,7 +46,7 @@ def test_the_packaged_taxonomy_has_the_papers_five_labels():
         (taxonomy([LABEL | {"name": f"l{n}"} for n in range(33)]), "33 labels"),
         (taxonomy(version=True), "version is True"),
         (taxonomy(name="My Taxonomy"), "lower-case word"),
-        (b"name: a\nname: b\nversion: 1\nlabels: []", "'name' is there twice"),
+        (b"name: a\nname: b\nversion: 1\nlabels: []", "a member is there twice near line 2: 'name'"),
         (b"name: &x mine\nversion: 1\nlabels: [*x]", "aliases are not allowed"),
         (b"- 1", "expected a mapping"),
         (b"\xff", "not valid YAML"),
