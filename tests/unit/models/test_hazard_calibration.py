@@ -9,14 +9,36 @@ from audit.forget.hazard import default_taxonomy
 from models.hazard_calibration import calibration_texts, parse_labelled, thresholds
 
 
+def rank_share(above: list[int], below: list[int]) -> float:
+    """AUC: how often a value of the first list beats one of the second, ties counted half."""
+    wins = sum((a > b) + 0.5 * (a == b) for a in above for b in below)
+    return wins / (len(above) * len(below))
+
+
 def test_the_packaged_texts_have_known_labels_and_both_kinds_for_each():
     names = set(default_taxonomy().names)
     texts = calibration_texts()
     assert len({item.text for item in texts}) == len(texts)
     assert all(item.labels <= names for item in texts)
     for name in names:
-        assert sum(name in item.labels for item in texts) >= 5
-    assert sum(not item.labels for item in texts) >= 25
+        assert sum(name in item.labels for item in texts) >= 24
+    assert sum(not item.labels for item in texts) >= 150
+    assert all(item.text.isascii() for item in texts)
+
+
+def test_the_packaged_texts_do_not_give_a_label_away_by_length():
+    words = [(len(item.text.split()), item.labels) for item in calibration_texts()]
+    benign = [count for count, labels in words if not labels]
+    assert 0.4 <= rank_share([count for count, labels in words if labels], benign) <= 0.6
+    for name in default_taxonomy().names:
+        assert 0.4 <= rank_share([count for count, labels in words if name in labels], benign) <= 0.6
+
+
+def test_each_label_is_packaged_short_and_as_one_clause_of_a_long_text():
+    for name in default_taxonomy().names:
+        counts = [len(item.text.split()) for item in calibration_texts() if name in item.labels]
+        assert sum(count >= 60 for count in counts) >= 12
+        assert sum(count < 60 for count in counts) >= 12
 
 
 def test_a_threshold_parts_the_labelled_from_the_rest():
