@@ -26,10 +26,11 @@ from audit.lineage import values
 from audit.lineage.parts import parts
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Iterator, Sequence
 
-    from audit.lineage.policy import Authority, ParameterRule
-    from audit.lineage.values import Scalar
+    from audit.lineage.policy import ParameterRule
+    from audit.lineage.values import Kind, Scalar
 
 __all__ = ["UNTRUSTED", "ContextText", "Finding", "Origin", "judge_argument", "repaired_argument"]
 
@@ -47,10 +48,16 @@ TOO_DEEP = "\0nested too deep"
 """Stands for what is not looked at; its control character keeps it from being found anywhere."""
 
 
+_NESTED, _NUMBERS, _SCALARS = (dict, list), (int, float), (str, int, float)
+"""Tuples: `int | float` would make a union anew at each call."""
+
+_What = tuple["Kind", "re.Pattern[str] | None", tuple[str, ...]]
+
+
 class ContextText:
     """One text of the context; folded once, when first compared."""
 
-    __slots__ = ("_folded", "_offered", "_squeezed", "memory", "origin", "text", "where")
+    __slots__ = ("_folded", "_lowered", "_offered", "_squeezed", "memory", "origin", "text", "where")
 
     def __init__(self, text: str, origin: Origin, where: str, memory: str | None = None) -> None:
         self.text = text
@@ -62,8 +69,9 @@ class ContextText:
         """Entry id, of a memory."""
 
         self._folded: str | None = None
+        self._lowered: str | None = None
         self._squeezed: str | None = None
-        self._offered: dict[ParameterRule, tuple[tuple[str, str], ...]] = {}
+        self._offered: dict[_What, tuple[tuple[str, str], ...]] | None = None
 
     @property
     def folded(self) -> str:
@@ -72,15 +80,27 @@ class ContextText:
             self._folded = values.fold(self.text)
         return self._folded
 
+    @property
+    def lowered(self) -> str:
+        """The text in lower case."""
+        if self._lowered is None:
+            self._lowered = self.text.lower()
+        return self._lowered
+
     def offers(self, rule: ParameterRule) -> tuple[tuple[str, str], ...]:
         """Values of the rule's kind in this text: canonical form and spelling."""
-        found = self._offered.get(rule)
+        kind, pattern = rule.kind, rule.pattern
+        what = kind, pattern, rule.choices  # not the rule itself: hashing all of its fields costs more than finding
+        if self._offered is None:
+            self._offered = {}
+        found = self._offered.get(what)
         if found is None:
-            pairs = (
-                (values.canonical(spelling, rule.kind, rule.pattern), spelling)
-                for spelling in values.offers(self.text, rule.kind, rule.pattern, rule.choices)
-            )
-            found = self._offered[rule] = tuple((form, spelling) for form, spelling in pairs if form is not None)
+            pairs = []
+            for spelling in values.offers(self.text, kind, pattern, rule.choices):
+                form = values.canonical(spelling, kind, pattern)
+                if form is not None:
+                    pairs.append((form, spelling))
+            found = self._offered[what] = tuple(pairs)
         return found
 
     def holds(self, form: str, value: Scalar, rule: ParameterRule) -> bool:
@@ -95,16 +115,21 @@ class ContextText:
             if isinstance(value, str):
                 return values.occurs(form, self.folded)
             return any(values.canonical(spelling, "number") == form for spelling in values.offers(self.text, "number"))
-        if not values.may_offer(form, rule.kind, self.text):
+        if not values.may_offer(form, rule.kind, self.lowered if rule.kind == "email" else self.text):
             return False
         return any(form == offered for offered, _ in self.offers(rule))
 
-    def mentions(self, value: Scalar) -> bool:
-        """Tell, leniently and whatever the spacing, whether a text has the value: this only names a suspect."""
-        form = _squeezed(str(value))
+    def mentions(self, form: str) -> bool:
+        """Tell, leniently and whatever the spacing, whether a text has a value: this only names a suspect.
+
+        Args:
+            form: The value in lower case, without blanks.
+        """
+        if not form or form in self.lowered:
+            return bool(form)
         if self._squeezed is None:
-            self._squeezed = _squeezed(self.text)
-        return bool(form) and form in self._squeezed
+            self._squeezed = self.lowered.replace(" ", "")
+        return form in self._squeezed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +148,8 @@ class Finding:
     authorised: bool
 
 
-def judge_argument(parameter: str, value: Any, rule: ParameterRule, texts: Sequence[ContextText]) -> Iterator[Finding]:
-    """Yield a finding for each value in an argument; nothing for null.
+def judge_argument(parameter: str, value: Any, rule: ParameterRule, texts: Sequence[ContextText]) -> list[Finding]:
+    """Return a finding for each value in an argument; none for null.
 
     Args:
         parameter: Its name.
@@ -132,22 +157,22 @@ def judge_argument(parameter: str, value: Any, rule: ParameterRule, texts: Seque
         rule: Who may choose it.
         texts: The context, in the order in which it is to be named as the origin.
     """
-    leaves = list(_leaves(value, 0))
+    leaves = list(_leaves(value, 0)) if isinstance(value, _NESTED) else [] if value is None else [value]
     if len(leaves) > MAX_LEAVES:
-        yield Finding(
-            parameter=parameter, value=value, origin="unknown", where="", memory=None, authorised=False
-        )  # fmt: skip
-        return
-    for leaf in leaves:
-        judged: Sequence[Scalar] = [leaf]
-        if rule.parts is not None and isinstance(leaf, str) and leaf != TOO_DEEP:
-            judged = parts(leaf, rule.parts) if values.is_plain(leaf.replace("\r", "\n")) else [leaf]
-        for part in judged:
-            yield _judge(parameter, part, rule, texts)
+        return [_finding(parameter, value, "unknown", None)]
+    judged: list[Scalar] = leaves
+    if rule.parts is not None:
+        judged = []
+        for leaf in leaves:
+            if isinstance(leaf, str) and leaf != TOO_DEEP and values.is_plain(leaf.replace("\r", "\n")):
+                judged += parts(leaf, rule.parts)
+            else:
+                judged.append(leaf)
+    return [_judge(parameter, part, rule, texts) for part in judged]
 
 
 def repaired_argument(
-    value: Any, findings: Sequence[Finding], rule: ParameterRule, texts: Iterable[ContextText], taken: frozenset[str]
+    value: Any, findings: Sequence[Finding], rule: ParameterRule, texts: Sequence[ContextText], others: Iterable[Any]
 ) -> Any:
     """Return the value that the user authorised in place of `value`, or None where there is not exactly one.
 
@@ -159,15 +184,15 @@ def repaired_argument(
         findings: Of `judge_argument`.
         rule: Of the parameter.
         texts: The context.
-        taken: Canonical values that other arguments of the call hold: an account is not paid from itself.
+        others: Values of the call's other arguments, which this one must not take: an account is not paid from itself.
     """
     if isinstance(value, dict):
         return None
     if isinstance(value, list):
         kept = [finding.value for finding in findings if finding.authorised]
-        if kept and not any(isinstance(item, dict | list) for item in value):
+        if kept and not any(isinstance(item, _NESTED) for item in value):
             return kept
-    texts = list(texts)
+    taken = {values.canonical(other, rule.kind, rule.pattern) for other in others if isinstance(other, _SCALARS)}
     for authority in rule.authority:
         if authority in UNTRUSTED:
             continue  # whoever wrote there would choose what becomes of the call
@@ -177,52 +202,47 @@ def repaired_argument(
                 found |= {form: spelling for form, spelling in text.offers(rule) if form not in taken}
         if len(found) == 1:
             form, spelling = next(iter(found.items()))
-            return _like(value, form, spelling)
+            return _like(value, form, spelling, rule)
         if found:
             return None
     return None
 
 
 def _judge(parameter: str, value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> Finding:
-    def finding(origin: Origin, text: ContextText | None, *, authorised: bool) -> Finding:
-        return Finding(
-            parameter=parameter, value=value, origin=origin, where=text.where if text else "",
-            memory=text.memory if text else None, authorised=authorised,
-        )  # fmt: skip
-
+    authority = rule.authority
     form = values.canonical(value, rule.kind, rule.pattern)
     if form is not None:
-        holder = _holder(form, value, rule, [text for text in texts if text.origin in rule.authority])
-        if holder is not None:
-            rival = None
-            if rule.exclusive and holder.origin != "user":
-                rival = _holder(form, value, rule, [text for text in texts if text.origin in UNTRUSTED])
-            if rival is not None:
-                return finding(rival.origin, rival, authorised=False)
-            return finding(holder.origin, holder, authorised=True)
-        others = [text for text in texts if text.origin != "external" and text.origin not in rule.authority]
-        holder = _holder(form, value, rule, others)
-        if holder is not None:
-            return finding(holder.origin, holder, authorised=False)
+        for text in texts:
+            if text.origin in authority and text.holds(form, value, rule):
+                rival = _rival(form, value, rule, texts) if rule.exclusive and text.origin != "user" else None
+                return _finding(parameter, value, (rival or text).origin, rival or text, authorised=rival is None)
+        for text in texts:
+            if text.origin != "external" and text.origin not in authority and text.holds(form, value, rule):
+                return _finding(parameter, value, text.origin, text)
+    spelling = str(value).lower().replace(" ", "")
     for text in texts:
-        if text.origin == "external" and text.mentions(value):
-            return finding("external", text, authorised=False)
-    permitted: tuple[Authority, ...] = rule.authority
-    known_authors = all(text.origin in permitted for text in texts)
+        if text.origin == "external" and text.mentions(spelling):
+            return _finding(parameter, value, "external", text)
+    known_authors = all(text.origin in authority for text in texts)
     composed = rule.unknown == "allow" and (not isinstance(value, str) or values.is_plain(value))
-    return finding("unknown", None, authorised=known_authors or composed)
+    return _finding(parameter, value, "unknown", None, authorised=known_authors or composed)
 
 
-def _squeezed(text: str) -> str:
-    return text.lower().replace(" ", "")
+def _finding(
+    parameter: str, value: Any, origin: Origin, text: ContextText | None, *, authorised: bool = False
+) -> Finding:
+    return Finding(
+        parameter=parameter, value=value, origin=origin, where=text.where if text else "",
+        memory=text.memory if text else None, authorised=authorised,
+    )  # fmt: skip
 
 
-def _holder(form: str, value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> ContextText | None:
-    return next((text for text in texts if text.holds(form, value, rule)), None)
+def _rival(form: str, value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> ContextText | None:
+    return next((text for text in texts if text.origin in UNTRUSTED and text.holds(form, value, rule)), None)
 
 
 def _leaves(value: Any, depth: int) -> Iterator[Scalar]:
-    if isinstance(value, dict | list) and depth == MAX_DEPTH:
+    if isinstance(value, _NESTED) and depth == MAX_DEPTH:
         yield TOO_DEEP
     elif isinstance(value, dict):
         for key, item in value.items():
@@ -235,11 +255,11 @@ def _leaves(value: Any, depth: int) -> Iterator[Scalar]:
         yield value
 
 
-def _like(value: Any, form: str, spelling: str) -> Any:
-    """Return an authorised value in the type of the proposed one."""
+def _like(value: Any, form: str, spelling: str, rule: ParameterRule) -> Any:
+    """Return an authorised value in the type of the proposed one; a number only where the rule wants one."""
     if isinstance(value, list):
         return [spelling]
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if rule.kind == "number" and isinstance(value, _NUMBERS) and not isinstance(value, bool):
         number = float(form)
         return int(number) if number.is_integer() else number
     return spelling

@@ -190,7 +190,8 @@ class Lineage:
 
     def label(self, entry_id: str) -> TrustLabel:
         """Label of an entry. Raises UsageError where there is none of that id."""
-        return self._label(self._node(entry_id))
+        node = self._index.get(entry_id)
+        return self._label(self._node(entry_id) if node is None else node)
 
     def is_removed(self, entry_id: str) -> bool:
         """Tell whether an entry was removed. Raises UsageError where there is none of that id."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from audit.lineage.call import Context
     from audit.lineage.dag import PathStep
     from audit.lineage.policy import GatePolicy, ToolRule
-    from audit.lineage.verified import VerifiedLineage
+    from audit.lineage.verified import Standing, VerifiedLineage
 
 __all__ = ["Decision", "Evidence", "Gate", "Reason", "Verdict"]
 
@@ -97,7 +97,7 @@ class Gate:
         self.policy = policy
         self.lineage = lineage
         self._texts: dict[str, ContextText] = {}
-        self._texts_version: int | None = None
+        self._texts_of: Standing | None = None
 
     def decide(self, call: ToolCall, context: Context, *, now_ms: int, newest_version: int | None = None) -> Decision:
         """Judge one call.
@@ -111,12 +111,12 @@ class Gate:
         rule = self.policy.tools.get(call.tool)
         if rule is None:
             return _allow(call, "not sensitive", f"tool {call.tool} is not in the gate policy")
-        refusal = self._unreliable(context, now_ms, newest_version)
-        if refusal is not None:
-            return refusal
-        texts = self._context_texts(context)
+        memories = self._memories(context, now_ms, newest_version)
+        if isinstance(memories, Decision):
+            return memories
+        texts = self._context_texts(context, memories)
         tainted = [text for text in texts if text.origin in UNTRUSTED]
-        if tainted and rule.intent_for == "all" and not _asked_for(rule, context):
+        if tainted and rule.intent_for == "all" and not _asked_for(rule, texts):
             evidence = tuple(self._evidence(text) for text in tainted)
             detail = _not_asked_for(rule)
             return Decision(verdict="deny", reason="not asked for", detail=detail, call=None, evidence=evidence)
@@ -131,70 +131,66 @@ class Gate:
             evidence = tuple(self._evidence(text) for text in tainted)
             detail = f"{tainted[0].where} is untrusted and in the context of {call.tool}"
             return Decision(verdict="deny", reason="tainted context", detail=detail, call=None, evidence=evidence)
-        by_name = {
-            name: tuple(judge_argument(name, value, parameter, texts)) for name, (value, parameter) in checked.items()
-        }
-        findings = tuple(finding for group in by_name.values() for finding in group)
-        refused = [finding for finding in findings if not finding.authorised]
+        by_name: dict[str, list[Finding]] = {}
+        findings: tuple[Finding, ...] = ()
+        refused: list[Finding] = []
+        for name, (value, parameter) in checked.items():
+            by_name[name] = group = judge_argument(name, value, parameter, texts)
+            findings += tuple(group)
+            refused += [finding for finding in group if not finding.authorised]
         if not refused:
             return _allow(call, "authorised", "every checked argument is authorised", findings)
         if rule.refusal == "repair":
             return self._repair(call, rule, context, texts, by_name, findings)
         return self._deny("unauthorised argument", findings, texts)
 
-    def _unreliable(self, context: Context, now_ms: int, newest_version: int | None) -> Decision | None:
-        """Return a denial where the lineage cannot be relied on for this context."""
+    def _memories(self, context: Context, now_ms: int, newest_version: int | None) -> list[ContextText] | Decision:
+        """Return the cited memories, or a denial where the lineage cannot be relied on for this context."""
         lineage = self.lineage
         if lineage is None or lineage.standing is None:
             if not context.memories:
-                return None
+                return []
             return _closed("unverified lineage", "memories are cited and no verified lineage is at hand")
-        stale = lineage.standing.stale(
-            now_ms=now_ms, max_age_s=self.policy.max_age_s, newest_version=newest_version
-        )  # fmt: skip
+        version = lineage.standing.version
+        stale = lineage.standing.stale(now_ms=now_ms, max_age_s=self.policy.max_age_s, newest_version=newest_version)
         if stale is not None:
             return _closed("stale lineage", stale)
+        if self._texts_of is not lineage.standing or len(self._texts) > TEXTS_KEPT:
+            self._texts = {}  # a later version may have changed labels, and removed entries
+            self._texts_of = lineage.standing
+        found = []
         for entry_id in context.memories:
-            if lineage.entry(entry_id) is None:
-                how = "was removed from" if entry_id in lineage.dag else "is not in"
-                return _closed("unknown memory", f"memory {entry_id!r:.80} {how} version {lineage.standing.version}")
-        return None
-
-    def _context_texts(self, context: Context) -> list[ContextText]:
-        """Return the context's texts: the request, trusted ones, untrusted ones."""
-        texts = [ContextText(context.request, "user", "the user's request")] if context.request else []
-        texts += [self._memory(entry_id) for entry_id in context.memories]
-        trusted = self.policy.trusted_outputs
-        naming = [text for text in texts if text.origin == "user"]
-        outputs = [
-            ContextText(
-                output.text, "tool" if output.tool in trusted else "external", f"output {number} of {output.tool}"
-            )
-            for number, output in enumerate(context.outputs, start=1)
-        ]
-        naming += [text for text in outputs if text.origin == "tool"]
-        for text, output in zip(outputs, context.outputs, strict=True):
-            names = [values.fold(name) for name in output.names]
-            if text.origin == "external" and any(
-                name and values.occurs(name, other.folded) for name in names for other in naming
-            ):
-                text.origin = "named"
-        return texts + outputs
-
-    def _memory(self, entry_id: str) -> ContextText:
-        lineage = self.lineage
-        if lineage is None or lineage.standing is None:
-            raise AssertionError("memories were checked before")
-        if self._texts_version != lineage.standing.version or len(self._texts) > TEXTS_KEPT:
-            self._texts = {}  # a later version may have changed labels
-            self._texts_version = lineage.standing.version
-        found = self._texts.get(entry_id)
-        if found is None:
-            entry = lineage.entry(entry_id)
-            origin: Origin = "memory" if lineage.dag.label(entry_id) == "trusted" else "external"
-            found = ContextText(entry.text if entry else "", origin, f"memory {entry_id}", entry_id)
-            self._texts[entry_id] = found
+            text = self._texts.get(entry_id)
+            if text is None:
+                entry = lineage.entry(entry_id)
+                if entry is None:
+                    how = "was removed from" if entry_id in lineage.dag else "is not in"
+                    return _closed("unknown memory", f"memory {entry_id!r:.80} {how} version {version}")
+                origin: Origin = "memory" if lineage.dag.label(entry_id) == "trusted" else "external"
+                text = self._texts[entry_id] = ContextText(entry.text, origin, f"memory {entry_id}", entry_id)
+            found.append(text)
         return found
+
+    def _context_texts(self, context: Context, memories: list[ContextText]) -> list[ContextText]:
+        """Return the context's texts: the request, the memories, the outputs."""
+        texts = [ContextText(context.request, "user", "the user's request")] if context.request else []
+        naming = texts.copy()
+        texts += memories
+        trusted = self.policy.trusted_outputs
+        named = []
+        for number, output in enumerate(context.outputs, start=1):
+            origin: Origin = "tool" if output.tool in trusted else "external"
+            text = ContextText(output.text, origin, f"output {number} of {output.tool}")
+            texts.append(text)
+            if origin == "tool":
+                naming.append(text)
+            elif output.names:
+                named.append((text, output.names))
+        for text, names in named:
+            folded = [values.fold(name) for name in names]
+            if any(name and values.occurs(name, other.folded) for name in folded for other in naming):
+                text.origin = "named"
+        return texts
 
     def _evidence(self, text: ContextText) -> Evidence:
         path = self.lineage.dag.path(text.memory) if self.lineage is not None and text.memory is not None else ()
@@ -211,32 +207,30 @@ class Gate:
 
     def _sources(self, findings: tuple[Finding, ...], texts: list[ContextText]) -> tuple[Evidence, ...]:
         """Return where refused values came from; behind one that no text holds may be any untrusted text."""
-        refused = [finding for finding in findings if not finding.authorised]
-        named = {finding.where for finding in refused}
-        unknown = any(finding.origin == "unknown" for finding in refused)
+        named: set[str] = set()
+        unknown = False
+        for finding in findings:
+            if not finding.authorised:
+                named.add(finding.where)
+                unknown = unknown or finding.origin == "unknown"
         return tuple(
-            self._evidence(text) for text in texts if text.where in named or (unknown and text.origin in UNTRUSTED)
+            [self._evidence(text) for text in texts if text.where in named or (unknown and text.origin in UNTRUSTED)]
         )
 
     def _repair(  # noqa: PLR0913, PLR0917 - what is known of the call so far
         self, call: ToolCall, rule: ToolRule, context: Context, texts: list[ContextText],
-        by_name: dict[str, tuple[Finding, ...]], findings: tuple[Finding, ...],
+        by_name: dict[str, list[Finding]], findings: tuple[Finding, ...],
     ) -> Decision:  # fmt: skip
-        if rule.intent and not _asked_for(rule, context):
+        if rule.intent and not _asked_for(rule, texts):
             return self._deny("not asked for", findings, texts, _not_asked_for(rule))
         arguments = dict(call.arguments)
         changes = []
         for name, group in by_name.items():
-            if all(finding.authorised for finding in group):
-                continue
             parameter = rule.rule(name)
-            taken = frozenset(
-                form
-                for other, value in arguments.items()
-                if parameter is not None and other != name and isinstance(value, str | int | float)
-                and (form := values.canonical(value, parameter.kind, parameter.pattern)) is not None
-            )  # fmt: skip
-            value = None if parameter is None else repaired_argument(arguments[name], group, parameter, texts, taken)
+            if parameter is None or all(finding.authorised for finding in group):
+                continue
+            others = [value for other, value in arguments.items() if other != name]
+            value = repaired_argument(arguments[name], group, parameter, texts, others)
             if value is None:
                 return self._deny("unauthorised argument", findings, texts)
             changes.append(f"{name}: {arguments[name]!r:.80} becomes {value!r:.80}")
@@ -254,8 +248,10 @@ def _allow(call: ToolCall, reason: Reason, detail: str, findings: tuple[Finding,
     return Decision(verdict="allow", reason=reason, detail=detail, call=call, findings=findings)
 
 
-def _asked_for(rule: ToolRule, context: Context) -> bool:
-    request = values.fold(context.request)
+def _asked_for(rule: ToolRule, texts: list[ContextText]) -> bool:
+    if not texts or texts[0].origin != "user":  # an empty request is no text
+        return False
+    request = texts[0].folded
     return any(values.occurs(word, request) for word in _folded(rule.intent))
 
 

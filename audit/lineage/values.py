@@ -58,6 +58,9 @@ _FINDERS = {
     "date": re.compile(r"(?<![\w-])[0-9]{4}-[0-9]{2}-[0-9]{2}(?![\w-])"),
 }
 
+_SIGNS = (("url", "://"), ("url", "www."), ("email", "@"), ("date", "-"))
+"""What a text must have for a kind to be in it: looking for that costs nothing beside the expression."""
+
 
 def is_plain(value: str) -> bool:
     """Tell whether a text is what it looks like: NFKC, no control, format or unassigned character but line breaks."""
@@ -92,13 +95,12 @@ def canonical(value: Scalar, kind: Kind, pattern: re.Pattern[str] | None = None)
         kind: Not `choice`, which compares as text.
         pattern: Of kind `pattern`.
     """
-    if kind == "number" or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return _number(value) if kind in ("number", "text") else None
+    if kind == "number" or (isinstance(value, _NUMBERS) and not isinstance(value, bool)):
+        return _number(value) if kind in _NUMERIC else None
     if not isinstance(value, str) or not 0 < len(value) <= MAX_VALUE_CHARS or not is_plain(value):
         return None
-    folded = fold(value)
-    if kind in ("text", "choice"):
-        return folded or None
+    if kind in _AS_IT_STANDS:
+        return fold(value) or None
     spelling = value.strip()
     if kind == "pattern":
         return spelling if pattern is not None and pattern.fullmatch(spelling) else None
@@ -106,7 +108,14 @@ def canonical(value: Scalar, kind: Kind, pattern: re.Pattern[str] | None = None)
         return None
     if kind == "iban":
         return spelling.replace(" ", "")
-    return spelling.rstrip("/") if kind == "url" else folded
+    return spelling.rstrip("/") if kind == "url" else fold(spelling)
+
+
+_NUMBERS = (int, float)
+"""A tuple: `int | float` would make a union anew at each call."""
+
+_NUMERIC: frozenset[Kind] = frozenset({"number", "text"})
+_AS_IT_STANDS: frozenset[Kind] = frozenset({"text", "choice"})
 
 
 def may_offer(form: str, kind: Kind, text: str) -> bool:
@@ -114,9 +123,12 @@ def may_offer(form: str, kind: Kind, text: str) -> bool:
 
     Finding every address in every memory is what a decision would spend its time on; most texts do not even have the
     characters of the one that is asked for.
+
+    Args:
+        form: Canonical.
+        kind: Of `form`.
+        text: As written; for kind `email` in lower case.
     """
-    if kind == "email":
-        return form in text.lower()
     if kind == "number":
         return form.lstrip("-")[0] in text
     if kind == "iban":
@@ -139,8 +151,11 @@ def offers(text: str, kind: Kind, pattern: re.Pattern[str] | None = None, choice
     elif kind == "pattern" and pattern is not None:
         yield from (found.group() for found in pattern.finditer(text))
     elif kind in _FINDERS:
-        for other in ("iban", "url", "email", "date") if kind == "number" else ():
-            text = _FINDERS[other].sub(" ", text)  # the digits of an account are no amount
+        if kind == "number":  # the digits of an account are no amount
+            text = _FINDERS["iban"].sub(" ", text)
+            for other, sign in _SIGNS:
+                if sign in text:
+                    text = _FINDERS[other].sub(" ", text)
         for found in _FINDERS[kind].finditer(text):
             value = found.group()
             yield value.rstrip(".,;:!?)]}") if kind == "url" else value
