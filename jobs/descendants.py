@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
-from audit.entry import PARTS_PER_MILLION, Parent, Source
-from audit.errors import UsageError
+from audit.entry import PARTS_PER_MILLION, Parent
 from audit.lineage.dag import Lineage
-from audit.lineage.trust import BaseLabel, TrustRules
+from audit.lineage.trust import parse_trust_rules
 from audit.lineage.verified import VerifiedLineage
 from audit.result import DescendantFinding, EntryTrust, LineageStep
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from audit.snapshot.reader import VerifiedSnapshot
     from jobs.edges_file import EstimatedEdge
 
-__all__ = ["Family", "family_of", "trust_rules", "with_quarantined"]
+__all__ = ["Family", "family_of", "with_quarantined"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +129,7 @@ def family_of(
     mine = [edge for edge in estimated if edge.tenant == tenant]
     if not mine and not any(entry.parents for entry in snapshot.entries(tenant)):
         return None
-    rules, tau_ppm = trust_rules(config.trust), round(config.tau * PARTS_PER_MILLION)
+    rules, tau_ppm = parse_trust_rules(config.trust, "configuration: trust"), round(config.tau * PARTS_PER_MILLION)
     signed = VerifiedLineage(snapshot, tenant, rules, tau_ppm).dag
     log = snapshot.log(tenant)
     fallen = {item.tombstone.removed_index: item.tombstone.entry_id for item in log.tombstones}
@@ -181,35 +180,3 @@ def _with_quarantined(tenant: TenantResult) -> TenantResult:
         for score in tenant.scores
     )
     return replace(tenant, scores=scores)
-
-
-def trust_rules(values: Mapping[str, object]) -> TrustRules:
-    """Read base labels from a configuration.
-
-    Raises:
-        UsageError: an unknown name, or a value that is not one of its names.
-    """
-    names: dict[str, frozenset[str]] = {}
-    unattributed = values.get("unattributed", "external")
-    if unattributed not in get_args(BaseLabel):
-        raise UsageError(f"trust: unattributed is {unattributed!r:.40}, expected {' or '.join(get_args(BaseLabel))}")
-    default = TrustRules()
-    for name, value in values.items():
-        if name == "unattributed":
-            continue
-        if name not in {"sources", "principals", "except_principals"}:
-            raise UsageError(
-                f"trust: unknown option {name!r:.60}; known are sources, principals, except_principals, unattributed"
-            )
-        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-            raise UsageError(f"trust: {name} is {value!r:.60}, expected a list of names")
-        names[name] = frozenset(value)
-    unknown = sorted(names.get("sources", frozenset()) - set(get_args(Source)))
-    if unknown:
-        raise UsageError(f"trust: source {unknown[0]!r:.60}, expected some of {', '.join(get_args(Source))}")
-    return TrustRules(
-        sources=names.get("sources", default.sources),  # type: ignore[arg-type]
-        principals=names.get("principals", default.principals),
-        except_principals=names.get("except_principals", default.except_principals),
-        unattributed=unattributed,  # type: ignore[arg-type]
-    )

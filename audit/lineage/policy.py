@@ -46,11 +46,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from audit import strict_yaml
-from audit.entry import PARTS_PER_MILLION, Source
+from audit.entry import PARTS_PER_MILLION
 from audit.errors import UsageError
 from audit.lineage.dag import DEFAULT_TAU_PPM
 from audit.lineage.parts import PartKind
-from audit.lineage.trust import BaseLabel, TrustRules
+from audit.lineage.trust import TrustRules, parse_trust_rules
 from audit.lineage.values import Kind
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def parse_gate_policy(data: bytes, where: str) -> GatePolicy:
     members = _Members(strict_yaml.decode(data, max_bytes=MAX_POLICY_BYTES, where=where), where)
     if members.take("format") != FORMAT:
         raise UsageError(f"{where}: not a gate policy: expected format: {FORMAT}")
-    trust = _trust(_Members(members.take("trust", {}), f"{where}: trust"))
+    trust = parse_trust_rules(members.take("trust", {}), f"{where}: trust")
     tools = members.take("tools")
     if not isinstance(tools, dict) or not tools or len(tools) > MAX_NAMES:
         raise UsageError(f"{where}: tools must name 1 to {MAX_NAMES} sensitive tools")
@@ -163,22 +163,6 @@ def parse_gate_policy(data: bytes, where: str) -> GatePolicy:
     )  # fmt: skip
     members.done()
     return policy
-
-
-def _trust(members: _Members) -> TrustRules:
-    default = TrustRules()
-    sources = members.names("sources", tuple(sorted(default.sources)))
-    unknown = sorted(set(sources) - set(get_args(Source)))
-    if unknown:
-        raise UsageError(f"{members.where}: source {unknown[0]!r:.60}, expected some of {', '.join(get_args(Source))}")
-    rules = TrustRules(
-        sources=frozenset(sources),  # type: ignore[arg-type]
-        principals=frozenset(members.names("principals", tuple(default.principals))),
-        except_principals=frozenset(members.names("except_principals", ())),
-        unattributed=members.one_of("unattributed", get_args(BaseLabel), default.unattributed),
-    )
-    members.done()
-    return rules
 
 
 def _tool(members: _Members) -> ToolRule:

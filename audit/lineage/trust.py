@@ -14,18 +14,24 @@ Three labels, from best to worst: `trusted`, `derived-untrusted` (the entry itse
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from audit.entry import Source
+from audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from audit.entry import Entry, Source
+    from audit.entry import Entry
 
-__all__ = ["ANY_PRINCIPAL", "BaseLabel", "TrustLabel", "TrustRules"]
+__all__ = ["ANY_PRINCIPAL", "BaseLabel", "TrustLabel", "TrustRules", "parse_trust_rules"]
 
 TrustLabel = Literal["trusted", "derived-untrusted", "external"]
 BaseLabel = Literal["trusted", "external"]
 
 ANY_PRINCIPAL = "*"
+MAX_NAMES = 10_000
+"""Of sources and principals, each list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +62,55 @@ class TrustRules:
         if entry.source == "agent" and not entry.parents and self.unattributed == "external":
             return "the agent recorded no parents for it"
         return None
+
+
+def parse_trust_rules(value: Any, where: str) -> TrustRules:
+    """Read a `trust` block, of a gate policy or of an audit's configuration; what it leaves out is the default.
+
+        sources: [user, agent]
+        principals: ["*"]
+        except_principals: []
+        unattributed: external      # or trusted
+
+    Args:
+        value: As YAML gave it.
+        where: The file and the place in it, for messages.
+
+    Raises:
+        UsageError: not a mapping, an unknown member, a list that is not one of different non-empty texts, a source
+            that entries cannot have, or another base label.
+    """
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{where}: expected a mapping of names to values")
+    unknown = next((name for name in value if name not in _MEMBERS), None)
+    if unknown is not None:
+        raise UsageError(f"{where}: unknown member {unknown!r:.60}; known are {', '.join(_MEMBERS)}")
+    lists = {name: _names(value[name], f"{where}: {name}") for name in _MEMBERS[:-1] if name in value}
+    foreign = sorted(lists.get("sources", frozenset()) - set(get_args(Source)))
+    if foreign:
+        raise UsageError(f"{where}: source {foreign[0]!r:.60}, expected some of {', '.join(get_args(Source))}")
+    default = TrustRules()
+    unattributed = value.get("unattributed", default.unattributed)
+    if not isinstance(unattributed, str) or unattributed not in get_args(BaseLabel):
+        known = ", ".join(get_args(BaseLabel))
+        raise UsageError(f"{where}: unattributed is {unattributed!r:.60}, expected one of {known}")
+    return TrustRules(
+        sources=lists.get("sources", default.sources),  # type: ignore[arg-type]
+        principals=lists.get("principals", default.principals),
+        except_principals=lists.get("except_principals", default.except_principals),
+        unattributed=unattributed,  # type: ignore[arg-type]
+    )
+
+
+_MEMBERS = ("sources", "principals", "except_principals", "unattributed")
+
+
+def _names(value: Any, where: str) -> frozenset[str]:
+    if not isinstance(value, list) or len(value) > MAX_NAMES:
+        raise UsageError(f"{where} is {value!r:.60}, expected a list of at most {MAX_NAMES} different texts")
+    for item in value:
+        if not isinstance(item, str) or not item:
+            raise UsageError(f"{where}: {item!r:.60} must be text and not empty (quote it)")
+    if len(set(value)) != len(value):
+        raise UsageError(f"{where} names something twice, expected a list of different texts")
+    return frozenset(value)

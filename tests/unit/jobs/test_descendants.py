@@ -14,11 +14,10 @@ from audit.config import AuditConfig
 from audit.entry import Entry, Parent
 from audit.errors import UsageError
 from audit.lineage.dag import DEFAULT_TAU_PPM, Lineage
-from audit.lineage.trust import TrustRules
 from audit.report.json import from_json, to_json
 from audit.snapshot.purify import purify
 from audit.snapshot.reader import open_snapshot
-from jobs.descendants import Family, trust_rules, with_quarantined
+from jobs.descendants import Family, family_of, with_quarantined
 from jobs.edges_file import EstimatedEdge
 from jobs.executor_local import LocalExecutor
 from jobs.run_audit import run_audit
@@ -254,23 +253,11 @@ def test_one_default_of_tau():
     assert round(AuditConfig().tau * 1_000_000) == DEFAULT_TAU_PPM
 
 
-def test_base_labels_are_read_from_the_configuration():
-    rules = trust_rules({"sources": ["user"], "except_principals": ["bot"], "unattributed": "trusted"})
-    assert rules == TrustRules(
-        sources=frozenset({"user"}), except_principals=frozenset({"bot"}), unattributed="trusted"
-    )
-    assert trust_rules({}) == TrustRules()
+def test_base_labels_are_those_of_the_configuration(snapshot):
+    def loose(trust):
+        family = family_of(snapshot, "acme", AuditConfig(trust=trust))
+        return family.signed.label("loose")
 
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"sorces": []}, "unknown option 'sorces'"),
-        ({"sources": "user"}, "expected a list of names"),
-        ({"sources": ["web"]}, "source 'web'"),
-        ({"unattributed": "maybe"}, "expected trusted or external"),
-    ],
-)
-def test_wrong_base_labels_are_named(values, message):
-    with pytest.raises(UsageError, match=message):
-        trust_rules(values)
+    assert (loose({}), loose({"sources": ["external"]})) == ("trusted", "external")
+    with pytest.raises(UsageError, match="configuration: trust: unknown member 'sorces'"):
+        loose({"sorces": []})

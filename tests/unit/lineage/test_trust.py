@@ -2,7 +2,9 @@
 
 import pytest
 
-from audit.lineage.trust import TrustRules
+from audit.errors import UsageError
+from audit.lineage.policy import parse_gate_policy
+from audit.lineage.trust import TrustRules, parse_trust_rules
 from tests.unit.lineage.worlds import entry
 
 
@@ -36,3 +38,49 @@ def test_distrust_says_why():
     assert TrustRules().distrust(entry("e", source="tool")) == "source tool is not trusted"
     assert TrustRules().distrust(entry("e")) == "the agent recorded no parents for it"
     assert TrustRules().distrust(entry("e", source="user")) is None
+
+
+def test_a_block_is_read_and_what_it_leaves_out_is_the_default():
+    block = {"sources": ["user"], "except_principals": ["bot"], "unattributed": "trusted"}
+    assert parse_trust_rules(block, "x") == TrustRules(
+        sources=frozenset({"user"}), except_principals=frozenset({"bot"}), unattributed="trusted"
+    )
+    assert parse_trust_rules({}, "x") == TrustRules()
+    assert parse_trust_rules({"principals": ["alice"], "sources": []}, "x") == TrustRules(
+        sources=frozenset(), principals=frozenset({"alice"})
+    )
+
+
+WRONG = [
+    ([], "x: expected a mapping of names to values"),
+    ({"sorces": []}, "x: unknown member 'sorces'; known are sources, principals, except_principals, unattributed"),
+    ({7: []}, "x: unknown member 7; known are sources, principals, except_principals, unattributed"),
+    ({"sources": "user"}, "x: sources is 'user', expected a list of at most 10000 different texts"),
+    ({"sources": None}, "x: sources is None, expected a list of at most 10000 different texts"),
+    ({"sources": ["web"]}, "x: source 'web', expected some of user, agent, tool, external"),
+    ({"principals": [12]}, "x: principals: 12 must be text and not empty (quote it)"),
+    ({"principals": [["a"]]}, "x: principals: ['a'] must be text and not empty (quote it)"),
+    ({"except_principals": [""]}, "x: except_principals: '' must be text and not empty (quote it)"),
+    ({"principals": ["a", "a"]}, "x: principals names something twice, expected a list of different texts"),
+    ({"unattributed": "maybe"}, "x: unattributed is 'maybe', expected one of trusted, external"),
+    ({"unattributed": ["trusted"]}, "x: unattributed is ['trusted'], expected one of trusted, external"),
+]
+
+
+@pytest.mark.parametrize(("block", "message"), WRONG)
+def test_what_is_wrong_with_a_block_is_said_in_one_line(block, message):
+    with pytest.raises(UsageError) as caught:
+        parse_trust_rules(block, "x")
+    assert str(caught.value) == message
+
+
+def test_a_gate_policy_says_it_in_the_same_words():
+    text = "format: memaudit gate policy v1\ntools: {pay: {}}\ntrust: {unattributed: maybe}"
+    with pytest.raises(UsageError) as caught:
+        parse_gate_policy(text.encode(), "gate.yaml")
+    assert str(caught.value) == "gate.yaml: trust: unattributed is 'maybe', expected one of trusted, external"
+
+
+def test_a_long_list_is_refused():
+    with pytest.raises(UsageError, match="at most 10000"):
+        parse_trust_rules({"principals": [str(number) for number in range(10_001)]}, "x")
