@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import re
 import types
 from collections.abc import Mapping  # noqa: TC003 - `get_type_hints` reads the record's annotations
@@ -52,6 +53,9 @@ class AuditConfig:
 
     culprit_nats: float = 2.0
     """Evidence that convicts a memory without further question (see audit.attribution.search)."""
+
+    fitting_nats: float = 0.5
+    """How much more of it a memory needs that is more consistent with its neighbours than the store's median."""
 
     alpha: float = 0.6
     """Weight of influence against anomaly in the fused score (eq. 10)."""
@@ -99,6 +103,9 @@ class AuditConfig:
             raise UsageError(f"alpha is {self.alpha}, expected 0 to 1")
         if not 0.0 <= self.tau <= 1.0:
             raise UsageError(f"tau is {self.tau}, expected 0 to 1")
+        for name in ("culprit_nats", "fitting_nats"):
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise UsageError(f"{name} is {getattr(self, name)}, expected nats, 0 or more")
         for name, minimum in (("k", 1), ("neighbours", 1), ("all_pairs_below", 0), ("seed", 0)):
             if getattr(self, name) < minimum:
                 raise UsageError(f"{name} is {getattr(self, name)}, expected {minimum} or more")

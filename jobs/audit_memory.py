@@ -69,13 +69,15 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
         tenant_graph = consistency_graph(entries, config, executor, run, reporter)
         memory = _retrieval(entries, [*harmful, *probes], config, executor)
         settings = SearchSettings(
-            attribution=config.attribution, culprit_nats=config.culprit_nats, max_replays=config.max_replays
-        )
+            attribution=config.attribution, culprit_nats=config.culprit_nats, fitting_nats=config.fitting_nats,
+            max_replays=config.max_replays,
+        )  # fmt: skip
         search = SetSearch(
             memory,
             harmful,
             settings,
             resembles=resembling(entries, tenant_graph) if config.attribution == "set" else None,
+            anomaly=dict(zip((entry.entry_id for entry in entries), tenant_graph.graph.cas.tolist(), strict=True)),
         )
         evidence[tenant] = TenantEvidence(
             tenant=tenant, memory=memory, tenant_graph=tenant_graph, search=search, probes=tuple(probes),

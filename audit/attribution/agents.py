@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, get_type_hints, runtime_checkable
 
 from audit.errors import UsageError
 from audit.generation import Completion, GenerationRequest, Message
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from audit.entry import Entry
 
-__all__ = ["Agent", "FewShotAgent", "TemplateAgent", "load_agent", "load_object"]
+__all__ = ["Agent", "FewShotAgent", "TemplateAgent", "check_fields", "load_agent", "load_object"]
 
 Episode = "Generator[GenerationRequest, Completion, str]"
 
@@ -122,6 +122,31 @@ def load_object(path: str, what: str) -> object:
         raise UsageError(f"{what} {path!r:.80} cannot be imported: {error}") from error
 
 
+def check_fields(builder: type, fields: Mapping[str, object], what: str) -> None:
+    """Check settings against the types that a built-in agent or scorer declares; a list stands for a tuple of texts.
+
+    Raises:
+        UsageError: a value of another type. Names that are missing or unknown are left to the builder.
+    """
+    hints = get_type_hints(builder)
+    for name, value in fields.items():
+        if name in hints and not _fits(value, hints[name]):
+            raise UsageError(f"{what}: {name} is {value!r:.60}, expected {_WORDS.get(hints[name], 'text')}")
+
+
+_WORDS = {int: "a whole number", float: "a number", tuple[str, ...]: "a list of texts"}
+
+
+def _fits(value: object, hint: object) -> bool:
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if hint == tuple[str, ...]:
+        return isinstance(value, tuple) and all(isinstance(item, str) for item in value)
+    return isinstance(value, str) or (value is None and hint != str)
+
+
 def load_agent(settings: Mapping[str, object]) -> Agent:
     """Build the agent that a configuration names.
 
@@ -137,6 +162,8 @@ def load_agent(settings: Mapping[str, object]) -> Agent:
     builder = builders[kind] if kind in builders else load_object(kind, "agent")
     if not callable(builder):
         raise UsageError(f"agent {kind!r:.80} is not a class or function that builds an agent")
+    if kind in builders:
+        check_fields(builders[kind], fields, f"agent {kind!r:.80}")
     try:
         agent = builder(**fields)
     except TypeError as error:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from audit.attribution.agents import load_object
+from audit.attribution.agents import check_fields, load_object
 from audit.errors import UsageError
 from audit.generation import Completion, GenerationRequest, Message
 
@@ -185,6 +185,7 @@ def load_harm(settings: Mapping[str, object]) -> HarmScorer:
             raise UsageError(f"harm scorer {kind!r:.80} is neither a function nor an object with name and score()")
         return built
     scorer = _build(builders[kind], kind, fields)
+    check_fields(builders[kind], fields, f"harm scorer {kind!r:.80}")  # after the rules that say more
     if not isinstance(scorer, HarmScorer):  # pragma: no cover - the built-in ones are
         raise UsageError(f"harm scorer {kind!r:.80} has no score()")
     return scorer

@@ -8,7 +8,8 @@ changed; "removed" means left out of a replay.
    without memory: `memory is not the cause`.
 2. *Points.* Find where the two replays part, and where they part again (`decision`).
 3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `culprit_nats` at every
-   point is a culprit and joins S.
+   point is a culprit and joins S. A memory that fits in with the others (CAS below the store's median) must raise them
+   by `fitting_nats` more: influence and consistency corroborate each other where either alone is borderline.
 4. *Necessity.* Where no culprit is in an event's context, leave out each memory in turn: harm that needs several
    memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone; repeat until none is a culprit.
@@ -25,6 +26,7 @@ A budget stops the search between rounds; what it left out is listed, never gues
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 from audit.attribution.ablation import Ablation, Measure, Outcome, keep_only, leave_out
@@ -55,6 +57,9 @@ class SearchSettings:
     """A memory that alone raises the log-odds by this much (odds 7 : 1) at every point is a culprit without further
     question. Calibrated on the demo's corpus: seven of eight poisons rise by 2.5 or more, no benign memory by 0.6.
     The default is `audit.config`'s."""
+
+    fitting_nats: float = 0.5
+    """How much more evidence a memory needs that is more consistent than the median one."""
 
     attribution: Attribution = "set"
     """`set` as above; `loo` is the paper's plain leave-one-out CMIS on the harm verdict."""
@@ -121,7 +126,7 @@ class SetSearch:
             events: The harmful events, all of this tenant.
             settings: Thresholds and budgets.
             resembles: Per entry id the ids of entries that evidence ties to it, closest first; asked in step 8.
-            anomaly: CAS per entry id (eq. 8), which breaks ties of credit in step 6.
+            anomaly: CAS per entry id (eq. 8), which corroborates in step 3 and breaks ties of credit in step 6.
         """
         self._memory = memory
         self.settings = settings
@@ -130,6 +135,7 @@ class SetSearch:
         }
         self._resembles = resembles or {}
         self._anomaly = anomaly or {}
+        self._usual = median(self._anomaly.values()) if self._anomaly else 0.0
         self._removed: dict[str, str] = {}
         self._phase: Phase = "gate"
         self._outcomes: dict[str, Outcome] = {}
@@ -413,8 +419,8 @@ class SetSearch:
         full, gate = state.full, state.gate
         cmis = _difference(_harm(full), _harm(without))
         flipped = _difference(_harm(alone), _harm(gate))
-        # A verdict that flips stands for as much as a culprit's shift of the odds.
-        nats = self.settings.culprit_nats
+        # A verdict that flips stands for as much as any culprit's shift of the odds.
+        nats = self.settings.culprit_nats + self.settings.fitting_nats
         return Influence(
             event_id=event_id, entry_id=entry_id, cmis=cmis,
             sufficiency_nats=None if flipped is None else flipped * nats,
@@ -427,11 +433,16 @@ class SetSearch:
         for event_id, state in self.states.items():
             for entry_id, influence in sorted(state.influences.items()):
                 alone = influence.sufficiency_nats
-                if entry_id in self._removed or alone is None or alone < self.settings.culprit_nats:
+                if entry_id in self._removed or alone is None or alone < self._needed(entry_id):
                     continue
                 self._removed[entry_id] = f"alone raises the odds of the harm in {event_id} by {alone:.1f} nats"
                 grew = True
         return grew
+
+    def _needed(self, entry_id: str) -> float:
+        """Evidence in nats that convicts this memory."""
+        fits = self._anomaly.get(entry_id, self._usual) < self._usual
+        return self.settings.culprit_nats + (self.settings.fitting_nats if fits else 0.0)
 
     def _read_verify(self) -> Phase:
         removed = frozenset(self._removed)

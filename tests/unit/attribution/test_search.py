@@ -263,3 +263,25 @@ def test_an_innocent_taken_before_the_culprit_is_put_back():
     world.run(search)
     assert set(search.removed) == {"m001"}
     assert search.states["e000"].status == "cleared"
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "convicts"), [(2.0, "alone raises"), (1.0, "alone raises"), (0.5, "next by credit")]
+)
+def test_a_memory_that_fits_in_better_than_the_median_needs_more_evidence(anomaly, convicts):
+    world = World(8, {"query 0": list(range(8))}, hijack({0}, nats=2.2))
+    cas = {f"m{number:03d}": 1.0 for number in range(8)} | {"m000": anomaly}
+    events = [make_event(0, query="query 0")]
+    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0), anomaly=cas)
+    world.run(search)
+    assert search.removed["m000"].startswith(convicts)
+    assert set(search.removed) == {"m000"}
+
+
+def test_a_verdict_that_flips_convicts_a_memory_that_fits_in_too():
+    world = World(8, {"query 0": list(range(8))}, hijack({0}), logprobs=False)
+    cas = {f"m{number:03d}": 1.0 for number in range(8)} | {"m000": 0.0}
+    events = [make_event(0, query="query 0")]
+    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0), anomaly=cas)
+    world.run(search)
+    assert search.removed["m000"].startswith("alone raises")
