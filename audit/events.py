@@ -130,6 +130,8 @@ def _parse_line(raw: bytes, where: str) -> Event:
             json.dumps(record, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise EventError(f"{where}: not valid Unicode (a lone surrogate)") from None
+        except RecursionError:
+            raise EventError(f"{where}: not JSON (nested too deep)") from None
     harm = record.get("harm")
     if not isinstance(harm, Mapping) or harm.get("label") not in ("harmful", "benign"):
         raise EventError(f'{where}: "harm" must be an object whose "label" is "harmful" or "benign"')

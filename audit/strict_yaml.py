@@ -1,14 +1,13 @@
 """YAML (and so JSON) of files that people write, read strictly: plain values only, each said once.
 
-Accepted are mappings, lists, texts, numbers, true, false and null as PyYAML's safe loader reads them (YAML 1.1). Refused,
-each with one line that names the file: aliases and merge keys (they multiply), tags (PyYAML's constructors of tagged
-values fail in many ways), a member twice (one of them is not read), dates and times, numbers that are not finite or
-beyond 64 bits, half surrogates, nesting too deep, and a file above its limit, before it is parsed.
+Accepted are mappings, lists, texts, numbers, true, false and null as PyYAML's safe loader reads them (YAML 1.1).
+Refused, each with one line that names the file: aliases and merge keys (they multiply), tags (PyYAML's constructors of
+tagged values fail in many ways), a member twice (one of them is not read), dates and times, numbers that are not finite
+or beyond 64 bits, half surrogates, nesting too deep, and a file above its limit, before it is parsed.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -79,7 +78,7 @@ def _check(value: Any, depth: int) -> None:
     elif isinstance(value, str):
         value.encode()  # half a surrogate pair raises UnicodeEncodeError, a ValueError
     elif isinstance(value, int | float):
-        if not math.isfinite(value) or abs(value) > LARGEST_NUMBER:
+        if not abs(value) <= LARGEST_NUMBER:  # NaN is not
             raise ValueError("a number that is not finite or beyond 64 bits")
     elif value is not None:
         raise ValueError(f"a {type(value).__name__} where text, numbers, lists and mappings are expected; quote it")

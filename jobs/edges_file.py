@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+import sys
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -91,6 +91,8 @@ def _parse(raw: bytes, where: str) -> EstimatedEdge:
         record = json.loads(raw.decode())
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not JSON ({str(error)[:80]})") from None
+    if b"\\ud" in raw.lower() and not _is_unicode(record):
+        raise UsageError(f"{where}: not valid Unicode (a lone surrogate)")
     if not isinstance(record, dict) or not record.keys() <= _FIELDS or not record.keys() >= _FIELDS - {"evidence"}:
         raise UsageError(f"{where}: expected an object with tenant, child, parent, weight, and evidence if any")
     evidence = record.get("evidence", {})
@@ -112,8 +114,20 @@ def _name(record: Mapping[str, object], name: str, where: str) -> str:
     return value
 
 
+def _is_unicode(record: object) -> bool:
+    """Tell whether UTF-8 can hold a JSON value: JSON can spell half a surrogate pair."""
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Tell whether a JSON value is a number that a float can hold: `math.isfinite` fails on larger whole ones."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max  # NaN is not
 
 
 def check_edges(edges: Sequence[EstimatedEdge], snapshot: VerifiedSnapshot, source: str) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-__all__ = ["guard_application", "serve_guard"]
+__all__ = ["guard_application", "parse_writes", "serve_guard"]
 
 MAX_BODY_BYTES = 4 << 20
 """A few entries at their limit, or thousands of usual ones."""
@@ -118,7 +118,9 @@ def guard_application(guarded: GuardedStore, *, token: str, refresh_s: float) ->
         waiting += 1
         started = time.perf_counter()
         try:
-            entries, several = _entries(await request.read(), request.content_type)
+            entries, several = parse_writes(
+                await request.read(), request.content_type, now_ms=time.time_ns() // 1_000_000
+            )
             judged = [(entry, await _judge(guarded, entry)) for entry in entries]
         finally:
             waiting -= 1
@@ -183,11 +185,14 @@ async def _follow(guarded: GuardedStore, meters: _Meters, refresh_s: float) -> N
             meters.reloads.labels("false").inc()
 
 
-def _entries(body: bytes, content_type: str) -> tuple[list[Entry], bool]:
-    """Parse a request's writes; True where it is a list of them."""
-    defaults: dict[str, object] = {
-        "principal": "unknown", "source": "agent", "created_at_ms": time.time_ns() // 1_000_000
-    }  # fmt: skip
+def parse_writes(body: bytes, content_type: str, *, now_ms: int) -> tuple[list[Entry], bool]:
+    """Parse a request's writes; True where it is a list of them.
+
+    Raises:
+        UsageError: a write breaks a rule, or there is none.
+        web.HTTPException: another content type, or too many lines.
+    """
+    defaults: dict[str, object] = {"principal": "unknown", "source": "agent", "created_at_ms": now_ms}
     if content_type == "application/json":
         return list(parse_entries([body], "request", defaults)) or _nothing(), False
     if content_type != "application/x-ndjson":

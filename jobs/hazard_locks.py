@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from models.protocols import Generator
 
 __all__ = [
-    "LOCKS_FILE", "LockPlan", "described", "locks_of", "read_locks", "removals_of", "taxonomy_of", "write_locks",
+    "LOCKS_FILE", "LockPlan", "described", "locks_of", "parse_locks", "read_locks", "removals_of", "taxonomy_of",
+    "write_locks",
 ]  # fmt: skip
 
 LOCKS_FILE = "hazards.json"
@@ -182,18 +183,10 @@ def read_locks(run: Path, result: AuditResult) -> tuple[Extras, dict[str, str]]:
     if not path.is_file():
         return {}, {}
     try:
-        data = durable.read_bounded(path, MAX_LOCKS_BYTES, str(path))
-        fields = strict_json.Fields(strict_json.decode(data, max_bytes=MAX_LOCKS_BYTES, where=str(path)), str(path))
-        known = fields.text("format") == _FORMAT and fields.text("run_id") == result.run_id
-        taxonomy, locks = fields.texts("taxonomy", 8, 65_536), fields.take("locks")
-        fields.whole("outside_schema", 1 << 40)
-        fields.done()
-        extras: Extras = {
-            tenant: {entry_id: read_lock(text, f"{path}: {entry_id!r:.80}").to_extra() for entry_id, text in of.items()}
-            for tenant, of in dict(locks).items()
-        }
-    except (VerificationError, TypeError, AttributeError, ValueError) as error:
+        run_id, extras, taxonomy = parse_locks(durable.read_bounded(path, MAX_LOCKS_BYTES, str(path)), str(path))
+    except VerificationError as error:
         raise UsageError(f"{run}: {LOCKS_FILE} is damaged ({error!s:.200}); start the audit again") from None
+    known = run_id == result.run_id
     missing = [
         f"{tenant}/{entry_id}"
         for tenant, of in removals_of(result).items()
@@ -204,3 +197,30 @@ def read_locks(run: Path, result: AuditResult) -> tuple[Extras, dict[str, str]]:
         what = f"has no lock for {missing[0]!r:.120}" if known else "is of another run"
         raise UsageError(f"{run}: {LOCKS_FILE} {what}; start the audit again")
     return extras, taxonomy
+
+
+def parse_locks(data: bytes, where: str) -> tuple[str, Extras, dict[str, str]]:
+    """Read the locks of a run: its id, the tombstones' extra items, and what is to be said of the taxonomy.
+
+    Raises:
+        VerificationError: not what `write_locks` writes.
+    """
+    fields = strict_json.Fields(strict_json.decode(data, max_bytes=MAX_LOCKS_BYTES, where=where), where)
+    if fields.text("format") != _FORMAT:
+        raise VerificationError(f"{where}: not {_FORMAT}")
+    run_id, taxonomy, tenants = fields.text("run_id"), fields.texts("taxonomy", 8, 65_536), fields.take("locks")
+    fields.whole("outside_schema", 1 << 40)
+    fields.done()
+    if not isinstance(tenants, dict) or not all(isinstance(of, dict) for of in tenants.values()):
+        raise VerificationError(f"{where}: 'locks' must map tenants to entries to locks")
+    extras: Extras = {
+        tenant: {entry_id: _extra(text, f"{where}: {entry_id!r:.80}") for entry_id, text in of.items()}
+        for tenant, of in tenants.items()
+    }
+    return run_id, extras, taxonomy
+
+
+def _extra(text: object, where: str) -> dict[str, str]:
+    if not isinstance(text, str):
+        raise VerificationError(f"{where}: a lock is text")
+    return read_lock(text, where).to_extra()

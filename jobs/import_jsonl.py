@@ -76,7 +76,7 @@ def _parse(raw: bytes, where: str, defaults: Mapping[str, object]) -> Entry:
         record = json.loads(raw.decode())
     except UnicodeDecodeError as error:
         raise EntryError(f"{where}: not valid UTF-8 at byte {error.start}") from None
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
         raise EntryError(f"{where}: not JSON ({str(error)[:80]})") from None
     if not isinstance(record, dict):
         raise EntryError(f"{where}: expected one JSON object")

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-__all__ = ["RunFolder"]
+__all__ = ["RunFolder", "parse_marker", "parse_outcomes", "parse_weights"]
 
 MODELS_FILE = "models.json"
 SHARD_ROWS = 256
 SHARD_SECONDS = 5.0
 """A shard is written at least this often: what a crash can cost."""
 
-_OUTCOMES = pa.schema(
+OUTCOMES_SCHEMA = pa.schema(
     [
         ("pair_id", pa.string()),
         ("event_id", pa.string()),
@@ -53,7 +53,7 @@ _OUTCOMES = pa.schema(
         ("completion_tokens", pa.int64()),
     ]
 )
-_WEIGHTS = pa.schema([("pair", pa.string()), ("contradiction", pa.float64())])
+WEIGHTS_SCHEMA = pa.schema([("pair", pa.string()), ("contradiction", pa.float64())])
 
 
 class RunFolder:
@@ -136,7 +136,7 @@ class RunFolder:
         """
         self._written_at = time.monotonic()
         if self._pending:
-            table = pa.Table.from_pylist([_to_row(outcome) for outcome in self._pending], schema=_OUTCOMES)
+            table = pa.Table.from_pylist([_to_row(outcome) for outcome in self._pending], schema=OUTCOMES_SCHEMA)
             self._write("replays", table)
             self._pending = []  # only now: where the write failed, the next flush tries them again
 
@@ -148,7 +148,7 @@ class RunFolder:
         """Keep contradiction weights."""
         self._weights.update(weights)
         rows = [{"pair": pair, "contradiction": weight} for pair, weight in weights.items()]
-        self._write("entailment", pa.Table.from_pylist(rows, schema=_WEIGHTS))
+        self._write("entailment", pa.Table.from_pylist(rows, schema=WEIGHTS_SCHEMA))
 
     @staticmethod
     def pair_key(a: str, b: str) -> str:
@@ -179,35 +179,77 @@ class RunFolder:
     @staticmethod
     def _read_marker(marker: Path) -> dict[str, str]:
         try:
-            known = json.loads(marker.read_bytes())
-        except (OSError, ValueError):
-            known = None
-        if not isinstance(known, dict):
-            raise UsageError(f"{marker}: not a run's marker; choose another --out")
-        return known
+            data = marker.read_bytes()
+        except OSError as error:
+            raise UsageError(f"{marker}: cannot be read ({error.strerror}); choose another --out") from None
+        return parse_marker(data, str(marker))
 
     def _load(self) -> dict[str, Outcome]:
-        rows = (row for shard in self._shards("replays") for row in _read(shard, _OUTCOMES))
-        return {outcome.pair_id: outcome for outcome in map(_from_row, rows)}
+        outcomes = (item for shard in self._shards("replays") for item in parse_outcomes(_bytes(shard), str(shard)))
+        return {outcome.pair_id: outcome for outcome in outcomes}
 
     def _load_weights(self) -> dict[str, float]:
-        return {
-            row["pair"]: row["contradiction"]
-            for shard in self._shards("entailment")
-            for row in _read(shard, _WEIGHTS)
-        }  # fmt: skip
+        known: dict[str, float] = {}
+        for shard in self._shards("entailment"):
+            known |= parse_weights(_bytes(shard), str(shard))
+        return known
 
     def _shards(self, kind: str) -> Iterable[Path]:
         return sorted((self.path / kind).glob("*.parquet"))
 
 
-def _read(shard: Path, schema: pa.Schema) -> list[dict[str, Any]]:
+def parse_marker(data: bytes, where: str) -> dict[str, str]:
+    """Read what a run depends on, by name.
+
+    Raises:
+        UsageError: not the marker of a run.
+    """
     try:
-        rows: list[dict[str, Any]] = pq.read_table(shard, schema=schema).to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise UsageError(
-            f"{shard}: not readable ({' '.join(str(error).split())[:100]}); delete it and resume"
-        ) from None
+        known = json.loads(data)
+    except (ValueError, RecursionError):
+        known = None
+    if not isinstance(known, dict) or not all(isinstance(value, str) for value in known.values()):
+        raise UsageError(f"{where}: not a run's marker; choose another --out")
+    return known
+
+
+def parse_outcomes(data: bytes, where: str) -> list[Outcome]:
+    """Read a shard of replays.
+
+    Raises:
+        UsageError: names the shard; not one that a run wrote.
+    """
+    optional = {"harm", "log_odds_nats"}
+    return [_from_row(row) for row in _rows(data, OUTCOMES_SCHEMA, optional, where)]
+
+
+def parse_weights(data: bytes, where: str) -> dict[str, float]:
+    """Read a shard of contradiction weights, by `RunFolder.pair_key`. Raises UsageError like `parse_outcomes`."""
+    return {row["pair"]: row["contradiction"] for row in _rows(data, WEIGHTS_SCHEMA, set(), where)}
+
+
+def _bytes(shard: Path) -> bytes:
+    try:
+        return shard.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{shard}: not readable ({error.strerror}); delete it and resume") from None
+
+
+def _rows(data: bytes, schema: pa.Schema, optional: set[str], where: str) -> list[dict[str, Any]]:
+    try:
+        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        if not table.schema.equals(schema):
+            raise ValueError(f"columns {table.schema.names!r:.60}")  # noqa: TRY301 - as unreadable as no Parquet
+        table.validate(full=True)  # UTF-8, offsets
+        rows: list[dict[str, Any]] = table.to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        text = " ".join(str(error).split())[:100]
+        raise UsageError(f"{where}: not readable ({text}); delete it and resume") from None
+    for row in rows:
+        if any(value is None and name not in optional for name, value in row.items()) or any(
+            None in value for value in row.values() if isinstance(value, list)
+        ):
+            raise UsageError(f"{where}: a value is missing; delete it and resume")
     return rows
 
 

@@ -24,12 +24,12 @@ from models.onnx_export import INT8_GRAPH, export_int8_in_subprocess
 from models.weights_cache import DIGEST_FILE, cache_dir, folder_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-__all__ = ["COLUMNS", "OnnxEntailment", "TorchEntailment", "label_columns", "length_batches"]
+__all__ = ["COLUMNS", "OnnxEntailment", "TorchEntailment", "label_columns", "length_batches", "parse_labels"]
 
 COLUMNS = ("contradiction", "neutral", "entailment")
 """Columns of every result, see `models.protocols.EntailmentModel`."""
@@ -130,16 +130,25 @@ def label_columns(folder: Path) -> list[int]:
         UsageError: a label is missing, doubled or unknown; names what the model has.
     """
     try:
-        config: Mapping[str, Any] = json.loads((folder / "config.json").read_text())
-    except (OSError, ValueError) as error:
+        data = (folder / "config.json").read_bytes()
+    except OSError as error:
         raise UsageError(
             f"{folder}: no readable config.json ({error!s:.120}); give a Hugging Face NLI folder"
         ) from None
-    labels = {str(label).strip().lower(): int(index) for index, label in config.get("id2label", {}).items()}
-    if set(labels) != set(COLUMNS):
+    return parse_labels(data, str(folder))
+
+
+def parse_labels(data: bytes, where: str) -> list[int]:
+    """Read the columns out of a `config.json`. Raises UsageError like `label_columns`."""
+    try:
+        config: Any = json.loads(data)
+        labels = {str(label).strip().lower(): int(index) for index, label in config.get("id2label", {}).items()}
+    except (ValueError, RecursionError, AttributeError) as error:
+        raise UsageError(f"{where}: no readable config.json ({error!s:.120}); give a Hugging Face NLI folder") from None
+    if set(labels) != set(COLUMNS) or sorted(labels.values()) != [0, 1, 2]:
         found = ", ".join(sorted(labels)) or "none"
         raise UsageError(
-            f"{folder}: labels are {found:.120}, expected contradiction, neutral and entailment; "
+            f"{where}: labels are {found:.120}, expected contradiction, neutral and entailment; "
             "a two-label model cannot tell a contradiction from an unrelated pair: choose a three-way NLI model"
         )
     return [labels[column] for column in COLUMNS]

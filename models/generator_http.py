@@ -27,13 +27,17 @@ from audit.generation import Completion, GenerationRequest, Message, TokenLogpro
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["HttpGenerator", "HttpSettings"]
+__all__ = ["HttpGenerator", "HttpSettings", "read_completion"]
 
 MAX_BODY_BYTES = 16 << 20
 """An answer with 20 alternatives for each of 8k tokens has about 10 MB; more is not an answer."""
 
 MAX_WAIT_S = 60.0
 """Longest wait before a retry, also where the server asks for more."""
+
+MAX_TOKENS = 1 << 40
+ROUNDING_NATS = 1e-3
+"""A probability of 1 may come out a little above it."""
 
 _RETRIED = frozenset({408, 429})
 _SERVER_ERROR = 500
@@ -108,7 +112,7 @@ class HttpGenerator:
         Raises:
             UsageError: the server does not know the key, the path or the model.
         """
-        completion = _completion(await self._post(_body(self._model, request)), request)
+        completion = read_completion(await self._post(_body(self._model, request)), request)
         _check_guides(completion.text, request, self.model_id)
         return completion
 
@@ -164,7 +168,7 @@ class HttpGenerator:
             raise kind(f"{self._url}: HTTP {status} for model {self._model!r:.80}: {self._excerpt(raw)}")
         try:
             answer = json.loads(raw)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ModelError(f"{self._url}: the answer is not JSON: {self._excerpt(raw)}") from None
         if not isinstance(answer, dict):
             raise ModelError(f"{self._url}: the answer is not a JSON object: {self._excerpt(raw)}")
@@ -212,29 +216,54 @@ def _body(model: str, request: GenerationRequest) -> dict[str, object]:
     return body
 
 
-def _completion(answer: Mapping[str, Any], request: GenerationRequest) -> Completion:
+def read_completion(answer: Mapping[str, Any], request: GenerationRequest) -> Completion:
+    """Read a chat completion as any server may spell it.
+
+    Raises:
+        ModelError: not one: a member missing or of another type, a count or a log-probability that none can be.
+    """
     try:
         choice = answer["choices"][0]
         usage = answer.get("usage") or {}
         positions = ((choice.get("logprobs") or {}).get("content") or []) if request.top_logprobs else []
         return Completion(
-            text=str(choice["message"]["content"] or ""),
+            text=_whole_text(choice["message"]["content"] or ""),
             finish_reason=_finish_reason(choice["finish_reason"]),
-            prompt_tokens=int(usage.get("prompt_tokens", 0)),
-            cached_tokens=int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0),
-            completion_tokens=int(usage.get("completion_tokens", 0)),
+            prompt_tokens=_count(usage.get("prompt_tokens", 0)),
+            cached_tokens=_count((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0),
+            completion_tokens=_count(usage.get("completion_tokens", 0)),
             top=tuple(
                 tuple(
-                    TokenLogprob(text=str(item["token"]), logprob_nats=float(item["logprob"]))
-                    for item in sorted(position["top_logprobs"], key=lambda item: -float(item["logprob"]))
+                    TokenLogprob(text=_whole_text(item["token"]), logprob_nats=_nats(item["logprob"]))
+                    for item in sorted(position["top_logprobs"], key=lambda item: -_nats(item["logprob"]))
                 )
                 for position in positions
             ),
         )
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         raise ModelError(
             f"the server's answer is not a chat completion ({type(error).__name__}: {error!s:.80})"
         ) from None
+
+
+def _whole_text(value: Any) -> str:
+    """Return text that UTF-8 can hold: JSON can spell half a surrogate pair, and an answer is written to files."""
+    return str(value).encode(errors="replace").decode()
+
+
+def _count(value: Any) -> int:
+    count = int(value)
+    if not 0 <= count <= MAX_TOKENS:
+        raise ValueError(f"a count of tokens is {value!r:.40}")
+    return count
+
+
+def _nats(value: Any) -> float:
+    """Return a log-probability: NaN would make every comparison false, and so a hazard harmless."""
+    nats = float(value)
+    if not nats <= ROUNDING_NATS:
+        raise ValueError(f"a log-probability is {value!r:.40}")
+    return nats
 
 
 def _finish_reason(value: object) -> Any:

@@ -162,7 +162,7 @@ class HazardReader:
     async def _read_list(self, shown: str, taxonomy: Taxonomy) -> dict[str, float] | None:
         for again in (False, True):
             answer = await self._ask(list_request(shown, taxonomy, again=again))
-            labels = _labels_of(answer.text, taxonomy)
+            labels = labels_of(answer.text, taxonomy)
             if labels is not None:
                 return {name: SURE_NATS if name in labels else -SURE_NATS for name in taxonomy.names}
             self.outside_schema += 1
@@ -265,7 +265,8 @@ def margin_of(answer: Completion) -> float | None:
     return max(-SURE_NATS, min(SURE_NATS, margin))
 
 
-def _labels_of(text: str, taxonomy: Taxonomy) -> frozenset[str] | None:
+def labels_of(text: str, taxonomy: Taxonomy) -> frozenset[str] | None:
+    """Return the labels that an answer to `list_request` names; None where it is outside the schema."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -8,7 +8,6 @@ says so. Several processes may use it at once.
 from __future__ import annotations
 
 import json
-import math
 import sqlite3
 import threading
 from collections import OrderedDict
@@ -19,10 +18,13 @@ from audit.errors import IncompleteError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["SignatureCache"]
+__all__ = ["SignatureCache", "parse_margins"]
 
 KEPT_IN_MEMORY = 65_536
 BUSY_TIMEOUT_S = 30.0
+
+LARGEST_MARGIN_NATS = 1e6
+"""Beyond any log-odds of a model: a row with more, or with no number, was not written here."""
 
 
 class SignatureCache:
@@ -63,7 +65,7 @@ class SignatureCache:
                 row = self._database.execute("select margins from margins where key = ?", (key,)).fetchone()
             except sqlite3.Error as error:
                 raise IncompleteError(f"{self._path}: the signature cache failed ({error!s:.120})") from None
-        margins = None if row is None else _margins(row[0])
+        margins = None if row is None else parse_margins(row[0])
         if margins is not None:
             with self._lock:
                 self._remember(key, margins)
@@ -95,12 +97,13 @@ class SignatureCache:
             self._memory.popitem(last=False)
 
 
-def _margins(text: str) -> dict[str, float] | None:
+def parse_margins(text: object) -> dict[str, float] | None:
+    """Return the margins that a row of the database holds; None where it does not hold any."""
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict):
         return None
-    good = all(isinstance(item, float | int) and math.isfinite(item) for item in value.values())
+    good = all(isinstance(item, float | int) and abs(item) <= LARGEST_MARGIN_NATS for item in value.values())
     return {str(name): float(item) for name, item in value.items()} if good else None

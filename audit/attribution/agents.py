@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, get_type_hints, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, get_origin, get_type_hints, runtime_checkable
 
 from audit.errors import UsageError
 from audit.generation import Completion, GenerationRequest, Message
@@ -142,9 +142,9 @@ def _fits(value: object, hint: object) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    if hint == tuple[str, ...]:
+    if get_origin(hint) is tuple:
         return isinstance(value, tuple) and all(isinstance(item, str) for item in value)
-    return isinstance(value, str) or (value is None and hint != str)
+    return isinstance(value, str) or (value is None and hint is not str)
 
 
 def load_agent(settings: Mapping[str, object]) -> Agent:

@@ -159,7 +159,7 @@ def read_hazard(tombstone: Tombstone) -> HazardTombstone | None:
 
 def read_lock(text: str, where: str) -> Lock:
     """Read a lock from its one spelling. Raises like `read_hazard`."""
-    value = strict_json.decode(text.encode(), max_bytes=MAX_EXTRA_VALUE_BYTES, where=where)
+    value = strict_json.decode(text.encode(errors="replace"), max_bytes=MAX_EXTRA_VALUE_BYTES, where=where)
     fields = strict_json.Fields(value, where)
     if fields.text("format") != _FORMAT:
         raise VerificationError(f"{where}: expected format {_FORMAT!r}")
@@ -184,7 +184,11 @@ def read_lock(text: str, where: str) -> Lock:
         scope="operator" if scope == "operator" else "tenant",
         expires_at_ms=expires,
     )
-    if len({len(key.quantised) for key in lock.keys}) > 1 or lock.to_extra()[EXTRA_KEY] != text:
+    try:
+        again = lock.to_extra()[EXTRA_KEY]
+    except UsageError as error:
+        raise VerificationError(f"{where}: {error}") from None
+    if len({len(key.quantised) for key in lock.keys}) > 1 or again != text:
         raise VerificationError(f"{where}: not the one spelling of its values")
     return lock
 

@@ -63,7 +63,7 @@ def from_json(text: str | bytes, source: str = "result.json") -> AuditResult:
         raise UsageError(f"{source}: {len(text)} bytes, at most {MAX_BYTES} are allowed in one result")
     try:
         record = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, _RuleError) as error:
+    except (ValueError, RecursionError, _RuleError) as error:  # ValueError: also a number of thousands of digits
         raise UsageError(f"{source}: not a result file ({str(error)[:120]})") from None
     if not isinstance(record, dict) or record.pop("format", None) != FORMAT:
         raise UsageError(f'{source}: "format" is not "{FORMAT}"; is this the result.json of a run?')

@@ -128,3 +128,20 @@ def test_an_import_path_is_bounded_in_messages():
     with pytest.raises(UsageError) as failure:
         load_object("x" * 5000, "agent")
     assert len(str(failure.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "template", "template": 5}, "template is 5, expected text"),
+        ({"kind": "few-shot", "system": {}}, "system is {}, expected text"),
+        ({"kind": "few-shot", "system": "s", "max_tokens": "many"}, "max_tokens is 'many', expected a whole number"),
+        ({"kind": "few-shot", "system": "s", "temperature": True}, "temperature is True, expected a number"),
+        ({"kind": "few-shot", "system": "s", "stop": [1]}, "expected a list of texts"),
+        ({"kind": "few-shot", "system": "s", "stop": "x"}, "expected a list of texts"),
+    ],
+)
+def test_settings_of_another_type_are_refused_before_the_first_replay(settings, message):
+    with pytest.raises(UsageError) as failure:
+        load_agent(settings)
+    assert message in str(failure.value)

@@ -142,3 +142,17 @@ def test_a_victim_pattern_that_is_no_regular_expression_is_refused_when_it_is_na
 def test_labels_that_could_never_match_are_refused(labels):
     with pytest.raises(UsageError, match="are not a list of letters A to Z"):
         load_harm({"kind": "answer-label", "labels": labels})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "judge", "question": "q", "max_characters": "8"}, "max_characters is '8', expected a whole number"),
+        ({"kind": "judge", "question": None}, "question is None, expected text"),
+        ({"kind": "regex", "pattern": "a{99999999999}"}, "is not a regular expression"),
+    ],
+)
+def test_settings_that_would_fail_at_the_first_score_are_refused(settings, message):
+    with pytest.raises(UsageError) as failure:
+        load_harm(settings)
+    assert message in str(failure.value)

@@ -65,3 +65,19 @@ def test_edges_must_join_live_entries_in_the_order_they_were_logged(tmp_path):
     ):
         with pytest.raises(UsageError, match=message):
             check_edges([wrong], snapshot, "e")
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "-" + "9" * 400, "1e999", "NaN", "9" * 5_000])
+@pytest.mark.parametrize("member", ["weight", "evidence"])
+def test_a_number_that_no_float_holds_is_refused(member, number):
+    value = number if member == "weight" else f'{{"nli": {number}}}'
+    record = {"tenant": "t", "child": "b", "parent": "a", "weight": 0.5, "evidence": {}}
+    text = json.dumps({name: item for name, item in record.items() if name != member})[:-1] + f', "{member}": {value}}}'
+    with pytest.raises(UsageError):
+        parse_edges([text.encode()], "f")
+
+
+def test_a_lone_surrogate_is_refused():
+    text = b'{"tenant": "t", "child": "\\ud800", "parent": "a", "weight": 0.5}'
+    with pytest.raises(UsageError, match="not valid Unicode"):
+        parse_edges([text], "f")

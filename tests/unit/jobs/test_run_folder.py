@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import time
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.attribution.ablation import Outcome
 from audit.errors import IncompleteError, UsageError
-from jobs.run_folder import SHARD_ROWS, SHARD_SECONDS, RunFolder
+from jobs.run_folder import (
+    SHARD_ROWS,
+    SHARD_SECONDS,
+    WEIGHTS_SCHEMA,
+    RunFolder,
+    parse_marker,
+    parse_weights,
+)
 
 IDENTITY = {"configuration": "c", "snapshot": "s"}
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -156,3 +166,18 @@ def test_finished_files_are_put_in_whole(tmp_path):
     assert run.write("result.json", b"{}").read_bytes() == b"{}"
     with pytest.raises(IncompleteError, match="free space and start the same command again"):
         run.write("no-such-folder/result.json", b"{}")
+
+
+@pytest.mark.parametrize("raw", [b"[" * 5_000, b'{"config": 5}', b"9" * 5_000])
+def test_a_marker_that_json_or_python_cannot_hold_is_refused(raw):
+    with pytest.raises(UsageError, match="not a run's marker"):
+        parse_marker(raw, "f")
+
+
+def test_a_shard_without_a_value_or_of_other_columns_is_refused():
+    other = pa.schema([("pair", pa.string()), ("contradiction", pa.string())])
+    for row, schema in (({"pair": None}, WEIGHTS_SCHEMA), ({"pair": "ab", "contradiction": "0.5"}, other)):
+        sink = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist([row], schema=schema), sink)
+        with pytest.raises(UsageError, match="delete it and resume"):
+            parse_weights(sink.getvalue(), "f")

@@ -12,7 +12,7 @@ import pytest
 
 from audit.errors import ModelError, UsageError
 from audit.generation import Completion, GenerationRequest, Message
-from models.generator_http import HttpGenerator, HttpSettings
+from models.generator_http import HttpGenerator, HttpSettings, read_completion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -226,3 +226,31 @@ def test_prefix_support_is_found_by_behaviour(server: Server, answer: object, su
 def test_a_server_that_refuses_the_probe_does_not_support_it(server: Server):
     server.script = [(400, {}, b"unknown field continue_final_message")]
     assert asyncio.run(HttpGenerator(server.url, "tiny", FAST).supports_prefix_logprobs()) is False
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"usage": {"prompt_tokens": float("inf")}},
+        {"usage": {"completion_tokens": 1e300}},
+        {"usage": {"prompt_tokens": -1}},
+        {"logprobs": {"content": [{"top_logprobs": [{"token": "yes", "logprob": float("nan")}]}]}},
+        {"logprobs": {"content": [{"top_logprobs": [{"token": "yes", "logprob": 1e308}]}]}},
+        {"logprobs": {"content": [{"top_logprobs": [{"token": "yes", "logprob": 10**400}]}]}},
+    ],
+)
+def test_numbers_that_no_server_can_mean_are_a_model_error(change: dict[str, object]):
+    answer: dict[str, object] = {"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}], "usage": {}}
+    if "usage" in change:
+        answer |= change
+    else:
+        answer["choices"] = [{"message": {"content": "yes"}, "finish_reason": "stop", **change}]
+    request = GenerationRequest(messages=(Message(role="user", content="q"),), max_tokens=1, top_logprobs=1)
+    with pytest.raises(ModelError, match="not a chat completion"):
+        read_completion(answer, request)
+
+
+def test_half_a_surrogate_pair_in_an_answer_can_be_written_to_a_file():
+    answer = {"choices": [{"message": {"content": "a\ud800"}, "finish_reason": "stop"}]}
+    request = GenerationRequest(messages=(Message(role="user", content="q"),), max_tokens=1)
+    assert read_completion(answer, request).text == "a?"

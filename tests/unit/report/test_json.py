@@ -102,3 +102,9 @@ def test_infinity_in_disguise_is_refused():
 def test_unknown_scores_stay_unknown():
     read = from_json(to_json(sample_result()))
     assert any(score.cmis is None for tenant in read.tenants for score in tenant.scores)
+
+
+def test_a_number_of_thousands_of_digits_is_refused():
+    text = to_json(sample_result()).replace('"version": 1', '"version": ' + "9" * 5_000, 1)
+    with pytest.raises(UsageError, match="not a result file"):
+        from_json(text)
