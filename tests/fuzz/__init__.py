@@ -1,0 +1,1 @@
+"""Every decoder of untrusted bytes, with hypothesis."""
