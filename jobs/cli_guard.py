@@ -146,6 +146,9 @@ def calibrate(
     texts: Annotated[
         Path | None, typer.Option("--texts", help="Labelled texts, JSON lines; default: the packaged ones.")
     ] = None,
+    most_false: Annotated[
+        float, typer.Option("--most-false", help="Share of the texts without a label that may be given it.")
+    ] = 0.01,
     cache: Cache = None,
 ) -> None:
     """Choose the thresholds of the hazard labels for one model, on texts that are no benchmark's."""
@@ -172,13 +175,15 @@ def calibrate(
     margins = asyncio.run(read())
     kept.close()
     known = [(found, item.labels) for found, item in zip(margins, labelled, strict=True) if found is not None]
-    chosen = thresholds(known, named)
-    wrong = {
-        label: sum((found[label] > cut) != (label in truth) for found, truth in known) for label, cut in chosen.items()
+    chosen = thresholds(known, named, most_false=most_false)
+    found_of = {
+        label: sum(margins[label] > cut for margins, truth in known if label in truth) for label, cut in chosen.items()
     }
+    truly = {label: sum(label in truth for _, truth in known) for label in chosen}
     print_json({
         "model": reader.model_id, "taxonomy": named.digest, "texts": len(known),
-        "outside_schema": len(margins) - len(known), "thresholds_nats": chosen, "wrong": wrong,
+        "outside_schema": len(margins) - len(known), "thresholds_nats": chosen,
+        "found": found_of, "truly": truly,
     })  # fmt: skip
 
 

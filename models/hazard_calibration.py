@@ -7,7 +7,6 @@ the packaged taxonomy; for one of your own, bring labelled texts of your own.
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import dataclass
 from importlib import resources
@@ -63,30 +62,33 @@ def parse_labelled(lines: Iterable[bytes], source: str) -> Iterable[LabelledText
         yield LabelledText(text=value["text"], labels=frozenset(labels))
 
 
-def thresholds(examples: Sequence[tuple[Mapping[str, float], frozenset[str]]], taxonomy: Taxonomy) -> dict[str, float]:
-    """Choose each label's threshold: of the midpoints with the best balanced accuracy, the one nearest to the old one.
+def thresholds(
+    examples: Sequence[tuple[Mapping[str, float], frozenset[str]]], taxonomy: Taxonomy, *, most_false: float = 0.01
+) -> dict[str, float]:
+    """Choose each label's threshold: the lowest that at most a given share of the texts without the label exceed.
+
+    A guard sees far more harmless writes than hazardous ones, so it is their share that is fixed.
 
     Args:
         examples: Margins of a text in nats, and the labels that it has in truth.
-        taxonomy: The labels, with the thresholds they have so far.
+        taxonomy: The labels.
+        most_false: Share of the texts without a label that may be given it.
 
     Returns:
         Label to threshold in nats, for the labels that have both positive and negative examples.
+
+    Raises:
+        UsageError: the share is not between 0 and 1.
     """
+    if not 0.0 <= most_false < 1.0:
+        raise UsageError(f"the share of false labels is {most_false}, expected 0 to 1")
     found: dict[str, float] = {}
     for label in taxonomy.labels:
-        rows = sorted((margins[label.name], label.name in truth) for margins, truth in examples)
-        if len({held for _, held in rows}) < 2:  # noqa: PLR2004 - both kinds are needed
+        free = sorted((margins[label.name] for margins, truth in examples if label.name not in truth), reverse=True)
+        if not free or len(free) == len(examples):
             continue
-        values = [margin for margin, _ in rows]
-        cuts = [values[0] - 1.0, *((a + b) / 2 for a, b in itertools.pairwise(values)), values[-1] + 1.0]
-        best = max((_worth(rows, cut), -abs(cut - label.threshold_nats), cut) for cut in cuts)
-        found[label.name] = round(best[2], 3)
+        highest = free[int(most_false * len(free))]
+        above = [margins[label.name] for margins, _ in examples if margins[label.name] > highest]
+        # Half way to the next text above: the labels of the examples are those of any threshold in between.
+        found[label.name] = round((highest + min(above)) / 2 if above else highest, 3)
     return found
-
-
-def _worth(rows: Sequence[tuple[float, bool]], cut: float) -> float:
-    """Balanced accuracy of a threshold, twice."""
-    held = [margin > cut for margin, truth in rows if truth]
-    free = [margin <= cut for margin, truth in rows if not truth]
-    return sum(held) / len(held) + sum(free) / len(free)

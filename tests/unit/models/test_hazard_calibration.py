@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from audit.errors import UsageError
 from audit.forget.hazard import default_taxonomy
@@ -47,6 +49,29 @@ def test_a_threshold_parts_the_labelled_from_the_rest():
         (5.0, frozenset(taxonomy.names)), (4.0, frozenset(taxonomy.names)), (2.0, frozenset()), (-1.0, frozenset()),
     )]  # fmt: skip
     assert thresholds(examples, taxonomy) == dict.fromkeys(taxonomy.names, 3.0)
+
+
+@given(
+    st.lists(st.tuples(st.floats(-5, 5), st.booleans()), min_size=2, max_size=40),
+    st.sampled_from([0.0, 0.01, 0.1, 0.5]),
+)
+def test_no_more_than_the_share_asked_for_is_labelled_falsely(rows, most_false):
+    taxonomy = default_taxonomy()
+    name = taxonomy.names[0]
+    examples = [
+        (dict.fromkeys(taxonomy.names, round(margin, 2)), frozenset({name} if held else ())) for margin, held in rows
+    ]
+    found = thresholds(examples, taxonomy, most_false=most_false)
+    free = [margins[name] for margins, truth in examples if not truth]
+    if name in found:
+        assert sum(margin > found[name] for margin in free) <= most_false * len(free)
+    else:
+        assert len(free) in {0, len(examples)}
+
+
+def test_a_share_that_is_none_is_refused():
+    with pytest.raises(UsageError, match=r"share of false labels is 1\.5"):
+        thresholds([], default_taxonomy(), most_false=1.5)
 
 
 def test_a_label_without_both_kinds_keeps_its_threshold():
