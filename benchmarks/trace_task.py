@@ -147,8 +147,8 @@ def trace_batch(
     """Ask the cases, and trace the harmful answers that memory alone explains; returns the row."""
     harm = {"kind": HARM_KIND, "literals": {case.query: case.harm for case in cases}}
     program = Program.of(AGENT, harm, 0)
-    with_five, without = _ask(executor, program, cases, reporter)
-    incidents = [case for case in cases if _harmful(with_five[case.event_id]) and not _harmful(without[case.event_id])]
+    with_five, without = ask(executor, program, cases, reporter)
+    incidents = [case for case in cases if harmful(with_five[case.event_id]) and not harmful(without[case.event_id])]
     events = {
         case.event_id: Event(
             event_id=case.event_id, tenant=TENANT, ts_ms=NOW_MS, query=case.query,
@@ -159,8 +159,8 @@ def trace_batch(
     ranked: dict[str, Mapping[str, Mapping[str, float]]] = {}
     row: dict[str, Any] = {
         "asked": len(cases), "cases": len(incidents),
-        "harmless_with_five": [case.event_id for case in cases if not _harmful(with_five[case.event_id])],
-        "harmful_with_none": [case.event_id for case in cases if _harmful(without[case.event_id])],
+        "harmless_with_five": [case.event_id for case in cases if not harmful(with_five[case.event_id])],
+        "harmful_with_none": [case.event_id for case in cases if harmful(without[case.event_id])],
         "contradicted": sum(case.contradicted for case in incidents),
     }  # fmt: skip
     backbone.begin(fresh=fresh)
@@ -172,7 +172,7 @@ def trace_batch(
     if loo:
         backbone.begin(fresh=fresh)
         try:
-            ranked[LOO] = _leave_one_out(executor, program, incidents, reporter)
+            ranked[LOO] = leave_one_out(executor, program, incidents, reporter)
         finally:
             cost = backbone.end()
         row |= _cost(METHODS[LOO], cost)
@@ -195,7 +195,7 @@ def trace_batch(
     return row
 
 
-def _ask(
+def ask(
     executor: Executor, program: Program, cases: Sequence[Case], reporter: Reporter
 ) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
     """Ask every case with its five memories and with none."""
@@ -213,7 +213,8 @@ def _ask(
     )
 
 
-def _harmful(outcome: Outcome) -> bool:
+def harmful(outcome: Outcome) -> bool:
+    """Tell whether an answer counts as the harm."""
     return outcome.harm is not None and outcome.harm >= HARMFUL
 
 
@@ -232,7 +233,7 @@ def _search(
     }
 
 
-def _leave_one_out(
+def leave_one_out(
     executor: Executor, program: Program, incidents: Sequence[Case], reporter: Reporter
 ) -> dict[str, dict[str, float]]:
     """Rank by the drop of the harm verdict when a memory is left out."""
@@ -255,7 +256,7 @@ def _leave_one_out(
     scores: dict[str, dict[str, float]] = {case.event_id: {} for case in incidents}
     for (event_id, name), item in asked.items():
         before, after = outcomes[full[event_id].pair_id], outcomes[item.pair_id]
-        scores[event_id][name] = float(_harmful(before)) - float(_harmful(after))
+        scores[event_id][name] = float(harmful(before)) - float(harmful(after))
     return scores
 
 

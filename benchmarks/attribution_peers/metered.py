@@ -67,16 +67,18 @@ class MeteredBackbone:
         self._began = 0.0
         self._computed_before = 0
         self._fresh = False
+        self._alone = False
         self._to_reset = False
         self._resetting = asyncio.Lock()
 
-    def begin(self, *, fresh: bool) -> None:
+    def begin(self, *, fresh: bool, alone: bool = False) -> None:
         """Start counting for one method.
 
         Args:
             fresh: Compute every answer, also one that lies on disk.
+            alone: One request at a time, each from an empty prefix cache; fresh only.
         """
-        self._cost, self._fresh, self._to_reset = Cost(), fresh, True
+        self._cost, self._fresh, self._alone, self._to_reset = Cost(), fresh, fresh and alone, True
         self._method = MemoGenerator(_Counted(self))
         self._computed_before = self._disk.computed
         self._began = time.perf_counter()
@@ -102,12 +104,14 @@ class MeteredBackbone:
     async def answer_counted(self, request: GenerationRequest) -> Completion:
         """Answer one request of the method under way."""
         async with self._resetting:
-            if self._to_reset and self._raw is not None:
+            if (self._to_reset or self._alone) and self._raw is not None:
                 reset = getattr(self._raw, "reset_prefix_cache", None)
                 if reset is not None:
                     await reset()
             self._to_reset = False
-        answer = await (self._backbone() if self._fresh else self._disk).generate(request)
+            answer = await self._backbone().generate(request) if self._alone else None
+        if answer is None:
+            answer = await (self._backbone() if self._fresh else self._disk).generate(request)
         self._cost.calls += 1
         self._cost.prompt_tokens += answer.prompt_tokens
         self._cost.cached_tokens += answer.cached_tokens
