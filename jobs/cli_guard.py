@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import Console
@@ -33,6 +33,7 @@ from jobs.cli_store import (
 )
 from jobs.hazard_locks import taxonomy_of
 from jobs.import_jsonl import read_entries
+from models.hazard_calibration import MAX_LINE_BYTES, calibration_texts, parse_labelled, thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +81,9 @@ def check(
     """Judge writes before they are stored. Exit 3 where some could not be judged, 1 with --fail-on blocked."""
     if fail_on not in {None, "blocked"}:
         raise UsageError(f"--fail-on is {fail_on!r:.40}, expected blocked")
-    settings = GuardSettings(mode=_mode(mode), on_failure=_on_failure(on_failure), model_timeout_s=PATIENCE_S)
+    settings = GuardSettings(
+        mode=cast("MatchMode", mode), on_failure=cast("OnFailure", on_failure), model_timeout_s=PATIENCE_S
+    )
     entries = _read(file, tenant)
     with _guarded(
         store, settings, backbone, embedder, taxonomy, keys, trust, pin, log, cache, (), warm=False
@@ -131,7 +134,7 @@ def serve(
         raise UsageError(f"--host {host} is open to others: give a token with --token-file or MEMAUDIT_GUARD_TOKEN")
     if not 0 <= port < 1 << 16 or refresh_s <= 0:
         raise UsageError(f"--port is {port} and --refresh-s {refresh_s}: expected 0 to 65535, and more than 0")
-    settings = GuardSettings(mode=_mode(mode), on_failure=_on_failure(on_failure))
+    settings = GuardSettings(mode=cast("MatchMode", mode), on_failure=cast("OnFailure", on_failure))
     served = tuple(tenant or ())
     with _guarded(
         store, settings, backbone, embedder, taxonomy, keys, trust, pin, log, cache, served, warm=True
@@ -154,7 +157,6 @@ def calibrate(
     """Choose the thresholds of the hazard labels for one model, on texts that are no benchmark's."""
     import asyncio  # noqa: PLC0415
 
-    from models.hazard_calibration import calibration_texts, parse_labelled, thresholds  # noqa: PLC0415
     from models.hazard_extraction import HazardReader  # noqa: PLC0415
     from models.lazy_generator import LazyGenerator  # noqa: PLC0415
     from models.loading import ModelSpecs  # noqa: PLC0415
@@ -187,9 +189,11 @@ def calibrate(
     })  # fmt: skip
 
 
-def _lines(file: Path) -> list[bytes]:
+def _lines(file: Path) -> Iterator[bytes]:
+    """Read lines, none much longer than is allowed: the file is not ours."""
     try:
-        return file.read_bytes().splitlines()
+        with file.open("rb") as stream:
+            yield from iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
 
@@ -269,18 +273,6 @@ def _token(file: Path | None) -> str:
     if (token or file is not None) and (len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable()):
         raise UsageError(f"the guard's token must have at least {MIN_TOKEN_CHARS} printable ASCII characters")
     return token
-
-
-def _mode(text: str) -> MatchMode:
-    if text in {"exact", "containment", "containment+key", "key"}:
-        return text  # type: ignore[return-value]
-    raise UsageError(f"--mode is {text!r:.40}, expected exact, containment, containment+key or key")
-
-
-def _on_failure(text: str) -> OnFailure:
-    if text in {"closed", "open"}:
-        return text  # type: ignore[return-value]
-    raise UsageError(f"--on-failure is {text!r:.40}, expected closed or open")
 
 
 def _show(judged: list[tuple[Entry, Decision]]) -> None:

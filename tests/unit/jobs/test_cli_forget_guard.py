@@ -117,10 +117,10 @@ def test_an_operator_wide_tombstone_holds_for_other_tenants(desk, run):
         ((*FORGET, "--expires", "2001-01-01"), "in the past"),
         ((*FORGET, "--expires", "soon"), "expected days like 90d"),
         (("guard", "check", "none.jsonl", "store"), "no such file"),
-        (("guard", "check", "memories.jsonl", "store", "--mode", "fuzzy"), "--mode is 'fuzzy'"),
+        (("guard", "check", "memories.jsonl", "store", "--mode", "fuzzy"), "mode is 'fuzzy'"),
         (("guard", "check", "memories.jsonl", "store", "--fail-on", "all"), "expected blocked"),
         (("guard", "serve", "store", "--host", "0.0.0.0"), "give a token"),  # noqa: S104 - refused
-        (("guard", "serve", "store", "--token-file", "memories.jsonl", "--mode", "x"), "token must have|--mode is"),
+        (("guard", "serve", "store", "--token-file", "memories.jsonl", "--mode", "x"), "token must have|mode is"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_and_exit_2(desk, run, change, message):
