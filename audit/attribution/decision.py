@@ -51,7 +51,7 @@ class DecisionPoint:
     """The harmful answer of this turn, y*."""
 
     start: int
-    """Index into `answer` of the parting word, its leading space included."""
+    """Index into `answer` of the parting word, its leading space included; in a number, of the differing digit."""
 
     clean: str
     """How the gate replay goes on from there; empty where it ends."""
@@ -120,13 +120,17 @@ def next_point(point: DecisionPoint, continuation: str) -> DecisionPoint | None:
 
 
 def _parting_word(a: str, b: str) -> int:
-    """Return the index where the first differing word starts, its leading space included."""
+    """Return the index where the first differing word starts, its leading space included; in numbers, the digit."""
     common = 0
     for left, right in zip(a, b, strict=False):
         if left != right:
             break
         common += 1
-    # Tokens carry their leading space, so the cut goes before the space of the word in which the texts part.
+    # Numbers are split from their leading space, and often into digits: before " 165" and " 120" the next token is the
+    # same, and only the differing digit says which.
+    if common < len(a) and a[common].isdigit():
+        return common
+    # Other tokens carry their leading space, so the cut goes before the space of the word in which the texts part.
     boundary = max((match.start() for match in re.finditer(r"\s+\S|^\S", a) if match.start() <= common), default=0)
     return min(boundary, common)
 

@@ -9,7 +9,8 @@ changed; "removed" means left out of a replay.
 2. *Points.* Find where the two replays part, and where they part again (`decision`).
 3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `culprit_nats` at every
    point is a culprit and joins S. A memory that fits in with the others (CAS below the store's median) must raise them
-   by `fitting_nats` more: influence and consistency corroborate each other where either alone is borderline.
+   by `fitting_nats` more: influence and consistency corroborate each other where either alone is borderline. Where
+   nobody is convicted the points may have been style ("We say" for "The"): later ones are taken, and they alone count.
 4. *Necessity.* Where no culprit is in an event's context, leave out each memory in turn: harm that needs several
    memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone; repeat until none is a culprit.
@@ -70,6 +71,9 @@ class SearchSettings:
     points: int = 2
     """Decision points measured per event: the second tells substance from style."""
 
+    most_points: int = 4
+    """Points taken in search of the substance where nobody is convicted at the first ones."""
+
     max_rounds: int = 64
     """Rounds after which open events are given up as `not cleared`."""
 
@@ -89,6 +93,9 @@ class EventState:
     full: Outcome | None = None
     gate: Outcome | None = None
     points: list[DecisionPoint] = field(default_factory=list)
+    depth: int = 0
+    """Points wanted."""
+
     odds_full: list[float | None] = field(default_factory=list)
     odds_gate: list[float | None] = field(default_factory=list)
     influences: dict[str, Influence] = field(default_factory=dict)
@@ -131,7 +138,8 @@ class SetSearch:
         self._memory = memory
         self.settings = settings
         self.states: dict[str, EventState] = {
-            event.event_id: EventState(event=event) for event in sorted(events, key=lambda event: event.event_id)
+            event.event_id: EventState(event=event, depth=settings.points)
+            for event in sorted(events, key=lambda event: event.event_id)
         }
         self._resembles = resembles or {}
         self._anomaly = anomaly or {}
@@ -235,7 +243,7 @@ class SetSearch:
         return [
             keep_only(event_id, "gate", "continuation", (), len(state.points) - 1)
             for event_id, state in self._live()
-            if 0 < len(state.points) < self.settings.points
+            if 0 < len(state.points) < state.depth
         ]
 
     def _sufficiency_round(self) -> list[Ablation]:
@@ -251,7 +259,6 @@ class SetSearch:
             keep_only(event_id, "keep_one", measure, (entry_id,), point)
             for event_id, state in self._live()
             for entry_id in self._context(state)
-            if entry_id not in state.influences
             for measure, point in self._measures(state)
         ]
 
@@ -318,7 +325,7 @@ class SetSearch:
                 return
             self._read_influences()
             self._convict()
-            self._phase = "necessity"
+            self._phase = "points" if self._go_deeper() else "necessity"
         elif self._phase == "necessity":
             self._read_influences()
             self._phase = "done" if self.settings.attribution == "loo" else "closure"
@@ -354,7 +361,7 @@ class SetSearch:
         """Take in the forced continuations; True if another point is worth asking for."""
         grew = False
         for event_id, state in self._live():
-            if not 0 < len(state.points) < self.settings.points:
+            if not 0 < len(state.points) < state.depth:
                 continue
             asked = self._outcomes.get(
                 keep_only(event_id, "gate", "continuation", (), len(state.points) - 1).pair_id
@@ -362,14 +369,26 @@ class SetSearch:
             point = None if asked is None else next_point(state.points[-1], asked.output)
             if point is not None:
                 state.points.append(point)
-                grew = grew or len(state.points) < self.settings.points
+                grew = grew or len(state.points) < state.depth
         return grew
+
+    def _go_deeper(self) -> bool:
+        """Ask for later points of events whose memories were all acquitted at the first ones; True if there are any."""
+        deeper = [
+            state
+            for _, state in self._live()
+            if len(state.points) == state.depth < self.settings.most_points
+            and not any(entry_id in self._removed for entry_id in self._context(state, frozenset()))
+        ]
+        for state in deeper:
+            state.depth = self.settings.most_points
+        return bool(deeper)
 
     def _read_gate_odds(self) -> bool:
         """Take in the gate's odds; True if an event turned out to have none and must be asked by verdict."""
         lost = False
         for event_id, state in self._live():
-            if not state.points or state.odds_gate:
+            if len(state.odds_gate) == len(state.points):
                 continue
             state.odds_gate = [
                 self._outcomes[keep_only(event_id, "gate", "odds", (), point).pair_id].log_odds_nats
@@ -396,26 +415,27 @@ class SetSearch:
     def _influence(self, event_id: str, state: EventState, entry_id: str) -> Influence | None:
         answers = [
             (
+                point,
                 self._outcomes.get(keep_only(event_id, "keep_one", measure, (entry_id,), point).pair_id),
                 self._outcomes.get(leave_out(event_id, "leave_one_out", measure, {entry_id}, point).pair_id),
             )
             for measure, point in self._measures(state)
         ]
-        if all(alone is None and without is None for alone, without in answers):
+        if all(alone is None and without is None for _, alone, without in answers):
             return None
         if state.points:
             return Influence(
                 event_id=event_id, entry_id=entry_id,
                 sufficiency_nats=_weakest(
-                    _difference(None if alone is None else alone.log_odds_nats, gate)
-                    for (alone, _), gate in zip(answers, state.odds_gate, strict=True)
+                    _difference(None if alone is None else alone.log_odds_nats, state.odds_gate[point])
+                    for point, alone, _ in answers
                 ),
                 necessity_nats=_weakest(
-                    _difference(full, None if without is None else without.log_odds_nats)
-                    for (_, without), full in zip(answers, state.odds_full, strict=True)
+                    _difference(state.odds_full[point], None if without is None else without.log_odds_nats)
+                    for point, _, without in answers
                 ),
             )  # fmt: skip
-        alone, without = answers[0]
+        _, alone, without = answers[0]
         full, gate = state.full, state.gate
         cmis = _difference(_harm(full), _harm(without))
         flipped = _difference(_harm(alone), _harm(gate))
@@ -510,8 +530,9 @@ class SetSearch:
         return [(event_id, state) for event_id, state in self.states.items() if state.status == "cleared"]
 
     def _measures(self, state: EventState) -> list[tuple[Measure, int]]:
-        """How this event is measured: its odds at each point, or its verdict where there is no point."""
-        return [("odds", point) for point in range(len(state.points))] or [("text", 0)]
+        """How this event is measured: its odds at the points that count, or its verdict where there is no point."""
+        first = self.settings.points if len(state.points) > self.settings.points else 0
+        return [("odds", point) for point in range(first, len(state.points))] or [("text", 0)]
 
     def _context(self, state: EventState, removed: frozenset[str] | None = None) -> tuple[str, ...]:
         r"""R(q, M \ S), with S as it stands unless another is given."""

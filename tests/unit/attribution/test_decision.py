@@ -162,3 +162,17 @@ def test_measurements_change_only_what_is_decoded():
     for measured in (graded, continued):
         assert (measured.messages, measured.seed) == (request.messages, request.seed)
         assert (measured.temperature, measured.choices, measured.regex) == (0.0, (), None)
+
+
+@pytest.mark.parametrize(
+    ("harmful", "clean", "prefix"),
+    [
+        ("It is 165 newton metres.", "It is 120 Nm.", "It is 1"),
+        ("It is 410.", "It is 165.", "It is "),
+        ("Gate 9, please.", "Gate A, please.", "Gate "),
+        ("It costs $40 now.", "It costs $25 now.", "It costs $"),
+        ("It is 12 days.", "It is 12 weeks.", "It is 12"),
+    ],
+)
+def test_numbers_part_at_the_digit_since_the_token_before_it_is_the_same(harmful, clean, prefix):
+    assert decision_point([harmful], [clean]).prefix == prefix

@@ -285,3 +285,45 @@ def test_a_verdict_that_flips_convicts_a_memory_that_fits_in_too():
     search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0), anomaly=cas)
     world.run(search)
     assert search.removed["m000"].startswith("alone raises")
+
+
+class PreambleWorld(World):
+    """The harmful answer opens in a style of its own; what the poison brings comes at the third point."""
+
+    def __init__(self, *, poison: int, substance_from: int = 2) -> None:
+        super().__init__(8, {"query 0": list(range(8))}, hijack({poison}))
+        self._poison, self._from = f"m{poison:03d}", substance_from
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        if ablation.measure == "text":
+            said = "The bolt is harm done." if outcome.harm else "We say fine."
+            return replace(outcome, output=said, answers=(said,))
+        if ablation.measure == "continuation":
+            return replace(outcome, output=" however")
+        caused = ablation.point >= self._from and self._poison in outcome.context
+        return replace(outcome, log_odds_nats=3.0 if caused else -3.0)
+
+
+def test_points_that_are_style_are_followed_by_later_ones():
+    world = PreambleWorld(poison=3)
+    search = search_of(world, fitting_nats=0.0)
+    world.run(search)
+    assert search.removed == {"m003": "alone raises the odds of the harm in e000 by 6.0 nats"}
+    assert len(search.states["e000"].points) == 4
+
+
+def test_no_later_point_is_asked_where_the_first_ones_convict():
+    world = PreambleWorld(poison=3, substance_from=0)
+    search = search_of(world)
+    world.run(search)
+    assert set(search.removed) == {"m003"}
+    assert len(search.states["e000"].points) == 2
+
+
+def test_where_no_point_tells_the_poison_is_found_by_replays():
+    world = PreambleWorld(poison=3, substance_from=9)
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].status == "cleared"
+    assert "m003" in search.removed
