@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from audit.entry import MAX_NAME_BYTES, MAX_TEXT_BYTES
 from audit.errors import EventError
+from audit.nesting import MAX_DEPTH, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -123,6 +124,8 @@ def _parse_line(raw: bytes, where: str) -> Event:
         raise EventError(f"{where}: not valid UTF-8 at byte {error.start}") from None
     except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
         raise EventError(f"{where}: not JSON ({str(error)[:80]})") from None
+    if too_deep(raw, record):
+        raise EventError(f"{where}: more than {MAX_DEPTH} levels of JSON")
     if not isinstance(record, dict):
         raise EventError(f"{where}: expected one JSON object")
     if b"\\ud" in raw.lower():  # JSON can spell half a surrogate pair, which no UTF-8 can hold
@@ -130,8 +133,6 @@ def _parse_line(raw: bytes, where: str) -> Event:
             json.dumps(record, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise EventError(f"{where}: not valid Unicode (a lone surrogate)") from None
-        except RecursionError:
-            raise EventError(f"{where}: not JSON (nested too deep)") from None
     harm = record.get("harm")
     if not isinstance(harm, Mapping) or harm.get("label") not in ("harmful", "benign"):
         raise EventError(f'{where}: "harm" must be an object whose "label" is "harmful" or "benign"')

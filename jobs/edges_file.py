@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from audit.entry import MAX_NAME_BYTES, PARTS_PER_MILLION
 from audit.errors import UsageError
+from audit.nesting import MAX_DEPTH, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -91,6 +92,8 @@ def _parse(raw: bytes, where: str) -> EstimatedEdge:
         record = json.loads(raw.decode())
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not JSON ({str(error)[:80]})") from None
+    if too_deep(raw, record):
+        raise UsageError(f"{where}: more than {MAX_DEPTH} levels of JSON")
     if b"\\ud" in raw.lower() and not _is_unicode(record):
         raise UsageError(f"{where}: not valid Unicode (a lone surrogate)")
     if not isinstance(record, dict) or not record.keys() <= _FIELDS or not record.keys() >= _FIELDS - {"evidence"}:
@@ -118,7 +121,7 @@ def _is_unicode(record: object) -> bool:
     """Tell whether UTF-8 can hold a JSON value: JSON can spell half a surrogate pair."""
     try:
         json.dumps(record, ensure_ascii=False).encode()
-    except (UnicodeEncodeError, RecursionError):
+    except UnicodeEncodeError:
         return False
     return True
 

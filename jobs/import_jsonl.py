@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from audit.entry import PARTS_PER_MILLION, Entry, Parent
 from audit.errors import EntryError, UsageError
+from audit.nesting import MAX_DEPTH, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -78,6 +79,8 @@ def _parse(raw: bytes, where: str, defaults: Mapping[str, object]) -> Entry:
         raise EntryError(f"{where}: not valid UTF-8 at byte {error.start}") from None
     except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
         raise EntryError(f"{where}: not JSON ({str(error)[:80]})") from None
+    if too_deep(raw, record):
+        raise EntryError(f"{where}: more than {MAX_DEPTH} levels of JSON")
     if not isinstance(record, dict):
         raise EntryError(f"{where}: expected one JSON object")
     unknown = sorted(record.keys() - _FIELDS)

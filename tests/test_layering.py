@@ -27,7 +27,8 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "errors": (),
     "generation": (),
     "entry": ("errors",),
-    "events": ("entry", "errors"),
+    "events": ("nesting", "entry", "errors"),
+    "nesting": (),
     "strict_yaml": ("errors",),
     "config": ("strict_yaml", "errors"),
     "result": (),
@@ -37,7 +38,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "fusion": ("errors",),
     "attribution": ("fusion", "generation", "events", "entry", "errors"),
     "consistency": ("entry", "errors"),
-    "lineage": ("snapshot", "strict_yaml", "entry", "errors"),
+    "lineage": ("snapshot", "strict_yaml", "nesting", "entry", "errors"),
     "report": ("result", "consistency", "entry", "errors"),
 }
 """Per part of `audit`, which others it may import: the data flow. A new part is a line here, on purpose."""

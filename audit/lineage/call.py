@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from audit.errors import UsageError
+from audit.nesting import MAX_DEPTH, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,6 +85,8 @@ def parse_question(data: bytes, where: str) -> tuple[ToolCall, Context]:
         json.dumps(record, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not JSON ({' '.join(str(error).split())[:120]})") from None
+    if too_deep(data, record):
+        raise UsageError(f"{where}: more than {MAX_DEPTH} levels of JSON")
     members = _members(record, {"tool", "arguments", "request", "memories", "outputs", "executed"}, where)
     request, memories = members.get("request", ""), members.get("memories", [])
     if not isinstance(request, str):

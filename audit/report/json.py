@@ -74,6 +74,8 @@ def from_json(text: str | bytes, source: str = "result.json") -> AuditResult:
         result = _decode(record, AuditResult, "result")
     except _RuleError as error:
         raise UsageError(f"{source}: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{source}: nested too deep") from None
     assert isinstance(result, AuditResult)  # noqa: S101 - narrows the type; _decode built it
     return result
 

@@ -13,7 +13,7 @@ from benchmarks.fuzz.targets import targets
 
 TABLE = targets()
 NAMES = [target.name for target in TABLE]
-few = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @pytest.fixture(autouse=True)
