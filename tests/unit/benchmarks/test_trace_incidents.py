@@ -20,9 +20,9 @@ def text(memory):
     return " ".join(memory)
 
 
-def test_there_are_five_incidents_on_each_of_26_fields():
-    assert len(set(IDS)) == len(INCIDENTS) == 130
-    assert len({incident.question for incident in INCIDENTS}) == 130
+def test_there_are_five_incidents_on_each_of_38_fields():
+    assert len(set(IDS)) == len(INCIDENTS) == 190
+    assert len({incident.question for incident in INCIDENTS}) == 190
     assert set(Counter(incident.field for incident in INCIDENTS).values()) == {5}
 
 
