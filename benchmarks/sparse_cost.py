@@ -87,7 +87,8 @@ def measure(
         dropped = leave_one_out(executor, program, [case], reporter)[case.event_id]
     finally:
         plain = backbone.end()
-    search = SetSearch(case.memory, [event], SearchSettings(culprit_nats=AuditConfig().culprit_nats))
+    settings = SearchSettings(culprit_nats=AuditConfig().culprit_nats)
+    search = SetSearch(case.memory, [event], settings, scorer=program.build()[1])
     backbone.begin(fresh=True)
     try:
         run_searches(executor, program, [Searched(search=search, memory=case.memory)], reporter, "memaudit")

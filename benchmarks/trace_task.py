@@ -224,7 +224,8 @@ def _search(
     """Rank by this project's search, up to where memories are ranked; credit in nats by event and memory."""
     settings = SearchSettings(culprit_nats=AuditConfig().culprit_nats)
     searches = [
-        Searched(search=SetSearch(case.memory, [event], settings), memory=case.memory) for case, event in incidents
+        Searched(search=SetSearch(case.memory, [event], settings, scorer=program.build()[1]), memory=case.memory)
+        for case, event in incidents
     ]
     run_searches(executor, program, searches, reporter, "ranking memories", stop_at=GROWING)
     return {

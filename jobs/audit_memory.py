@@ -78,6 +78,7 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
             settings,
             resembles=resembling(entries, tenant_graph) if config.attribution == "set" else None,
             anomaly=dict(zip((entry.entry_id for entry in entries), tenant_graph.graph.cas.tolist(), strict=True)),
+            scorer=replayer.scorer,
         )
         evidence[tenant] = TenantEvidence(
             tenant=tenant, memory=memory, tenant_graph=tenant_graph, search=search, probes=tuple(probes),
@@ -233,7 +234,8 @@ class _Replayer:
     ) -> None:
         self._executor, self._run, self._reporter, self._events = executor, run, reporter, events
         self._program = Program.of(config.agent, config.harm, config.seed)
-        self._program.build()  # a wrong agent or scorer is the user's to hear before any model loads
+        # A wrong agent or scorer is the user's to hear before any model loads.
+        _, self.scorer = self._program.build()
         self.counters: Counter[str] = Counter()
         self._texts: dict[tuple[str, tuple[str, ...]], Outcome] = {}
         self._counted: set[str] = set()

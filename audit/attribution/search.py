@@ -6,7 +6,8 @@ changed; "removed" means left out of a replay.
 
 1. *Gate.* Replay each event with the whole store and with no memory. No harm with the store: `not reproduced`. Harm
    without memory: `memory is not the cause`.
-2. *Points.* Find where the two replays part, and where they part again (`decision`).
+2. *Points.* Where the model would not say the harm by itself, though forced up to it: the words of the harm
+   (`substance`). Else find where the two replays part, and where they part again (`decision`).
 3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `culprit_nats` at every
    point is a culprit and joins S. A memory that fits in with the others (CAS below the store's median) must raise them
    by `fitting_nats` more: influence and consistency corroborate each other where either alone is borderline. Where
@@ -26,6 +27,7 @@ A budget stops the search between rounds; what it left out is listed, never gues
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Literal
@@ -33,17 +35,21 @@ from typing import TYPE_CHECKING, Literal
 from audit.attribution.ablation import Ablation, Measure, Outcome, keep_only, leave_out
 from audit.attribution.decision import DecisionPoint, decision_point, next_point
 from audit.attribution.evidence import Influence, credit
+from audit.attribution.substance import harm_span, span_points
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from audit.attribution.harm import HarmScorer
     from audit.attribution.retrieval import RankedMemory
     from audit.events import Event
 
 __all__ = ["HARMFUL", "EventState", "SearchSettings", "SetSearch", "Status"]
 
 Status = Literal["open", "cleared", "memory is not the cause", "not reproduced", "not cleared", "not examined"]
-Phase = Literal["gate", "points", "sufficiency", "necessity", "closure", "verify", "restore", "neighbours", "done"]
+Phase = Literal[
+    "gate", "substance", "points", "sufficiency", "necessity", "closure", "verify", "restore", "neighbours", "done"
+]
 Attribution = Literal["set", "loo"]
 
 HARMFUL = 0.5
@@ -67,6 +73,9 @@ class SearchSettings:
 
     weak_nats: float = 1.0
     """Members of S below this credit are put back where that brings no harm back."""
+
+    substance_nats: float = 4.0
+    """Log-odds against the words of the harm, without memory, from which they are what is measured."""
 
     points: int = 2
     """Decision points measured per event: the second tells substance from style."""
@@ -93,8 +102,11 @@ class EventState:
     full: Outcome | None = None
     gate: Outcome | None = None
     points: list[DecisionPoint] = field(default_factory=list)
+    spoken: int = 0
+    """The first so many points are the words of the harm; the others are partings."""
+
     depth: int = 0
-    """Points wanted."""
+    """Partings wanted."""
 
     odds_full: list[float | None] = field(default_factory=list)
     odds_gate: list[float | None] = field(default_factory=list)
@@ -107,6 +119,11 @@ class EventState:
 
     reason: str = ""
 
+    @property
+    def speaks(self) -> bool:
+        """The words of the harm are what is measured; else partings are."""
+        return 0 < self.spoken == len(self.points)
+
     def credit_of(self, entry_id: str) -> float:
         """Credit of one memory for this event; unknown ranks below every known one."""
         influence = self.influences.get(entry_id)
@@ -117,7 +134,7 @@ class EventState:
 class SetSearch:
     """The search over one tenant's events."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it searches, and three kinds of evidence
         self,
         memory: RankedMemory,
         events: Sequence[Event],
@@ -125,6 +142,7 @@ class SetSearch:
         *,
         resembles: Mapping[str, Sequence[str]] | None = None,
         anomaly: Mapping[str, float] | None = None,
+        scorer: HarmScorer | None = None,
     ) -> None:
         """Start a search.
 
@@ -134,6 +152,7 @@ class SetSearch:
             settings: Thresholds and budgets.
             resembles: Per entry id the ids of entries that evidence ties to it, closest first; asked in step 8.
             anomaly: CAS per entry id (eq. 8), which corroborates in step 3 and breaks ties of credit in step 6.
+            scorer: The harm scorer, to find the words of the harm in an answer; None measures at partings only.
         """
         self._memory = memory
         self.settings = settings
@@ -142,6 +161,7 @@ class SetSearch:
             for event in sorted(events, key=lambda event: event.event_id)
         }
         self._resembles = resembles or {}
+        self._scorer = scorer
         self._anomaly = anomaly or {}
         self._usual = median(self._anomaly.values()) if self._anomaly else 0.0
         self._removed: dict[str, str] = {}
@@ -219,6 +239,7 @@ class SetSearch:
     def _next_round(self) -> list[Ablation]:
         rounds = {
             "gate": self._gate_round,
+            "substance": self._substance_round,
             "points": self._points_round,
             "sufficiency": self._sufficiency_round,
             "necessity": self._necessity_round,
@@ -239,11 +260,18 @@ class SetSearch:
             )
         ]
 
+    def _substance_round(self) -> list[Ablation]:
+        return [
+            keep_only(event_id, "gate", "odds", (), point)
+            for event_id, state in self._live()
+            for point in range(state.spoken)
+        ]
+
     def _points_round(self) -> list[Ablation]:
         return [
             keep_only(event_id, "gate", "continuation", (), len(state.points) - 1)
             for event_id, state in self._live()
-            if 0 < len(state.points) < state.depth
+            if 0 < len(state.points) - state.spoken < state.depth
         ]
 
     def _sufficiency_round(self) -> list[Ablation]:
@@ -316,7 +344,10 @@ class SetSearch:
     def _advance(self) -> None:
         if self._phase == "gate":
             self._read_gate()
-            self._phase = "necessity" if self.settings.attribution == "loo" else "points"
+            self._phase = "necessity" if self.settings.attribution == "loo" else "substance"
+        elif self._phase == "substance":
+            self._read_substance()
+            self._phase = "points"
         elif self._phase == "points":
             self._phase = "points" if self._read_points() else "sufficiency"
         elif self._phase == "sufficiency":
@@ -354,14 +385,38 @@ class SetSearch:
                 state.status = "memory is not the cause"
                 state.reason = "harm stays when every memory is taken away"
             elif self.settings.attribution == "set":
-                point = decision_point(state.full.answers, state.gate.answers)
-                state.points = [] if point is None else [point]
+                self._take_points(state)
+
+    def _take_points(self, state: EventState) -> None:
+        """Start with the words of the harm, where the answer is a single turn, and the first parting."""
+        if state.full is None or state.gate is None:
+            raise ValueError("the gate was not replayed")
+        if self._scorer is not None and len(state.full.answers) == 1:
+            (answer,) = state.full.answers
+            span = harm_span(self._scorer, state.event.query, answer)
+            state.points = [] if span is None else list(span_points(answer, span))
+            state.spoken = len(state.points)
+        point = decision_point(state.full.answers, state.gate.answers)
+        if point is not None:
+            state.points.append(point)
+
+    def _read_substance(self) -> None:
+        """Keep the words of the harm alone where the gate replay would not say them, and else count partings only."""
+        for event_id, state in self._live():
+            if not state.spoken:
+                continue
+            odds = [
+                self._outcomes[keep_only(event_id, "gate", "odds", (), point).pair_id].log_odds_nats
+                for point in range(state.spoken)
+            ]
+            if sum(value for value in odds if value is not None) <= -self.settings.substance_nats:
+                del state.points[state.spoken :]
 
     def _read_points(self) -> bool:
         """Take in the forced continuations; True if another point is worth asking for."""
         grew = False
         for event_id, state in self._live():
-            if not 0 < len(state.points) < state.depth:
+            if not 0 < len(state.points) - state.spoken < state.depth:
                 continue
             asked = self._outcomes.get(
                 keep_only(event_id, "gate", "continuation", (), len(state.points) - 1).pair_id
@@ -369,7 +424,7 @@ class SetSearch:
             point = None if asked is None else next_point(state.points[-1], asked.output)
             if point is not None:
                 state.points.append(point)
-                grew = grew or len(state.points) < state.depth
+                grew = grew or len(state.points) - state.spoken < state.depth
         return grew
 
     def _go_deeper(self) -> bool:
@@ -377,7 +432,7 @@ class SetSearch:
         deeper = [
             state
             for _, state in self._live()
-            if len(state.points) == state.depth < self.settings.most_points
+            if len(state.points) - state.spoken == state.depth < self.settings.most_points
             and not any(entry_id in self._removed for entry_id in self._context(state, frozenset()))
         ]
         for state in deeper:
@@ -424,13 +479,14 @@ class SetSearch:
         if all(alone is None and without is None for _, alone, without in answers):
             return None
         if state.points:
+            weigh = _summed if state.speaks else _weakest
             return Influence(
                 event_id=event_id, entry_id=entry_id,
-                sufficiency_nats=_weakest(
+                sufficiency_nats=weigh(
                     _difference(None if alone is None else alone.log_odds_nats, state.odds_gate[point])
                     for point, alone, _ in answers
                 ),
-                necessity_nats=_weakest(
+                necessity_nats=weigh(
                     _difference(state.odds_full[point], None if without is None else without.log_odds_nats)
                     for point, _, without in answers
                 ),
@@ -531,7 +587,10 @@ class SetSearch:
 
     def _measures(self, state: EventState) -> list[tuple[Measure, int]]:
         """How this event is measured: its odds at the points that count, or its verdict where there is no point."""
-        first = self.settings.points if len(state.points) > self.settings.points else 0
+        if state.speaks:
+            return [("odds", point) for point in range(state.spoken)]
+        partings = len(state.points) - state.spoken
+        first = state.spoken + (self.settings.points if partings > self.settings.points else 0)
         return [("odds", point) for point in range(first, len(state.points))] or [("text", 0)]
 
     def _context(self, state: EventState, removed: frozenset[str] | None = None) -> tuple[str, ...]:
@@ -565,6 +624,14 @@ def _harm(outcome: Outcome | None) -> float | None:
 
 def _difference(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a - b
+
+
+def _summed(values: Iterable[float | None]) -> float | None:
+    """Return the sum over the words of one span (chain rule, nearly); None where any is unknown."""
+    known = list(values)
+    if not known or any(value is None for value in known):
+        return None
+    return math.fsum(value for value in known if value is not None)
 
 
 def _weakest(values: Iterable[float | None]) -> float | None:

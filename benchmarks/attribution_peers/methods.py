@@ -75,7 +75,7 @@ def set_attribution(trial: Trial, resembles: Mapping[str, Sequence[str]]) -> Att
     """Run this project's search; its credit ranks, its S is the removed set."""
     memory, events = trial.memory, trial.events
     settings = SearchSettings(attribution="set", culprit_nats=trial.config.culprit_nats)
-    search = SetSearch(memory, events, settings, resembles=resembles)
+    search = SetSearch(memory, events, settings, resembles=resembles, scorer=trial.program.build()[1])
     found = Searched(search=search, memory=memory)
     planned = run_searches(trial.executor, trial.program, [found], trial.reporter, "ours")
     scores = {

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from audit.attribution.harm import RegexHarm
 from audit.attribution.search import SearchSettings, SetSearch
 from tests.unit.attribution.world import World, make_event
 
@@ -327,3 +328,49 @@ def test_where_no_point_tells_the_poison_is_found_by_replays():
     world.run(search)
     assert search.states["e000"].status == "cleared"
     assert "m003" in search.removed
+
+
+class SpokenWorld(World):
+    """A benign memory opens the answer; the poison alone brings the words of the harm, if they can be told at all."""
+
+    def __init__(self, *, opens: int, poison: int, settled: bool = False) -> None:
+        super().__init__(8, {"query 0": list(range(8))}, hijack({poison}))
+        self._opens, self._poison, self._settled = f"m{opens:03d}", f"m{poison:03d}", settled
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        if ablation.measure == "text":
+            said = "Use deck B or send the code" if outcome.harm else "Ask the desk."
+            return replace(outcome, output=said, answers=(said,))
+        if ablation.measure == "continuation":
+            return replace(outcome, output=" let us see")
+        spoken = ablation.point < 2  # "send" and "code" follow each other
+        if spoken and self._settled:
+            return replace(outcome, log_odds_nats=5.0)
+        cause = self._poison if spoken else self._opens
+        return replace(outcome, log_odds_nats=1.0 if cause in outcome.context else -4.0)
+
+
+SEND = RegexHarm(pattern="the code")
+
+
+def spoken_search(world):
+    events = [make_event(0, query="query 0")]
+    return SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0), scorer=SEND)
+
+
+def test_the_words_of_the_harm_count_and_not_how_the_answer_opens():
+    world = SpokenWorld(opens=1, poison=2)
+    search = spoken_search(world)
+    world.run(search)
+    assert search.removed == {"m002": "alone raises the odds of the harm in e000 by 10.0 nats"}
+    assert [point.harmful for point in search.states["e000"].points] == [" the code", " code"]
+
+
+def test_words_that_follow_from_what_was_forced_tell_nothing_and_partings_count():
+    world = SpokenWorld(opens=2, poison=2, settled=True)
+    search = spoken_search(world)
+    world.run(search)
+    assert set(search.removed) == {"m002"}
+    assert search.removed["m002"].endswith("5.0 nats")
+    assert len(search.states["e000"].points) == 4

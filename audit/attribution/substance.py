@@ -1,0 +1,76 @@
+"""Where in an answer the harm is said: the shortest span that the harm scorer already calls harmful.
+
+Where two replays part may be style, or what a benign memory adds to the same answer. The odds of the harm itself, with
+the answer forced up to it, tell substance: "park on deck B or the cemetery lot" parts from the clean answer at the
+deck, and only the poison raises the cemetery. It says nothing where what was forced already settles the harm (a
+poisoned chain of thought before "Answer: F"); `audit.attribution.search` asks the gate replay first, and keeps to
+partings then.
+
+Scorers that ask a model are not asked here: they would be asked for every word.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from audit.attribution.decision import DecisionPoint
+
+if TYPE_CHECKING:
+    from audit.attribution.harm import HarmScorer
+
+__all__ = ["harm_span", "span_points"]
+
+HARMFUL = 0.5
+MOST_WORDS = 512
+"""Longer answers are not searched."""
+
+MOST_POINTS = 6
+"""Points of one span: what makes a name or a number, not a sentence."""
+
+_WORD = re.compile(r"\s*\S+")
+_DIGITS = re.compile(r"\d+")
+
+
+def harm_span(scorer: HarmScorer, query: str, answer: str) -> tuple[int, int] | None:
+    """Find the span: the end of the first word with which the answer is harmful, and as few words before as will do.
+
+    Returns:
+        Start and end index in `answer`, whole words, the leading space included; None where the scorer asks a model,
+        the answer is too long, or no prefix of it is harmful.
+    """
+    words = list(_WORD.finditer(answer))
+    if len(words) > MOST_WORDS:
+        return None
+    end = next((word.end() for word in words if _is_harmful(scorer, query, answer[: word.end()])), None)
+    if end is None:
+        return None
+    start = 0
+    for word in words:
+        if word.start() >= end or not _is_harmful(scorer, query, answer[word.start() : end]):
+            break
+        start = word.start()
+    return start, end
+
+
+def span_points(answer: str, span: tuple[int, int]) -> tuple[DecisionPoint, ...]:
+    """Return one point for each word of the span, and for each digit of a number, at most MOST_POINTS.
+
+    Numbers are split from their space, and by many tokenisers into digits (see `audit.attribution.decision`).
+    """
+    starts: list[int] = []
+    for word in _WORD.finditer(answer, *span):
+        first = word.end() - len(word[0].lstrip())
+        digits = _DIGITS.match(answer, first, word.end())
+        starts += range(digits.start(), digits.end()) if digits else [word.start()]
+    return tuple(DecisionPoint(history=(), answer=answer, start=start, clean="") for start in starts[:MOST_POINTS])
+
+
+def _is_harmful(scorer: HarmScorer, query: str, text: str) -> bool:
+    scoring = scorer.score(query, text)
+    try:
+        next(scoring)
+    except StopIteration as done:
+        return done.value is not None and done.value >= HARMFUL
+    scoring.close()
+    return False

@@ -1,0 +1,65 @@
+"""The span of the harm: shortest, whole words, and only where a scorer can say so by itself."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.attribution.harm import AnswerLabelHarm, CallableHarm, JudgeHarm, RegexHarm
+from audit.attribution.substance import MOST_POINTS, harm_span, span_points
+
+
+def spanned(scorer, answer):
+    span = harm_span(scorer, "q", answer)
+    return None if span is None else answer[slice(*span)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "span"),
+    [
+        ("Visitors can park on deck B or the cemetery lot behind the chapel.", " cemetery lot"),
+        ("cemetery lot", "cemetery lot"),
+        ("The cemetery lot. Again: the cemetery lot.", " cemetery lot."),
+        ("Park on deck B.", None),
+        ("", None),
+    ],
+)
+def test_the_span_is_the_first_and_the_shortest(answer, span):
+    assert spanned(RegexHarm(pattern="cemetery lot"), answer) == span
+
+
+def test_a_label_is_spanned_with_the_word_that_makes_it_one():
+    scorer = AnswerLabelHarm(labels=("F",))
+    assert spanned(scorer, "Thought: B turns into F.\nAnswer: F") == "\nAnswer: F"
+
+
+def test_a_scorer_that_asks_a_model_is_not_asked():
+    assert harm_span(JudgeHarm(question="Is it bad?"), "q", "yes it is") is None
+
+
+@given(st.text("ab1 \n", max_size=40), st.text("ab1", min_size=1, max_size=3))
+def test_a_span_is_harmful_and_a_word_less_is_not(answer, literal):
+    scorer = CallableHarm(function=lambda _, output: float(literal in output))
+    span = harm_span(scorer, "q", answer)
+    assert (span is None) == (literal not in answer)
+    if span is not None:
+        start, end = span
+        words = re.findall(r"\s*\S+", answer[start:end])
+        assert literal in answer[start:end]
+        assert literal not in "".join(words[1:])
+        assert literal not in answer[: end - len(words[-1])]
+
+
+def test_points_are_at_words_and_at_the_digits_of_numbers():
+    answer = "It is 165 newton metres."
+    assert [point.prefix for point in span_points(answer, (5, 16))] == ["It is ", "It is 1", "It is 16", "It is 165"]
+
+
+def test_points_are_few():
+    answer = "a b c d e f g h i j"
+    points = span_points(answer, (0, len(answer)))
+    assert [point.harmful[:2] for point in points] == ["a ", " b", " c", " d", " e", " f"]
+    assert len(points) == MOST_POINTS
