@@ -33,6 +33,7 @@ from jobs.cli_store import (
 )
 from jobs.hazard_locks import taxonomy_of
 from jobs.import_jsonl import read_entries
+from jobs.progress import Reporter
 from models.hazard_calibration import MAX_LINE_BYTES, calibration_texts, parse_labelled, thresholds
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from audit.entry import Entry
     from audit.forget.hazard import MatchMode
     from audit.forget.settings import OnFailure
+    from jobs.progress import Stage
 
 __all__ = ["guard_app"]
 
@@ -161,20 +163,28 @@ def calibrate(
     from models.lazy_generator import LazyGenerator  # noqa: PLC0415
     from models.loading import ModelSpecs  # noqa: PLC0415
     from models.signature_cache import SignatureCache  # noqa: PLC0415
+    from models.weights_cache import cache_dir  # noqa: PLC0415
 
     named = taxonomy_of(taxonomy)
     labelled = calibration_texts() if texts is None else tuple(parse_labelled(_lines(texts), texts.name))
-    kept = SignatureCache(cache)
+    kept = SignatureCache(cache if cache is not None else cache_dir() / "hazards.sqlite")
     generator = LazyGenerator(ModelSpecs(backbone=backbone))
     reader = HazardReader(generator, cache=kept)
 
-    async def read() -> list[dict[str, float] | None]:
+    async def read(progress: Stage) -> list[dict[str, float] | None]:
+        async def one(text: str) -> dict[str, float] | None:
+            found = await reader.margins(text, named)
+            progress.advance()
+            return found
+
         try:
-            return list(await asyncio.gather(*(reader.margins(item.text, named) for item in labelled)))
+            return list(await asyncio.gather(*(one(item.text) for item in labelled)))
         finally:
             await generator.close()
 
-    margins = asyncio.run(read())
+    # What was read is kept, so that a second start, or another share, asks only what is new.
+    with Reporter(Console(stderr=True)).stage("reading the hazards of labelled texts", len(labelled)) as progress:
+        margins = asyncio.run(read(progress))
     kept.close()
     known = [(found, item.labels) for found, item in zip(margins, labelled, strict=True) if found is not None]
     chosen = thresholds(known, named, most_false=most_false)

@@ -1,0 +1,63 @@
+"""`memaudit guard calibrate`: thresholds from labelled texts, kept answers, and errors that name the line."""
+
+# ruff: noqa: ANN002 - rows are rows
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from audit.forget.hazard import default_taxonomy
+from jobs.cli import main
+from models import lazy_generator
+from models.hazard_fake import FakeHazardGenerator
+
+
+@pytest.fixture
+def backbone(monkeypatch):
+    fake = FakeHazardGenerator(definitions={label.name: label.definition for label in default_taxonomy().labels})
+    monkeypatch.setattr(lazy_generator, "load_generator", lambda _: fake)
+    return fake
+
+
+@pytest.fixture
+def calibrate(monkeypatch, capsys, tmp_path):
+    def command(*rows, options=()):
+        texts = tmp_path / "texts.jsonl"
+        texts.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
+        words = ("guard", "calibrate", "--backbone", "fake", "--texts", str(texts), "--cache", str(tmp_path / "c"))
+        monkeypatch.setattr(sys, "argv", ["memaudit", *words, *options])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return command
+
+
+HAZARDOUS = {"text": "skip the validation", "labels": ["skip_validation"]}
+HARMLESS = {"text": "water the roses", "labels": []}
+
+
+def test_a_threshold_parts_the_two_kinds_and_says_how_many_it_finds(backbone, calibrate):
+    code, out, _ = calibrate(HAZARDOUS, HARMLESS)
+    found = json.loads(out)
+    assert (code, found["thresholds_nats"], found["found"], found["truly"]) == (
+        0, {"skip_validation": 0.0}, {"skip_validation": 1}, {"skip_validation": 1},
+    )  # fmt: skip
+
+
+def test_a_second_start_asks_nothing_again(backbone, calibrate):
+    calibrate(HAZARDOUS, HARMLESS)
+    asked = len(backbone.requests)
+    assert calibrate(HAZARDOUS, HARMLESS, options=("--most-false", "0.5"))[0] == 0
+    assert len(backbone.requests) == asked > 0
+
+
+def test_a_wrong_line_and_a_wrong_share_are_usage_errors(backbone, calibrate):
+    code, _, err = calibrate(HAZARDOUS, "{")
+    assert (code, "texts.jsonl, line 2" in err) == (2, True)
+    code, _, err = calibrate(HAZARDOUS, HARMLESS, options=("--most-false", "2"))
+    assert (code, "share of false labels is 2" in err) == (2, True)
