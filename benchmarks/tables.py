@@ -27,6 +27,7 @@ __all__ = ["Group", "main"]
 
 MAIN_RHO = {"QA": 0.2, "RAP": 0.15}
 PLAIN = "plain α=0.6"
+CLEAN_STORES = 20
 ASIDE = 0.006
 """Points of two methods at one ρ stand this far to each side of it, or the second would hide the first."""
 
@@ -213,8 +214,21 @@ def _bars(grouped: Any) -> None:
             after = _after(cells, rho, OWN_COUNT)
             results.add_bar(f"{track}: plain CMIS + CAS fails at ρ = {rho} (its own count)", after, "%", "> 5",
                             None if after is None else after > 5)  # fmt: skip
+            after = _after(cells, rho, "CMIS only")
+            name = f"{track}: plain CMIS without CAS fails at ρ = {rho} (same removal count)"
+            results.add_bar(name, after, "%", "> 5",
+                            None if after is None else after > 5)  # fmt: skip
+        clean = [row for found in cells.values() for row in found.get((0.0, "set"), ())]
+        if clean:
+            untouched = sum(row["removed"] == 0 for row in clean)
+            results.add_bar(f"{track}: clean stores from which nothing was removed", untouched, f"of {len(clean)}",
+                            "20 of 20", untouched == len(clean) if len(clean) >= CLEAN_STORES else None)  # fmt: skip
         rows = [
-            row for found in cells.values() for (_, method), part in found.items() if method == "set" for row in part
+            row
+            for found in cells.values()
+            for (rho, method), part in found.items()
+            if method == "set" and rho > 0
+            for row in part
         ]
         if rows:
             found = pool(rows)

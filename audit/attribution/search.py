@@ -6,8 +6,8 @@ changed; "removed" means left out of a replay.
 
 1. *Gate.* Replay each event with the whole store and with no memory. No harm with the store: `not reproduced`. Harm
    without memory: `memory is not the cause`.
-2. *Points.* Where the model would not say the harm by itself, though forced up to it: the words of the harm
-   (`substance`). Else find where the two replays part, and where they part again (`decision`).
+2. *Points.* Where the model would not say the harm with a memory that the event did not use, though forced up to it:
+   the words of the harm (`substance`). Else find where the two replays part, and where they part again (`decision`).
 3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `culprit_nats` at every
    point is a culprit and joins S. A memory that fits in with the others (CAS below the store's median) must raise them
    by `fitting_nats` more: influence and consistency corroborate each other where either alone is borderline. Where
@@ -75,7 +75,10 @@ class SearchSettings:
     """Members of S below this credit are put back where that brings no harm back."""
 
     substance_nats: float = 4.0
-    """Log-odds against the words of the harm, without memory, from which they are what is measured."""
+    """Log-odds against the words of the harm, with a placebo, from which they are what is measured."""
+
+    placebos: int = 3
+    """Memories that an event did not use, shown alone: what any memory would do."""
 
     points: int = 2
     """Decision points measured per event: the second tells substance from style."""
@@ -262,9 +265,25 @@ class SetSearch:
 
     def _substance_round(self) -> list[Ablation]:
         return [
-            keep_only(event_id, "gate", "odds", (), point)
+            ablation
             for event_id, state in self._live()
             for point in range(state.spoken)
+            for ablation in self._without(event_id, state, point)
+        ]
+
+    def _without(self, event_id: str, state: EventState, point: int) -> list[Ablation]:
+        """Ask how the words of the harm fare without a cause: with each placebo, else with no memory.
+
+        Placebos are the memories that match the query least. Any memory may bring a form ("Answer:") that the model
+        does not use by itself, and a form is no harm.
+        """
+        ranked = self._memory.retrieve(state.event.query, k=len(self._memory))
+        unused = [entry.entry_id for entry in ranked[self._memory.k :]]
+        if len(unused) < self.settings.placebos:
+            return [keep_only(event_id, "gate", "odds", (), point)]
+        return [
+            keep_only(event_id, "keep_one", "odds", (entry_id,), point)
+            for entry_id in unused[-self.settings.placebos :]
         ]
 
     def _points_round(self) -> list[Ablation]:
@@ -278,6 +297,7 @@ class SetSearch:
         gates = [
             keep_only(event_id, "gate", "odds", (), point)
             for event_id, state in self._live()
+            if len(state.odds_gate) < len(state.points)
             for point in range(len(state.points))
         ]
         return gates + self._alone_round()
@@ -401,16 +421,21 @@ class SetSearch:
             state.points.append(point)
 
     def _read_substance(self) -> None:
-        """Keep the words of the harm alone where the gate replay would not say them, and else count partings only."""
+        """Keep the words of the harm alone where neither the gate nor a placebo would say them; else count partings."""
         for event_id, state in self._live():
-            if not state.spoken:
+            without = [self._usual_odds(event_id, state, point) for point in range(state.spoken)]
+            odds = [value for value in without if value is not None]
+            if len(odds) < max(len(without), 1):
                 continue
-            odds = [
-                self._outcomes[keep_only(event_id, "gate", "odds", (), point).pair_id].log_odds_nats
-                for point in range(state.spoken)
-            ]
-            if sum(value for value in odds if value is not None) <= -self.settings.substance_nats:
+            if math.fsum(odds) <= -self.settings.substance_nats:
                 del state.points[state.spoken :]
+                state.odds_gate = without
+
+    def _usual_odds(self, event_id: str, state: EventState, point: int) -> float | None:
+        """Log-odds that any memory would give: the placebos' median, or those of no memory where there is none."""
+        asked = [self._outcomes[item.pair_id].log_odds_nats for item in self._without(event_id, state, point)]
+        known = [odds for odds in asked if odds is not None]
+        return median(known) if len(known) == len(asked) else None
 
     def _read_points(self) -> bool:
         """Take in the forced continuations; True if another point is worth asking for."""

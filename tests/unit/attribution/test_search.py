@@ -6,11 +6,13 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.attribution.harm import RegexHarm
+from audit.attribution.retrieval import RankedMemory
 from audit.attribution.search import SearchSettings, SetSearch
 from tests.unit.attribution.world import World, make_event
 
@@ -374,3 +376,29 @@ def test_words_that_follow_from_what_was_forced_tell_nothing_and_partings_count(
     assert set(search.removed) == {"m002"}
     assert search.removed["m002"].endswith("5.0 nats")
     assert len(search.states["e000"].points) == 4
+
+
+class FormWorld(SpokenWorld):
+    """Any memory brings the form in which the harm is said; only the poison opens the answer."""
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        if ablation.measure == "odds" and ablation.point < 2:
+            return replace(outcome, log_odds_nats=1.0 if outcome.context else -4.0)
+        return outcome
+
+
+def test_what_any_memory_brings_convicts_nobody():
+    world = FormWorld(opens=2, poison=2)
+    search = spoken_search(world)
+    world.run(search)
+    assert set(search.removed) == {"m002"}
+
+
+def test_a_store_without_unused_memories_is_compared_with_none():
+    world = SpokenWorld(opens=1, poison=2)
+    small = RankedMemory(world.entries[:5], lambda _: np.arange(5), 5)
+    world.memory = small
+    search = spoken_search(world)
+    world.run(search)
+    assert set(search.removed) == {"m002"}
