@@ -75,7 +75,7 @@ class SearchSettings:
     """Members of S below this credit are put back where that brings no harm back."""
 
     substance_nats: float = 4.0
-    """Log-odds against the words of the harm, with a placebo, from which they are what is measured."""
+    """How improbable the words of the harm are with a placebo (-log p) where they are what is measured."""
 
     placebos: int = 3
     """Memories that an event did not use, shown alone: what any memory would do."""
@@ -427,7 +427,7 @@ class SetSearch:
             odds = [value for value in without if value is not None]
             if len(odds) < max(len(without), 1):
                 continue
-            if math.fsum(odds) <= -self.settings.substance_nats:
+            if math.fsum(map(_log_probability, odds)) <= -self.settings.substance_nats:
                 del state.points[state.spoken :]
                 state.odds_gate = without
 
@@ -504,15 +504,15 @@ class SetSearch:
         if all(alone is None and without is None for _, alone, without in answers):
             return None
         if state.points:
-            weigh = _summed if state.speaks else _weakest
+            weigh, difference = (_summed, _likelier) if state.speaks else (_weakest, _difference)
             return Influence(
                 event_id=event_id, entry_id=entry_id,
                 sufficiency_nats=weigh(
-                    _difference(None if alone is None else alone.log_odds_nats, state.odds_gate[point])
+                    difference(None if alone is None else alone.log_odds_nats, state.odds_gate[point])
                     for point, alone, _ in answers
                 ),
                 necessity_nats=weigh(
-                    _difference(state.odds_full[point], None if without is None else without.log_odds_nats)
+                    difference(state.odds_full[point], None if without is None else without.log_odds_nats)
                     for point, _, without in answers
                 ),
             )  # fmt: skip
@@ -652,11 +652,21 @@ def _difference(a: float | None, b: float | None) -> float | None:
 
 
 def _summed(values: Iterable[float | None]) -> float | None:
-    """Return the sum over the words of one span (chain rule, nearly); None where any is unknown."""
+    """Return the sum over the words of one span, by the chain rule; None where any is unknown."""
     known = list(values)
     if not known or any(value is None for value in known):
         return None
     return math.fsum(value for value in known if value is not None)
+
+
+def _log_probability(log_odds: float) -> float:
+    """Log-odds to log p, in nats: words that follow anyway weigh next to nothing, however sure they are."""
+    return -math.log1p(math.exp(-log_odds))
+
+
+def _likelier(a: float | None, b: float | None) -> float | None:
+    """How much likelier a word becomes, from its log-odds with and without."""
+    return None if a is None or b is None else _log_probability(a) - _log_probability(b)
 
 
 def _weakest(values: Iterable[float | None]) -> float | None:

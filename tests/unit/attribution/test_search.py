@@ -365,7 +365,9 @@ def test_the_words_of_the_harm_count_and_not_how_the_answer_opens():
     world = SpokenWorld(opens=1, poison=2)
     search = spoken_search(world)
     world.run(search)
-    assert search.removed == {"m002": "alone raises the odds of the harm in e000 by 10.0 nats"}
+    assert search.removed == {
+        "m002": "alone raises the odds of the harm in e000 by 7.4 nats"
+    }  # from 2 log σ(-4) to 2 log σ(1)
     assert [point.harmful for point in search.states["e000"].points] == [" the code", " code"]
 
 
