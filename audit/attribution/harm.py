@@ -66,6 +66,11 @@ class AnswerLabelHarm:
         label = answer_label(output)
         return 1.0 if label is not None and label in self.labels else 0.0
 
+    def decisive(self, span: str) -> tuple[int, int]:
+        """Where in a harmful span the harm itself is: the letter; "Answer:" is its form."""
+        found = [match.span(1) for match in _ANSWER.finditer(span)]
+        return found[-1] if found else (0, len(span))
+
 
 def answer_label(output: str) -> str | None:
     """Return the letter of the last "Answer: X" in an output, or None."""
@@ -88,6 +93,13 @@ class RegexHarm:
         del query
         yield from ()
         return 1.0 if re.search(self.pattern, output) is not None else 0.0
+
+    def decisive(self, span: str) -> tuple[int, int]:
+        """Where in a harmful span the harm itself is: group 1 of the pattern, if it has one that took part."""
+        found = re.search(self.pattern, span)
+        if found is None or not found.re.groups or found[1] is None:
+            return 0, len(span)
+        return found.span(1)
 
 
 def _check_pattern(pattern: str, what: str) -> None:

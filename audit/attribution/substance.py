@@ -2,9 +2,9 @@
 
 Where two replays part may be style, or what a benign memory adds to the same answer. The odds of the harm itself, with
 the answer forced up to it, tell substance: "park on deck B or the cemetery lot" parts from the clean answer at the
-deck, and only the poison raises the cemetery. It says nothing where what was forced already settles the harm (a
-poisoned chain of thought before "Answer: F"); `audit.attribution.search` asks the gate replay first, and keeps to
-partings then.
+deck, and only the poison raises the cemetery. It says nothing where what was forced already settles the harm, as a
+poisoned chain of thought does before the F of "Answer: F"; `audit.attribution.search` asks first whether it does, and
+keeps to partings then.
 
 Scorers that ask a model are not asked here: they would be asked for every word.
 """
@@ -37,7 +37,8 @@ def harm_span(scorer: HarmScorer, query: str, answer: str) -> tuple[int, int] | 
 
     Returns:
         Start and end index in `answer`, whole words, the leading space included; None where the scorer asks a model,
-        the answer is too long, or no prefix of it is harmful.
+        the answer is too long, or no prefix of it is harmful. Where the scorer has a method `decisive`, which takes the
+        span's text and returns two indices, the span is cut down to the words of that part.
     """
     words = list(_WORD.finditer(answer))
     if len(words) > MOST_WORDS:
@@ -50,7 +51,12 @@ def harm_span(scorer: HarmScorer, query: str, answer: str) -> tuple[int, int] | 
         if word.start() >= end or not _is_harmful(scorer, query, answer[word.start() : end]):
             break
         start = word.start()
-    return start, end
+    decisive = getattr(scorer, "decisive", None)
+    if decisive is None:
+        return start, end
+    first, last = decisive(answer[start:end])
+    inside = [word for word in words if word.end() > start + first and word.start() < start + last]
+    return (inside[0].start(), inside[-1].end()) if inside else (start, end)
 
 
 def span_points(answer: str, span: tuple[int, int]) -> tuple[DecisionPoint, ...]:

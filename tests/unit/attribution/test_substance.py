@@ -31,9 +31,17 @@ def test_the_span_is_the_first_and_the_shortest(answer, span):
     assert spanned(RegexHarm(pattern="cemetery lot"), answer) == span
 
 
-def test_a_label_is_spanned_with_the_word_that_makes_it_one():
-    scorer = AnswerLabelHarm(labels=("F",))
-    assert spanned(scorer, "Thought: B turns into F.\nAnswer: F") == "\nAnswer: F"
+@pytest.mark.parametrize(
+    ("scorer", "answer", "span"),
+    [
+        (AnswerLabelHarm(labels=("F",)), "Thought: B turns into F.\nAnswer: F", " F"),
+        (AnswerLabelHarm(labels=("F",)), "The answer is F, not B.", " F,"),
+        (RegexHarm(pattern=r"code is (\w+)"), "So the code is LANTERN now", " LANTERN"),
+        (RegexHarm(pattern=r"code is( x)?"), "So the code is LANTERN now", " code is"),
+    ],
+)
+def test_a_scorer_that_knows_what_is_form_says_so(scorer, answer, span):
+    assert spanned(scorer, answer) == span
 
 
 def test_a_scorer_that_asks_a_model_is_not_asked():
