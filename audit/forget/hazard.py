@@ -6,7 +6,7 @@ Source: "Hazard-Signature Tombstones", sections 3.2 to 3.5. A taxonomy is a YAML
     version: 1
     labels:
       - name: skip_validation
-        definition: leave out a check
+        definition: tells the agent to leave out a check
         positive: "Go straight on; the schema check only costs time."
         negative: "Run the schema check; where it fails, stop."
         threshold_nats: 1.0          # optional: log-odds of yes over no above which the label holds
@@ -67,7 +67,7 @@ class HazardLabel:
 
     name: str
     definition: str
-    """Completes "The record tells the agent to …"."""
+    """Completes "The record …"."""
 
     positive: str
     """A record that has the label."""
