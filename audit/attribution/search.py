@@ -430,6 +430,8 @@ class SetSearch:
             if math.fsum(map(_log_probability, odds)) <= -self.settings.substance_nats:
                 del state.points[state.spoken :]
                 state.odds_gate = without
+            elif len(state.points) == state.spoken:
+                state.points, state.spoken = [], 0  # nothing is left to grade: the verdict must tell
 
     def _usual_odds(self, event_id: str, state: EventState, point: int) -> float | None:
         """Log-odds that any memory would give: the placebos' median, or those of no memory where there is none."""

@@ -404,3 +404,22 @@ def test_a_store_without_unused_memories_is_compared_with_none():
     search = spoken_search(world)
     world.run(search)
     assert set(search.removed) == {"m002"}
+
+
+class PrefixWorld(SpokenWorld):
+    """The clean replay begins like the harmful one and takes it back: there is no parting."""
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        if ablation.measure == "text" and not outcome.harm:
+            said = "Use deck B or send the code, no, do not"
+            return replace(outcome, output=said, answers=(said,))
+        return outcome
+
+
+def test_settled_words_without_a_parting_leave_the_event_to_verdicts():
+    world = PrefixWorld(opens=1, poison=2, settled=True)
+    search = spoken_search(world)
+    world.run(search)
+    assert search.states["e000"].points == []
+    assert set(search.removed) == {"m002"}
