@@ -77,7 +77,9 @@ def parse_checkpoint_text(text: str, where: str) -> Checkpoint:
     """
     lines = text.removesuffix("\n").split("\n")
     if len(lines) != 3 or not lines[0] or not text.endswith("\n"):  # noqa: PLR2004 - origin, size, root
-        raise VerificationError(f"{where}: a checkpoint is three lines (origin, size, root) that end in newlines, got {len(lines)}")
+        raise VerificationError(
+            f"{where}: a checkpoint is three lines (origin, size, root) that end in newlines, got {len(lines)}"
+        )
     origin, size_text, root_text = lines
     if not _SIZE.fullmatch(size_text) or int(size_text) > MAX_TREE_SIZE:
         raise VerificationError(f"{where}: tree size {size_text!r:.40} is not a decimal from 0 to {MAX_TREE_SIZE}")
