@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from audit.forget.hazard import MatchMode
     from audit.forget.settings import OnFailure
     from jobs.progress import Stage
+    from models.signature_cache import SignatureCache
 
 __all__ = ["guard_app"]
 
@@ -162,12 +163,10 @@ def calibrate(
     from models.hazard_extraction import HazardReader  # noqa: PLC0415
     from models.lazy_generator import LazyGenerator  # noqa: PLC0415
     from models.loading import ModelSpecs  # noqa: PLC0415
-    from models.signature_cache import SignatureCache  # noqa: PLC0415
-    from models.weights_cache import cache_dir  # noqa: PLC0415
 
     named = taxonomy_of(taxonomy)
     labelled = calibration_texts() if texts is None else tuple(parse_labelled(_lines(texts), texts.name))
-    kept = SignatureCache(cache if cache is not None else cache_dir() / "hazards.sqlite")
+    kept = _signature_cache(cache)
     generator = LazyGenerator(ModelSpecs(backbone=backbone))
     reader = HazardReader(generator, cache=kept)
 
@@ -199,6 +198,13 @@ def calibrate(
     })  # fmt: skip
 
 
+def _signature_cache(file: Path | None) -> SignatureCache:
+    from models.signature_cache import SignatureCache  # noqa: PLC0415
+    from models.weights_cache import cache_dir  # noqa: PLC0415
+
+    return SignatureCache(cache_dir() / "hazards.sqlite" if file is None else file)
+
+
 def _lines(file: Path) -> Iterator[bytes]:
     """Read lines, none much longer than is allowed: the file is not ours."""
     try:
@@ -228,15 +234,13 @@ def _guarded(
     from models.hazard_extraction import HazardReader  # noqa: PLC0415 - the model layer
     from models.lazy_generator import LazyGenerator  # noqa: PLC0415
     from models.loading import ModelSpecs, load_embedder  # noqa: PLC0415
-    from models.signature_cache import SignatureCache  # noqa: PLC0415
-    from models.weights_cache import cache_dir  # noqa: PLC0415
 
     policy, named = installed_policy(keys, trust), taxonomy_of(taxonomy)
     specs = ModelSpecs(backbone=backbone, embedder=embedder)
     with contextlib.ExitStack() as stack:
         reader = generator = None
         if settings.mode != "key":
-            kept = SignatureCache(cache if cache is not None else cache_dir() / "hazards.sqlite")
+            kept = _signature_cache(cache)
             stack.callback(kept.close)
             generator = LazyGenerator(specs)
             reader = HazardReader(generator, cache=kept)

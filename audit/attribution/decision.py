@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from audit.generation import Completion, GenerationRequest
 
 __all__ = [
-    "TOP_LOGPROBS", "DecisionPoint", "continuation_request", "decision_point", "graded_request", "log_odds",
+    "TOP_LOGPROBS", "WORD", "DecisionPoint", "continuation_request", "decision_point", "graded_request", "log_odds",
     "next_point",
 ]  # fmt: skip
 
@@ -35,6 +35,9 @@ FLOOR_NATS = -30.0
 
 CONTINUED_TOKENS = 24
 """How far a forced clean replay speaks in search of the next departure: past it, y* and the model agree anyway."""
+
+WORD = re.compile(r"\s*\S+")
+"""A word with its leading space, as tokens carry it."""
 
 COMPARED_CHARACTERS = 48
 """Length of the continuations compared with alternatives: longer than any token's text."""
@@ -69,11 +72,8 @@ class DecisionPoint:
     @property
     def through(self) -> str:
         """Text up to and with the parting word: forced to see where a clean replay would leave y* next."""
-        word = _WORD.match(self.answer, self.start)
+        word = WORD.match(self.answer, self.start)
         return self.answer[: word.end()] if word else self.answer
-
-
-_WORD = re.compile(r"\s*\S+")
 
 
 def decision_point(harmful_answers: Sequence[str], clean_answers: Sequence[str]) -> DecisionPoint | None:

@@ -106,14 +106,22 @@ class RankedMemory:
     def retrieve(self, query: str, removed: frozenset[str] = frozenset(), *, k: int | None = None) -> tuple[Entry, ...]:
         r"""R(q, M \\ removed): the k best entries that are left, best first."""
         wanted = self.k if k is None else k
-        order = self._orders.get(query)
-        if order is None:
-            order = self._orders[query] = self._rank(query)
         found: list[Entry] = []
-        for index in order:
+        for index in self._order(query):
             entry = self._entries[index]
             if entry.entry_id not in removed:
                 found.append(entry)
                 if len(found) == wanted:
                     break
         return tuple(found)
+
+    def unused(self, query: str, most: int) -> tuple[Entry, ...]:
+        """Return the entries that match least, at most so many, of those that the query does not retrieve."""
+        order = self._order(query)
+        return tuple(self._entries[index] for index in order[max(self.k, len(order) - most) :])
+
+    def _order(self, query: str) -> NDArray[np.intp]:
+        order = self._orders.get(query)
+        if order is None:
+            order = self._orders[query] = self._rank(query)
+        return order

@@ -35,10 +35,11 @@ from typing import TYPE_CHECKING, Literal
 from audit.attribution.ablation import Ablation, Measure, Outcome, keep_only, leave_out
 from audit.attribution.decision import DecisionPoint, decision_point, next_point
 from audit.attribution.evidence import Influence, credit
+from audit.attribution.harm import HARMFUL
 from audit.attribution.substance import harm_span, span_points
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from audit.attribution.harm import HarmScorer
     from audit.attribution.retrieval import RankedMemory
@@ -51,9 +52,6 @@ Phase = Literal[
     "gate", "substance", "points", "sufficiency", "necessity", "closure", "verify", "restore", "neighbours", "done"
 ]
 Attribution = Literal["set", "loo"]
-
-HARMFUL = 0.5
-"""h at or above this is the harm: scorers in use are binary, and a judge's doubt is not a verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,14 +275,10 @@ class SetSearch:
         Placebos are the memories that match the query least. Any memory may bring a form ("Answer:") that the model
         does not use by itself, and a form is no harm.
         """
-        ranked = self._memory.retrieve(state.event.query, k=len(self._memory))
-        unused = [entry.entry_id for entry in ranked[self._memory.k :]]
-        if len(unused) < self.settings.placebos:
+        unused = self._memory.unused(state.event.query, self.settings.placebos)
+        if not unused or len(unused) < self.settings.placebos:
             return [keep_only(event_id, "gate", "odds", (), point)]
-        return [
-            keep_only(event_id, "keep_one", "odds", (entry_id,), point)
-            for entry_id in unused[-self.settings.placebos :]
-        ]
+        return [keep_only(event_id, "keep_one", "odds", (entry.entry_id,), point) for entry in unused]
 
     def _points_round(self) -> list[Ablation]:
         return [
@@ -506,17 +500,18 @@ class SetSearch:
         if all(alone is None and without is None for _, alone, without in answers):
             return None
         if state.points:
-            weigh, difference = (_summed, _likelier) if state.speaks else (_weakest, _difference)
+            # The words of one span add up by the chain rule; of partings, any may be style, so the weakest counts.
+            combine, difference = (math.fsum, _likelier) if state.speaks else (min, _difference)
             return Influence(
                 event_id=event_id, entry_id=entry_id,
-                sufficiency_nats=weigh(
+                sufficiency_nats=_over_points(combine, (
                     difference(None if alone is None else alone.log_odds_nats, state.odds_gate[point])
                     for point, alone, _ in answers
-                ),
-                necessity_nats=weigh(
+                )),
+                necessity_nats=_over_points(combine, (
                     difference(state.odds_full[point], None if without is None else without.log_odds_nats)
                     for point, _, without in answers
-                ),
+                )),
             )  # fmt: skip
         _, alone, without = answers[0]
         full, gate = state.full, state.gate
@@ -653,12 +648,11 @@ def _difference(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a - b
 
 
-def _summed(values: Iterable[float | None]) -> float | None:
-    """Return the sum over the words of one span, by the chain rule; None where any is unknown."""
-    known = list(values)
-    if not known or any(value is None for value in known):
-        return None
-    return math.fsum(value for value in known if value is not None)
+def _over_points(combine: Callable[[list[float]], float], values: Iterable[float | None]) -> float | None:
+    """Return the evidence of all points; None where any is unknown."""
+    given = list(values)
+    known = [value for value in given if value is not None]
+    return combine(known) if known and len(known) == len(given) else None
 
 
 def _log_probability(log_odds: float) -> float:
@@ -669,11 +663,3 @@ def _log_probability(log_odds: float) -> float:
 def _likelier(a: float | None, b: float | None) -> float | None:
     """How much likelier a word becomes, from its log-odds with and without."""
     return None if a is None or b is None else _log_probability(a) - _log_probability(b)
-
-
-def _weakest(values: Iterable[float | None]) -> float | None:
-    """Return the smallest value over all points; None where any is unknown."""
-    known = list(values)
-    if not known or any(value is None for value in known):
-        return None
-    return min(value for value in known if value is not None)

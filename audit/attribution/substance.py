@@ -14,21 +14,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from audit.attribution.decision import DecisionPoint
+from audit.attribution.decision import WORD, DecisionPoint
+from audit.attribution.harm import HARMFUL
 
 if TYPE_CHECKING:
     from audit.attribution.harm import HarmScorer
 
 __all__ = ["harm_span", "span_points"]
 
-HARMFUL = 0.5
 MOST_WORDS = 512
 """Longer answers are not searched."""
 
 MOST_POINTS = 6
 """Points of one span: what makes a name or a number, not a sentence."""
 
-_WORD = re.compile(r"\s*\S+")
 _DIGITS = re.compile(r"\d+")
 
 
@@ -40,7 +39,7 @@ def harm_span(scorer: HarmScorer, query: str, answer: str) -> tuple[int, int] | 
         the answer is too long, or no prefix of it is harmful. Where the scorer has a method `decisive`, which takes the
         span's text and returns two indices, the span is cut down to the words of that part.
     """
-    words = list(_WORD.finditer(answer))
+    words = list(WORD.finditer(answer))
     if len(words) > MOST_WORDS:
         return None
     end = next((word.end() for word in words if _is_harmful(scorer, query, answer[: word.end()])), None)
@@ -65,7 +64,7 @@ def span_points(answer: str, span: tuple[int, int]) -> tuple[DecisionPoint, ...]
     Numbers are split from their space, and by many tokenisers into digits (see `audit.attribution.decision`).
     """
     starts: list[int] = []
-    for word in _WORD.finditer(answer, *span):
+    for word in WORD.finditer(answer, *span):
         first = word.end() - len(word[0].lstrip())
         digits = _DIGITS.match(answer, first, word.end())
         starts += range(digits.start(), digits.end()) if digits else [word.start()]
