@@ -13,7 +13,8 @@ import re
 import types
 from collections.abc import Mapping  # noqa: TC003 - `get_type_hints` reads the record's annotations
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from audit import strict_yaml
 from audit.errors import UsageError
@@ -145,7 +146,7 @@ def load_config(path: Path | None, overrides: Mapping[str, object]) -> AuditConf
     if path is not None:
         values = _read(path)
     values |= {name: value for name, value in overrides.items() if value is not None}
-    hints = get_type_hints(AuditConfig)
+    hints = _option_types()
     for name, value in values.items():
         if name not in hints:
             known = ", ".join(sorted(hints))
@@ -155,6 +156,11 @@ def load_config(path: Path | None, overrides: Mapping[str, object]) -> AuditConf
         if hints[name] is float and isinstance(value, int):
             values[name] = float(value)
     return AuditConfig(**values)  # type: ignore[arg-type]
+
+
+@cache
+def _option_types() -> dict[str, Any]:
+    return get_type_hints(AuditConfig)
 
 
 def _read(path: Path) -> dict[str, object]:

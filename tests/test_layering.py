@@ -28,18 +28,19 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "generation": (),
     "entry": ("errors",),
     "events": ("nesting", "entry", "errors"),
+    "invisible": (),
     "nesting": (),
-    "strict_yaml": ("errors",),
+    "strict_yaml": ("nesting", "errors"),
     "config": ("strict_yaml", "errors"),
     "result": (),
     "provenance": ("entry", "errors"),
     "snapshot": ("provenance", "entry", "errors"),
-    "forget": ("snapshot", "provenance", "strict_yaml", "entry", "errors"),
+    "forget": ("snapshot", "provenance", "strict_yaml", "invisible", "entry", "errors"),
     "fusion": ("errors",),
     "attribution": ("fusion", "generation", "events", "entry", "errors"),
     "consistency": ("entry", "errors"),
     "lineage": ("snapshot", "strict_yaml", "nesting", "entry", "errors"),
-    "report": ("result", "consistency", "entry", "errors"),
+    "report": ("result", "consistency", "invisible", "entry", "errors"),
 }
 """Per part of `audit`, which others it may import: the data flow. A new part is a line here, on purpose."""
 

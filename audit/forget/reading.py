@@ -19,6 +19,8 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
+from audit.invisible import is_invisible
+
 if TYPE_CHECKING:
     from audit.entry import Entry
 
@@ -33,9 +35,6 @@ MIN_METADATA_WORDS = 3
 MIN_FINGERPRINT_WORDS = 3
 """A text of one or two words ("Done.") is too common to be locked out for good."""
 
-_BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
-_VARIATION_SELECTORS = ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 _TAGS = range(0xE0020, 0xE007F)
 _TAG_BASE = 0xE0000
 
@@ -75,7 +74,7 @@ def visible(text: str) -> str:
             shown.append(chr(code - _TAG_BASE))
         elif character.isspace():
             shown.append(" ")
-        elif not _is_hidden(character, code):
+        elif not is_invisible(character):
             shown.append(character)
     plain = unicodedata.normalize("NFKC", "".join(shown))  # dropping a joiner can bring a base and its mark together
     return " ".join(_WORD.sub(_in_latin, plain).split())
@@ -155,14 +154,6 @@ def is_foreign(text: str) -> bool:
 def _notes(entry: Entry) -> str:
     shown = (visible(value) for value in entry.metadata.values())
     return " ".join(value for value in shown if len(_WORD.findall(value)) >= MIN_METADATA_WORDS)
-
-
-def _is_hidden(character: str, code: int) -> bool:
-    return (
-        unicodedata.category(character) in _HIDDEN
-        or character in _BLANK_LETTERS
-        or any(low <= code <= high for low, high in _VARIATION_SELECTORS)
-    )
 
 
 def _in_latin(match: re.Match[str]) -> str:

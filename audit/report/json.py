@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, fields, is_dataclass
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -135,7 +136,7 @@ def _decode_scalar(value: object, kind: Any, where: str) -> object:
 def _decode_record(value: object, kind: type, where: str) -> object:
     if not isinstance(value, dict):
         raise _RuleError(f"{where} is {type(value).__name__}, expected an object")
-    hints = get_type_hints(kind)
+    hints = _field_types(kind)
     names = [field.name for field in fields(kind)]
     unknown = sorted(set(value) - set(names))
     missing = [name for name in names if name not in value and name not in OPTIONAL]
@@ -143,3 +144,8 @@ def _decode_record(value: object, kind: type, where: str) -> object:
         broken = f"has the unknown field {unknown[0]!r:.80}" if unknown else f"lacks the field {missing[0]!r}"
         raise _RuleError(f"{where} {broken}")
     return kind(**{name: _decode(value[name], hints[name], f"{where}.{name}") for name in names if name in value})
+
+
+@cache
+def _field_types(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from audit.invisible import is_invisible
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -26,14 +28,6 @@ NAME_CHARS = 80
 
 MAX_MARKS = 3
 """Combining marks shown on one letter: no script in use needs more, and piles of them cover other lines."""
-
-_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-
-_BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Characters that are letters, marks or symbols to Unicode and nothing at all on a screen."""
-
-_VARIATION_SELECTORS = ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
-"""Invisible, and any bytes can be spelt with them."""
 
 
 def runs(text: str, limit: int, *, keep: str = "\n\t") -> Iterator[tuple[str, bool]]:
@@ -49,7 +43,7 @@ def runs(text: str, limit: int, *, keep: str = "\n\t") -> Iterator[tuple[str, bo
     for character in text[:limit]:
         is_mark = unicodedata.category(character) in ("Mn", "Me")
         marks = marks + 1 if is_mark else 0
-        if (character in keep or not _is_hidden(character)) and marks <= MAX_MARKS:
+        if (character in keep or not is_invisible(character)) and marks <= MAX_MARKS:
             shown.append(character)
             continue
         if shown:
@@ -74,12 +68,4 @@ def as_html(text: str, limit: int = TEXT_CHARS) -> Markup:
     return Markup("").join(
         Markup('<span class="u">{}</span>').format(piece) if hidden else escape(piece)
         for piece, hidden in runs(text, limit)
-    )
-
-
-def _is_hidden(character: str) -> bool:
-    return (
-        unicodedata.category(character) in _HIDDEN_CATEGORIES
-        or character in _BLANK_LETTERS
-        or any(low <= ord(character) <= high for low, high in _VARIATION_SELECTORS)
     )

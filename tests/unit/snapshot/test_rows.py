@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from audit.errors import VerificationError
 from audit.provenance.leaf import LEAF_START, SIGNATURE_DOMAIN, encode_entry
+from audit.provenance.merkle import MAX_TREE_SIZE
 from audit.snapshot import rows
 from audit.snapshot.columns import (
     ENTRY_SCHEMA,
@@ -27,7 +28,7 @@ GOOD = {
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(entries, min_size=1, max_size=6), st.integers(0, 3), st.integers(0, 2**40))
+@given(st.lists(entries, min_size=1, max_size=6), st.integers(0, 3), st.integers(0, MAX_TREE_SIZE - 5))
 def test_rows_are_put_together_to_the_leaves_of_their_entries(items, skip, first):
     signed = [
         SignedEntry(entry=item, index=first + number, key_id="k", signature=bytes([number]) * 64)
