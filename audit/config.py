@@ -58,6 +58,10 @@ class AuditConfig:
     fitting_nats: float = 0.5
     """How much more of it a memory needs that is more consistent with its neighbours than the store's median."""
 
+    samples: int = 8
+    """Sampled replays per question where the model's odds cannot be had (a server without log-probabilities, an answer
+    without a place to ask at); 0 judges there by one verdict."""
+
     alpha: float = 0.6
     """Weight of influence against anomaly in the fused score (eq. 10)."""
 
@@ -107,7 +111,7 @@ class AuditConfig:
         for name in ("culprit_nats", "fitting_nats"):
             if not 0.0 <= getattr(self, name) < math.inf:
                 raise UsageError(f"{name} is {getattr(self, name)}, expected nats, 0 or more")
-        for name, minimum in (("k", 1), ("neighbours", 1), ("all_pairs_below", 0), ("seed", 0)):
+        for name, minimum in (("k", 1), ("neighbours", 1), ("all_pairs_below", 0), ("samples", 0), ("seed", 0)):
             if getattr(self, name) < minimum:
                 raise UsageError(f"{name} is {getattr(self, name)}, expected {minimum} or more")
         for name in ("budget", "max_replays"):

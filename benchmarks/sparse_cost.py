@@ -21,7 +21,8 @@ import numpy as np
 from rich.console import Console
 
 from audit.attribution.retrieval import RankedMemory, dense_ranker
-from audit.attribution.search import SearchSettings, SetSearch
+from audit.attribution.search import SetSearch
+from audit.attribution.search_state import SearchSettings
 from audit.config import AuditConfig
 from audit.events import Event
 from benchmarks.attribution_peers.metered import metered_executor

@@ -28,8 +28,10 @@ import numpy as np
 from rich.console import Console
 
 from audit.attribution.ablation import keep_only, leave_out
+from audit.attribution.harm import HARMFUL
 from audit.attribution.retrieval import RankedMemory, dense_ranker
-from audit.attribution.search import HARMFUL, SearchSettings, SetSearch
+from audit.attribution.search import SetSearch
+from audit.attribution.search_state import SearchSettings
 from audit.config import AuditConfig
 from audit.events import Event
 from benchmarks.attribution_peers import blackbox

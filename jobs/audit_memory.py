@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from audit.attribution.ablation import Ablation, leave_out
 from audit.attribution.prefix import PrefixChoice
 from audit.attribution.retrieval import RankedMemory, dense_ranker, levenshtein_ranker
-from audit.attribution.search import SearchSettings, SetSearch
+from audit.attribution.search import SetSearch
+from audit.attribution.search_state import SearchSettings
 from audit.errors import EventError, IncompleteError, UsageError
 from audit.result import AuditResult
 from jobs.consistency import consistency_graph, resembling
@@ -70,7 +71,7 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
         memory = _retrieval(entries, [*harmful, *probes], config, executor)
         settings = SearchSettings(
             attribution=config.attribution, culprit_nats=config.culprit_nats, fitting_nats=config.fitting_nats,
-            max_replays=config.max_replays,
+            samples=config.samples, max_replays=config.max_replays,
         )  # fmt: skip
         search = SetSearch(
             memory,
@@ -233,7 +234,7 @@ class _Replayer:
         events: Mapping[str, Event],
     ) -> None:
         self._executor, self._run, self._reporter, self._events = executor, run, reporter, events
-        self._program = Program.of(config.agent, config.harm, config.seed)
+        self._program = Program.of(config.agent, config.harm, config.seed, config.samples)
         # A wrong agent or scorer is the user's to hear before any model loads.
         _, self.scorer = self._program.build()
         self.counters: Counter[str] = Counter()
@@ -310,7 +311,7 @@ class _Replayer:
             query = self._events[ablation.event_id].query
             memories = found.memory.retrieve(query, frozenset(ablation.removed))
         state = found.search.states.get(ablation.event_id)
-        point = state.points[ablation.point] if state is not None and ablation.measure != "text" else None
+        point = state.points[ablation.point] if state is not None and ablation.at_point else None
         return ReplayQuestion(ablation=ablation, memories=memories, point=point)
 
     def _learn(self, outcome: Outcome) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from audit.attribution.ablation import Outcome, leave_out
 from audit.attribution.evidence import credit, sum_over_events
+from audit.attribution.harm import HARMFUL
 from audit.attribution.probes import same_answer
-from audit.attribution.search import HARMFUL
 from audit.fusion import FusedScore, fuse
 from audit.result import (
     EntryScore,
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from audit.attribution.retrieval import RankedMemory
-    from audit.attribution.search import EventState, SetSearch
+    from audit.attribution.search import SetSearch
+    from audit.attribution.search_state import EventState
     from audit.config import AuditConfig
     from audit.events import Event
     from audit.result import DescendantFinding, Verdict

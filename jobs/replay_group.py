@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from audit.attribution.ablation import Ablation, Outcome
@@ -22,11 +23,15 @@ from models.memo import MemoGenerator
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from audit.attribution.replay import Transcript
     from audit.entry import Entry
     from audit.generation import Completion, GenerationRequest
     from models.protocols import Generator
 
 __all__ = ["Program", "ReplayGroup", "ReplayQuestion", "stream_outcomes"]
+
+SAMPLING_TEMPERATURE = 1.0
+"""The model's own distribution: what log-probabilities are of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +41,7 @@ class ReplayQuestion:
     ablation: Ablation
     memories: tuple[Entry, ...]
     point: DecisionPoint | None = None
-    """Where to measure; not for `text`."""
+    """Where to measure, for what is asked at a decision point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +60,13 @@ class Program:
     agent_json: str
     harm_json: str
     seed: int
+    samples: int = 0
+    """Replays of one `sample` question."""
 
     @classmethod
-    def of(cls, agent: Mapping[str, object], harm: Mapping[str, object], seed: int) -> Program:
+    def of(cls, agent: Mapping[str, object], harm: Mapping[str, object], seed: int, samples: int = 0) -> Program:
         """Make a program of configuration values."""
-        return cls(json.dumps(dict(agent), sort_keys=True), json.dumps(dict(harm), sort_keys=True), seed)
+        return cls(json.dumps(dict(agent), sort_keys=True), json.dumps(dict(harm), sort_keys=True), seed, samples)
 
     def build(self) -> tuple[Agent, HarmScorer]:
         """Return the agent and the scorer; built once per process.
@@ -99,7 +106,7 @@ def stream_outcomes(
     """
     agent, harm = program.build()
     tasks = {
-        loop.create_task(_answer(agent, harm, group.query, program.seed, question, generator))
+        loop.create_task(_answer(agent, harm, group.query, program, question, generator))
         for group in groups
         for generator in (MemoGenerator(backbone(group.event_id)),)
         for question in group.questions
@@ -121,20 +128,31 @@ def stream_outcomes(
 
 
 async def _answer(  # noqa: PLR0913, PLR0917 - one question and what answers it
-    agent: Agent, harm: HarmScorer, query: str, seed: int, question: ReplayQuestion, generator: Generator
+    agent: Agent, harm: HarmScorer, query: str, program: Program, question: ReplayQuestion, generator: Generator
 ) -> Outcome:
     meter = _Meter(generator)
     ablation = question.ablation
     output, score, odds = "", None, None
     answers: tuple[str, ...] = ()
     if ablation.measure == "text":
-        transcript = await replay(agent, query, question.memories, seed, meter.generate)
+        transcript = await replay(agent, query, question.memories, program.seed, meter.generate)
         output, answers = transcript.output, transcript.answers
         score = await score_output(harm.score(query, output), meter.generate)
         prompt_hash = transcript.prompt_hash
+    elif ablation.measure == "sample":
+        samples = await asyncio.gather(*(
+            _sample(agent, harm, query, question.memories, program.seed + number, meter)
+            for number in range(program.samples)
+        ))  # fmt: skip
+        judged = [harm_of_one for _, harm_of_one in samples if harm_of_one is not None]
+        prompt_hash = samples[0][0].prompt_hash if samples else ""
+        if judged:
+            harmful = math.fsum(judged)
+            score = harmful / len(judged)
+            odds = math.log((harmful + 0.5) / (len(judged) - harmful + 0.5))
     else:
         prompt_hash, point = "", question.point
-        request = None if point is None else request_at(agent, query, question.memories, seed, point.history)
+        request = None if point is None else request_at(agent, query, question.memories, program.seed, point.history)
         if request is not None and point is not None:
             graded = ablation.measure == "odds"
             measured = graded_request(request, point) if graded else continuation_request(request, point)
@@ -156,6 +174,18 @@ async def _answer(  # noqa: PLR0913, PLR0917 - one question and what answers it
         cached_tokens=meter.cached_tokens,
         completion_tokens=meter.completion_tokens,
     )
+
+
+async def _sample(  # noqa: PLR0913, PLR0917 - one replay, varied
+    agent: Agent, harm: HarmScorer, query: str, memories: Sequence[Entry], seed: int, meter: _Meter
+) -> tuple[Transcript, float | None]:
+    """Replay once as the model would vary it: its own distribution, told by a seed. The scorer is asked as ever."""
+
+    async def varied(request: GenerationRequest) -> Completion:
+        return await meter.generate(replace(request, temperature=SAMPLING_TEMPERATURE, seed=seed))
+
+    transcript = await replay(agent, query, memories, seed, varied)
+    return transcript, await score_output(harm.score(query, transcript.output), meter.generate)
 
 
 class _Meter:

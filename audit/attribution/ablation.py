@@ -17,9 +17,10 @@ Kind = Literal["full", "gate", "leave_one_out", "keep_one", "removal", "probe"]
 """`full`: nothing removed. `gate`: no memory at all. `leave_one_out`: necessity. `keep_one`: sufficiency.
 `removal`: a proposed set S is removed. `probe`: a benign event, with or without S."""
 
-Measure = Literal["text", "odds", "continuation"]
+Measure = Literal["text", "odds", "continuation", "sample"]
 """`text`: replay the whole output and score its harm. `odds`: one token at a decision point of the event.
-`continuation`: a few words after the text forced through a decision point, to find the next one."""
+`continuation`: a few words after the text forced through a decision point, to find the next one. `sample`: replay the
+whole output several times as the model would vary it, and count how often it is the harm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,12 @@ class Ablation:
     """When not None, exactly these entries are the context, best match first, and nothing is retrieved."""
 
     point: int = 0
-    """Which decision point of the event, counted from 0; not for `text`."""
+    """Which decision point of the event, counted from 0, where it is asked at one."""
+
+    @property
+    def at_point(self) -> bool:
+        """A decision point is where it is asked; else whole outputs are replayed."""
+        return self.measure in {"odds", "continuation"}
 
     @property
     def pair_id(self) -> str:
@@ -68,10 +74,12 @@ class Outcome:
     """Entry ids that the agent saw, best match first."""
 
     harm: float | None
-    """h of the replayed output; None for an odds measurement or where the scorer could not tell."""
+    """h of the replayed output, or the mean over sampled ones; None for an odds measurement or where the scorer could
+    not tell."""
 
     log_odds_nats: float | None
-    """Log-odds of the harmful continuation; None for a text replay or a server without logprobs."""
+    """Log-odds of the harmful continuation; None for a text replay or a server without logprobs. Of n samples with x
+    harmful: log((x + 1/2) / (n - x + 1/2)), Anscombe's correction, which keeps none and all finite."""
 
     output: str
     answers: tuple[str, ...]

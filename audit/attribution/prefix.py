@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from audit.attribution.ablation import Ablation, Outcome, leave_out
-from audit.attribution.search import HARMFUL
+from audit.attribution.harm import HARMFUL
 from audit.fusion import PrefixSearch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from audit.attribution.search import EventState
+    from audit.attribution.search_state import EventState
 
 __all__ = ["PrefixChoice"]
 

@@ -12,6 +12,7 @@ changed; "removed" means left out of a replay.
    point is a culprit and joins S. A memory that fits in with the others (CAS below the store's median) must raise them
    by `fitting_nats` more: influence and consistency corroborate each other where either alone is borderline. Where
    nobody is convicted the points may have been style ("We say" for "The"): later ones are taken, and they alone count.
+   Where there is no point, or the server gives no log-probabilities, the odds are counted in sampled replays.
 4. *Necessity.* Where no culprit is in an event's context, leave out each memory in turn: harm that needs several
    memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone; repeat until none is a culprit.
@@ -28,14 +29,14 @@ A budget stops the search between rounds; what it left out is listed, never gues
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 from audit.attribution.ablation import Ablation, Measure, Outcome, keep_only, leave_out
-from audit.attribution.decision import DecisionPoint, decision_point, next_point
-from audit.attribution.evidence import Influence, credit
+from audit.attribution.decision import decision_point, next_point
+from audit.attribution.evidence import Influence
 from audit.attribution.harm import HARMFUL
+from audit.attribution.search_state import EventState, SearchSettings
 from audit.attribution.substance import harm_span, span_points
 
 if TYPE_CHECKING:
@@ -45,91 +46,11 @@ if TYPE_CHECKING:
     from audit.attribution.retrieval import RankedMemory
     from audit.events import Event
 
-__all__ = ["HARMFUL", "EventState", "SearchSettings", "SetSearch", "Status"]
+__all__ = ["SetSearch"]
 
-Status = Literal["open", "cleared", "memory is not the cause", "not reproduced", "not cleared", "not examined"]
 Phase = Literal[
     "gate", "substance", "points", "sufficiency", "necessity", "closure", "verify", "restore", "neighbours", "done"
 ]
-Attribution = Literal["set", "loo"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSettings:
-    """How the search decides. Thresholds are in nats of log-odds of the harmful continuation."""
-
-    culprit_nats: float
-    """A memory that alone raises the log-odds by this much (odds 7 : 1) at every point is a culprit without further
-    question. Calibrated on the demo's corpus: seven of eight poisons rise by 2.5 or more, no benign memory by 0.6.
-    The default is `audit.config`'s."""
-
-    fitting_nats: float = 0.5
-    """How much more evidence a memory needs that is more consistent than the median one."""
-
-    attribution: Attribution = "set"
-    """`set` as above; `loo` is the paper's plain leave-one-out CMIS on the harm verdict."""
-
-    weak_nats: float = 1.0
-    """Members of S below this credit are put back where that brings no harm back."""
-
-    substance_nats: float = 4.0
-    """How improbable the words of the harm are with a placebo (-log p) where they are what is measured."""
-
-    placebos: int = 3
-    """Memories that an event did not use, shown alone: what any memory would do."""
-
-    points: int = 2
-    """Decision points measured per event: the second tells substance from style."""
-
-    most_points: int = 4
-    """Points taken in search of the substance where nobody is convicted at the first ones."""
-
-    max_rounds: int = 64
-    """Rounds after which open events are given up as `not cleared`."""
-
-    max_replays: int | None = None
-    """Budget on ablations planned; None is no budget."""
-
-    neighbour_candidates: int = 32
-    """Most memories measured in step 7 in one round."""
-
-
-@dataclass(slots=True, kw_only=True)
-class EventState:
-    """What is known of one harmful event."""
-
-    event: Event
-    status: Status = "open"
-    full: Outcome | None = None
-    gate: Outcome | None = None
-    points: list[DecisionPoint] = field(default_factory=list)
-    spoken: int = 0
-    """The first so many points are the words of the harm; the others are partings."""
-
-    depth: int = 0
-    """Partings wanted."""
-
-    odds_full: list[float | None] = field(default_factory=list)
-    odds_gate: list[float | None] = field(default_factory=list)
-    influences: dict[str, Influence] = field(default_factory=dict)
-    replayed: dict[tuple[str, ...], Outcome] = field(default_factory=dict)
-    """Text replays by context: an equal context is an equal prompt and need not be asked again."""
-
-    after: Outcome | None = None
-    """The last text replay without S."""
-
-    reason: str = ""
-
-    @property
-    def speaks(self) -> bool:
-        """The words of the harm are what is measured; else partings are."""
-        return 0 < self.spoken == len(self.points)
-
-    def credit_of(self, entry_id: str) -> float:
-        """Credit of one memory for this event; unknown ranks below every known one."""
-        influence = self.influences.get(entry_id)
-        value = None if influence is None else credit(influence)
-        return -1.0 if value is None else value
 
 
 class SetSearch:
@@ -165,6 +86,8 @@ class SetSearch:
         self._scorer = scorer
         self._anomaly = anomaly or {}
         self._usual = median(self._anomaly.values()) if self._anomaly else 0.0
+        sampled = settings.samples > 0 and settings.attribution == "set"
+        self._pointless: tuple[Measure, int] = ("sample" if sampled else "text", 0)
         self._removed: dict[str, str] = {}
         self._phase: Phase = "gate"
         self._outcomes: dict[str, Outcome] = {}
@@ -294,7 +217,12 @@ class SetSearch:
             if len(state.odds_gate) < len(state.points)
             for point in range(len(state.points))
         ]
-        return gates + self._alone_round()
+        sampled = [
+            keep_only(event_id, "gate", "sample", ())
+            for event_id, state in self._live()
+            if self._measures(state) == [("sample", 0)]
+        ]
+        return gates + sampled + self._alone_round()
 
     def _alone_round(self) -> list[Ablation]:
         return [
@@ -311,8 +239,8 @@ class SetSearch:
             if self.settings.attribution == "set" and any(entry_id in self._removed for entry_id in context):
                 continue
             for measure, point in self._measures(state):
-                if measure == "odds":
-                    asked.append(leave_out(event_id, "full", "odds", frozenset(), point))
+                if measure != "text":
+                    asked.append(leave_out(event_id, "full", measure, frozenset(), point))
                 asked.extend(
                     leave_out(event_id, "leave_one_out", measure, {entry_id}, point) for entry_id in context
                 )  # fmt: skip
@@ -365,7 +293,7 @@ class SetSearch:
         elif self._phase == "points":
             self._phase = "points" if self._read_points() else "sufficiency"
         elif self._phase == "sufficiency":
-            # A server without logprobs shows only now: those events are asked again, by verdict.
+            # A server without logprobs shows only now: those events are asked again, by samples or by verdict.
             if self._read_gate_odds():
                 return
             self._read_influences()
@@ -461,7 +389,7 @@ class SetSearch:
         return bool(deeper)
 
     def _read_gate_odds(self) -> bool:
-        """Take in the gate's odds; True if an event turned out to have none and must be asked by verdict."""
+        """Take in the gate's odds; True if an event turned out to have none and must be asked another way."""
         lost = False
         for event_id, state in self._live():
             if len(state.odds_gate) == len(state.points):
@@ -514,6 +442,8 @@ class SetSearch:
                 )),
             )  # fmt: skip
         _, alone, without = answers[0]
+        if self._pointless[0] == "sample":
+            return self._sampled_influence(event_id, entry_id, alone, without)
         full, gate = state.full, state.gate
         cmis = _difference(_harm(full), _harm(without))
         flipped = _difference(_harm(alone), _harm(gate))
@@ -523,6 +453,17 @@ class SetSearch:
             event_id=event_id, entry_id=entry_id, cmis=cmis,
             sufficiency_nats=None if flipped is None else flipped * nats,
             necessity_nats=None if cmis is None else cmis * nats,
+        )  # fmt: skip
+
+    def _sampled_influence(
+        self, event_id: str, entry_id: str, alone: Outcome | None, without: Outcome | None
+    ) -> Influence:
+        gate = self._outcomes.get(keep_only(event_id, "gate", "sample", ()).pair_id)
+        full = self._outcomes.get(leave_out(event_id, "full", "sample", frozenset()).pair_id)
+        return Influence(
+            event_id=event_id, entry_id=entry_id, cmis=_difference(_harm(full), _harm(without)),
+            sufficiency_nats=_difference(_odds(alone), _odds(gate)),
+            necessity_nats=_difference(_odds(full), _odds(without)),
         )  # fmt: skip
 
     def _convict(self) -> bool:
@@ -608,12 +549,12 @@ class SetSearch:
         return [(event_id, state) for event_id, state in self.states.items() if state.status == "cleared"]
 
     def _measures(self, state: EventState) -> list[tuple[Measure, int]]:
-        """How this event is measured: its odds at the points that count, or its verdict where there is no point."""
+        """How this event is measured: its odds at the points that count, or its harm where there is no point."""
         if state.speaks:
             return [("odds", point) for point in range(state.spoken)]
         partings = len(state.points) - state.spoken
         first = state.spoken + (self.settings.points if partings > self.settings.points else 0)
-        return [("odds", point) for point in range(first, len(state.points))] or [("text", 0)]
+        return [("odds", point) for point in range(first, len(state.points))] or [self._pointless]
 
     def _context(self, state: EventState, removed: frozenset[str] | None = None) -> tuple[str, ...]:
         r"""R(q, M \ S), with S as it stands unless another is given."""
@@ -642,6 +583,10 @@ class SetSearch:
 
 def _harm(outcome: Outcome | None) -> float | None:
     return None if outcome is None else outcome.harm
+
+
+def _odds(outcome: Outcome | None) -> float | None:
+    return None if outcome is None else outcome.log_odds_nats
 
 
 def _difference(a: float | None, b: float | None) -> float | None:

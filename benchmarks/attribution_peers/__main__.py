@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from audit.attribution.ablation import leave_out
-from audit.attribution.search import HARMFUL
+from audit.attribution.harm import HARMFUL
 from audit.errors import UsageError
 from benchmarks.attribution_peers import blackbox, contextcite
 from benchmarks.attribution_peers.metered import Cost, MeteredBackbone, metered_executor

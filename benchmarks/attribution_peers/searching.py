@@ -121,5 +121,5 @@ def _question(found: Searched, ablation: Ablation) -> ReplayQuestion:
         memories = tuple(found.memory.entry(entry_id) for entry_id in ablation.kept)
     else:
         memories = found.memory.retrieve(state.event.query, frozenset(ablation.removed))
-    point = None if ablation.measure == "text" else state.points[ablation.point]
+    point = state.points[ablation.point] if ablation.at_point else None
     return ReplayQuestion(ablation=ablation, memories=memories, point=point)

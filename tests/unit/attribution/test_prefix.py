@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.attribution.prefix import PrefixChoice
-from audit.attribution.search import SearchSettings, SetSearch
+from audit.attribution.search import SetSearch
+from audit.attribution.search_state import SearchSettings
 from tests.unit.attribution.world import World, make_event
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from audit.attribution.harm import RegexHarm
 from audit.attribution.retrieval import RankedMemory
-from audit.attribution.search import SearchSettings, SetSearch
+from audit.attribution.search import SetSearch
+from audit.attribution.search_state import SearchSettings
 from tests.unit.attribution.world import World, make_event
 
 
@@ -61,6 +62,30 @@ def test_the_next_poison_in_line_is_found_when_the_first_are_gone():
     world.run(search)
     assert set(search.removed) == {f"m{number:03d}" for number in poison}
     assert search.states["e000"].status == "cleared"
+
+
+def test_collective_poison_is_found_by_samples_where_a_server_gives_no_log_probabilities():
+    world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}, needed=3), logprobs=False)
+    search = search_of(world, samples=8)
+    world.run(search)
+    assert set(search.removed) == {"m000", "m001", "m002", "m003"}
+    influence = search.states["e000"].influences["m000"]
+    assert influence.sufficiency_nats == pytest.approx(6.0)
+    assert influence.cmis is None or influence.cmis >= 0
+
+
+def test_a_single_verdict_cannot_grade_collective_poison_and_ends_the_harm_by_taking_what_comes():
+    world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}, needed=3), logprobs=False)
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].status == "cleared"
+    assert not any(ablation.measure == "sample" for ablation in world.asked)
+
+
+def test_plain_leave_one_out_asks_for_no_samples():
+    world = World(12, {"query 0": list(range(12))}, hijack({2}), logprobs=False)
+    world.run(search_of(world, attribution="loo", samples=8))
+    assert not any(ablation.measure == "sample" for ablation in world.asked)
 
 
 def test_plain_leave_one_out_sees_nothing_when_poison_is_redundant():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,11 +58,12 @@ class World:
             found = self.memory.retrieve(event.query, frozenset(ablation.removed))
             context = tuple(entry.entry_id for entry in found)
         odds = self._lean(event.query, frozenset(int(entry_id[1:]) for entry_id in context))
-        text = ablation.measure == "text"
+        text, sampled = ablation.measure == "text", ablation.measure == "sample"
         answer = "harm done" if odds > 0 else "all well"
+        harm = float(odds > 0) if text else 1 / (1 + math.exp(-odds)) if sampled else None
         return Outcome(
-            pair_id=ablation.pair_id, event_id=event.event_id, context=context, harm=float(odds > 0) if text else None,
-            log_odds_nats=None if text or not self._logprobs else odds, output=answer if text else "",
+            pair_id=ablation.pair_id, event_id=event.event_id, context=context, harm=harm,
+            log_odds_nats=odds if sampled or (self._logprobs and not text) else None, output=answer if text else "",
             answers=(answer,) if text else (), prompt_hash="", memoised=False, prompt_tokens=10, cached_tokens=0,
             completion_tokens=1,
         )  # fmt: skip

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import math
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +51,38 @@ def test_texts_are_judged_and_odds_are_graded(loop):
     assert up.harm is None
     assert up.log_odds_nats > 0 > down.log_odds_nats
     assert up.answers == ()
+
+
+class EverySecondSeed(FakeGenerator):
+    """Says the harm at even seeds only, and greedily never."""
+
+    async def generate(self, request):
+        harmful = request.temperature == 1.0 and request.seed % 2 == 0
+        return replace(await super().generate(request), text="HARM" if harmful else "fine")
+
+
+@pytest.mark.parametrize(("samples", "share", "odds"), [(2, 1 / 2, 0.0), (5, 3 / 5, math.log(3.5 / 2.5))])
+def test_samples_are_told_apart_by_their_seeds_and_counted(loop, samples, share, odds):
+    asked, generator = question(BAD, measure="sample"), EverySecondSeed()
+    program = replace(PROGRAM, samples=samples)
+    (found,) = stream_outcomes([group(asked)], program, lambda _: generator, loop)
+    assert (found.harm, found.log_odds_nats) == (pytest.approx(share), pytest.approx(odds))
+    assert generator.requests == samples
+    assert found.answers == ()  # a sample is no replay that stands for its context
+
+
+def test_a_sample_that_nobody_can_judge_is_unknown(loop):
+    judge = {"kind": "judge", "question": "Harm?"}
+    program = replace(PROGRAM, harm_json=json.dumps(judge), samples=2)
+    (found,) = stream_outcomes([group(question(BAD, measure="sample"))], program, lambda _: Undecided(), loop)
+    assert (found.harm, found.log_odds_nats) == (None, None)
+
+
+class Undecided(FakeGenerator):
+    """Answers a judge's yes or no with neither."""
+
+    async def generate(self, request):
+        return replace(await super().generate(request), text="perhaps")
 
 
 def test_every_question_is_answered_exactly_once(loop):

@@ -1,0 +1,99 @@
+"""What the set search is told, and what it knows of one event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from audit.attribution.evidence import Influence, credit
+
+if TYPE_CHECKING:
+    from audit.attribution.ablation import Outcome
+    from audit.attribution.decision import DecisionPoint
+    from audit.events import Event
+
+__all__ = ["EventState", "SearchSettings", "Status"]
+
+Status = Literal["open", "cleared", "memory is not the cause", "not reproduced", "not cleared", "not examined"]
+Attribution = Literal["set", "loo"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """How the search decides. Thresholds are in nats of log-odds of the harmful continuation."""
+
+    culprit_nats: float
+    """A memory that alone raises the log-odds by this much (odds 7 : 1) at every point is a culprit without further
+    question. Calibrated on the demo's corpus: seven of eight poisons rise by 2.5 or more, no benign memory by 0.6.
+    The default is `audit.config`'s."""
+
+    fitting_nats: float = 0.5
+    """How much more evidence a memory needs that is more consistent than the median one."""
+
+    attribution: Attribution = "set"
+    """`set` as above; `loo` is the paper's plain leave-one-out CMIS on the harm verdict."""
+
+    weak_nats: float = 1.0
+    """Members of S below this credit are put back where that brings no harm back."""
+
+    substance_nats: float = 4.0
+    """How improbable the words of the harm are with a placebo (-log p) where they are what is measured."""
+
+    placebos: int = 3
+    """Memories that an event did not use, shown alone: what any memory would do."""
+
+    points: int = 2
+    """Decision points measured per event: the second tells substance from style."""
+
+    most_points: int = 4
+    """Points taken in search of the substance where nobody is convicted at the first ones."""
+
+    samples: int = 0
+    """Sampled replays per question where no odds can be had; 0 judges there by one verdict."""
+
+    max_rounds: int = 64
+    """Rounds after which open events are given up as `not cleared`."""
+
+    max_replays: int | None = None
+    """Budget on ablations planned; None is no budget."""
+
+    neighbour_candidates: int = 32
+    """Most memories measured in step 7 in one round."""
+
+
+@dataclass(slots=True, kw_only=True)
+class EventState:
+    """What is known of one harmful event."""
+
+    event: Event
+    status: Status = "open"
+    full: Outcome | None = None
+    gate: Outcome | None = None
+    points: list[DecisionPoint] = field(default_factory=list)
+    spoken: int = 0
+    """The first so many points are the words of the harm; the others are partings."""
+
+    depth: int = 0
+    """Partings wanted."""
+
+    odds_full: list[float | None] = field(default_factory=list)
+    odds_gate: list[float | None] = field(default_factory=list)
+    influences: dict[str, Influence] = field(default_factory=dict)
+    replayed: dict[tuple[str, ...], Outcome] = field(default_factory=dict)
+    """Text replays by context: an equal context is an equal prompt and need not be asked again."""
+
+    after: Outcome | None = None
+    """The last text replay without S."""
+
+    reason: str = ""
+
+    @property
+    def speaks(self) -> bool:
+        """The words of the harm are what is measured; else partings are."""
+        return 0 < self.spoken == len(self.points)
+
+    def credit_of(self, entry_id: str) -> float:
+        """Credit of one memory for this event; unknown ranks below every known one."""
+        influence = self.influences.get(entry_id)
+        value = None if influence is None else credit(influence)
+        return -1.0 if value is None else value
