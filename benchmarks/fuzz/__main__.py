@@ -1,6 +1,6 @@
 """A million inputs for every decoder: each is refused with our own error, or is the one form of what it says.
 
-    python -m benchmarks.fuzz [--inputs 1000000] [--only NAME] [--results FOLDER]
+    python -m benchmarks.fuzz [--inputs 1000000] [--only NAME] [--processes 2] [--results FOLDER]
     python -m benchmarks.fuzz --engine atheris --folder FOLDER [--inputs 1000000] [--only NAME]
 
 Engines: `mutation` changes bytes, tokens and values of seeds, drawn with a fixed seed (`benchmarks.fuzz.mutation`);
@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import sys
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +35,7 @@ def main() -> None:
     parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0])
     parser.add_argument("--inputs", type=int, default=FULL, help="inputs per decoder")
     parser.add_argument("--only", action="append", default=[], help="a decoder's name; may be repeated")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="decoders run at once")
     parser.add_argument("--folder", type=Path, help="corpus and crashes of atheris")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where fuzz.json lies")
     options = parser.parse_args()
@@ -48,18 +51,28 @@ def main() -> None:
     result = ResultFile(
         "fuzz", "python -m benchmarks.fuzz", {"mutation": "seeded by the decoder's name"}, folder=options.results
     )
-    for target in table:
-        if options.only and target.name not in options.only:
-            continue
-        if _inputs(result.rows, target.name, options.engine) >= options.inputs:
-            continue
-        if options.engine == "atheris":
-            row = run_atheris(target, options.inputs, options.folder)
-        else:
-            row = run_mutation(target, options.inputs)
-        result.add_row(row)
-        print(row, flush=True)
-        state_bars(result, [item.name for item in table])
+    missing = [
+        target.name
+        for target in table
+        if (not options.only or target.name in options.only)
+        and _inputs(result.rows, target.name, options.engine) < options.inputs
+    ]
+    with ProcessPoolExecutor(options.processes) as pool:
+        runs = {pool.submit(_run, name, options.engine, options.inputs, options.folder): name for name in missing}
+        try:
+            for run in as_completed(runs):
+                result.add_row(run.result())
+                print(f"{len(result.rows)} rows, {runs[run]}: {result.rows[-1]['seconds']} s", flush=True)
+                state_bars(result, [item.name for item in table])
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _run(name: str, engine: str, inputs: int, folder: Path) -> dict[str, object]:
+    """Run one decoder, in a process of the pool."""
+    (target,) = (target for target in targets() if target.name == name)
+    return run_atheris(target, inputs, folder) if engine == "atheris" else run_mutation(target, inputs)
 
 
 def _inputs(rows: Sequence[dict[str, object]], decoder: str, engine: str) -> int:
