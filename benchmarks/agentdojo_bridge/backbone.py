@@ -1,7 +1,8 @@
 """A language model in the script's place: a log for reading, not a pinned result.
 
 The model is told the tools as JSON Schemas, and answers each turn with one JSON object, by guided decoding: a tool call
-or the answer to the user. One pair after the other; every transcript is a line of the log.
+or the answer to the user. Its first turn is a call: the packaged model would otherwise report at once what it never
+did. One pair after the other; every transcript is a line of the log, and what came of it a row of the result.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import io
 import json
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -20,6 +22,7 @@ from audit.generation import GenerationRequest, Message
 from benchmarks.agentdojo_bridge import dojo
 from benchmarks.agentdojo_bridge.defences import SuiteDefences
 from benchmarks.agentdojo_bridge.gating import pipeline
+from benchmarks.resultfile import ResultFile
 from models.loading import ModelSpecs, load_generator
 
 if TYPE_CHECKING:
@@ -70,37 +73,44 @@ class ChatModel(BasePipelineElement):
         """Ask the backbone for the next turn."""
         tools = list(runtime.functions.values())
         turns = sum(message["role"] == "assistant" for message in messages)
-        schema = (
-            ANSWER_SCHEMA if turns >= MAX_TURNS else {"anyOf": [ANSWER_SCHEMA, *(_call_schema(tool) for tool in tools)]}
-        )
+        answers = [ANSWER_SCHEMA] if turns else []
+        calls = [_call_schema(tool) for tool in tools] if turns < MAX_TURNS else []
         request = GenerationRequest(
             messages=(Message(role="system", content=SYSTEM.format(tools=_described(tools))), *_rendered(messages)),
             max_tokens=MAX_TOKENS,
-            json_schema=json.dumps(schema),
+            json_schema=json.dumps({"anyOf": [*answers, *calls]}),
         )
         said = self.loop.run_until_complete(self.generator.generate(request)).text
-        text, calls = _parsed(said, {tool.name for tool in tools})
-        turn = ChatAssistantMessage(role="assistant", content=[text_content_block_from_string(text)], tool_calls=calls)
+        text, called = _parsed(said, {tool.name for tool in tools})
+        turn = ChatAssistantMessage(role="assistant", content=[text_content_block_from_string(text)], tool_calls=called)
         return query, runtime, env, [*messages, turn], extra_args or {}
 
 
 def run_backbone(spec: str, suites: Mapping[str, Any], limit: int | None, log: Path) -> None:
-    """Play the first pairs of each suite with a language model, ungated and repaired; append transcripts to `log`."""
+    """Play pairs of each suite with a language model, ungated and repaired; append transcripts to `log`.
+
+    A pair is a user task and the injection task in line, so that a few pairs are as many different tasks.
+    """
     loop = asyncio.new_event_loop()
     generator = load_generator(ModelSpecs(backbone=spec))
+    result = ResultFile(
+        "agentdojo_backbone", f"python -m benchmarks.agentdojo_bridge --backbone {spec}",
+        {"backbone": generator.model_id, "benchmark": dojo.BENCHMARK_VERSION, "attack": dojo.ATTACK}, fresh=True,
+    )  # fmt: skip
     log.parent.mkdir(parents=True, exist_ok=True)
     try:
         with log.open("a", encoding="utf-8") as file:
             for name, suite in suites.items():
                 defences = SuiteDefences(name)
                 attacks = dojo.by_number(suite.injection_tasks)
-                pairs = [(user, attack) for user in dojo.by_number(suite.user_tasks) for attack in attacks]
+                pairs = list(zip(dojo.by_number(suite.user_tasks), cycle(attacks), strict=False))
                 for user_task, injection_task in pairs[:limit]:
                     for row in ROWS:
                         record = _play(suite, defences, row, user_task, injection_task, ChatModel(generator, loop))
                         file.write(json.dumps({"backbone": generator.model_id, **record}, default=str) + "\n")
                         file.flush()
                         shown = {key: value for key, value in record.items() if key != "transcript"}
+                        result.add_row(shown)
                         print("  ".join(f"{key} {value}" for key, value in shown.items()))
     finally:
         loop.run_until_complete(generator.close())
@@ -117,6 +127,7 @@ def _play(  # noqa: PLR0917 - one pair under one row
     return {
         "suite": suite.name, "user_task": user_task.ID, "injection_task": injection_task.ID, "defence": row,
         "utility": bool(utility), "strict": bool(security), "denied": gate.denied, "repaired": gate.repaired,
+        "tools": [call.function for message in answer.messages for call in message.get("tool_calls") or ()],
         "transcript": [_turn(message) for message in answer.messages],
     }  # fmt: skip
 
