@@ -13,8 +13,8 @@ from typing import Literal
 
 __all__ = ["Ablation", "Kind", "Measure", "Outcome", "keep_only", "leave_out"]
 
-Kind = Literal["full", "gate", "leave_one_out", "keep_one", "removal", "probe"]
-"""`full`: nothing removed. `gate`: no memory at all. `leave_one_out`: necessity. `keep_one`: sufficiency.
+Kind = Literal["full", "gate", "leave_one_out", "keep_one", "keep_group", "removal", "probe"]
+"""`full`: nothing removed. `gate`: no memory at all. `leave_one_out`: necessity. `keep_one`, `keep_group`: sufficiency.
 `removal`: a proposed set S is removed. `probe`: a benign event, with or without S."""
 
 Measure = Literal["text", "odds", "continuation", "sample"]

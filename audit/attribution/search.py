@@ -9,7 +9,9 @@ changed; "removed" means left out of a replay.
 2. *Points.* Where the model would not say the harm with a memory that the event did not use, though forced up to it:
    the words of the harm (`substance`). Else find where the two replays part, and where they part again (`decision`).
 3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `culprit_nats` at every
-   point is a culprit and joins S. A memory that fits in with the others (CAS below the store's median) must raise them
+   point is a culprit and joins S; one that falls short of `weak_nats` at a point is asked at no other. A large context
+   is shown in groups first, and only members of those that raise the odds are measured alone; where that finds nobody,
+   or harm stays, all are. A memory that fits in with the others (CAS below the store's median) must raise them
    by `fitting_nats` more: influence and consistency corroborate each other where either alone is borderline. Where
    nobody is convicted the points may have been style ("We say" for "The"): later ones are taken, and they alone count.
    Where there is no point, or the server gives no log-probabilities, the odds are counted in sampled replays.
@@ -32,7 +34,7 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
-from audit.attribution.ablation import Ablation, Measure, Outcome, keep_only, leave_out
+from audit.attribution.ablation import Ablation, Kind, Measure, Outcome, keep_only, leave_out
 from audit.attribution.decision import decision_point, next_point
 from audit.attribution.evidence import Influence
 from audit.attribution.harm import HARMFUL
@@ -214,8 +216,8 @@ class SetSearch:
         gates = [
             keep_only(event_id, "gate", "odds", (), point)
             for event_id, state in self._live()
-            if len(state.odds_gate) < len(state.points)
-            for point in range(len(state.points))
+            for measure, point in self._measures(state)
+            if measure == "odds" and point not in state.odds_gate
         ]
         sampled = [
             keep_only(event_id, "gate", "sample", ())
@@ -225,12 +227,41 @@ class SetSearch:
         return gates + sampled + self._alone_round()
 
     def _alone_round(self) -> list[Ablation]:
-        return [
-            keep_only(event_id, "keep_one", measure, (entry_id,), point)
-            for event_id, state in self._live()
-            for entry_id in self._context(state)
-            for measure, point in self._measures(state)
-        ]
+        asked: list[Ablation] = []
+        for event_id, state in self._live():
+            context = [entry_id for entry_id in self._context(state) if entry_id not in state.acquitted]
+            fresh = {
+                entry_id
+                for entry_id in context
+                if entry_id not in state.suspects
+                and self._shown(event_id, state, (entry_id,))[0].pair_id not in self._outcomes
+            }
+            if state.screening and state.points and len(fresh) >= self.settings.screen_from:
+                state.groups = _grouped([entry_id for entry_id in context if entry_id in fresh])
+                context = [entry_id for entry_id in context if entry_id not in fresh]
+            else:
+                state.groups = []
+            for kept in [*state.groups, *((entry_id,) for entry_id in context)]:
+                asked.extend(self._shown(event_id, state, kept))
+        return asked
+
+    def _shown(self, event_id: str, state: EventState, kept: tuple[str, ...]) -> list[Ablation]:
+        """Show the event these memories only, at its points in turn, up to one that clears them or is not known."""
+        kind: Kind = "keep_one" if len(kept) == 1 else "keep_group"
+        asked: list[Ablation] = []
+        for measure, point in self._measures(state):
+            asked.append(keep_only(event_id, kind, measure, kept, point))
+            known = self._outcomes.get(asked[-1].pair_id)
+            if state.speaks or measure != "odds":
+                continue  # the words of one span add up
+            gain = None if known is None else _difference(known.log_odds_nats, state.odds_gate.get(point))
+            if gain is None or gain < self.settings.weak_nats:
+                break
+        return asked
+
+    def _pending(self) -> bool:
+        """Tell whether answers call for more of the same round: a next point, or the members of a group."""
+        return any(ablation.pair_id not in self._outcomes for ablation in self._alone_round())
 
     def _necessity_round(self) -> list[Ablation]:
         asked: list[Ablation] = []
@@ -294,15 +325,21 @@ class SetSearch:
             self._phase = "points" if self._read_points() else "sufficiency"
         elif self._phase == "sufficiency":
             # A server without logprobs shows only now: those events are asked again, by samples or by verdict.
-            if self._read_gate_odds():
+            lost = self._read_gate_odds()
+            self._read_groups()
+            if lost or self._pending():
                 return
             self._read_influences()
             self._convict()
-            self._phase = "points" if self._go_deeper() else "necessity"
+            if not self._doubt_screening(self._without_culprit()):
+                self._phase = "points" if self._go_deeper() else "necessity"
         elif self._phase == "necessity":
             self._read_influences()
             self._phase = "done" if self.settings.attribution == "loo" else "closure"
         elif self._phase == "closure":
+            self._read_groups()
+            if self._pending():
+                return
             self._read_influences()
             self._phase = "closure" if self._convict() else "verify"
         elif self._phase == "verify":
@@ -351,7 +388,7 @@ class SetSearch:
                 continue
             if math.fsum(map(_log_probability, odds)) <= -self.settings.substance_nats:
                 del state.points[state.spoken :]
-                state.odds_gate = without
+                state.odds_gate = dict(enumerate(without))
             elif len(state.points) == state.spoken:
                 state.points, state.spoken = [], 0  # nothing is left to grade: the verdict must tell
 
@@ -376,31 +413,64 @@ class SetSearch:
                 grew = grew or len(state.points) - state.spoken < state.depth
         return grew
 
+    def _without_culprit(self) -> list[EventState]:
+        """Return the open events in whose context nobody was convicted."""
+        return [
+            state
+            for _, state in self._live()
+            if not any(entry_id in self._removed for entry_id in self._context(state, frozenset()))
+        ]
+
     def _go_deeper(self) -> bool:
         """Ask for later points of events whose memories were all acquitted at the first ones; True if there are any."""
         deeper = [
             state
-            for _, state in self._live()
+            for state in self._without_culprit()
             if len(state.points) - state.spoken == state.depth < self.settings.most_points
-            and not any(entry_id in self._removed for entry_id in self._context(state, frozenset()))
         ]
         for state in deeper:
             state.depth = self.settings.most_points
         return bool(deeper)
 
+    def _doubt_screening(self, states: Iterable[EventState]) -> bool:
+        """Measure alone whom a group acquitted: another member may have spoken against it. True if there is anybody."""
+        doubted = [state for state in states if state.acquitted]
+        for state in doubted:
+            state.acquitted, state.screening = set(), False
+        return bool(doubted)
+
     def _read_gate_odds(self) -> bool:
         """Take in the gate's odds; True if an event turned out to have none and must be asked another way."""
         lost = False
         for event_id, state in self._live():
-            if len(state.odds_gate) == len(state.points):
-                continue
-            state.odds_gate = [
-                self._outcomes[keep_only(event_id, "gate", "odds", (), point).pair_id].log_odds_nats
-                for point in range(len(state.points))
-            ]
-            if any(odds is None for odds in state.odds_gate):
-                state.points, state.odds_gate, lost = [], [], True
+            for measure, point in self._measures(state):
+                if measure == "odds" and point not in state.odds_gate:
+                    gate = self._outcomes[keep_only(event_id, "gate", "odds", (), point).pair_id]
+                    state.odds_gate[point] = gate.log_odds_nats
+            if any(odds is None for odds in state.odds_gate.values()):
+                state.points, state.spoken, state.odds_gate, lost = [], 0, {}, True
         return lost
+
+    def _read_groups(self) -> None:
+        for event_id, state in self._live():
+            for group in state.groups:
+                if any(ablation.pair_id not in self._outcomes for ablation in self._shown(event_id, state, group)):
+                    continue
+                gain = self._gain(event_id, state, group)
+                (state.suspects if gain is None or gain >= self.settings.weak_nats else state.acquitted).update(group)
+
+    def _gain(self, event_id: str, state: EventState, kept: tuple[str, ...]) -> float | None:
+        """How much these memories raise the odds of the harm over no memory, in nats; None where that is not known.
+
+        The words of one span add up by the chain rule; of partings, any may be style, so the weakest counts.
+        """
+        difference = _likelier if state.speaks else _difference
+        shown = [(item.point, self._outcomes.get(item.pair_id)) for item in self._shown(event_id, state, kept)]
+        gains = [
+            None if known is None else difference(known.log_odds_nats, state.odds_gate.get(point))
+            for point, known in shown
+        ]
+        return _over_points(math.fsum if state.speaks else min, gains)
 
     def _read_influences(self) -> None:
         for event_id, state in self.states.items():
@@ -428,14 +498,9 @@ class SetSearch:
         if all(alone is None and without is None for _, alone, without in answers):
             return None
         if state.points:
-            # The words of one span add up by the chain rule; of partings, any may be style, so the weakest counts.
             combine, difference = (math.fsum, _likelier) if state.speaks else (min, _difference)
             return Influence(
-                event_id=event_id, entry_id=entry_id,
-                sufficiency_nats=_over_points(combine, (
-                    difference(None if alone is None else alone.log_odds_nats, state.odds_gate[point])
-                    for point, alone, _ in answers
-                )),
+                event_id=event_id, entry_id=entry_id, sufficiency_nats=self._gain(event_id, state, (entry_id,)),
                 necessity_nats=_over_points(combine, (
                     difference(state.odds_full[point], None if without is None else without.log_odds_nats)
                     for point, _, without in answers
@@ -496,6 +561,8 @@ class SetSearch:
                 state.status, state.reason = "cleared", "harm is gone on replay without the removed set"
             else:
                 stuck.append((event_id, state))
+        if self._doubt_screening(state for _, state in stuck):
+            return "closure"
         if any([self._escalate(event_id, state) for event_id, state in stuck]):  # noqa: C419 - every stuck event acts
             return self._reopen()
         for _, state in stuck:
@@ -579,6 +646,12 @@ class SetSearch:
         if self._phase == "neighbours":
             self.not_examined.append(f"memories that resemble culprits: {why}")
         self._phase = "done"
+
+
+def _grouped(entry_ids: Sequence[str]) -> list[tuple[str, ...]]:
+    """Cut a context into groups of about its square root, neighbours in the ranking together."""
+    size = math.isqrt(len(entry_ids) - 1) + 1
+    return [tuple(entry_ids[start : start + size]) for start in range(0, len(entry_ids), size)]
 
 
 def _harm(outcome: Outcome | None) -> float | None:

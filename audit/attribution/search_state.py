@@ -48,6 +48,9 @@ class SearchSettings:
     most_points: int = 4
     """Points taken in search of the substance where nobody is convicted at the first ones."""
 
+    screen_from: int = 12
+    """Memories yet to be measured from which they are shown in groups of about their square root first."""
+
     samples: int = 0
     """Sampled replays per question where no odds can be had; 0 judges there by one verdict."""
 
@@ -77,7 +80,21 @@ class EventState:
     """Partings wanted."""
 
     odds_full: list[float | None] = field(default_factory=list)
-    odds_gate: list[float | None] = field(default_factory=list)
+    odds_gate: dict[int, float | None] = field(default_factory=dict)
+    """By point; only of those that are measured."""
+
+    groups: list[tuple[str, ...]] = field(default_factory=list)
+    """Memories shown together whose answer is awaited."""
+
+    suspects: set[str] = field(default_factory=set)
+    """Members of groups that raised the odds: each is measured alone."""
+
+    acquitted: set[str] = field(default_factory=set)
+    """Members of groups that did not."""
+
+    screening: bool = True
+    """Large contexts are asked in groups first; no longer once that was doubted."""
+
     influences: dict[str, Influence] = field(default_factory=dict)
     replayed: dict[tuple[str, ...], Outcome] = field(default_factory=dict)
     """Text replays by context: an equal context is an equal prompt and need not be asked again."""

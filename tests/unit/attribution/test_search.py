@@ -64,6 +64,65 @@ def test_the_next_poison_in_line_is_found_when_the_first_are_gone():
     assert search.states["e000"].status == "cleared"
 
 
+def alone(world: World) -> set[str]:
+    """Return who was measured alone."""
+    return {ablation.kept[0] for ablation in world.asked if ablation.kept is not None and len(ablation.kept) == 1}
+
+
+def test_a_large_context_is_screened_in_groups():
+    world = World(60, {"query 0": list(range(60))}, hijack({17}), k=40)
+    search = search_of(world)
+    world.run(search)
+    assert set(search.removed) == {"m017"}
+    assert search.states["e000"].status == "cleared"
+    assert {f"m{number:03d}" for number in range(14, 21)} <= alone(world)
+    assert len(alone(world)) < 15
+    assert sum(ablation.measure == "odds" for ablation in world.asked) < 40
+
+
+def test_a_poison_that_its_group_speaks_against_is_found_when_nobody_else_is():
+    def lean(_query: str, context: frozenset[int]) -> float:
+        return 6.0 * (3 in context) - 9.0 * (2 in context and len(context) < 10) - 3.0
+
+    world = World(60, {"query 0": list(range(60))}, lean, k=36)
+    search = search_of(world)
+    world.run(search)
+    assert set(search.removed) == {"m003"}
+    assert search.states["e000"].status == "cleared"
+
+
+def test_a_poison_that_its_group_speaks_against_is_found_beside_a_culprit():
+    def lean(_query: str, context: frozenset[int]) -> float:
+        opposed = 2 in context and len(context) < 10
+        return 6.0 * (3 in context) + 6.0 * (20 in context) - 9.0 * opposed - 3.0
+
+    world = World(60, {"query 0": list(range(60))}, lean, k=36)
+    search = search_of(world)
+    world.run(search)
+    assert set(search.removed) == {"m003", "m020"}
+
+
+def test_small_contexts_are_measured_one_by_one():
+    world = World(12, {"query 0": list(range(12))}, hijack({2}), k=11)
+    world.run(search_of(world))
+    assert not any(ablation.kind == "keep_group" for ablation in world.asked)
+
+
+@settings(max_examples=60)
+@given(st.sets(st.integers(0, 39), min_size=1, max_size=12), st.integers(0, 2**32))
+def test_screening_finds_what_measuring_everybody_finds(poison, seed):
+    order = list(range(60))
+    random.Random(seed).shuffle(order)
+    found = []
+    for screen_from in (12, 1_000):
+        world = World(60, {"query 0": order}, hijack(poison), k=30)
+        search = search_of(world, screen_from=screen_from)
+        world.run(search)
+        found.append(set(search.removed))
+    assert found[0] == found[1]
+    assert {f"m{number:03d}" for number in poison & set(order[:30])} <= found[0]
+
+
 def test_collective_poison_is_found_by_samples_where_a_server_gives_no_log_probabilities():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}, needed=3), logprobs=False)
     search = search_of(world, samples=8)
