@@ -22,6 +22,7 @@ __all__ = [
     "EventError",
     "IncompleteError",
     "ModelError",
+    "PrefixUnsupportedError",
     "StalePlanError",
     "UsageError",
     "VerificationError",
@@ -56,6 +57,10 @@ class IncompleteError(AuditError):
 
 class ModelError(IncompleteError):
     """A model could not be loaded, died, or answered outside its contract."""
+
+
+class PrefixUnsupportedError(ModelError):
+    """The server cannot continue a forced prefix, or gives no log-probabilities of what follows."""
 
 
 class VerificationError(AuditError):

@@ -240,6 +240,7 @@ class _Replayer:
         self.counters: Counter[str] = Counter()
         self._texts: dict[tuple[str, tuple[str, ...]], Outcome] = {}
         self._counted: set[str] = set()
+        self._sampled: set[str] = set()
         self._started = False
 
     def run(
@@ -272,6 +273,7 @@ class _Replayer:
                 groups.setdefault(ablation.event_id, []).append(question)
         total = sum(len(questions) for questions in groups.values())
         if total:
+            self._say_what_is_sampled(groups)
             work = [
                 ReplayGroup(event_id=event_id, query=self._events[event_id].query, questions=tuple(groups[event_id]))
                 for event_id in sorted(groups)
@@ -303,6 +305,19 @@ class _Replayer:
             for pair_id, key in same.items()
         }
         return known | shared
+
+    def _say_what_is_sampled(self, groups: Mapping[str, Sequence[ReplayQuestion]]) -> None:
+        sampled = {
+            event_id
+            for event_id, questions in groups.items()
+            if any(question.ablation.measure == "sample" for question in questions)
+        }
+        if sampled - self._sampled:
+            self._reporter.say(
+                f"no odds of the harm can be had for {len(sampled - self._sampled)} events: it is counted in "
+                f"{self._program.samples} samples per question"
+            )
+            self._sampled |= sampled
 
     def _question(self, ablation: Ablation, found: TenantEvidence) -> ReplayQuestion:
         if ablation.kept is not None:

@@ -10,6 +10,7 @@ import asyncio
 import functools
 import json
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from audit.attribution.agents import Agent, load_agent
 from audit.attribution.decision import DecisionPoint, continuation_request, graded_request, log_odds
 from audit.attribution.harm import HarmScorer, load_harm
 from audit.attribution.replay import replay, request_at, score_output
+from audit.errors import PrefixUnsupportedError
 from models.memo import MemoGenerator
 
 if TYPE_CHECKING:
@@ -157,9 +159,10 @@ async def _answer(  # noqa: PLR0913, PLR0917 - one question and what answers it
             graded = ablation.measure == "odds"
             measured = graded_request(request, point) if graded else continuation_request(request, point)
             prompt_hash = measured.digest()
-            completion = await meter.generate(measured)
-            output = completion.text
-            odds = log_odds(completion, point) if graded else None
+            with suppress(PrefixUnsupportedError):  # no odds: the search samples instead
+                completion = await meter.generate(measured)
+                output = completion.text
+                odds = log_odds(completion, point) if graded else None
     return Outcome(
         pair_id=ablation.pair_id,
         event_id=ablation.event_id,

@@ -4,6 +4,9 @@ Uses `POST URL/chat/completions`. Beyond the common fields it sends, only when a
 `continue_final_message` (forced prefix) and `structured_outputs` (choices, regular expression), and `response_format`
 for a JSON Schema. Answers are checked: a server that ignores a guide is an error, not a silent difference.
 
+A server that answers anew where it was asked to go on, or that knows no such request, would have its odds read at the
+wrong word: one probe tells, and forced prefixes are refused, so that attribution samples instead.
+
 Retries: connection errors, 408, 429 and 5xx, with exponential waits or the server's `Retry-After`, a bounded number of
 times. Everything else is one line at once. The key is read from a variable named by the user, and never written out.
 """
@@ -21,7 +24,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from audit.errors import ModelError, UsageError
+from audit.errors import ModelError, PrefixUnsupportedError, UsageError
 from audit.generation import Completion, GenerationRequest, Message, TokenLogprob
 
 if TYPE_CHECKING:
@@ -105,13 +108,25 @@ class HttpGenerator:
         self.model_id = f"openai:{model}@{address.netloc}"
         self._url, self._model = url.rstrip("/"), model
         self._client: httpx.AsyncClient | None = None
+        self._probing: asyncio.Task[bool] | None = None
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """Answer one request; see `models.protocols.Generator`.
 
         Raises:
             UsageError: the server does not know the key, the path or the model.
+            PrefixUnsupportedError: a prefix is forced, which a probe showed that the server cannot continue.
         """
+        if request.prefix:
+            if self._probing is None:
+                self._probing = asyncio.ensure_future(self.supports_prefix_logprobs())
+            if not await self._probing:
+                raise PrefixUnsupportedError(
+                    f"{self._url}: does not continue a forced prefix with log-probabilities; the agent cannot force one"
+                )
+        return await self._answer(request)
+
+    async def _answer(self, request: GenerationRequest) -> Completion:
         completion = read_completion(await self._post(_body(self._model, request)), request)
         _check_guides(completion.text, request, self.model_id)
         return completion
@@ -123,7 +138,7 @@ class HttpGenerator:
         harm by these log-probabilities; where they are missing it samples instead.
         """
         try:
-            completion = await self.generate(_PROBE)
+            completion = await self._answer(_PROBE)
         except (ModelError, UsageError):
             return False
         return bool(completion.top) and completion.text.strip().lower().startswith("four")

@@ -11,7 +11,7 @@ import pytest
 
 from audit.attribution.ablation import keep_only, leave_out
 from audit.attribution.decision import decision_point
-from audit.errors import ModelError, UsageError
+from audit.errors import ModelError, PrefixUnsupportedError, UsageError
 from jobs.replay_group import Program, ReplayGroup, ReplayQuestion, stream_outcomes
 from models.fakes import FakeGenerator
 from tests.unit.attribution.world import make_entry
@@ -83,6 +83,22 @@ class Undecided(FakeGenerator):
 
     async def generate(self, request):
         return replace(await super().generate(request), text="perhaps")
+
+
+class NoPrefix(FakeGenerator):
+    """A server that cannot go on from a forced prefix."""
+
+    async def generate(self, request):
+        if request.prefix or request.top_logprobs:
+            raise PrefixUnsupportedError("cannot")
+        return await super().generate(request)
+
+
+def test_odds_that_a_server_cannot_give_are_unknown_and_no_error(loop):
+    asked = [question(BAD, measure="odds"), question(BAD, measure="continuation"), question(BAD)]
+    found = ask(loop, group(*asked), generator=NoPrefix())
+    odds, continuation, text = (found[item.ablation.pair_id] for item in asked)
+    assert (odds.log_odds_nats, continuation.output, text.harm) == (None, "", 1.0)
 
 
 def test_every_question_is_answered_exactly_once(loop):

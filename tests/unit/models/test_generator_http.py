@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from audit.errors import ModelError, UsageError
+from audit.errors import ModelError, PrefixUnsupportedError, UsageError
 from audit.generation import Completion, GenerationRequest, Message
 from models.generator_http import HttpGenerator, HttpSettings, read_completion
 
@@ -71,6 +71,10 @@ def chat(text: str = "fine", **more: object) -> dict[str, object]:
     }
 
 
+CONTINUED = chat(" four five", logprobs={"content": [{"top_logprobs": [{"token": " four", "logprob": -0.1}]}]})
+"""What a server that goes on from a forced prefix answers to the probe."""
+
+
 def ask(server: Server, settings: HttpSettings = FAST, **options: object) -> Completion:
     async def call() -> Completion:
         generator = HttpGenerator(server.url, "tiny", settings)
@@ -102,10 +106,10 @@ def test_a_plain_request_sends_nothing_that_other_servers_do_not_know(server: Se
 
 def test_prefix_logprobs_seed_and_stop_reach_the_server(server: Server):
     top = [{"token": "b", "logprob": -2.0}, {"token": " a", "logprob": -0.5}]
-    server.script = [(200, {}, chat(logprobs={"content": [{"top_logprobs": top}]}))]
+    server.script = [(200, {}, CONTINUED), (200, {}, chat(logprobs={"content": [{"top_logprobs": top}]}))]
     completion = ask(server, prefix="Sure", top_logprobs=2, temperature=0.5, seed=3, stop=("\n",))
     assert [(item.text, item.logprob_nats) for item in completion.top[0]] == [(" a", -0.5), ("b", -2.0)]
-    sent = server.bodies[0]
+    sent = server.bodies[1]
     assert sent["messages"][-1] == {"role": "assistant", "content": "Sure"}
     assert (sent["continue_final_message"], sent["add_generation_prompt"]) == (True, False)
     assert (sent["seed"], sent["stop"], sent["top_logprobs"]) == (3, ["\n"], 2)
@@ -213,7 +217,7 @@ def test_a_password_in_the_address_is_refused_without_repeating_it():
 @pytest.mark.parametrize(
     ("answer", "supported"),
     [
-        (chat(" four five", logprobs={"content": [{"top_logprobs": [{"token": " four", "logprob": -0.1}]}]}), True),
+        (CONTINUED, True),
         (chat("one two three", logprobs={"content": [{"top_logprobs": [{"token": "one", "logprob": -0.1}]}]}), False),
         (chat(" four five"), False),
     ],
@@ -226,6 +230,23 @@ def test_prefix_support_is_found_by_behaviour(server: Server, answer: object, su
 def test_a_server_that_refuses_the_probe_does_not_support_it(server: Server):
     server.script = [(400, {}, b"unknown field continue_final_message")]
     assert asyncio.run(HttpGenerator(server.url, "tiny", FAST).supports_prefix_logprobs()) is False
+
+
+def test_a_prefix_that_would_not_be_continued_is_refused_and_the_server_is_probed_once(server: Server):
+    server.script = [(200, {}, chat("one two three"))]
+
+    async def call() -> None:
+        generator = HttpGenerator(server.url, "tiny", FAST)
+        messages = (Message(role="user", content="hello"),)
+        forced = GenerationRequest(messages=messages, max_tokens=1, prefix="Sure", top_logprobs=2)
+        for _ in range(2):
+            with pytest.raises(PrefixUnsupportedError, match="does not continue a forced prefix"):
+                await generator.generate(forced)
+        await generator.generate(GenerationRequest(messages=messages, max_tokens=1))
+        await generator.close()
+
+    asyncio.run(call())
+    assert [body["messages"][-1]["content"] for body in server.bodies] == ["one two three", "hello"]
 
 
 @pytest.mark.parametrize(
