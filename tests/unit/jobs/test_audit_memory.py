@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import math
 import os
 import signal
 
 import pyarrow.parquet as pq
 import pytest
 
-from audit.errors import EventError, IncompleteError, ModelError, UsageError
+from audit.errors import EventError, IncompleteError, ModelError, PrefixUnsupportedError, UsageError
 from audit.report.json import from_json
 from jobs.audit_memory import check_events
 from jobs.executor_local import LocalExecutor
@@ -94,6 +95,31 @@ def test_plain_leave_one_out_clears_the_sparse_tenant_and_says_plainly_what_it_c
     assert verdicts(result)["e1"] == "cleared"
     influence = {score.entry_id: score.cmis for score in result.tenants[1].scores}
     assert not any(influence[name] for name in PLANTED["globex"])
+
+
+class OnlyText(FakeGenerator):
+    """A server that continues no prefix; two poisons are needed for the harm, and one brings it on now and then."""
+
+    def __init__(self) -> None:
+        super().__init__(threshold=2)
+
+    async def generate(self, request):
+        if request.prefix or request.top_logprobs:
+            raise PrefixUnsupportedError("cannot")
+        answer = await super().generate(request)
+        if request.temperature == 0.0:
+            return answer
+        poisoned = sum("POISON" in message.content for message in request.messages if message.role == "assistant")
+        return dataclasses.replace(answer, text="HARM" if request.seed % 8 < 4 * poisoned else "fine")
+
+
+def test_collective_poison_is_found_through_a_server_that_gives_text_alone(snapshot, tmp_path):
+    events = [item for item in harmful_events() if item.tenant == "globex"]
+    result = run_local(snapshot, tmp_path / "run", events=events, generator=OnlyText())
+    assert removed(result) == {"globex": PLANTED["globex"]}
+    assert set(verdicts(result).values()) == {"cleared"}
+    found = [score.sufficiency_nats for score in result.tenants[0].scores if score.removed]
+    assert found == [pytest.approx(math.log(17))] * 4  # 4 of 8 samples alone, none of 8 without memory
 
 
 def test_a_budget_removes_that_many_of_the_ranking(snapshot, tmp_path):
