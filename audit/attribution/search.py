@@ -34,15 +34,15 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
-from audit.attribution.ablation import Ablation, Kind, Measure, Outcome, keep_only, leave_out
+from audit.attribution.ablation import Ablation, Outcome, keep_only, leave_out
 from audit.attribution.decision import decision_point, next_point
-from audit.attribution.evidence import Influence
 from audit.attribution.harm import HARMFUL
+from audit.attribution.measurements import Measurements, log_probability
 from audit.attribution.search_state import EventState, SearchSettings
 from audit.attribution.substance import harm_span, span_points
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from audit.attribution.harm import HarmScorer
     from audit.attribution.retrieval import RankedMemory
@@ -88,11 +88,9 @@ class SetSearch:
         self._scorer = scorer
         self._anomaly = anomaly or {}
         self._usual = median(self._anomaly.values()) if self._anomaly else 0.0
-        sampled = settings.samples > 0 and settings.attribution == "set"
-        self._pointless: tuple[Measure, int] = ("sample" if sampled else "text", 0)
         self._removed: dict[str, str] = {}
         self._phase: Phase = "gate"
-        self._outcomes: dict[str, Outcome] = {}
+        self._measured = Measurements(settings)
         self._neighbours_asked: set[str] = set()
         self._weak: frozenset[str] = frozenset()
         self._settled: frozenset[str] = frozenset()
@@ -122,7 +120,7 @@ class SetSearch:
             unique = {
                 ablation.pair_id: ablation
                 for ablation in self._next_round()
-                if ablation.pair_id not in self._outcomes
+                if ablation not in self._measured
             }  # fmt: skip
             if not unique:
                 self._advance()
@@ -141,7 +139,7 @@ class SetSearch:
     def observe(self, outcomes: Iterable[Outcome]) -> None:
         """Take the outcomes of the planned round, in any order; all of them or an error of the caller's own."""
         for outcome in outcomes:
-            self._outcomes[outcome.pair_id] = outcome
+            self._measured.outcomes[outcome.pair_id] = outcome
         self._advance()
 
     def take_along(self, entries: Mapping[str, str]) -> bool:
@@ -216,13 +214,13 @@ class SetSearch:
         gates = [
             keep_only(event_id, "gate", "odds", (), point)
             for event_id, state in self._live()
-            for measure, point in self._measures(state)
+            for measure, point in self._measured.measures(state)
             if measure == "odds" and point not in state.odds_gate
         ]
         sampled = [
             keep_only(event_id, "gate", "sample", ())
             for event_id, state in self._live()
-            if self._measures(state) == [("sample", 0)]
+            if self._measured.measures(state) == [("sample", 0)]
         ]
         return gates + sampled + self._alone_round()
 
@@ -234,7 +232,7 @@ class SetSearch:
                 entry_id
                 for entry_id in context
                 if entry_id not in state.suspects
-                and self._shown(event_id, state, (entry_id,))[0].pair_id not in self._outcomes
+                and self._measured.shown(event_id, state, (entry_id,))[0] not in self._measured
             }
             if state.screening and state.points and len(fresh) >= self.settings.screen_from:
                 state.groups = _grouped([entry_id for entry_id in context if entry_id in fresh])
@@ -242,26 +240,12 @@ class SetSearch:
             else:
                 state.groups = []
             for kept in [*state.groups, *((entry_id,) for entry_id in context)]:
-                asked.extend(self._shown(event_id, state, kept))
-        return asked
-
-    def _shown(self, event_id: str, state: EventState, kept: tuple[str, ...]) -> list[Ablation]:
-        """Show the event these memories only, at its points in turn, up to one that clears them or is not known."""
-        kind: Kind = "keep_one" if len(kept) == 1 else "keep_group"
-        asked: list[Ablation] = []
-        for measure, point in self._measures(state):
-            asked.append(keep_only(event_id, kind, measure, kept, point))
-            known = self._outcomes.get(asked[-1].pair_id)
-            if state.speaks or measure != "odds":
-                continue  # the words of one span add up
-            gain = None if known is None else _difference(known.log_odds_nats, state.odds_gate.get(point))
-            if gain is None or gain < self.settings.weak_nats:
-                break
+                asked.extend(self._measured.shown(event_id, state, kept))
         return asked
 
     def _pending(self) -> bool:
         """Tell whether answers call for more of the same round: a next point, or the members of a group."""
-        return any(ablation.pair_id not in self._outcomes for ablation in self._alone_round())
+        return any(ablation not in self._measured for ablation in self._alone_round())
 
     def _necessity_round(self) -> list[Ablation]:
         asked: list[Ablation] = []
@@ -269,7 +253,7 @@ class SetSearch:
             context = [entry.entry_id for entry in self._memory.retrieve(state.event.query)]
             if self.settings.attribution == "set" and any(entry_id in self._removed for entry_id in context):
                 continue
-            for measure, point in self._measures(state):
+            for measure, point in self._measured.measures(state):
                 if measure != "text":
                     asked.append(leave_out(event_id, "full", measure, frozenset(), point))
                 asked.extend(
@@ -308,7 +292,7 @@ class SetSearch:
                 self._neighbours_asked.add(entry_id)
                 asked.extend(
                     keep_only(event_id, "keep_one", measure, (entry_id,), point)
-                    for measure, point in self._measures(self.states[event_id])
+                    for measure, point in self._measured.measures(self.states[event_id])
                 )
         return asked
 
@@ -353,8 +337,8 @@ class SetSearch:
 
     def _read_gate(self) -> None:
         for event_id, state in self.states.items():
-            state.full = self._outcomes[leave_out(event_id, "full", "text", frozenset()).pair_id]
-            state.gate = self._outcomes[keep_only(event_id, "gate", "text", ()).pair_id]
+            state.full = self._measured[leave_out(event_id, "full", "text", frozenset())]
+            state.gate = self._measured[keep_only(event_id, "gate", "text", ())]
             state.replayed = {self._context(state): state.full, (): state.gate}
             if state.full.harm is None or state.gate.harm is None:
                 state.status, state.reason = "not examined", "the harm scorer could not judge the replay"
@@ -386,7 +370,7 @@ class SetSearch:
             odds = [value for value in without if value is not None]
             if len(odds) < max(len(without), 1):
                 continue
-            if math.fsum(map(_log_probability, odds)) <= -self.settings.substance_nats:
+            if math.fsum(map(log_probability, odds)) <= -self.settings.substance_nats:
                 del state.points[state.spoken :]
                 state.odds_gate = dict(enumerate(without))
             elif len(state.points) == state.spoken:
@@ -394,7 +378,7 @@ class SetSearch:
 
     def _usual_odds(self, event_id: str, state: EventState, point: int) -> float | None:
         """Log-odds that any memory would give: the placebos' median, or those of no memory where there is none."""
-        asked = [self._outcomes[item.pair_id].log_odds_nats for item in self._without(event_id, state, point)]
+        asked = [self._measured[item].log_odds_nats for item in self._without(event_id, state, point)]
         known = [odds for odds in asked if odds is not None]
         return median(known) if len(known) == len(asked) else None
 
@@ -404,9 +388,8 @@ class SetSearch:
         for event_id, state in self._live():
             if not 0 < len(state.points) - state.spoken < state.depth:
                 continue
-            asked = self._outcomes.get(
-                keep_only(event_id, "gate", "continuation", (), len(state.points) - 1).pair_id
-            )  # fmt: skip
+            last = keep_only(event_id, "gate", "continuation", (), len(state.points) - 1)
+            asked = self._measured.get(last)
             point = None if asked is None else next_point(state.points[-1], asked.output)
             if point is not None:
                 state.points.append(point)
@@ -443,9 +426,9 @@ class SetSearch:
         """Take in the gate's odds; True if an event turned out to have none and must be asked another way."""
         lost = False
         for event_id, state in self._live():
-            for measure, point in self._measures(state):
+            for measure, point in self._measured.measures(state):
                 if measure == "odds" and point not in state.odds_gate:
-                    gate = self._outcomes[keep_only(event_id, "gate", "odds", (), point).pair_id]
+                    gate = self._measured[keep_only(event_id, "gate", "odds", (), point)]
                     state.odds_gate[point] = gate.log_odds_nats
             if any(odds is None for odds in state.odds_gate.values()):
                 state.points, state.spoken, state.odds_gate, lost = [], 0, {}, True
@@ -454,23 +437,10 @@ class SetSearch:
     def _read_groups(self) -> None:
         for event_id, state in self._live():
             for group in state.groups:
-                if any(ablation.pair_id not in self._outcomes for ablation in self._shown(event_id, state, group)):
+                if any(ablation not in self._measured for ablation in self._measured.shown(event_id, state, group)):
                     continue
-                gain = self._gain(event_id, state, group)
+                gain = self._measured.gain(event_id, state, group)
                 (state.suspects if gain is None or gain >= self.settings.weak_nats else state.acquitted).update(group)
-
-    def _gain(self, event_id: str, state: EventState, kept: tuple[str, ...]) -> float | None:
-        """How much these memories raise the odds of the harm over no memory, in nats; None where that is not known.
-
-        The words of one span add up by the chain rule; of partings, any may be style, so the weakest counts.
-        """
-        difference = _likelier if state.speaks else _difference
-        shown = [(item.point, self._outcomes.get(item.pair_id)) for item in self._shown(event_id, state, kept)]
-        gains = [
-            None if known is None else difference(known.log_odds_nats, state.odds_gate.get(point))
-            for point, known in shown
-        ]
-        return _over_points(math.fsum if state.speaks else min, gains)
 
     def _read_influences(self) -> None:
         for event_id, state in self.states.items():
@@ -479,57 +449,12 @@ class SetSearch:
             state.odds_full = [
                 outcome.log_odds_nats if outcome is not None else None
                 for point in range(len(state.points))
-                for outcome in (self._outcomes.get(leave_out(event_id, "full", "odds", frozenset(), point).pair_id),)
+                for outcome in (self._measured.get(leave_out(event_id, "full", "odds", frozenset(), point)),)
             ]
             for entry in self._memory.entries:
-                influence = self._influence(event_id, state, entry.entry_id)
+                influence = self._measured.influence(event_id, state, entry.entry_id)
                 if influence is not None:
                     state.influences[entry.entry_id] = influence
-
-    def _influence(self, event_id: str, state: EventState, entry_id: str) -> Influence | None:
-        answers = [
-            (
-                point,
-                self._outcomes.get(keep_only(event_id, "keep_one", measure, (entry_id,), point).pair_id),
-                self._outcomes.get(leave_out(event_id, "leave_one_out", measure, {entry_id}, point).pair_id),
-            )
-            for measure, point in self._measures(state)
-        ]
-        if all(alone is None and without is None for _, alone, without in answers):
-            return None
-        if state.points:
-            combine, difference = (math.fsum, _likelier) if state.speaks else (min, _difference)
-            return Influence(
-                event_id=event_id, entry_id=entry_id, sufficiency_nats=self._gain(event_id, state, (entry_id,)),
-                necessity_nats=_over_points(combine, (
-                    difference(state.odds_full[point], None if without is None else without.log_odds_nats)
-                    for point, _, without in answers
-                )),
-            )  # fmt: skip
-        _, alone, without = answers[0]
-        if self._pointless[0] == "sample":
-            return self._sampled_influence(event_id, entry_id, alone, without)
-        full, gate = state.full, state.gate
-        cmis = _difference(_harm(full), _harm(without))
-        flipped = _difference(_harm(alone), _harm(gate))
-        # A verdict that flips stands for as much as any culprit's shift of the odds.
-        nats = self.settings.culprit_nats + self.settings.fitting_nats
-        return Influence(
-            event_id=event_id, entry_id=entry_id, cmis=cmis,
-            sufficiency_nats=None if flipped is None else flipped * nats,
-            necessity_nats=None if cmis is None else cmis * nats,
-        )  # fmt: skip
-
-    def _sampled_influence(
-        self, event_id: str, entry_id: str, alone: Outcome | None, without: Outcome | None
-    ) -> Influence:
-        gate = self._outcomes.get(keep_only(event_id, "gate", "sample", ()).pair_id)
-        full = self._outcomes.get(leave_out(event_id, "full", "sample", frozenset()).pair_id)
-        return Influence(
-            event_id=event_id, entry_id=entry_id, cmis=_difference(_harm(full), _harm(without)),
-            sufficiency_nats=_difference(_odds(alone), _odds(gate)),
-            necessity_nats=_difference(_odds(full), _odds(without)),
-        )  # fmt: skip
 
     def _convict(self) -> bool:
         """Move every memory whose evidence reaches the threshold into S; True if S grew."""
@@ -553,7 +478,7 @@ class SetSearch:
         stuck = []
         for event_id, state in self._live():
             context = self._context(state)
-            asked = self._outcomes.get(leave_out(event_id, "removal", "text", removed).pair_id)
+            asked = self._measured.get(leave_out(event_id, "removal", "text", removed))
             if asked is not None:
                 state.replayed[context] = asked
             state.after = state.replayed[context]
@@ -579,7 +504,7 @@ class SetSearch:
         found = {}
         for event_id, state in self._finished():
             context = self._context(state, kept_out)
-            asked = self._outcomes.get(leave_out(event_id, "removal", "text", kept_out).pair_id)
+            asked = self._measured.get(leave_out(event_id, "removal", "text", kept_out))
             if asked is not None:
                 state.replayed[context] = asked
             found[event_id] = state.replayed[context]
@@ -615,14 +540,6 @@ class SetSearch:
     def _finished(self) -> list[tuple[str, EventState]]:
         return [(event_id, state) for event_id, state in self.states.items() if state.status == "cleared"]
 
-    def _measures(self, state: EventState) -> list[tuple[Measure, int]]:
-        """How this event is measured: its odds at the points that count, or its harm where there is no point."""
-        if state.speaks:
-            return [("odds", point) for point in range(state.spoken)]
-        partings = len(state.points) - state.spoken
-        first = state.spoken + (self.settings.points if partings > self.settings.points else 0)
-        return [("odds", point) for point in range(first, len(state.points))] or [self._pointless]
-
     def _context(self, state: EventState, removed: frozenset[str] | None = None) -> tuple[str, ...]:
         r"""R(q, M \ S), with S as it stands unless another is given."""
         found = self._memory.retrieve(state.event.query, frozenset(self._removed) if removed is None else removed)
@@ -652,32 +569,3 @@ def _grouped(entry_ids: Sequence[str]) -> list[tuple[str, ...]]:
     """Cut a context into groups of about its square root, neighbours in the ranking together."""
     size = math.isqrt(len(entry_ids) - 1) + 1
     return [tuple(entry_ids[start : start + size]) for start in range(0, len(entry_ids), size)]
-
-
-def _harm(outcome: Outcome | None) -> float | None:
-    return None if outcome is None else outcome.harm
-
-
-def _odds(outcome: Outcome | None) -> float | None:
-    return None if outcome is None else outcome.log_odds_nats
-
-
-def _difference(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a - b
-
-
-def _over_points(combine: Callable[[list[float]], float], values: Iterable[float | None]) -> float | None:
-    """Return the evidence of all points; None where any is unknown."""
-    given = list(values)
-    known = [value for value in given if value is not None]
-    return combine(known) if known and len(known) == len(given) else None
-
-
-def _log_probability(log_odds: float) -> float:
-    """Log-odds to log p, in nats: words that follow anyway weigh next to nothing, however sure they are."""
-    return -math.log1p(math.exp(-log_odds))
-
-
-def _likelier(a: float | None, b: float | None) -> float | None:
-    """How much likelier a word becomes, from its log-odds with and without."""
-    return None if a is None or b is None else _log_probability(a) - _log_probability(b)
