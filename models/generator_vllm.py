@@ -134,7 +134,10 @@ class VllmGenerator:
 
     async def close(self) -> None:
         """Stop the engine and give its memory back. Idempotent."""
-        self._engine.shutdown()
+        # Given up here: collected at the interpreter's exit, the engine prints an error of its own.
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.shutdown()
 
     def _prompt_ids(self, request: GenerationRequest) -> list[int]:
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
