@@ -133,7 +133,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True, help="folder with mmlu/ and minja/")
     parser.add_argument("--backbone", default="packaged:1.5b-int8")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(STORES)))
-    parser.add_argument("--questions", dest="victims", type=int, default=10, help="asked of each store")
+    parser.add_argument("--questions", dest="victims", type=int, default=6, help="asked of each store")
     parser.add_argument("--k", type=int, default=3, help="memories retrieved")
     parser.add_argument("--size", type=int, default=40, help="memories in the store")
     parser.add_argument("--retrieval", choices=("dense", "levenshtein"), default="dense")
