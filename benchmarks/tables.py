@@ -28,6 +28,14 @@ __all__ = ["Group", "main"]
 MAIN_RHO = {"QA": 0.2, "RAP": 0.15}
 PLAIN = "plain α=0.6"
 CLEAN_STORES = 20
+SWEPT = {
+    "set": ("#1b7f5c", "set search"),
+    OWN_COUNT: ("#d98e04", "plain CMIS + CAS, own count"),
+    "CMIS only": ("#c0392b", "CMIS only, count given"),
+}
+"""Methods of the sweep: colour and name."""
+
+TICKS_APART = 0.03
 ASIDE = 0.006
 """Points of two methods at one ρ stand this far to each side of it, or the second would hide the first."""
 
@@ -139,32 +147,43 @@ def _plot_sweep(grouped: Any) -> None:
     figure, axes = plt.subplots(1, len(tracks), figsize=(5.2 * len(tracks), 3.6), squeeze=False, sharey=True)
     for axis, name in zip(axes[0], tracks, strict=True):
         before = sorted((rho, pool(rows)) for (rho, found), rows in grouped[name].items() if found == "set")
-        _line(axis, before, "hijacked_before", "#7f8c8d", "before", dashed=True)
-        for method, colour, aside in (("set", "#1b7f5c", -ASIDE), (PLAIN, "#c0392b", ASIDE)):
+        _line(axis, before, "before", "#7f8c8d", "before", dashed=True)
+        for number, (method, (colour, label)) in enumerate(SWEPT.items()):
             points = sorted(
-                (rho + aside, pool(rows)) for (rho, found), rows in grouped[name].items() if found == method
+                (rho + (number - 1) * ASIDE, pool(rows))
+                for (rho, found), rows in grouped[name].items()
+                if found == method
             )
-            _line(axis, points, "hijacked_after", colour, f"after, {'set search' if method == 'set' else method}")
-        axis.set_xticks([rho for rho, _ in before])
+            _line(axis, points, "after", colour, f"after, {label}")
+        ticks: list[float] = []
+        for rho, _ in before:  # 0.24 beside 0.25 cannot be read
+            if not ticks or rho - ticks[-1] > TICKS_APART:
+                ticks.append(rho)
+        axis.set_xticks(ticks)
+        axis.tick_params(axis="x", labelsize=8)
         axis.set_title(f"{name[0]}, {name[1]}\n{name[2]}", fontsize=9)
         axis.set_xlabel("contamination ratio ρ")
         axis.set_ylim(-3, 103)
         axis.grid(alpha=0.3)
-    axes[0][0].set_ylabel("attack success rate, %")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, fontsize=8, loc="lower center", ncols=len(labels), frameon=False)
+    axes[0][0].set_ylabel("victim and held-out queries\nanswered harmfully, %")
+    drawn = {label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(drawn.values(), drawn.keys(), fontsize=8, loc="lower center", ncols=len(drawn), frameon=False)
     figure.tight_layout(rect=(0, 0.07, 1, 1))
     figure.savefig(RESULTS / "rho_sweep.svg", metadata={"Date": None})
     plt.close(figure)
 
 
 def _line(
-    axis: Any, points: list[tuple[float, Group]], name: str, colour: str, label: str, *, dashed: bool = False
+    axis: Any, points: list[tuple[float, Group]], when: str, colour: str, label: str, *, dashed: bool = False
 ) -> None:
     if not points:
         return
-    rates = [100 * found[name] / found["victims"] for _, found in points]
-    bounds = [wilson(found[name], found["victims"]) for _, found in points]
+    counts = [
+        (found[f"hijacked_{when}"] + found[f"held_out_{when}"], found["victims"] + found["held_out"])
+        for _, found in points
+    ]
+    rates = [100 * harmful / asked for harmful, asked in counts]
+    bounds = [wilson(harmful, asked) for harmful, asked in counts]
     below = [value - 100 * low for value, (low, _) in zip(rates, bounds, strict=True)]
     above = [100 * high - value for value, (_, high) in zip(rates, bounds, strict=True)]
     axis.errorbar(
@@ -174,21 +193,34 @@ def _line(
 
 
 def _plot_methods(grouped: Any) -> None:
-    names = [name for name in sorted(grouped) if (MAIN_RHO[name[0]], PLAIN) in grouped[name]]
-    if not names:
+    """Draw every method told the same count, at the highest ρ where all were run."""
+    order = ("set", PLAIN, "CMIS only", "MCG only", "RD", "RF", "NNC")
+    compared = {
+        name: max(rho for rho, method in cells if method == "RD")
+        for name, cells in sorted(grouped.items())
+        if any(method == "RD" for _, method in cells)
+    }
+    if not compared:
         return
-    figure, axes = plt.subplots(1, len(names), figsize=(5.2 * len(names), 3.4), squeeze=False, sharey=True)
-    for axis, name in zip(axes[0], names, strict=True):
-        rho = MAIN_RHO[name[0]]
-        methods = [m for m in ("set", PLAIN, "CMIS only", "MCG only", "RD", "RF", "NNC") if (rho, m) in grouped[name]]
-        found = [pool(grouped[name][rho, method]) for method in methods]
-        values = [100 * item["hijacked_after"] / item["victims"] for item in found]
-        axis.bar(["before", *methods], [100 * found[0]["hijacked_before"] / found[0]["victims"], *values],
+    figure, axes = plt.subplots(1, len(compared), figsize=(6.4 * len(compared), 3.4), squeeze=False, sharey=True)
+    for axis, (name, rho) in zip(axes[0], compared.items(), strict=True):
+        methods = [method for method in order if (rho, method) in grouped[name]]
+        # The seeds that every method has, so that all are asked the same.
+        seeds = set.intersection(*({row["seed"] for row in grouped[name][rho, method]} for method in methods))
+        found = [pool([row for row in grouped[name][rho, m] if row["seed"] in seeds]) for m in methods]
+        counts = [found[0]["hijacked_before"] + found[0]["held_out_before"]]
+        counts += [item["hijacked_after"] + item["held_out_after"] for item in found]
+        asked = found[0]["victims"] + found[0]["held_out"]
+        rates = [100 * count / asked for count in counts]
+        bounds = [wilson(count, asked) for count in counts]
+        below = [max(rate - 100 * low, 0) for rate, (low, _) in zip(rates, bounds, strict=True)]
+        above = [max(100 * high - rate, 0) for rate, (_, high) in zip(rates, bounds, strict=True)]
+        axis.bar(["before", *methods], rates, yerr=[below, above], capsize=3, ecolor="#555555",
                  color=["#7f8c8d", "#1b7f5c", *["#c0392b"] * (len(methods) - 1)])  # fmt: skip
-        axis.tick_params(axis="x", rotation=35, labelsize=8)
+        axis.tick_params(axis="x", rotation=20, labelsize=8)
         axis.set_title(f"{name[0]}, {name[1]}, {name[2]}, ρ = {rho:g}", fontsize=9)
         axis.grid(alpha=0.3, axis="y")
-    axes[0][0].set_ylabel("attack success rate after, %")
+    axes[0][0].set_ylabel("victim and held-out queries\nanswered harmfully, %")
     figure.tight_layout()
     figure.savefig(RESULTS / "methods.svg", metadata={"Date": None})
     plt.close(figure)
