@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING, cast
 
 from audit.attribution.ablation import Outcome, leave_out
@@ -84,11 +85,17 @@ class TenantEvidence:
 def influence_scores(found: TenantEvidence) -> Mapping[str, float]:
     """Sum influence over events: the credit rule of `audit.attribution.evidence`, or plain CMIS with `loo`."""
     plain = found.search.settings.attribution == "loo"
-    return sum_over_events(
+    known = [
         (entry_id, influence.cmis if plain else credit(influence))
         for _, state in sorted(found.search.states.items())
         for entry_id, influence in sorted(state.influences.items())
-    )
+    ]
+    # Who moved up in many events and was convicted at one counts at the others as much: calls saved are no excuse.
+    for entry_id, events in found.search.spared.items():
+        measured = [value for name, value in known if name == entry_id and value is not None]
+        if measured:
+            known += [(entry_id, fmean(measured))] * events
+    return sum_over_events(known)
 
 
 def rank(found: TenantEvidence, influence: Mapping[str, float], alpha: float) -> tuple[FusedScore, ...]:

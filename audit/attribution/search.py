@@ -17,7 +17,8 @@ changed; "removed" means left out of a replay.
    Where there is no point, or the server gives no log-probabilities, the odds are counted in sampled replays.
 4. *Necessity.* Where no culprit is in an event's context, leave out each memory in turn: harm that needs several
    memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
-5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone; repeat until none is a culprit.
+5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone, at one event first, and at the
+   others where that does not convict; repeat until none is a culprit.
 6. *Verify.* Replay each event as text without S. Where harm stays, the next memory by credit, then by anomaly, in its
    context joins S, one at each round: S is the smallest prefix of the evidence that ends the harm.
 7. *Restore.* Members that joined only to end harm and have next to no evidence of their own are put back, all at once,
@@ -92,6 +93,7 @@ class SetSearch:
         self._phase: Phase = "gate"
         self._measured = Measurements(settings)
         self._neighbours_asked: set[str] = set()
+        self._spared: dict[str, set[str]] = {}
         self._weak: frozenset[str] = frozenset()
         self._settled: frozenset[str] = frozenset()
         self._rounds = 0
@@ -102,6 +104,15 @@ class SetSearch:
     def removed(self) -> Mapping[str, str]:
         """S so far: entry id to the machine-written reason."""
         return self._removed
+
+    @property
+    def spared(self) -> Mapping[str, int]:
+        """Per culprit, at how many events it was not measured since another event had convicted it."""
+        return {
+            entry_id: sum(entry_id not in self.states[event_id].influences for event_id in events)
+            for entry_id, events in sorted(self._spared.items())
+            if entry_id in self._removed
+        }
 
     @property
     def replays_planned(self) -> int:
@@ -226,8 +237,13 @@ class SetSearch:
 
     def _alone_round(self) -> list[Ablation]:
         asked: list[Ablation] = []
+        claimed: dict[str, str] = {}
         for event_id, state in self._live():
-            context = [entry_id for entry_id in self._context(state) if entry_id not in state.acquitted]
+            context = [
+                entry_id
+                for entry_id in self._context(state)
+                if entry_id not in state.acquitted and self._is_turn(entry_id, event_id, claimed)
+            ]
             fresh = {
                 entry_id
                 for entry_id in context
@@ -242,6 +258,19 @@ class SetSearch:
             for kept in [*state.groups, *((entry_id,) for entry_id in context)]:
                 asked.extend(self._measured.shown(event_id, state, kept))
         return asked
+
+    def _is_turn(self, entry_id: str, event_id: str, claimed: dict[str, str]) -> bool:
+        """Tell whether to measure a memory at an event now.
+
+        Who moves up moves up in many events at once where they are alike. One event convicts it for all; only where it
+        does not are the others asked.
+        """
+        if self._phase != "closure" or any(entry_id in state.influences for state in self.states.values()):
+            return True
+        if claimed.setdefault(entry_id, event_id) == event_id:
+            return True
+        self._spared.setdefault(entry_id, set()).add(event_id)
+        return False
 
     def _pending(self) -> bool:
         """Tell whether answers call for more of the same round: a next point, or the members of a group."""
@@ -325,7 +354,8 @@ class SetSearch:
             if self._pending():
                 return
             self._read_influences()
-            self._phase = "closure" if self._convict() else "verify"
+            grew = self._convict()
+            self._phase = "closure" if grew or self._pending() else "verify"
         elif self._phase == "verify":
             self._phase = self._read_verify()
         elif self._phase == "restore":

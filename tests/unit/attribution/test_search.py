@@ -102,6 +102,33 @@ def test_a_poison_that_its_group_speaks_against_is_found_beside_a_culprit():
     assert set(search.removed) == {"m003", "m020"}
 
 
+def test_who_moves_up_in_many_events_is_convicted_at_one():
+    orders = {f"query {number}": list(range(20)) for number in range(6)}
+    world = World(20, orders, hijack(set(range(10))))
+    search = search_of(world, 6)
+    world.run(search)
+    assert set(search.removed) == {f"m{number:03d}" for number in range(10)}
+    assert all(state.status == "cleared" for state in search.states.values())
+    where = {
+        number: {ablation.event_id for ablation in world.asked if ablation.kept == (f"m{number:03d}",)}
+        for number in range(10)
+    }
+    assert [len(events) for events in where.values()] == [6] * 5 + [1] * 5
+    assert search.spared == {f"m{number:03d}": 5 for number in range(5, 10)}
+
+
+def test_who_moves_up_and_is_not_convicted_at_one_event_is_measured_at_the_others():
+    def lean(query: str, context: frozenset[int]) -> float:
+        works = 7 in context and query == "query 2"  # this poison answers one query only
+        return 6.0 * len(context & set(range(5))) + 6.0 * works - 3.0
+
+    world = World(20, {f"query {number}": list(range(20)) for number in range(3)}, lean)
+    search = search_of(world, 3)
+    world.run(search)
+    assert "m007" in search.removed
+    assert all(state.status == "cleared" for state in search.states.values())
+
+
 def test_small_contexts_are_measured_one_by_one():
     world = World(12, {"query 0": list(range(12))}, hijack({2}), k=11)
     world.run(search_of(world))
