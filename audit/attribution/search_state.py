@@ -54,7 +54,7 @@ class SearchSettings:
     samples: int = 0
     """Sampled replays per question where no odds can be had; 0 judges there by one verdict."""
 
-    max_rounds: int = 64
+    max_rounds: int = 256
     """Rounds after which open events are given up as `not cleared`."""
 
     max_replays: int | None = None
