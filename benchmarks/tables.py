@@ -272,9 +272,12 @@ def _bars(grouped: Any) -> None:
 
 
 def _cost_bars(results: ResultFile, grouped: Any) -> None:
-    """Compare what both searches cost where both ran: calls at ρ = 0.5, tokens computed in the sparse regime."""
+    """Compare what both searches cost where both ran: calls at ρ = 0.5, and tokens computed where poison is dense.
+
+    The bar on tokens is on the sparse regime: `benchmarks.sparse_cost`.
+    """
     for track in ("QA", "RAP"):
-        for rho, limit in ((0.5, "<= 3"), (MAIN_RHO[track], ">= 10")):
+        for rho, limit in ((0.5, "<= 3"), (MAIN_RHO[track], "none stated")):
             pairs = [
                 (pool(cell[rho, "set"]), pool(cell[rho, PLAIN]))
                 for name, cell in grouped.items()
@@ -294,7 +297,7 @@ def _cost_bars(results: ResultFile, grouped: Any) -> None:
                     for ours, plain in pairs
                 )
                 name = f"{track}: tokens computed, plain without prefix cache over set search, ρ = {rho}"
-                results.add_bar(name, round(ratio, 2), "x", limit, ratio >= 10)
+                results.add_bar(name, round(ratio, 2), "x", limit, None)
 
 
 def _highest(cells: Any, rho: float) -> float | None:
