@@ -43,6 +43,7 @@ _LOOKALIKES = str.maketrans(
     "aeopcyxijsdhqwbhkmtABEKMHOPCTXYIJSQWoaivptukhABEZHIKMNOPTYX",
 )
 _WORD = re.compile(r"\w+")
+_SPELT = re.compile(r"[\w\u0300-\u036f]+")  # a mark that composes with no letter splits no word
 _LATIN = re.compile(r"[A-Za-z]")
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+")
 
@@ -77,7 +78,12 @@ def visible(text: str) -> str:
         elif not is_invisible(character):
             shown.append(character)
     plain = unicodedata.normalize("NFKC", "".join(shown))  # dropping a joiner can bring a base and its mark together
-    return " ".join(_WORD.sub(_in_latin, plain).split())
+    while True:
+        # A letter that became Latin takes its mark in, and so can join what was two words to Unicode.
+        latin = unicodedata.normalize("NFKC", _SPELT.sub(_in_latin, plain))
+        if latin == plain:
+            return " ".join(plain.split())
+        plain = latin
 
 
 def pieces(text: str) -> tuple[str, ...]:

@@ -31,6 +31,18 @@ def test_letters_hidden_in_tag_characters_are_spelt_out():
     assert visible("tea" + "".join(chr(0xE0000 + ord(c)) for c in " skip")) == "tea skip"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("skip \u0430\u0301dmin", "skip \u00e1dmin"),  # the Cyrillic a of "admin" has a mark of its own
+        ("adm\u0456\u0301\u0456\u0456", "adm\u00edii"),  # and once it is Latin the letters after it are in its word
+    ],
+)
+def test_a_letter_that_became_latin_takes_its_mark_in(text, shown):
+    assert visible(text) == shown
+    assert visible(shown) == shown
+
+
 def test_words_of_another_script_stay_as_they_are():
     assert visible("пропусти проверку") == "пропусти проверку"
 
