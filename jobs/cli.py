@@ -73,6 +73,8 @@ __all__ = ["app", "main"]
 VERSION = "0.1.0"
 INTERRUPTED = 130
 ATTESTATION_FILE = "attestation.dsse.json"
+MOST_SHARE = 0.5
+"""Of a tenant's memories: a run that removes more of them is not applied without being told so again."""
 
 app = typer.Typer(
     name="memaudit",
@@ -349,13 +351,20 @@ def purge(
         bool, typer.Option("--quarantined", help="Also what derives from a removed memory and was quarantined.")
     ] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Really remove; without it, only show what would be.")] = False,
+    most: Annotated[bool, typer.Option("--most", help="Also where more than half of a tenant's memories go.")] = False,
     as_json: Json = False,
 ) -> None:
     """Remove what a run found: tombstones are appended, the live view is rewritten and re-signed."""
     result = read_result(run)
     if quarantined:
         result = with_quarantined(result)
+    large = _large_removals(result)
+    if large and apply and not most:
+        raise UsageError(f"{large[0]}; look at the report, and add --most to remove them all the same")
     _purge(run, result, store, keys, pin, dry_run=not apply, as_json=as_json)
+    if large and not apply and not as_json:
+        for line in large:
+            Console(soft_wrap=True).print(line, markup=False, highlight=False)
 
 
 @app.command()
@@ -420,6 +429,17 @@ def logs(
 
     for line in cluster.logs(address, job, follow=follow):
         sys.stdout.write(line)
+
+
+def _large_removals(result: AuditResult) -> list[str]:
+    """Say of which tenants a run removes so much that it is more likely a mistake than a finding."""
+    removals = removals_of(result)
+    return [
+        f"{len(removals[tenant.tenant])} of {tenant.entries} memories of {as_line(tenant.tenant)} would be removed: "
+        "a set that is most of a store is seldom the cause"
+        for tenant in result.tenants
+        if len(removals.get(tenant.tenant, ())) > MOST_SHARE * tenant.entries
+    ]
 
 
 def _purge(

@@ -119,6 +119,18 @@ def test_purge_publishes_a_version_that_verifies_and_grew_from_the_audited_one(s
     assert "version 1 (12 leaves) is a prefix of version 2 (14 leaves)" in out
 
 
+def test_most_of_a_store_is_removed_only_when_told_so(store, run, monkeypatch):
+    monkeypatch.setattr("jobs.cli.MOST_SHARE", 0.1)
+    run(*AUDIT)
+    before = bytes_of(store)
+    code, _, err = run("purge", "run", "store", "--apply")
+    assert code == 2
+    assert "2 of 12 memories of acme would be removed" in one_line(err)
+    assert bytes_of(store) == before
+    assert "seldom the cause" in run("purge", "run", "store")[1]
+    assert run("purge", "run", "store", "--apply", "--most")[0] == 0
+
+
 def test_a_second_purge_is_stale_and_changes_nothing(store, run):
     run(*AUDIT)
     run("purge", "run", "store", "--apply")
