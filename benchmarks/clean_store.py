@@ -21,6 +21,7 @@ from rich.console import Console
 
 from audit.attribution.harm import AnswerLabelHarm, answer_label
 from benchmarks.answers_on_disk import study_executor
+from benchmarks.minja.cells import verdicts_of
 from benchmarks.minja.study import SharedScores, Study
 from benchmarks.minja_qa import qa_cell
 from benchmarks.resultfile import ResultFile
@@ -99,14 +100,12 @@ def audit_clean_store(study: Study, cell: Cell) -> dict[str, Any]:
     own = tuple(event for event in wrong if alone[event.query].harm)
     row: dict[str, Any] = {"questions": len(cell.victims), "wrong": len(wrong), "own_mistakes": len(own)}
     for name, events in (("own", own), ("all", wrong)):
-        verdicts: dict[str, int] = {}
-        removed: list[float | None] = []
+        removed, verdicts = 0, {}
         if events:
             result, _, _ = study.audit(cell, events, cell.config)
-            removed = [score.sufficiency_nats for score in result.tenants[0].scores if score.removed]
-            for event in result.tenants[0].events:
-                verdicts[event.verdict] = verdicts.get(event.verdict, 0) + 1
-        row |= {f"{name}_removed": len(removed), f"{name}_verdicts": dict(sorted(verdicts.items()))}
+            removed = sum(score.removed for score in result.tenants[0].scores)
+            verdicts = verdicts_of(result)
+        row |= {f"{name}_removed": removed, f"{name}_verdicts": verdicts}
     return row
 
 

@@ -223,17 +223,12 @@ class SetSearch:
 
     def _sufficiency_round(self) -> list[Ablation]:
         gates = [
-            keep_only(event_id, "gate", "odds", (), point)
+            keep_only(event_id, "gate", measure, (), point)
             for event_id, state in self._live()
             for measure, point in self._measured.measures(state)
-            if measure == "odds" and point not in state.odds_gate
+            if measure == "sample" or (measure == "odds" and point not in state.odds_gate)
         ]
-        sampled = [
-            keep_only(event_id, "gate", "sample", ())
-            for event_id, state in self._live()
-            if self._measured.measures(state) == [("sample", 0)]
-        ]
-        return gates + sampled + self._alone_round()
+        return gates + self._alone_round()
 
     def _alone_round(self) -> list[Ablation]:
         asked: list[Ablation] = []
@@ -265,12 +260,16 @@ class SetSearch:
         Who moves up moves up in many events at once where they are alike. One event convicts it for all; only where it
         does not are the others asked.
         """
-        if self._phase != "closure" or any(entry_id in state.influences for state in self.states.values()):
+        if self._phase != "closure" or self._has_evidence(entry_id):
             return True
         if claimed.setdefault(entry_id, event_id) == event_id:
             return True
         self._spared.setdefault(entry_id, set()).add(event_id)
         return False
+
+    def _has_evidence(self, entry_id: str) -> bool:
+        """Tell whether a memory was measured at any event."""
+        return any(entry_id in state.influences for state in self.states.values())
 
     def _pending(self) -> bool:
         """Tell whether answers call for more of the same round: a next point, or the members of a group."""
@@ -314,8 +313,12 @@ class SetSearch:
             if event_id is None:
                 continue
             for entry_id in self._resembles.get(culprit, ()):
-                known = any(entry_id in state.influences for state in self.states.values())
-                if known or entry_id in self._neighbours_asked or entry_id not in self._memory or room == 0:
+                if (
+                    self._has_evidence(entry_id)
+                    or entry_id in self._neighbours_asked
+                    or entry_id not in self._memory
+                    or room == 0
+                ):
                     continue
                 room -= 1
                 self._neighbours_asked.add(entry_id)
@@ -404,7 +407,7 @@ class SetSearch:
                 del state.points[state.spoken :]
                 state.odds_gate = dict(enumerate(without))
             elif len(state.points) == state.spoken:
-                state.points, state.spoken = [], 0  # nothing is left to grade: the verdict must tell
+                state.points, state.spoken = [], 0  # nothing is left to grade: whole answers must tell
 
     def _usual_odds(self, event_id: str, state: EventState, point: int) -> float | None:
         """Log-odds that any memory would give: the placebos' median, or those of no memory where there is none."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.minja.study import Cell, Study, baseline_removals, plain_removal
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from audit.result import AuditResult
     from benchmarks.resultfile import ResultFile
 
-__all__ = ["METHODS", "run_cell"]
+__all__ = ["METHODS", "run_cell", "verdicts_of"]
 
 ALPHAS = (0.2, 0.4, 0.6, 0.8)
 METHODS = ("set", "plain", "own", "ablations", "baselines")
@@ -111,11 +112,13 @@ def _cost(result: AuditResult, seconds: float) -> dict[str, Any]:
         "prompt_tokens": counters.get("prompt_tokens", 0),
         "cached_tokens": counters.get("cached_tokens", 0),
         "completion_tokens": counters.get("completion_tokens", 0),
-        "verdicts": {
-            verdict: sum(event.verdict == verdict for event in result.tenants[0].events)
-            for verdict in sorted({event.verdict for event in result.tenants[0].events})
-        },
+        "verdicts": verdicts_of(result),
     }
+
+
+def verdicts_of(result: AuditResult) -> dict[str, int]:
+    """Count a study's events by verdict, in alphabetical order."""
+    return dict(sorted(Counter(event.verdict for event in result.tenants[0].events).items()))
 
 
 def _calibration(result: AuditResult, poison: frozenset[str]) -> dict[str, Any]:
