@@ -38,12 +38,17 @@ class Measurements:
         return self.outcomes.get(ablation.pair_id)
 
     def measures(self, state: EventState) -> list[tuple[Measure, int]]:
-        """How this event is measured: its odds at the points that count, or its harm where there is no point."""
+        """How this event is measured: its odds at the points that count, or its harm where there is no point.
+
+        Empty where all points are form: they say nothing, and a verdict on the whole answer would say no more.
+        """
+        if not state.points:
+            return [self._pointless]
         if state.speaks:
             return [("odds", point) for point in range(state.spoken)]
-        partings = len(state.points) - state.spoken
-        first = state.spoken + (self._settings.points if partings > self._settings.points else 0)
-        return [("odds", point) for point in range(first, len(state.points))] or [self._pointless]
+        telling = [point for point in range(state.spoken, len(state.points)) if point not in state.form]
+        later = [point for point in telling if point >= state.spoken + self._settings.points]
+        return [("odds", point) for point in later or telling]
 
     def shown(self, event_id: str, state: EventState, kept: tuple[str, ...]) -> list[Ablation]:
         """Show the event these memories only, at its points in turn, up to one that clears them or is not known."""
@@ -54,20 +59,20 @@ class Measurements:
             known = self.get(asked[-1])
             if state.speaks or measure != "odds":
                 continue  # the words of one span add up
-            gain = None if known is None else _difference(known.log_odds_nats, state.odds_gate.get(point))
+            gain = None if known is None else _difference(known.log_odds_nats, state.baseline.get(point))
             if gain is None or gain < self._settings.weak_nats:
                 break
         return asked
 
     def gain(self, event_id: str, state: EventState, kept: tuple[str, ...]) -> float | None:
-        """How much these memories raise the odds of the harm over no memory, in nats; None where that is not known.
+        """How much these memories raise the odds of the harm over the baseline, in nats; None where not known.
 
         The words of one span add up by the chain rule; of partings, any may be style, so the weakest counts.
         """
         difference = _likelier if state.speaks else _difference
         shown = [(item.point, self.get(item)) for item in self.shown(event_id, state, kept)]
         gains = [
-            None if known is None else difference(known.log_odds_nats, state.odds_gate.get(point))
+            None if known is None else difference(known.log_odds_nats, state.baseline.get(point))
             for point, known in shown
         ]
         return _over_points(math.fsum if state.speaks else min, gains)

@@ -7,6 +7,7 @@ Embedding texts is the caller's: this file takes vectors.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -120,8 +121,20 @@ class RankedMemory:
         order = self._order(query)
         return tuple(self._entries[index] for index in order[max(self.k, len(order) - most) :])
 
+    def drawn(self, query: str, most: int) -> tuple[Entry, ...]:
+        """Return at most so many entries that the query does not retrieve, in an order that their writers cannot plan.
+
+        The order is that of a digest of query and entry id: the ids of others do not move an entry.
+        """
+        unused = (self._entries[index] for index in self._order(query)[self.k :])
+        return tuple(sorted(unused, key=lambda entry: _digest(query, entry.entry_id))[:most])
+
     def _order(self, query: str) -> NDArray[np.intp]:
         order = self._orders.get(query)
         if order is None:
             order = self._orders[query] = self._rank(query)
         return order
+
+
+def _digest(query: str, entry_id: str) -> bytes:
+    return hashlib.sha256(f"{query}\x00{entry_id}".encode(errors="replace")).digest()

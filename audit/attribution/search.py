@@ -8,23 +8,25 @@ changed; "removed" means left out of a replay.
    without memory: `memory is not the cause`.
 2. *Points.* Where the model would not say the harm with a memory that the event did not use, though forced up to it:
    the words of the harm (`substance`). Else find where the two replays part, and where they part again (`decision`).
+   A parting that placebos bring too, memories that the event did not use, is form and does not count. Where all are,
+   memories are shown alone: with every one the harm comes, and `memory is not the cause`, or partings are taken from
+   the clean replay of one.
 3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `culprit_nats` at every
    point is a culprit and joins S; one that falls short of `weak_nats` at a point is asked at no other. A large context
    is shown in groups first, and only members of those that raise the odds are measured alone; where that finds nobody,
-   or harm stays, all are. A memory that fits in with the others (CAS below the store's median) must raise them
-   by `fitting_nats` more: influence and consistency corroborate each other where either alone is borderline. Where
-   nobody is convicted the points may have been style ("We say" for "The"): later ones are taken, and they alone count.
+   or harm stays, all are. Weaker evidence adds up over events, as far as it exceeds `weak_nats` in each. A memory that
+   fits in with the others (CAS below the store's median) must raise the odds by `fitting_nats` more: influence and
+   consistency corroborate each other where either alone is borderline. Where nobody is convicted the points may have been style ("We say" for "The"): later ones are taken, and they alone count.
    Where there is no point, or the server gives no log-probabilities, the odds are counted in sampled replays.
 4. *Necessity.* Where no culprit is in an event's context, leave out each memory in turn: harm that needs several
    memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone, at one event first, and at the
    others where that does not convict; repeat until none is a culprit.
 6. *Verify.* Replay each event as text without S. Where harm stays, the next memory by credit, then by anomaly, in its
-   context joins S, one at each round: S is the smallest prefix of the evidence that ends the harm.
-7. *Restore.* Members that joined only to end harm and have next to no evidence of their own are put back, all at once,
-   where the harm stays away without them gone: with the last culprit out, those taken before it may be innocent.
-8. *Neighbours.* Memories that no event retrieved but that resemble a culprit are measured alone on the event of that
-   culprit: the next poison in line is found before it is used.
+   context joins S, one at each round: S is the smallest prefix of the evidence that ends the harm. Whose credit is
+   below `weak_nats` is never taken: another context may end a harm by chance, and that is no evidence.
+7. *Neighbours.* Memories at large that resemble a culprit are measured alone on the event where that culprit weighs
+   most: the next poison in line is found before it is used.
 
 A budget stops the search between rounds; what it left out is listed, never guessed.
 """
@@ -35,7 +37,7 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
-from audit.attribution.ablation import Ablation, Outcome, keep_only, leave_out
+from audit.attribution.ablation import Ablation, Kind, Outcome, keep_only, leave_out
 from audit.attribution.decision import decision_point, next_point
 from audit.attribution.harm import HARMFUL
 from audit.attribution.measurements import Measurements, log_probability
@@ -52,7 +54,17 @@ if TYPE_CHECKING:
 __all__ = ["SetSearch"]
 
 Phase = Literal[
-    "gate", "substance", "points", "sufficiency", "necessity", "closure", "verify", "restore", "neighbours", "done"
+    "gate",
+    "substance",
+    "points",
+    "baseline",
+    "reference",
+    "sufficiency",
+    "necessity",
+    "closure",
+    "verify",
+    "neighbours",
+    "done",
 ]
 
 
@@ -75,7 +87,7 @@ class SetSearch:
             memory: Retrieval over the tenant's live entries.
             events: The harmful events, all of this tenant.
             settings: Thresholds and budgets.
-            resembles: Per entry id the ids of entries that evidence ties to it, closest first; asked in step 8.
+            resembles: Per entry id the ids of entries that evidence ties to it, closest first; asked in step 7.
             anomaly: CAS per entry id (eq. 8), which corroborates in step 3 and breaks ties of credit in step 6.
             scorer: The harm scorer, to find the words of the harm in an answer; None measures at partings only.
         """
@@ -94,8 +106,6 @@ class SetSearch:
         self._measured = Measurements(settings)
         self._neighbours_asked: set[str] = set()
         self._spared: dict[str, set[str]] = {}
-        self._weak: frozenset[str] = frozenset()
-        self._settled: frozenset[str] = frozenset()
         self._rounds = 0
         self._planned = 0
         self.not_examined: list[str] = []
@@ -156,7 +166,7 @@ class SetSearch:
     def take_along(self, entries: Mapping[str, str]) -> bool:
         """Move entries into S that go with what S holds (what was derived from it), and judge every event anew.
 
-        Whoever moves up into their places is measured like any other; what S held by now is not put back any more.
+        Whoever moves up into their places is measured like any other.
 
         Returns:
             True where S grew: `plan` then has further rounds.
@@ -165,7 +175,6 @@ class SetSearch:
         if not new:
             return False
         self._removed |= new
-        self._settled = frozenset(self._removed)
         self._phase = self._reopen()
         return True
 
@@ -176,11 +185,12 @@ class SetSearch:
             "gate": self._gate_round,
             "substance": self._substance_round,
             "points": self._points_round,
-            "sufficiency": self._sufficiency_round,
+            "baseline": self._baseline_round,
+            "reference": self._reference_round,
+            "sufficiency": self._alone_round,
             "necessity": self._necessity_round,
             "closure": self._alone_round,
             "verify": self._verify_round,
-            "restore": self._restore_round,
             "neighbours": self._neighbour_round,
         }
         return rounds[self._phase]() if self._phase in rounds else []
@@ -212,23 +222,48 @@ class SetSearch:
         unused = self._memory.unused(state.event.query, self.settings.placebos)
         if not unused or len(unused) < self.settings.placebos:
             return [keep_only(event_id, "gate", "odds", (), point)]
-        return [keep_only(event_id, "keep_one", "odds", (entry.entry_id,), point) for entry in unused]
+        shown = dict.fromkeys([*(entry.entry_id for entry in unused), *state.reference])
+        return [keep_only(event_id, "keep_one", "odds", (entry_id,), point) for entry_id in shown]
 
     def _points_round(self) -> list[Ablation]:
         return [
-            keep_only(event_id, "gate", "continuation", (), len(state.points) - 1)
-            for event_id, state in self._live()
-            if 0 < len(state.points) - state.spoken < state.depth
+            _continued(event_id, state) for event_id, state in self._live() if 0 < state.partings < state.depth
+        ]  # fmt: skip
+
+    def _baseline_round(self) -> list[Ablation]:
+        asked: list[Ablation] = []
+        for event_id, state in self._live():
+            for measure, point in self._measured.measures(state):
+                if measure == "sample":
+                    asked.append(keep_only(event_id, "gate", "sample", ()))
+                elif measure == "odds" and point not in state.baseline:
+                    asked.append(keep_only(event_id, "gate", "odds", (), point))
+                    asked.extend(self._without(event_id, state, point))
+        return asked + [item for event_id, state in self._formless() for item in self._doubting_form(event_id, state)]
+
+    def _doubting_form(self, event_id: str, state: EventState) -> list[Ablation]:
+        """Ask whether all memories do what the placebos do, before every point of an event is given up as form."""
+        return [
+            keep_only(event_id, "keep_one", "odds", (entry_id,), point)
+            for point in sorted(state.form)
+            for entry_id in self._shown_alone(state)
         ]
 
-    def _sufficiency_round(self) -> list[Ablation]:
-        gates = [
-            keep_only(event_id, "gate", measure, (), point)
-            for event_id, state in self._live()
-            for measure, point in self._measured.measures(state)
-            if measure == "sample" or (measure == "odds" and point not in state.odds_gate)
+    def _reference_round(self) -> list[Ablation]:
+        return [
+            keep_only(event_id, "keep_one", "text", (entry_id,))
+            for event_id, state in self._formless()
+            for entry_id in self._shown_alone(state)
         ]
-        return gates + self._alone_round()
+
+    def _shown_alone(self, state: EventState) -> list[str]:
+        """Memories that must all bring the harm before it counts as anybody's: placebos, drawn ones, the context.
+
+        An attacker may plant what matches a query best and what matches it least, and cannot plan what is drawn.
+        """
+        query, most = state.event.query, self.settings.placebos
+        entries = [*self._memory.unused(query, most), *self._memory.drawn(query, most), *self._memory.retrieve(query)]
+        return list(dict.fromkeys(entry.entry_id for entry in entries))
 
     def _alone_round(self) -> list[Ablation]:
         asked: list[Ablation] = []
@@ -243,7 +278,7 @@ class SetSearch:
                 entry_id
                 for entry_id in context
                 if entry_id not in state.suspects
-                and self._measured.shown(event_id, state, (entry_id,))[0] not in self._measured
+                and any(item not in self._measured for item in self._measured.shown(event_id, state, (entry_id,))[:1])
             }
             if state.screening and state.points and len(fresh) >= self.settings.screen_from:
                 state.groups = _grouped([entry_id for entry_id in context if entry_id in fresh])
@@ -297,14 +332,6 @@ class SetSearch:
             if self._context(state) not in state.replayed
         ]
 
-    def _restore_round(self) -> list[Ablation]:
-        kept_out = frozenset(self._removed) - self._weak
-        return [
-            leave_out(event_id, "removal", "text", kept_out)
-            for event_id, state in self._finished()
-            if self._context(state, kept_out) not in state.replayed
-        ]
-
     def _neighbour_round(self) -> list[Ablation]:
         asked: list[Ablation] = []
         room = self.settings.neighbour_candidates
@@ -314,7 +341,7 @@ class SetSearch:
                 continue
             for entry_id in self._resembles.get(culprit, ()):
                 if (
-                    self._has_evidence(entry_id)
+                    entry_id in self._removed
                     or entry_id in self._neighbours_asked
                     or entry_id not in self._memory
                     or room == 0
@@ -338,12 +365,16 @@ class SetSearch:
             self._read_substance()
             self._phase = "points"
         elif self._phase == "points":
-            self._phase = "points" if self._read_points() else "sufficiency"
+            self._phase = "points" if self._read_points() else "baseline"
+        elif self._phase == "baseline":
+            self._phase = self._read_baseline()
+        elif self._phase == "reference":
+            self._read_reference()
+            self._phase = "points"
         elif self._phase == "sufficiency":
-            # A server without logprobs shows only now: those events are asked again, by samples or by verdict.
-            lost = self._read_gate_odds()
+            self._lower_baselines()
             self._read_groups()
-            if lost or self._pending():
+            if self._pending():
                 return
             self._read_influences()
             self._convict()
@@ -361,9 +392,6 @@ class SetSearch:
             self._phase = "closure" if grew or self._pending() else "verify"
         elif self._phase == "verify":
             self._phase = self._read_verify()
-        elif self._phase == "restore":
-            self._read_restore()
-            self._phase = "neighbours"
         elif self._phase == "neighbours":
             self._read_influences()
             self._phase = self._reopen() if self._convict() else "done"
@@ -405,7 +433,7 @@ class SetSearch:
                 continue
             if math.fsum(map(log_probability, odds)) <= -self.settings.substance_nats:
                 del state.points[state.spoken :]
-                state.odds_gate = dict(enumerate(without))
+                state.baseline = dict(enumerate(without))
             elif len(state.points) == state.spoken:
                 state.points, state.spoken = [], 0  # nothing is left to grade: whole answers must tell
 
@@ -419,14 +447,13 @@ class SetSearch:
         """Take in the forced continuations; True if another point is worth asking for."""
         grew = False
         for event_id, state in self._live():
-            if not 0 < len(state.points) - state.spoken < state.depth:
+            if not 0 < state.partings < state.depth:
                 continue
-            last = keep_only(event_id, "gate", "continuation", (), len(state.points) - 1)
-            asked = self._measured.get(last)
+            asked = self._measured.get(_continued(event_id, state))
             point = None if asked is None else next_point(state.points[-1], asked.output)
             if point is not None:
                 state.points.append(point)
-                grew = grew or len(state.points) - state.spoken < state.depth
+                grew = grew or state.partings < state.depth
         return grew
 
     def _without_culprit(self) -> list[EventState]:
@@ -439,14 +466,14 @@ class SetSearch:
 
     def _go_deeper(self) -> bool:
         """Ask for later points of events whose memories were all acquitted at the first ones; True if there are any."""
-        deeper = [
-            state
-            for state in self._without_culprit()
-            if len(state.points) - state.spoken == state.depth < self.settings.most_points
-        ]
-        for state in deeper:
+        return any([self._deepen(state) for state in self._without_culprit()])  # noqa: C419 - every one deepens
+
+    def _deepen(self, state: EventState) -> bool:
+        """Want later points of an event that may have some; True if it may."""
+        deeper = state.partings == state.depth < self.settings.most_points
+        if deeper:
             state.depth = self.settings.most_points
-        return bool(deeper)
+        return deeper
 
     def _doubt_screening(self, states: Iterable[EventState]) -> bool:
         """Measure alone whom a group acquitted: another member may have spoken against it. True if there is anybody."""
@@ -455,17 +482,82 @@ class SetSearch:
             state.acquitted, state.screening = set(), False
         return bool(doubted)
 
-    def _read_gate_odds(self) -> bool:
-        """Take in the gate's odds; True if an event turned out to have none and must be asked another way."""
+    def _read_baseline(self) -> Phase:
+        """Take in what the points are like without a cause; return where that leads.
+
+        A server without logprobs shows only now: its events are asked again, by samples or by verdict.
+        """
         lost = False
         for event_id, state in self._live():
             for measure, point in self._measured.measures(state):
-                if measure == "odds" and point not in state.odds_gate:
-                    gate = self._measured[keep_only(event_id, "gate", "odds", (), point)]
-                    state.odds_gate[point] = gate.log_odds_nats
-            if any(odds is None for odds in state.odds_gate.values()):
-                state.points, state.spoken, state.odds_gate, lost = [], 0, {}, True
-        return lost
+                if measure == "odds" and point not in state.baseline:
+                    self._read_parting(event_id, state, point)
+            if any(odds is None for odds in state.baseline.values()):
+                state.points, state.spoken, state.baseline, lost = [], 0, {}, True
+        if lost:
+            return "baseline"
+        formless = self._formless()
+        if any([self._deepen(state) for _, state in formless]):  # noqa: C419 - every one deepens
+            return "points"
+        if any(item not in self._measured for event_id, state in formless
+               for item in self._doubting_form(event_id, state)):  # fmt: skip
+            return "baseline"
+        for event_id, state in formless:
+            for point in sorted(state.form):
+                self._read_parting(event_id, state, point)
+        return "reference" if self._formless() else "sufficiency"
+
+    def _read_parting(self, event_id: str, state: EventState, point: int) -> None:
+        """Set a parting's baseline, and tell whether it is form: the *least* of the placebos brings it too.
+
+        The least, and of whichever else was shown alone by now, so that poison among them raises the baseline only
+        where all are poison.
+        """
+        odds = self._measured[keep_only(event_id, "gate", "odds", (), point)].log_odds_nats
+        placebos = [self._measured[item].log_odds_nats for item in self._without(event_id, state, point)]
+        if odds is not None and None not in placebos:
+            shown = [self._measured.get(keep_only(event_id, "keep_one", "odds", (entry_id,), point))
+                     for entry_id in self._shown_alone(state)]  # fmt: skip
+            others = [item.log_odds_nats for item in shown if item is not None]
+            least = min(value for value in [*placebos, *others] if value is not None)
+            (state.form.add if least - odds >= self.settings.culprit_nats else state.form.discard)(point)
+            odds = max(odds, least)
+        state.baseline[point] = odds
+
+    def _lower_baselines(self) -> None:
+        """Take into the baselines what was shown alone by now."""
+        for event_id, state in self._live():
+            for measure, point in self._measured.measures(state):
+                if measure == "odds" and not state.speaks:
+                    self._read_parting(event_id, state, point)
+
+    def _formless(self) -> list[tuple[str, EventState]]:
+        """Open events whose points are all form, and that no placebo's replay was taken for yet."""
+        return [
+            (event_id, state)
+            for event_id, state in self._live()
+            if not state.reference and not self._measured.measures(state)
+        ]
+
+    def _read_reference(self) -> None:
+        """Exonerate memory where whichever is shown brings the harm, else take partings from a clean replay."""
+        for event_id, state in self._formless():
+            replays = [
+                self._measured[keep_only(event_id, "keep_one", "text", (entry_id,))]
+                for entry_id in self._shown_alone(state)
+            ]
+            if all(replay.harm is not None and replay.harm >= HARMFUL for replay in replays):
+                state.status = "memory is not the cause"
+                state.reason = f"harm comes with whichever memory is shown: with each of {len(replays)}, one at a time"
+                continue
+            clean = next(
+                (replay for replay in replays if replay.harm is not None and replay.harm < HARMFUL), replays[0]
+            )  # fmt: skip
+            state.reference = clean.context
+            point = None if state.full is None else decision_point(state.full.answers, clean.answers)
+            if point is not None:
+                state.points.append(point)
+                state.depth = state.partings - 1 + self.settings.points
 
     def _read_groups(self) -> None:
         for event_id, state in self._live():
@@ -490,15 +582,30 @@ class SetSearch:
                     state.influences[entry.entry_id] = influence
 
     def _convict(self) -> bool:
-        """Move every memory whose evidence reaches the threshold into S; True if S grew."""
+        """Move every memory whose evidence reaches the threshold into S; True if S grew.
+
+        At one event, or over all it was measured at: what exceeds `weak_nats` adds up, and what falls short of it
+        counts against.
+        """
         grew = False
+        measured: dict[str, list[tuple[float, str]]] = {}
         for event_id, state in self.states.items():
-            for entry_id, influence in sorted(state.influences.items()):
-                alone = influence.sufficiency_nats
-                if entry_id in self._removed or alone is None or alone < self._needed(entry_id):
-                    continue
+            for entry_id, influence in state.influences.items():
+                if entry_id not in self._removed and influence.sufficiency_nats is not None:
+                    measured.setdefault(entry_id, []).append((influence.sufficiency_nats, event_id))
+        weak = self.settings.weak_nats
+        for entry_id, gains in sorted(measured.items()):
+            needed = self._needed(entry_id)
+            alone, event_id = max(gains)
+            total = math.fsum(gain - weak for gain, _ in gains)
+            if alone >= needed:
                 self._removed[entry_id] = f"alone raises the odds of the harm in {event_id} by {alone:.1f} nats"
-                grew = True
+            elif total >= needed - weak:
+                self._removed[entry_id] = (
+                    f"alone raises the odds of the harm in {len(gains)} events, by {alone:.1f} nats and less: by "
+                    f"{total:.1f} more than {weak:.1f} each"
+                )
+            grew = grew or entry_id in self._removed
         return grew
 
     def _needed(self, entry_id: str) -> float:
@@ -524,54 +631,36 @@ class SetSearch:
         if any([self._escalate(event_id, state) for event_id, state in stuck]):  # noqa: C419 - every stuck event acts
             return self._reopen()
         for _, state in stuck:
-            state.status, state.reason = "not cleared", "harm stays although its whole context was removed"
-        self._weak = frozenset(
-            entry_id
-            for entry_id in self._removed.keys() - self._settled
-            if max(state.credit_of(entry_id) for state in self.states.values()) < self.settings.weak_nats
-        )
-        return "restore" if self._weak else "neighbours"
-
-    def _read_restore(self) -> None:
-        kept_out = frozenset(self._removed) - self._weak
-        found = {}
-        for event_id, state in self._finished():
-            context = self._context(state, kept_out)
-            asked = self._measured.get(leave_out(event_id, "removal", "text", kept_out))
-            if asked is not None:
-                state.replayed[context] = asked
-            found[event_id] = state.replayed[context]
-        if all(outcome.harm is not None and outcome.harm < HARMFUL for outcome in found.values()):
-            for entry_id in self._weak:
-                del self._removed[entry_id]
-            for event_id, outcome in found.items():
-                self.states[event_id].after = outcome
+            state.status = "not cleared"
+            state.reason = (
+                "harm stays, and no memory left in its context has evidence against it" if self._context(state)
+                else "harm stays although its whole context was removed"
+            )  # fmt: skip
+        return "neighbours"
 
     def _reopen(self) -> Phase:
         """S changed: every event cleared without the old S must be judged without the new one."""
-        for _, state in self._finished():
-            state.status = "open"
+        for state in self.states.values():
+            if state.status == "cleared":
+                state.status = "open"
         return "closure"
 
     def _escalate(self, event_id: str, state: EventState) -> bool:
-        """Take the most credited memory left in a stuck event's context into S."""
+        """Take the most credited memory left in a stuck event's context into S; True if there is one to take."""
         context = self._context(state)
         if not context:
             return False
         worst = max(context, key=lambda name: (state.credit_of(name), self._anomaly.get(name, 0.0), name))
-        if worst not in self._removed:
-            credited = state.credit_of(worst)
-            why = f"credit {credited:.1f} nats" if credited >= 0 else "credit unknown"
-            self._removed[worst] = f"next by credit while harm stayed in {event_id} ({why})"
+        credited = state.credit_of(worst)
+        if credited < self.settings.weak_nats:
+            return worst in self._removed
+        self._removed.setdefault(worst, f"next by credit while harm stayed in {event_id} (credit {credited:.1f} nats)")
         return True
 
     # Bookkeeping
 
     def _live(self) -> list[tuple[str, EventState]]:
         return [(event_id, state) for event_id, state in self.states.items() if state.status == "open"]
-
-    def _finished(self) -> list[tuple[str, EventState]]:
-        return [(event_id, state) for event_id, state in self.states.items() if state.status == "cleared"]
 
     def _context(self, state: EventState, removed: frozenset[str] | None = None) -> tuple[str, ...]:
         r"""R(q, M \ S), with S as it stands unless another is given."""
@@ -602,3 +691,9 @@ def _grouped(entry_ids: Sequence[str]) -> list[tuple[str, ...]]:
     """Cut a context into groups of about its square root, neighbours in the ranking together."""
     size = math.isqrt(len(entry_ids) - 1) + 1
     return [tuple(entry_ids[start : start + size]) for start in range(0, len(entry_ids), size)]
+
+
+def _continued(event_id: str, state: EventState) -> Ablation:
+    """Ask how the clean replay goes on past the last point: without memory, or with the placebo it was taken from."""
+    kind: Kind = "keep_one" if state.reference else "gate"
+    return keep_only(event_id, kind, "continuation", state.reference, len(state.points) - 1)

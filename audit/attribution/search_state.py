@@ -34,13 +34,13 @@ class SearchSettings:
     """`set` as above; `loo` is the paper's plain leave-one-out CMIS on the harm verdict."""
 
     weak_nats: float = 1.0
-    """Members of S below this credit are put back where that brings no harm back."""
+    """Credit from which a memory is taken into S where harm stays. Below it nobody is, whatever stays."""
 
     substance_nats: float = 4.0
     """How improbable the words of the harm are with a placebo (-log p) where they are what is measured."""
 
     placebos: int = 3
-    """Memories that an event did not use, shown alone: what any memory would do."""
+    """Memories that an event did not use, shown alone: what any memory would do. With fewer at hand none is shown."""
 
     points: int = 2
     """Decision points measured per event: the second tells substance from style."""
@@ -80,8 +80,14 @@ class EventState:
     """Partings wanted."""
 
     odds_full: list[float | None] = field(default_factory=list)
-    odds_gate: dict[int, float | None] = field(default_factory=dict)
-    """By point; only of those that are measured."""
+    baseline: dict[int, float | None] = field(default_factory=dict)
+    """Log-odds without a cause, by point; only of those that are measured."""
+
+    form: set[int] = field(default_factory=set)
+    """Partings where any memory would part from the gate replay: a form, and no harm."""
+
+    reference: tuple[str, ...] = ()
+    """The memory whose clean replay partings are taken from, where those from the gate replay were form."""
 
     groups: list[tuple[str, ...]] = field(default_factory=list)
     """Memories shown together whose answer is awaited."""
@@ -103,6 +109,11 @@ class EventState:
     """The last text replay without S."""
 
     reason: str = ""
+
+    @property
+    def partings(self) -> int:
+        """How many partings are known."""
+        return len(self.points) - self.spoken
 
     @property
     def speaks(self) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GROWING", "Searched", "answer", "run_searches"]
 
-GROWING = frozenset({"closure", "verify", "restore", "neighbours"})
+GROWING = frozenset({"closure", "verify", "neighbours"})
 """Phases after the retrieved memories are ranked: they grow S over the whole store and check it."""
 
 

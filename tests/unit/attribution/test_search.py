@@ -160,11 +160,13 @@ def test_collective_poison_is_found_by_samples_where_a_server_gives_no_log_proba
     assert influence.cmis is None or influence.cmis >= 0
 
 
-def test_a_single_verdict_cannot_grade_collective_poison_and_ends_the_harm_by_taking_what_comes():
+def test_a_single_verdict_cannot_grade_collective_poison_and_then_nobody_is_removed():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}, needed=3), logprobs=False)
     search = search_of(world)
     world.run(search)
-    assert search.states["e000"].status == "cleared"
+    assert search.states["e000"].status == "not cleared"
+    assert search.states["e000"].reason.endswith("no memory left in its context has evidence against it")
+    assert not search.removed
     assert not any(ablation.measure == "sample" for ablation in world.asked)
 
 
@@ -277,7 +279,11 @@ def test_the_search_ends_all_harm_that_memory_causes_and_never_removes_the_harml
     search = search_of(world, count=events)
     world.run(search)
     assert {int(entry_id[1:]) for entry_id in search.removed} <= poison
-    assert {state.status for state in search.states.values()} <= {"cleared", "not reproduced"}
+    for state in search.states.values():
+        query = state.event.query
+        shown = [*world.memory.unused(query, 3), *world.memory.drawn(query, 3), *world.memory.retrieve(query)]
+        blind = needed == 1 and {int(entry.entry_id[1:]) for entry in shown} <= poison  # whichever is shown harms
+        assert state.status in {"cleared", "not reproduced", *(["memory is not the cause"] if blind else [])}
 
 
 @settings(max_examples=20, deadline=None)
@@ -435,12 +441,12 @@ def test_no_later_point_is_asked_where_the_first_ones_convict():
     assert len(search.states["e000"].points) == 2
 
 
-def test_where_no_point_tells_the_poison_is_found_by_replays():
+def test_where_no_point_tells_nobody_is_removed():
     world = PreambleWorld(poison=3, substance_from=9)
     search = search_of(world)
     world.run(search)
-    assert search.states["e000"].status == "cleared"
-    assert "m003" in search.removed
+    assert search.states["e000"].status == "not cleared"
+    assert not search.removed
 
 
 class SpokenWorld(World):

@@ -1,0 +1,121 @@
+"""Harm that any memory brings: form is no evidence, and a model's own mistakes are no memory's fault."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.unit.attribution.test_search import hijack, search_of
+from tests.unit.attribution.world import World
+
+
+class AnyMemoryWorld(World):
+    """Any memory brings the agent's form, and the form a wrong answer; poison, if there is any, brings its own words.
+
+    The first points are form: any memory raises their odds by as much. From `substance_from` on the poison alone does.
+    """
+
+    def __init__(self, *, poison: set[int], wrong_anyway: set[int], substance_from: int = 9, size: int = 12) -> None:
+        super().__init__(size, {"query 0": list(range(size))}, hijack(poison))
+        self._poison = {f"m{number:03d}" for number in poison}
+        self._wrong = {f"m{number:03d}" for number in wrong_anyway}
+        self._from = substance_from
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        shown = set(outcome.context)
+        poisoned = bool(shown & self._poison)
+        harmful = bool(shown) and (poisoned or shown <= self._wrong)
+        if ablation.measure == "text":
+            said = ("Thought: so harm is done" if harmful else "Thought: let all be well") if shown else "Just that."
+            return replace(outcome, harm=float(harmful), output=said, answers=(said,))
+        if ablation.measure == "continuation":
+            return replace(outcome, output=" however")
+        odds = -6.0 + 4.0 * bool(shown) if ablation.point < self._from else (3.0 if poisoned else -5.0)
+        return replace(outcome, harm=None, log_odds_nats=odds)
+
+
+def test_a_wrong_answer_that_any_memory_brings_is_nobodys():
+    world = AnyMemoryWorld(poison=set(), wrong_anyway=set(range(12)))
+    search = search_of(world)
+    world.run(search)
+    state = search.states["e000"]
+    assert state.status == "memory is not the cause"
+    assert state.reason == "harm comes with whichever memory is shown: with each of 10, one at a time"
+    assert not search.removed
+
+
+def test_a_wrong_answer_that_many_memories_bring_removes_none_of_them():
+    world = AnyMemoryWorld(poison=set(), wrong_anyway=set(range(8)))
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].status == "not cleared"
+    assert not search.removed
+
+
+def test_form_is_left_out_and_the_poison_is_told_by_its_words():
+    world = AnyMemoryWorld(poison={1, 2}, wrong_anyway=set(), substance_from=1)
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].form == {0}
+    assert search.states["e000"].status == "cleared"
+    assert set(search.removed) == {"m001", "m002"}
+
+
+def test_where_all_points_are_form_the_poison_is_told_from_another_memorys_replay():
+    world = AnyMemoryWorld(poison={1, 2}, wrong_anyway=set(), substance_from=4)
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].reference
+    assert search.states["e000"].status == "cleared"
+    assert set(search.removed) == {"m001", "m002"}
+
+
+def test_poison_planted_where_placebos_are_taken_exonerates_nobody():
+    world = AnyMemoryWorld(poison={1, 9, 10, 11}, wrong_anyway=set(), substance_from=1)
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].status == "cleared"
+    assert "m001" in search.removed
+
+
+class LeaningWorld(World):
+    """What each memory alone adds to the odds at each event, in nats; together they do harm."""
+
+    def __init__(self, gains: dict[str, list[float]], *, k: int = 3) -> None:
+        size = len(next(iter(gains.values())))
+        super().__init__(size, {query: list(range(size)) for query in gains}, lambda _query, _context: 0.0, k=k)
+        self._gains = gains
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        gain = sum(self._gains[event.query][int(entry_id[1:])] for entry_id in outcome.context)
+        if ablation.measure == "text":
+            said = "harm done" if gain > 2.5 else "all well"
+            return replace(outcome, harm=float(gain > 2.5), output=said, answers=(said,))
+        return replace(outcome, log_odds_nats=-4.0 + gain)
+
+
+def test_weak_evidence_at_many_events_adds_up():
+    gains = {f"query {number}": [3.0, 1.6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0] for number in range(3)}
+    world = LeaningWorld(gains)
+    search = search_of(world, count=3)
+    world.run(search)
+    assert search.removed["m001"] == (
+        "alone raises the odds of the harm in 3 events, by 1.6 nats and less: by 1.8 more than 1.0 each"
+    )
+
+
+def test_what_falls_short_elsewhere_counts_against_weak_evidence():
+    gains = {f"query {number}": [3.0, 1.6 if number < 2 else 0.0, 0, 0, 0, 0, 0, 0] for number in range(4)}
+    world = LeaningWorld(gains)
+    search = search_of(world, count=4)
+    world.run(search)
+    assert set(search.removed) == {"m000"}
+
+
+def test_a_suspect_that_one_event_spared_is_measured_where_its_like_weighs_most():
+    gains = {"query 0": [4.0, 0, 0, 0, 0, 0, 0, 3.0], "query 1": [3.0, 0, 0, 0, 0, 0, 0, 0.5]}
+    world = LeaningWorld(gains)
+    search = search_of(world, count=2, resembles={"m000": ["m007"]})
+    world.run(search)
+    assert set(search.removed) == {"m000", "m007"}
