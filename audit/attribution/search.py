@@ -16,8 +16,9 @@ changed; "removed" means left out of a replay.
    is shown in groups first, and only members of those that raise the odds are measured alone; where that finds nobody,
    or harm stays, all are. Weaker evidence adds up over events, as far as it exceeds `weak_nats` in each. A memory that
    fits in with the others (CAS below the store's median) must raise the odds by `fitting_nats` more: influence and
-   consistency corroborate each other where either alone is borderline. Where nobody is convicted the points may have been style ("We say" for "The"): later ones are taken, and they alone count.
-   Where there is no point, or the server gives no log-probabilities, the odds are counted in sampled replays.
+   consistency corroborate each other where either alone is borderline. Where nobody is convicted the points may have
+   been style ("We say" for "The"): later ones are taken, and they alone count. Where there is no point, or the server
+   gives no log-probabilities, the odds are counted in sampled replays.
 4. *Necessity.* Where no culprit is in an event's context, leave out each memory in turn: harm that needs several
    memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone, at one event first, and at the
