@@ -41,7 +41,8 @@ from typing import TYPE_CHECKING, Literal
 from audit.attribution.ablation import Ablation, Kind, Outcome, keep_only, leave_out
 from audit.attribution.decision import decision_point, next_point
 from audit.attribution.harm import HARMFUL
-from audit.attribution.measurements import Measurements, log_probability
+from audit.attribution.measurements import Measurements
+from audit.attribution.placebos import Placebos
 from audit.attribution.search_state import EventState, SearchSettings
 from audit.attribution.substance import harm_span, span_points
 
@@ -105,6 +106,7 @@ class SetSearch:
         self._removed: dict[str, str] = {}
         self._phase: Phase = "gate"
         self._measured = Measurements(settings)
+        self._placebos = Placebos(memory, self._measured, settings)
         self._neighbours_asked: set[str] = set()
         self._spared: dict[str, set[str]] = {}
         self._rounds = 0
@@ -211,20 +213,8 @@ class SetSearch:
             ablation
             for event_id, state in self._live()
             for point in range(state.spoken)
-            for ablation in self._without(event_id, state, point)
+            for ablation in self._placebos.without(event_id, state, point)
         ]
-
-    def _without(self, event_id: str, state: EventState, point: int) -> list[Ablation]:
-        """Ask how the words of the harm fare without a cause: with each placebo, else with no memory.
-
-        Placebos are the memories that match the query least. Any memory may bring a form ("Answer:") that the model
-        does not use by itself, and a form is no harm.
-        """
-        unused = self._memory.unused(state.event.query, self.settings.placebos)
-        if not unused or len(unused) < self.settings.placebos:
-            return [keep_only(event_id, "gate", "odds", (), point)]
-        shown = dict.fromkeys([*(entry.entry_id for entry in unused), *state.reference])
-        return [keep_only(event_id, "keep_one", "odds", (entry_id,), point) for entry_id in shown]
 
     def _points_round(self) -> list[Ablation]:
         return [
@@ -239,32 +229,13 @@ class SetSearch:
                     asked.append(keep_only(event_id, "gate", "sample", ()))
                 elif measure == "odds" and point not in state.baseline:
                     asked.append(keep_only(event_id, "gate", "odds", (), point))
-                    asked.extend(self._without(event_id, state, point))
-        return asked + [item for event_id, state in self._formless() for item in self._doubting_form(event_id, state)]
-
-    def _doubting_form(self, event_id: str, state: EventState) -> list[Ablation]:
-        """Ask whether all memories do what the placebos do, before every point of an event is given up as form."""
-        return [
-            keep_only(event_id, "keep_one", "odds", (entry_id,), point)
-            for point in sorted(state.form)
-            for entry_id in self._shown_alone(state)
+                    asked.extend(self._placebos.without(event_id, state, point))
+        return asked + [
+            item for event_id, state in self._formless() for item in self._placebos.doubting_form(event_id, state)
         ]
 
     def _reference_round(self) -> list[Ablation]:
-        return [
-            keep_only(event_id, "keep_one", "text", (entry_id,))
-            for event_id, state in self._formless()
-            for entry_id in self._shown_alone(state)
-        ]
-
-    def _shown_alone(self, state: EventState) -> list[str]:
-        """Memories that must all bring the harm before it counts as anybody's: placebos, drawn ones, the context.
-
-        An attacker may plant what matches a query best and what matches it least, and cannot plan what is drawn.
-        """
-        query, most = state.event.query, self.settings.placebos
-        entries = [*self._memory.unused(query, most), *self._memory.drawn(query, most), *self._memory.retrieve(query)]
-        return list(dict.fromkeys(entry.entry_id for entry in entries))
+        return [item for event_id, state in self._formless() for item in self._placebos.replays(event_id, state)]
 
     def _alone_round(self) -> list[Ablation]:
         asked: list[Ablation] = []
@@ -363,17 +334,20 @@ class SetSearch:
             self._read_gate()
             self._phase = "necessity" if self.settings.attribution == "loo" else "substance"
         elif self._phase == "substance":
-            self._read_substance()
+            for event_id, state in self._live():
+                self._placebos.read_substance(event_id, state)
             self._phase = "points"
         elif self._phase == "points":
             self._phase = "points" if self._read_points() else "baseline"
         elif self._phase == "baseline":
             self._phase = self._read_baseline()
         elif self._phase == "reference":
-            self._read_reference()
+            for event_id, state in self._formless():
+                self._placebos.read_replays(event_id, state)
             self._phase = "points"
         elif self._phase == "sufficiency":
-            self._lower_baselines()
+            for event_id, state in self._live():
+                self._placebos.read_partings(event_id, state)
             self._read_groups()
             if self._pending():
                 return
@@ -425,25 +399,6 @@ class SetSearch:
         if point is not None:
             state.points.append(point)
 
-    def _read_substance(self) -> None:
-        """Keep the words of the harm alone where neither the gate nor a placebo would say them; else count partings."""
-        for event_id, state in self._live():
-            without = [self._usual_odds(event_id, state, point) for point in range(state.spoken)]
-            odds = [value for value in without if value is not None]
-            if len(odds) < max(len(without), 1):
-                continue
-            if math.fsum(map(log_probability, odds)) <= -self.settings.substance_nats:
-                del state.points[state.spoken :]
-                state.baseline = dict(enumerate(without))
-            elif len(state.points) == state.spoken:
-                state.points, state.spoken = [], 0  # nothing is left to grade: whole answers must tell
-
-    def _usual_odds(self, event_id: str, state: EventState, point: int) -> float | None:
-        """Log-odds that any memory would give: the placebos' median, or those of no memory where there is none."""
-        asked = [self._measured[item].log_odds_nats for item in self._without(event_id, state, point)]
-        known = [odds for odds in asked if odds is not None]
-        return median(known) if len(known) == len(asked) else None
-
     def _read_points(self) -> bool:
         """Take in the forced continuations; True if another point is worth asking for."""
         grew = False
@@ -490,9 +445,7 @@ class SetSearch:
         """
         lost = False
         for event_id, state in self._live():
-            for measure, point in self._measured.measures(state):
-                if measure == "odds" and point not in state.baseline:
-                    self._read_parting(event_id, state, point)
+            self._placebos.read_partings(event_id, state)
             if any(odds is None for odds in state.baseline.values()):
                 state.points, state.spoken, state.baseline, lost = [], 0, {}, True
         if lost:
@@ -501,64 +454,14 @@ class SetSearch:
         if any([self._deepen(state) for _, state in formless]):  # noqa: C419 - every one deepens
             return "points"
         if any(item not in self._measured for event_id, state in formless
-               for item in self._doubting_form(event_id, state)):  # fmt: skip
+               for item in self._placebos.doubting_form(event_id, state)):  # fmt: skip
             return "baseline"
         for event_id, state in formless:
-            for point in sorted(state.form):
-                self._read_parting(event_id, state, point)
+            self._placebos.read_doubt(event_id, state)
         return "reference" if self._formless() else "sufficiency"
 
-    def _read_parting(self, event_id: str, state: EventState, point: int) -> None:
-        """Set a parting's baseline, and tell whether it is form: the *least* of the placebos brings it too.
-
-        The least, and of whichever else was shown alone by now, so that poison among them raises the baseline only
-        where all are poison.
-        """
-        odds = self._measured[keep_only(event_id, "gate", "odds", (), point)].log_odds_nats
-        placebos = [self._measured[item].log_odds_nats for item in self._without(event_id, state, point)]
-        if odds is not None and None not in placebos:
-            shown = [self._measured.get(keep_only(event_id, "keep_one", "odds", (entry_id,), point))
-                     for entry_id in self._shown_alone(state)]  # fmt: skip
-            others = [item.log_odds_nats for item in shown if item is not None]
-            least = min(value for value in [*placebos, *others] if value is not None)
-            (state.form.add if least - odds >= self.settings.culprit_nats else state.form.discard)(point)
-            odds = max(odds, least)
-        state.baseline[point] = odds
-
-    def _lower_baselines(self) -> None:
-        """Take into the baselines what was shown alone by now."""
-        for event_id, state in self._live():
-            for measure, point in self._measured.measures(state):
-                if measure == "odds" and not state.speaks:
-                    self._read_parting(event_id, state, point)
-
     def _formless(self) -> list[tuple[str, EventState]]:
-        """Open events whose points are all form, and that no placebo's replay was taken for yet."""
-        return [
-            (event_id, state)
-            for event_id, state in self._live()
-            if not state.reference and not self._measured.measures(state)
-        ]
-
-    def _read_reference(self) -> None:
-        """Exonerate memory where whichever is shown brings the harm, else take partings from a clean replay."""
-        for event_id, state in self._formless():
-            replays = [
-                self._measured[keep_only(event_id, "keep_one", "text", (entry_id,))]
-                for entry_id in self._shown_alone(state)
-            ]
-            if all(replay.harm is not None and replay.harm >= HARMFUL for replay in replays):
-                state.status = "memory is not the cause"
-                state.reason = f"harm comes with whichever memory is shown: with each of {len(replays)}, one at a time"
-                continue
-            clean = next(
-                (replay for replay in replays if replay.harm is not None and replay.harm < HARMFUL), replays[0]
-            )  # fmt: skip
-            state.reference = clean.context
-            point = None if state.full is None else decision_point(state.full.answers, clean.answers)
-            if point is not None:
-                state.points.append(point)
-                state.depth = state.partings - 1 + self.settings.points
+        return [(event_id, state) for event_id, state in self._live() if self._placebos.formless(state)]
 
     def _read_groups(self) -> None:
         for event_id, state in self._live():

@@ -1,0 +1,126 @@
+"""Placebos: what would any memory do? The baseline against which a memory's effect counts.
+
+A memory of any kind may bring a form that the model does not use by itself ("Thought:", "Answer:"), and a form is no
+harm. So memories that an event did not use are shown alone at its points, and what they do is no memory's fault. The
+*least* of them counts at partings, so that poison among them raises the baseline only where all are poison; and before
+every point of an event is given up as form, others are asked that nobody can plant: ones drawn from the store, and the
+context's own.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+from typing import TYPE_CHECKING
+
+from audit.attribution.ablation import keep_only
+from audit.attribution.decision import decision_point
+from audit.attribution.harm import HARMFUL
+from audit.attribution.measurements import log_probability
+
+if TYPE_CHECKING:
+    from audit.attribution.ablation import Ablation
+    from audit.attribution.measurements import Measurements
+    from audit.attribution.retrieval import RankedMemory
+    from audit.attribution.search_state import EventState, SearchSettings
+
+__all__ = ["Placebos"]
+
+
+class Placebos:
+    """Plans and reads what is asked of placebos."""
+
+    def __init__(self, memory: RankedMemory, measured: Measurements, settings: SearchSettings) -> None:
+        self._memory, self._measured, self._settings = memory, measured, settings
+
+    def without(self, event_id: str, state: EventState, point: int) -> list[Ablation]:
+        """Ask how a point fares without a cause: with each placebo, else, where there are too few, with no memory.
+
+        Placebos are the memories that match the query least, and the one whose clean replay the point comes from.
+        """
+        unused = self._memory.unused(state.event.query, self._settings.placebos)
+        if not unused or len(unused) < self._settings.placebos:
+            return [keep_only(event_id, "gate", "odds", (), point)]
+        shown = dict.fromkeys([*(entry.entry_id for entry in unused), *state.reference])
+        return [keep_only(event_id, "keep_one", "odds", (entry_id,), point) for entry_id in shown]
+
+    def read_substance(self, event_id: str, state: EventState) -> None:
+        """Keep the words of the harm alone where neither the gate nor a placebo would say them; else count partings."""
+        without = [self._usual_odds(event_id, state, point) for point in range(state.spoken)]
+        odds = [value for value in without if value is not None]
+        if len(odds) < max(len(without), 1):
+            return
+        if math.fsum(map(log_probability, odds)) <= -self._settings.substance_nats:
+            del state.points[state.spoken :]
+            state.baseline = dict(enumerate(without))
+        elif len(state.points) == state.spoken:
+            state.points, state.spoken = [], 0  # nothing is left to grade: whole answers must tell
+
+    def _usual_odds(self, event_id: str, state: EventState, point: int) -> float | None:
+        """Log-odds that any memory would give: the placebos' median, or those of no memory where there is none."""
+        asked = [self._measured[item].log_odds_nats for item in self.without(event_id, state, point)]
+        known = [odds for odds in asked if odds is not None]
+        return median(known) if len(known) == len(asked) else None
+
+    def read_partings(self, event_id: str, state: EventState) -> None:
+        """Set the baselines of the partings that count, from whatever was shown alone by now."""
+        for measure, point in self._measured.measures(state):
+            if measure == "odds" and not state.speaks:
+                self._read_parting(event_id, state, point)
+
+    def _read_parting(self, event_id: str, state: EventState, point: int) -> None:
+        odds = self._measured[keep_only(event_id, "gate", "odds", (), point)].log_odds_nats
+        placebos = [self._measured[item].log_odds_nats for item in self.without(event_id, state, point)]
+        if odds is not None and None not in placebos:
+            shown = [self._measured.get(keep_only(event_id, "keep_one", "odds", (entry_id,), point))
+                     for entry_id in self._shown_alone(state)]  # fmt: skip
+            others = [item.log_odds_nats for item in shown if item is not None]
+            least = min(value for value in [*placebos, *others] if value is not None)
+            (state.form.add if least - odds >= self._settings.culprit_nats else state.form.discard)(point)
+            odds = max(odds, least)
+        state.baseline[point] = odds
+
+    def formless(self, state: EventState) -> bool:
+        """Tell whether all points of an event are form, and no clean replay with a memory was taken for it yet."""
+        return not state.reference and not self._measured.measures(state)
+
+    def doubting_form(self, event_id: str, state: EventState) -> list[Ablation]:
+        """Ask whether all memories do what the placebos do, before every point of an event is given up as form."""
+        return [
+            keep_only(event_id, "keep_one", "odds", (entry_id,), point)
+            for point in sorted(state.form)
+            for entry_id in self._shown_alone(state)
+        ]
+
+    def read_doubt(self, event_id: str, state: EventState) -> None:
+        """Take in the answers to `doubting_form`: a point is no form any more where one memory does not bring it."""
+        for point in sorted(state.form):
+            self._read_parting(event_id, state, point)
+
+    def replays(self, event_id: str, state: EventState) -> list[Ablation]:
+        """Replay an event whose points are all form with one memory at a time."""
+        return [keep_only(event_id, "keep_one", "text", (entry_id,)) for entry_id in self._shown_alone(state)]
+
+    def read_replays(self, event_id: str, state: EventState) -> None:
+        """Exonerate memory where whichever is shown brings the harm, else take a parting from a clean replay."""
+        replays = [self._measured[item] for item in self.replays(event_id, state)]
+        if all(replay.harm is not None and replay.harm >= HARMFUL for replay in replays):
+            state.status = "memory is not the cause"
+            state.reason = f"harm comes with whichever memory is shown: with each of {len(replays)}, one at a time"
+            return
+        judged = [replay for replay in replays if replay.harm is not None and replay.harm < HARMFUL]
+        clean = (judged or replays)[0]
+        state.reference = clean.context
+        point = None if state.full is None else decision_point(state.full.answers, clean.answers)
+        if point is not None:
+            state.points.append(point)
+            state.depth = state.partings - 1 + self._settings.points
+
+    def _shown_alone(self, state: EventState) -> list[str]:
+        """Memories that must all bring the harm before it counts as anybody's: placebos, drawn ones, the context.
+
+        An attacker may plant what matches a query best and what matches it least, and cannot plan what is drawn.
+        """
+        query, most = state.event.query, self._settings.placebos
+        entries = [*self._memory.unused(query, most), *self._memory.drawn(query, most), *self._memory.retrieve(query)]
+        return list(dict.fromkeys(entry.entry_id for entry in entries))
