@@ -26,6 +26,9 @@ __all__ = ["AuditConfig", "load_config", "parse_options"]
 
 MAX_CONFIG_BYTES = 1 << 20
 
+MAX_SAMPLES = 100
+"""Of one question: what a hundred replays do not tell is no evidence."""
+
 
 def _default_agent() -> dict[str, object]:
     return {
@@ -75,7 +78,7 @@ class AuditConfig:
     """Remove exactly this many entries of the ranking; None removes as many as end the harm on replay."""
 
     max_replays: int | None = None
-    """Most ablations to run; what is left out is listed."""
+    """Most replays to run, each sample one; what is left out is listed."""
 
     probe_pattern: str | None = None
     """Regular expression whose last match (group 1 if there is one) is a probe's answer; None compares whole texts."""
@@ -114,6 +117,8 @@ class AuditConfig:
         for name, minimum in (("k", 1), ("neighbours", 1), ("all_pairs_below", 0), ("samples", 0), ("seed", 0)):
             if getattr(self, name) < minimum:
                 raise UsageError(f"{name} is {getattr(self, name)}, expected {minimum} or more")
+        if self.samples > MAX_SAMPLES:
+            raise UsageError(f"samples is {self.samples}, expected at most {MAX_SAMPLES}: each is a whole replay")
         for name in ("budget", "max_replays"):
             value = getattr(self, name)
             if value is not None and value < 0:

@@ -129,7 +129,7 @@ class SetSearch:
 
     @property
     def replays_planned(self) -> int:
-        """Ablations planned so far: the call count that a budget bounds."""
+        """Replays planned so far, each sample one: the call count that a budget bounds."""
         return self._planned
 
     @property
@@ -150,12 +150,13 @@ class SetSearch:
                 self._advance()
                 continue
             budget = self.settings.max_replays
+            cost = sum(self.settings.samples if item.measure == "sample" else 1 for item in unique.values())
             if self._rounds > self.settings.max_rounds:
                 self._give_up(f"no end after {self.settings.max_rounds} rounds")
-            elif budget is not None and self._planned + len(unique) > budget:
+            elif budget is not None and self._planned + cost > budget:
                 self._give_up(f"budget of {budget} replays is spent")
             else:
-                self._planned += len(unique)
+                self._planned += cost
                 order = sorted(unique.values(), key=lambda item: (item.event_id, item.kind != "full", item.pair_id))
                 return tuple(order)
         return ()

@@ -58,7 +58,7 @@ class SearchSettings:
     """Rounds after which open events are given up as `not cleared`."""
 
     max_replays: int | None = None
-    """Budget on ablations planned; None is no budget."""
+    """Budget on replays planned, each sample one; None is no budget."""
 
     neighbour_candidates: int = 32
     """Most memories measured in step 7 in one round."""

@@ -73,6 +73,7 @@ def test_an_empty_file_is_the_defaults(tmp_path):
         ({"retrieval": "bm25"}, "expected one of dense, levenshtein"),
         ({"retrieval": ["dense"]}, "expected one of dense, levenshtein"),
         ({"budget": -1}, "budget is -1, expected 0 or more"),
+        ({"samples": 101}, "samples is 101, expected at most 100: each is a whole replay"),
         ({"budget": "all"}, "expected a whole number or nothing"),
         ({"harm": "regex"}, "harm is 'regex', expected a mapping"),
         ({"probe_pattern": "("}, "is not a regular expression"),

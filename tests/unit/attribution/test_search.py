@@ -160,6 +160,15 @@ def test_collective_poison_is_found_by_samples_where_a_server_gives_no_log_proba
     assert influence.cmis is None or influence.cmis >= 0
 
 
+def test_a_sampled_question_costs_a_budget_as_many_replays_as_it_takes():
+    world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}, needed=3), logprobs=False)
+    search = search_of(world, samples=8, max_replays=30)
+    world.run(search)
+    sampled = sum(ablation.measure == "sample" for ablation in world.asked)
+    assert search.replays_planned == len(world.asked) + 7 * sampled <= 30
+    assert search.not_examined
+
+
 def test_a_single_verdict_cannot_grade_collective_poison_and_then_nobody_is_removed():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}, needed=3), logprobs=False)
     search = search_of(world)
