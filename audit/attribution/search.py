@@ -313,12 +313,8 @@ class SetSearch:
             if event_id is None:
                 continue
             for entry_id in self._resembles.get(culprit, ()):
-                if (
-                    entry_id in self._removed
-                    or entry_id in self._neighbours_asked
-                    or entry_id not in self._memory
-                    or room == 0
-                ):
+                known = entry_id in self._removed or entry_id in self.states[event_id].influences
+                if known or entry_id in self._neighbours_asked or entry_id not in self._memory or room == 0:
                     continue
                 room -= 1
                 self._neighbours_asked.add(entry_id)
