@@ -19,6 +19,8 @@ from audit.attribution.harm import HARMFUL
 from audit.attribution.measurements import log_probability
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from audit.attribution.ablation import Ablation
     from audit.attribution.measurements import Measurements
     from audit.attribution.retrieval import RankedMemory
@@ -115,6 +117,12 @@ class Placebos:
         if point is not None:
             state.points.append(point)
             state.depth = state.partings - 1 + self._settings.points
+
+    def doubt_exoneration(self, state: EventState, removed: AbstractSet[str]) -> None:
+        """Reopen an event whose harm came with whichever memory was shown, where one of these turns out a culprit."""
+        gate = state.gate is not None and state.gate.harm is not None and state.gate.harm >= HARMFUL
+        if state.status == "memory is not the cause" and not gate and not removed.isdisjoint(self._shown_alone(state)):
+            state.status = "open"
 
     def _shown_alone(self, state: EventState) -> list[str]:
         """Memories that must all bring the harm before it counts as anybody's: placebos, drawn ones, the context.

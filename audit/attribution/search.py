@@ -361,7 +361,11 @@ class SetSearch:
                 return
             self._read_influences()
             grew = self._convict()
-            self._phase = "closure" if grew or self._pending() else "verify"
+            if grew or self._pending():
+                return
+            for state in self.states.values():
+                self._placebos.doubt_exoneration(state, self._removed.keys())
+            self._phase = "verify"
         elif self._phase == "verify":
             self._phase = self._read_verify()
         elif self._phase == "neighbours":
@@ -540,9 +544,9 @@ class SetSearch:
         return "neighbours"
 
     def _reopen(self) -> Phase:
-        """S changed: every event cleared without the old S must be judged without the new one."""
+        """S changed: every event judged without the old S must be judged without the new one."""
         for state in self.states.values():
-            if state.status == "cleared":
+            if state.status in {"cleared", "not cleared"}:
                 state.status = "open"
         return "closure"
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
+from audit.attribution.retrieval import RankedMemory
+from audit.attribution.search import SetSearch
+from audit.attribution.search_state import SearchSettings
 from tests.unit.attribution.test_search import hijack, search_of
-from tests.unit.attribution.world import World
+from tests.unit.attribution.world import World, make_event
 
 
 class AnyMemoryWorld(World):
@@ -119,3 +124,36 @@ def test_a_suspect_that_one_event_spared_is_measured_where_its_like_weighs_most(
     search = search_of(world, count=2, resembles={"m000": ["m007"]})
     world.run(search)
     assert set(search.removed) == {"m000", "m007"}
+
+
+class PlantedWorld(AnyMemoryWorld):
+    """At the second event harm comes with whichever memory is shown alone; at the first the poison's words tell."""
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        if event.event_id == "e001" and ablation.at_point:
+            return replace(outcome, log_odds_nats=-6.0 + 4.0 * bool(outcome.context))
+        if event.event_id == "e001" and len(outcome.context) == 1:
+            return replace(outcome, harm=1.0)
+        return outcome
+
+
+def planted_world() -> PlantedWorld:
+    world = PlantedWorld(poison={0, 1, 2}, wrong_anyway=set(), substance_from=1)
+    world.memory = RankedMemory(world.entries, lambda _query: np.arange(12), 5)
+    return world
+
+
+def test_harm_that_comes_with_whichever_memory_is_shown_is_nobodys():
+    world = planted_world()
+    search = SetSearch(world.memory, [make_event(1)], SearchSettings(culprit_nats=2.0))
+    world.run(search)
+    assert search.states["e001"].status == "memory is not the cause"
+
+
+def test_an_exoneration_is_taken_back_where_a_culprit_was_among_those_shown():
+    world = planted_world()
+    search = search_of(world, count=2)
+    world.run(search)
+    assert set(search.removed) == {"m000", "m001", "m002"}
+    assert [state.status for state in search.states.values()] == ["cleared", "cleared"]
