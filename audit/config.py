@@ -10,14 +10,14 @@ import hashlib
 import json
 import math
 import re
-import types
 from collections.abc import Mapping  # noqa: TC003 - `get_type_hints` reads the record's annotations
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from audit import strict_yaml
 from audit.errors import UsageError
+from audit.setting_types import describe_type, fits_type
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,8 +160,10 @@ def load_config(path: Path | None, overrides: Mapping[str, object]) -> AuditConf
         if name not in hints:
             known = ", ".join(sorted(hints))
             raise UsageError(f"{path or 'command line'}: unknown option {name!r:.60}; known are {known}")
-        if not _fits(value, hints[name]):
-            raise UsageError(f"{path or 'command line'}: {name} is {value!r:.60}, expected {_describe(hints[name])}")
+        if not fits_type(value, hints[name]):
+            raise UsageError(
+                f"{path or 'command line'}: {name} is {value!r:.60}, expected {describe_type(hints[name])}"
+            )
         if hints[name] is float and isinstance(value, int):
             values[name] = float(value)
     return AuditConfig(**values)  # type: ignore[arg-type]
@@ -195,28 +197,3 @@ def parse_options(data: bytes, where: str) -> dict[str, object]:
     if len(options) != len(values):
         raise UsageError(f"{where}: an option is there twice, with a hyphen and with an underscore")
     return options
-
-
-def _fits(value: object, hint: object) -> bool:
-    if get_origin(hint) is Literal:
-        return value in get_args(hint)
-    if isinstance(hint, types.UnionType):
-        return any(_fits(value, option) for option in get_args(hint))
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if hint is str:
-        return isinstance(value, str)
-    if hint is types.NoneType:
-        return value is None
-    return isinstance(value, dict)
-
-
-def _describe(hint: object) -> str:
-    if get_origin(hint) is Literal:
-        return "one of " + ", ".join(str(option) for option in get_args(hint))
-    if isinstance(hint, types.UnionType):
-        return " or ".join(_describe(option) for option in get_args(hint))
-    names = {float: "a number", int: "a whole number", str: "text", types.NoneType: "nothing"}
-    return names.get(hint, "a mapping") if isinstance(hint, type) else "a mapping"

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, get_origin, get_type_hints, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, get_type_hints, runtime_checkable
 
 from audit.errors import UsageError
 from audit.generation import Completion, GenerationRequest, Message
+from audit.setting_types import describe_type, fits_type
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -130,21 +131,8 @@ def check_fields(builder: type, fields: Mapping[str, object], what: str) -> None
     """
     hints = get_type_hints(builder)
     for name, value in fields.items():
-        if name in hints and not _fits(value, hints[name]):
-            raise UsageError(f"{what}: {name} is {value!r:.60}, expected {_WORDS.get(hints[name], 'text')}")
-
-
-_WORDS = {int: "a whole number", float: "a number", tuple[str, ...]: "a list of texts"}
-
-
-def _fits(value: object, hint: object) -> bool:
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if get_origin(hint) is tuple:
-        return isinstance(value, tuple) and all(isinstance(item, str) for item in value)
-    return isinstance(value, str) or (value is None and hint is not str)
+        if name in hints and not fits_type(value, hints[name]):
+            raise UsageError(f"{what}: {name} is {value!r:.60}, expected {describe_type(hints[name])}")
 
 
 def load_agent(settings: Mapping[str, object]) -> Agent:
