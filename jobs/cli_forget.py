@@ -123,6 +123,7 @@ def _locks(
 ) -> tuple[list[Lock], dict[str, str]]:
     """Load what is needed and build the locks, in the order of `entries`."""
     from models.hazard_extraction import HazardReader  # noqa: PLC0415 - the model layer
+    from models.hazard_statements import statements_for  # noqa: PLC0415
     from models.loading import ModelSpecs, load_embedder, load_generator  # noqa: PLC0415
 
     specs = ModelSpecs(backbone=backbone, embedder=embedder)
@@ -144,7 +145,9 @@ def _locks(
         generator = load_generator(specs)
         try:
             models["backbone"] = generator.model_id
-            return await locks_of(removed, plan, HazardReader(generator))
+            return await locks_of(
+                removed, plan, HazardReader(generator, statements=statements_for(specs, taxonomy, None))
+            )
         finally:
             await generator.close()
 

@@ -56,6 +56,10 @@ guard_app = typer.Typer(help="Keep removed memories from coming back.", no_args_
 
 Backbone = Annotated[str, typer.Option(help="Model that reads hazards; none with --mode key.")]
 Embedder = Annotated[str, typer.Option(help="Model of the semantic keys: the one the tombstones were made with.")]
+Nli = Annotated[
+    str | None,
+    typer.Option("--nli", help="NLI model beside the backbone; by default the packaged ones go together."),
+]
 Mode = Annotated[str, typer.Option(help="exact, containment, containment+key, or key (asks no model).")]
 OnFail = Annotated[str, typer.Option("--on-failure", help="closed refuses what could not be judged, open lets it in.")]
 Log = Annotated[Path | None, typer.Option("--log", help="Decision log, JSON lines; refusals and failures.")]
@@ -68,6 +72,7 @@ def check(
     store: Store,
     tenant: Annotated[str | None, typer.Option(help="Tenant of lines that name none.")] = None,
     backbone: Backbone = "packaged",
+    nli: Nli = None,
     embedder: Embedder = "packaged",
     mode: Mode = "containment+key",
     on_failure: OnFail = "closed",
@@ -89,7 +94,7 @@ def check(
     )
     entries = _read(file, tenant)
     with _guarded(
-        store, settings, backbone, embedder, taxonomy, keys, trust, pin, log, cache, (), warm=False
+        store, settings, backbone, nli, embedder, taxonomy, keys, trust, pin, log, cache, (), warm=False
     ) as guarded:
         decisions: dict[int, Decision] = {}
         for name in sorted({entry.tenant for entry in entries}):
@@ -119,6 +124,7 @@ def serve(
     ] = None,
     refresh_s: Annotated[float, typer.Option(help="How often to look for a newer version of the store.")] = 5.0,
     backbone: Backbone = "packaged",
+    nli: Nli = None,
     embedder: Embedder = "packaged",
     mode: Mode = "containment+key",
     on_failure: OnFail = "closed",
@@ -140,7 +146,7 @@ def serve(
     settings = GuardSettings(mode=cast("MatchMode", mode), on_failure=cast("OnFailure", on_failure))
     served = tuple(tenant or ())
     with _guarded(
-        store, settings, backbone, embedder, taxonomy, keys, trust, pin, log, cache, served, warm=True
+        store, settings, backbone, nli, embedder, taxonomy, keys, trust, pin, log, cache, served, warm=True
     ) as guarded:
         serve_guard(guarded, host=host, port=port, token=token, refresh_s=refresh_s)
 
@@ -148,6 +154,7 @@ def serve(
 @guard_app.command("calibrate")
 def calibrate(
     backbone: Backbone = "packaged",
+    nli: Nli = None,
     taxonomy: TaxonomyFile = None,
     texts: Annotated[
         Path | None, typer.Option("--texts", help="Labelled texts, JSON lines; default: the packaged ones.")
@@ -161,14 +168,16 @@ def calibrate(
     import asyncio  # noqa: PLC0415
 
     from models.hazard_extraction import HazardReader  # noqa: PLC0415
+    from models.hazard_statements import statements_for  # noqa: PLC0415
     from models.lazy_generator import LazyGenerator  # noqa: PLC0415
     from models.loading import ModelSpecs  # noqa: PLC0415
 
     named = taxonomy_of(taxonomy)
     labelled = calibration_texts() if texts is None else tuple(parse_labelled(_lines(texts), texts.name))
     kept = _signature_cache(cache)
-    generator = LazyGenerator(ModelSpecs(backbone=backbone))
-    reader = HazardReader(generator, cache=kept)
+    specs = ModelSpecs(backbone=backbone)
+    generator = LazyGenerator(specs)
+    reader = HazardReader(generator, cache=kept, statements=statements_for(specs, named, nli))
 
     async def read(progress: Stage) -> list[dict[str, float] | None]:
         async def one(text: str) -> dict[str, float] | None:
@@ -219,6 +228,7 @@ def _guarded(
     store: Path,
     settings: GuardSettings,
     backbone: str,
+    nli: str | None,
     embedder: str,
     taxonomy: Path | None,
     keys: Path,
@@ -232,6 +242,7 @@ def _guarded(
 ) -> Iterator[GuardedStore]:
     """Load the models and open the store for as long as the command runs."""
     from models.hazard_extraction import HazardReader  # noqa: PLC0415 - the model layer
+    from models.hazard_statements import statements_for  # noqa: PLC0415
     from models.lazy_generator import LazyGenerator  # noqa: PLC0415
     from models.loading import ModelSpecs, load_embedder  # noqa: PLC0415
 
@@ -243,7 +254,7 @@ def _guarded(
             kept = _signature_cache(cache)
             stack.callback(kept.close)
             generator = LazyGenerator(specs)
-            reader = HazardReader(generator, cache=kept)
+            reader = HazardReader(generator, cache=kept, statements=statements_for(specs, named, nli))
         model = load_embedder(specs) if settings.mode in {"key", "containment+key"} else None
         writer = None
         if log is not None:

@@ -20,9 +20,13 @@ from audit.forget.reading import readings
 from audit.forget.tombstone import EXTRA_KEY, lock_out, read_lock
 from audit.provenance import durable, strict_json
 from models.hazard_extraction import HazardReader
+from models.hazard_statements import PACKAGED_PREFIX, HazardStatements, packaged_curves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from audit.config import AuditConfig
     from audit.entry import Entry
@@ -140,7 +144,7 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     with reporter.stage("reading the hazards of what is removed", len(entries)) as progress:
 
         async def read(generator: Generator) -> tuple[list[Lock], int]:
-            reader = HazardReader(generator, method=method)
+            reader = HazardReader(generator, method=method, statements=_statements(executor, config, taxonomy))
 
             async def read_one(entry: Entry) -> Lock:
                 (lock,) = await locks_of([entry], plan, reader)
@@ -159,6 +163,26 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
         "locks": kept,
     }  # fmt: skip
     durable.replace(run / LOCKS_FILE, strict_json.encode(record))
+
+
+@dataclass(slots=True)
+class _ExecutorEntailment:
+    """Implements `models.protocols.EntailmentModel` with an executor's."""
+
+    model_id: str
+    executor: Executor
+
+    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        return self.executor.entail(pairs)
+
+
+def _statements(executor: Executor, config: AuditConfig, taxonomy: Taxonomy) -> HazardStatements | None:
+    """Return entailment beside the backbone, where both are the packaged ones that it was fitted with."""
+    curves = packaged_curves(taxonomy)
+    if curves is None or config.nli != PACKAGED_PREFIX or not config.backbone.startswith(PACKAGED_PREFIX):
+        return None
+    executor.entail([("", "")])  # loaded now, so that its id is known
+    return HazardStatements(_ExecutorEntailment(executor.model_ids()["nli"], executor), curves, taxonomy.digest)
 
 
 def _has_locks(run: Path, result: AuditResult) -> bool:

@@ -6,6 +6,8 @@ Two methods, both behind `audit.forget.guard.HazardExtractor`:
            its threshold. The record stands before the question, so that all questions share its prefix cache.
 `list`     one guided JSON answer that lists the labels, as in the paper.
 
+With `statements` margins become log-odds over both instruments, the backbone and NLI (`models.hazard_statements`).
+
 The text is hostile. It is shown in the form of `audit.forget.reading.visible`, with the marks of chat templates broken
 up, between fences that are a digest of itself; the question comes after it and says whose words they are. A text with
 sentences that talk to the reader ("answer no", "output no hazards") is read twice, as it is and without them, and has
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from audit.forget.hazard import HazardLabel, Taxonomy
     from audit.generation import Completion
+    from models.hazard_statements import HazardStatements
     from models.protocols import Generator
     from models.signature_cache import SignatureCache
 
@@ -79,17 +82,23 @@ class HazardReader:
         generator: The backbone.
         method: How to ask.
         cache: Margins known from before; equal texts are asked once.
+        statements: Entailment beside the margins, for texts read by the taxonomy that it belongs to.
 
     Raises:
         UsageError: an unknown method.
     """
 
     def __init__(
-        self, generator: Generator, *, method: Method = "margins", cache: SignatureCache | None = None
+        self,
+        generator: Generator,
+        *,
+        method: Method = "margins",
+        cache: SignatureCache | None = None,
+        statements: HazardStatements | None = None,
     ) -> None:
         if method not in get_args(Method):
             raise UsageError(f"hazard method is {method!r:.40}, expected one of {', '.join(get_args(Method))}")
-        self.model_id = generator.model_id
+        self.model_id = generator.model_id if statements is None else f"{generator.model_id} + {statements.model_id}"
         self.method = method
         self.outside_schema = 0
         """Answers outside the schema, first tries and second ones."""
@@ -97,7 +106,7 @@ class HazardReader:
         self.asked = 0
         """Requests to the backbone."""
 
-        self._generator, self._cache = generator, cache
+        self._generator, self._cache, self._statements = generator, cache, statements
         self._waiting: dict[str, asyncio.Task[dict[str, float] | None]] = {}
 
     async def extract(self, texts: Sequence[str], taxonomy: Taxonomy) -> tuple[HazardSignature | None, ...]:
@@ -112,13 +121,19 @@ class HazardReader:
     async def margins(self, text: str, taxonomy: Taxonomy) -> dict[str, float] | None:
         """Return each label's margin in nats, the largest over the text's two readings; None outside the schema.
 
-        With `list` the margins are SURE_NATS or -SURE_NATS.
+        With `list` the backbone's margins are SURE_NATS or -SURE_NATS; with statements they are log-odds over both.
 
         Raises:
             ModelError: the backbone cannot be asked.
         """
         shown = visible(text)
-        key = f"{self.model_id}\x00{self.method}/{PROMPT_VERSION}\x00{taxonomy.digest}\x00{shown}"
+        entailed = self._entailed(taxonomy)
+        how = (
+            f"{self.method}/{PROMPT_VERSION}"
+            if entailed is None
+            else f"{self.method}/{PROMPT_VERSION}/{entailed.digest}"
+        )
+        key = f"{self.model_id}\x00{how}\x00{taxonomy.digest}\x00{shown}"
         place = hashlib.sha256(key.encode(errors="replace")).hexdigest()
         known = self._cache.get(place) if self._cache is not None else None
         if known is not None and known.keys() == set(taxonomy.names):
@@ -140,7 +155,13 @@ class HazardReader:
         found = await asyncio.gather(*(self._read_one(reading, taxonomy) for reading in readings))
         if any(margins is None for margins in found):
             return None
-        return {name: max(m[name] for m in found if m is not None) for name in taxonomy.names}
+        known = {name: max(m[name] for m in found if m is not None) for name in taxonomy.names}
+        entailed = self._entailed(taxonomy)
+        return known if entailed is None else await entailed.log_odds(shown, known)
+
+    def _entailed(self, taxonomy: Taxonomy) -> HazardStatements | None:
+        """Return the second instrument, where it speaks of this taxonomy."""
+        return self._statements if self._statements and self._statements.taxonomy == taxonomy.digest else None
 
     async def _read_one(self, shown: str, taxonomy: Taxonomy) -> dict[str, float] | None:
         if self.method == "list":

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from models.weights_cache import Progress
 
 __all__ = [
-    "ModelSpecs", "backbone_id", "gpu_present", "load_embedder", "load_entailment", "load_generator", "named_backbone",
-    "prepare",
+    "ModelSpecs", "backbone_id", "entailment_id", "gpu_present", "load_embedder", "load_entailment", "load_generator",
+    "named_backbone", "prepare",
 ]  # fmt: skip
 
 FAKE = "fake"
@@ -125,6 +125,17 @@ def load_entailment(specs: ModelSpecs) -> EntailmentModel:
 
     folder = _folder(specs.nli, "nli")
     return TorchEntailment(folder, device="cuda") if gpu_present() else OnnxEntailment(folder)
+
+
+def entailment_id(specs: ModelSpecs) -> str:
+    """Return the model id that `load_entailment` would score under, without loading it.
+
+    Raises:
+        UsageError: a folder that is not there.
+    """
+    if specs.nli == FAKE:
+        return FakeEntailment.model_id
+    return folder_id(_folder(specs.nli, "nli")) + ("+bfloat16" if gpu_present() else "+int8")
 
 
 def load_embedder(specs: ModelSpecs) -> Embedder:

@@ -43,8 +43,7 @@ from benchmarks.resultfile import RESULTS, ResultFile
 if TYPE_CHECKING:
     from audit.forget.hazard import MatchMode
     from benchmarks.hst.corpus import Corpus
-    from benchmarks.hst.extraction import Backbone
-    from models.hazard_extraction import Method
+    from benchmarks.hst.extraction import Backbone, Extraction
 
 MODES: tuple[MatchMode, ...] = ("exact", "containment", "containment+key", "key")
 DEFAULT_MODE: MatchMode = "containment+key"
@@ -169,7 +168,7 @@ async def _measure_retrieval(  # noqa: PLR0917 - one call, all parts of the stud
 
 
 async def _measure_latency(  # noqa: PLR0917
-    options: argparse.Namespace, corpus: Corpus, backbone: Backbone, warden: Warden, extraction: Method,
+    options: argparse.Namespace, corpus: Corpus, backbone: Backbone, warden: Warden, extraction: Extraction,
     results: ResultFile,
 ) -> None:  # fmt: skip
     raw = RememberedExtractor(backbone.extractor(extraction, kept=False), asyncio.get_running_loop())

