@@ -10,6 +10,7 @@ from models.generator_vllm import VllmSettings
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import statements_for
 from models.loading import ModelSpecs, backbone_id, load_generator
+from models.signature_cache import SignatureCache
 from models.weights_cache import cache_dir
 
 if TYPE_CHECKING:
@@ -51,16 +52,20 @@ class Backbone:
         self._start = start
         self._started: Generator | None = None
         self.kept = AnswersOnDisk(answers, self._generator, model_id)
+        self._margins = SignatureCache(answers.with_suffix(".margins.sqlite"))
 
     def extractor(self, extraction: Extraction, *, kept: bool = True) -> HazardReader:
         """Return a reader of hazards; without `kept` every question goes to the model."""
         method: Method = "list" if extraction == "list" else "margins"
         statements = self._statements if extraction == "both" else None
-        return HazardReader(self.kept if kept else _Unkept(self), method=method, statements=statements)
+        if not kept:
+            return HazardReader(_Unkept(self), method=method, statements=statements)
+        return HazardReader(self.kept, method=method, statements=statements, cache=self._margins)
 
     async def close(self) -> None:
-        """Close the backbone, if it was started, and the database."""
+        """Close the backbone, if it was started, and the databases."""
         await self.kept.close()
+        self._margins.close()
         if self._started is not None:
             await self._started.close()
 

@@ -10,7 +10,7 @@ from benchmarks.hazard_reading import STATEMENTS, auc, fit_curve, out_of_fold
 def made(seed: int = 0):
     rng = np.random.default_rng(seed)
     truth = rng.random(160) < 0.3
-    return np.c_[truth + 0.3 * rng.normal(size=160), -truth + rng.normal(size=160)], truth
+    return np.c_[truth + 0.3 * rng.normal(size=160), -1.0 * truth + rng.normal(size=160)], truth
 
 
 def test_slopes_are_never_negative():
