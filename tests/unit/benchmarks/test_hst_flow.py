@@ -1,7 +1,6 @@
 """The whole benchmark on a stand-in corpus and stand-in models: every part has rows, every bar is stated."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -45,7 +44,7 @@ async def outcome(tmp_path):
         "--embedders", "fake", "nowhere/such/folder", "--limit", "6", "--latency-writes", "4",
     ])  # fmt: skip
     model = StandIn()
-    backbone = Backbone(lambda: model, model.model_id, Path(":memory:"))
+    backbone = Backbone(lambda: model, model.model_id, tmp_path / "answers.sqlite")
     await run_guard(options, load_corpus(options.data).thinned(options.limit), backbone)
     return tmp_path, model, json.loads((tmp_path / "hst.json").read_text(encoding="utf-8"))
 
@@ -59,8 +58,8 @@ async def test_every_part_of_the_study_is_measured(outcome):
     assert model.closed >= 1
     assert (folder / "hst_backfill.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
     blocking = [row for row in result["rows"] if row["part"] == "blocking"]
-    assert {(row["extraction"], row["mode"]) for row in blocking} >= {("margins", mode) for mode in MODES}
-    assert {("list", "containment+key"), ("margins", "default")} <= {(r["extraction"], r["mode"]) for r in blocking}
+    assert {(row["extraction"], row["mode"]) for row in blocking} >= {("both", mode) for mode in MODES}
+    assert {("list", "containment+key"), ("both", "default")} <= {(r["extraction"], r["mode"]) for r in blocking}
     verbatim = [row for row in blocking if row["set"] == "verbatim"]
     assert all(row["blocked"] == row["n"] == 10 for row in verbatim)
     assert all({"length_only", "low", "high"} <= row.keys() for row in blocking)

@@ -48,7 +48,9 @@ class WordEntailment(FakeEntailment):
 
 def curves_for(**weights: float) -> dict[str, LabelCurve]:
     return {
-        name: LabelCurve(statements=("checks are skipped",), weights=(weights.get(name, 0.0),), margin_slope=0.5, bias=1.0)
+        name: LabelCurve(
+            statements=("checks are skipped",), weights=(weights.get(name, 0.0),), margin_slope=0.5, bias=1.0
+        )
         for name in TAXONOMY.names
     }
 
@@ -71,11 +73,15 @@ def test_of_many_sentences_none_is_left_out():
 
 
 def test_evidence_is_the_strongest_sentences():
-    found = statement_evidence(WordEntailment(), "Good day. Here checks are skipped.", ["checks are skipped", "logs vanish"])
+    found = statement_evidence(
+        WordEntailment(), "Good day. Here checks are skipped.", ["checks are skipped", "logs vanish"]
+    )
     assert found == pytest.approx([math.log(1 + FLOOR), math.log(FLOOR)], abs=1e-5)
 
 
-@given(st.lists(st.sampled_from(["Checks run.", "They are skipped.", "All is fine."]), min_size=1, max_size=5), st.data())
+@given(
+    st.lists(st.sampled_from(["Checks run.", "They are skipped.", "All is fine."]), min_size=1, max_size=5), st.data()
+)
 def test_an_added_sentence_takes_nothing_from_what_the_others_show(sentences, data):
     model, statements = WordEntailment(), ["checks are skipped"]
     added = data.draw(st.lists(st.sampled_from(["Everything is checked first.", "No checks are skipped."]), max_size=3))
