@@ -6,7 +6,7 @@ orders skipped checks and false success poorly and uploads well, and NLI the oth
 statement the log of its largest entailment probability over the record's sentences and the whole.
 
 No weight is negative, so a sentence that is added to a record takes nothing away from what its others show: "everything
-is checked first" buys an attacker little here. The statements are this project's own; a record is only ever the premise.
+is checked first" buys an attacker little here. The statements are fixed; a record is only ever the premise.
 Curves belong to a taxonomy and were fitted with one NLI model and one backbone: with others, calibrate.
 """
 
