@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from models.protocols import Generator
 
 __all__ = [
-    "LOCKS_FILE", "LockPlan", "described", "locks_of", "parse_locks", "read_locks", "removals_of", "taxonomy_of",
-    "write_locks",
+    "LOCKS_FILE", "LockPlan", "described", "entailment_beside", "locks_of", "parse_locks", "read_locks", "removals_of",
+    "taxonomy_of", "write_locks",
 ]  # fmt: skip
 
 LOCKS_FILE = "hazards.json"
@@ -137,6 +137,7 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     plan = LockPlan(
         store_id=snapshot.store_id, taxonomy=taxonomy, embed=executor.embed, embedder=executor.model_ids()["embedder"]
     )
+    statements = entailment_beside(executor, config, taxonomy)
     entries = [
         entry for tenant in sorted(removals) for entry in snapshot.entries(tenant) if entry.entry_id in removals[tenant]
     ]
@@ -144,7 +145,7 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     with reporter.stage("reading the hazards of what is removed", len(entries)) as progress:
 
         async def read(generator: Generator) -> tuple[list[Lock], int]:
-            reader = HazardReader(generator, method=method, statements=_statements(executor, config, taxonomy))
+            reader = HazardReader(generator, method=method, statements=statements)
 
             async def read_one(entry: Entry) -> Lock:
                 (lock,) = await locks_of([entry], plan, reader)
@@ -176,7 +177,7 @@ class _ExecutorEntailment:
         return self.executor.entail(pairs)
 
 
-def _statements(executor: Executor, config: AuditConfig, taxonomy: Taxonomy) -> HazardStatements | None:
+def entailment_beside(executor: Executor, config: AuditConfig, taxonomy: Taxonomy) -> HazardStatements | None:
     """Return entailment beside the backbone, where both are the packaged ones that it was fitted with."""
     curves = packaged_curves(taxonomy)
     if curves is None or config.nli != PACKAGED_PREFIX or not config.backbone.startswith(PACKAGED_PREFIX):
