@@ -26,6 +26,7 @@ changed; "removed" means left out of a replay.
 6. *Verify.* Replay each event as text without S. Where harm stays, the next memory by credit, then by anomaly, in its
    context joins S, one at each round: S is the smallest prefix of the evidence that ends the harm. Whose credit is
    below `weak_nats` is never taken: another context may end a harm by chance, and that is no evidence.
+   Whom only events speak against that stay harmful without them is put back at the end.
 7. *Neighbours.* Memories at large that resemble a culprit are measured alone on the event where that culprit weighs
    most: the next poison in line is found before it is used.
 
@@ -109,6 +110,7 @@ class SetSearch:
         self._placebos = Placebos(memory, self._measured, settings)
         self._neighbours_asked: set[str] = set()
         self._spared: dict[str, set[str]] = {}
+        self._taken: set[str] = set()
         self._rounds = 0
         self._planned = 0
         self.not_examined: list[str] = []
@@ -179,6 +181,7 @@ class SetSearch:
         if not new:
             return False
         self._removed |= new
+        self._taken |= new.keys()
         self._phase = self._reopen()
         return True
 
@@ -371,6 +374,8 @@ class SetSearch:
         elif self._phase == "neighbours":
             self._read_influences()
             self._phase = self._reopen() if self._convict() else "done"
+            if self._phase == "done":
+                self._put_back()
 
     def _read_gate(self) -> None:
         for event_id, state in self.states.items():
@@ -561,6 +566,23 @@ class SetSearch:
             return worst in self._removed
         self._removed.setdefault(worst, f"next by credit while harm stayed in {event_id} (credit {credited:.1f} nats)")
         return True
+
+    def _put_back(self) -> None:
+        """Put back whom only events speak against that stayed harmful without them: their absence repairs nothing.
+
+        Only where that changes no replay that an event was cleared on.
+        """
+        cleared = [state for state in self.states.values() if state.status == "cleared"]
+        weak = self.settings.weak_nats
+        idle = {
+            entry_id
+            for entry_id in self._removed.keys() - self._taken
+            if not any(state.credit_of(entry_id) >= weak for state in cleared)
+        }
+        kept_out = frozenset(self._removed) - idle
+        if all(self._context(state, kept_out) == self._context(state) for state in cleared):
+            for entry_id in idle:
+                del self._removed[entry_id]
 
     # Bookkeeping
 

@@ -157,3 +157,23 @@ def test_an_exoneration_is_taken_back_where_a_culprit_was_among_those_shown():
     world.run(search)
     assert set(search.removed) == {"m000", "m001", "m002"}
     assert [state.status for state in search.states.values()] == ["cleared", "cleared"]
+
+
+class IncurableWorld(LeaningWorld):
+    """Two memories lean to the harm, which comes whenever any memory is shown with others."""
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        if ablation.measure == "text":
+            harmful = bool(outcome.context)
+            said = "harm done" if harmful else "all well"
+            return replace(outcome, harm=float(harmful), output=said, answers=(said,))
+        return outcome
+
+
+def test_whose_absence_repairs_nothing_is_put_back():
+    world = IncurableWorld({"query 0": [3.0, 3.0, 0, 0, 0, 0, 0, 0]})
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].status == "not cleared"
+    assert not search.removed
