@@ -572,12 +572,14 @@ class SetSearch:
 
         Only where that changes no replay that an event was cleared on.
         """
+        if not any(state.status == "not cleared" for state in self.states.values()):
+            return
         cleared = [state for state in self.states.values() if state.status == "cleared"]
         weak = self.settings.weak_nats
         idle = {
             entry_id
             for entry_id in self._removed.keys() - self._taken
-            if not any(state.credit_of(entry_id) >= weak for state in cleared)
+            if not any(_alone(state, entry_id) >= weak for state in cleared)
         }
         kept_out = frozenset(self._removed) - idle
         if all(self._context(state, kept_out) == self._context(state) for state in cleared):
@@ -624,3 +626,9 @@ def _continued(event_id: str, state: EventState) -> Ablation:
     """Ask how the clean replay goes on past the last point: without memory, or with the placebo it was taken from."""
     kind: Kind = "keep_one" if state.reference else "gate"
     return keep_only(event_id, kind, "continuation", state.reference, len(state.points) - 1)
+
+
+def _alone(state: EventState, entry_id: str) -> float:
+    """How much a memory alone raises the odds at one event; 0 where that is not known."""
+    influence = state.influences.get(entry_id)
+    return 0.0 if influence is None else influence.sufficiency_nats or 0.0
