@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,12 +24,14 @@ from rich.console import Console
 from audit.forget.hazard import default_taxonomy
 from audit.forget.reading import visible
 from benchmarks.answers_on_disk import study_executor
+from benchmarks.derivation.measures import auc
 from benchmarks.resultfile import ResultFile
 from jobs.progress import Reporter
 from models.hazard_calibration import calibration_texts, thresholds
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import CURVES_FILE, statement_evidence
 from models.loading import ModelSpecs, load_entailment
+from models.signature_cache import SignatureCache
 from models.weights_cache import cache_dir
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from audit.forget.hazard import Taxonomy
     from models.protocols import EntailmentModel, Generator
 
-__all__ = ["STATEMENTS", "auc", "fit_curve", "out_of_fold"]
+__all__ = ["STATEMENTS", "fit_curve", "out_of_fold"]
 
 STATEMENTS = {
     "skip_validation": (
@@ -83,7 +85,8 @@ def main() -> None:
     executor, generator = study_executor(options.backbone, kv_gib=options.kv_gib)
     nli = load_entailment(ModelSpecs(nli=options.nli))
     config = {"backbone": generator.model_id, "nli": nli.model_id, "texts": len(texts), "taxonomy": taxonomy.digest}
-    results = ResultFile("hazard_reading", f"python -m benchmarks.hazard_reading --backbone {options.backbone}", config)
+    command = f"python -m benchmarks.hazard_reading --backbone {options.backbone}"
+    results = ResultFile("hazard_reading", command, config, fresh=True)
     reporter = Reporter(Console())
     try:
         margins = read_margins(generator, [item.text for item in texts], taxonomy, reporter)
@@ -112,7 +115,7 @@ def main() -> None:
         cuts[method] = thresholds(read, taxonomy, most_false=options.most_false)
         results.add_row({
             "method": method,
-            "auc": {label: auc(by_label[label], truth[:, n]) for n, label in enumerate(taxonomy.names)},
+            "auc": {label: round(auc(by_label[label], truth[:, n]), 4) for n, label in enumerate(taxonomy.names)},
             "thresholds_nats": cuts[method],
             "found": {
                 label: int((by_label[label][truth[:, n]] > cuts[method][label]).sum())
@@ -156,24 +159,21 @@ def read_evidence(model: EntailmentModel, texts: Sequence[str], reporter: Report
     statements = [statement for group in STATEMENTS.values() for statement in group]
     rows = []
     with (
-        closing(sqlite3.connect(cache_dir() / "hazard_evidence.sqlite")) as database,
+        closing(SignatureCache(cache_dir() / "hazard_evidence.sqlite")) as kept,
         reporter.stage("reading hazards (NLI)", len(texts)) as progress,
     ):
-        database.execute("create table if not exists evidence (key text primary key, row text)")
         for text in texts:
-            key = json.dumps([model.model_id, statements, text])
-            known = database.execute("select row from evidence where key = ?", (key,)).fetchone()
-            row = json.loads(known[0]) if known else statement_evidence(model, text, statements).tolist()
-            if not known:
-                with database:
-                    database.execute("insert into evidence values (?, ?)", (key, json.dumps(row)))
+            key = hashlib.sha256(json.dumps([model.model_id, statements, text]).encode()).hexdigest()
+            row = kept.get(key)
+            if row is None:
+                row = dict(zip(statements, statement_evidence(model, text, statements).tolist(), strict=True))
+                kept.put(key, row)
             rows.append(row)
             progress.advance()
-    table, found, start = np.asarray(rows, np.float64), {}, 0
-    for label, group in STATEMENTS.items():
-        found[label] = table[:, start : start + len(group)]
-        start += len(group)
-    return found
+    return {
+        label: np.array([[row[statement] for statement in group] for row in rows])
+        for label, group in STATEMENTS.items()
+    }
 
 
 def fit_curve(columns: NDArray[np.float64], truth: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -206,12 +206,6 @@ def out_of_fold(columns: NDArray[np.float64], truth: NDArray[np.bool_], seed: in
         weights = fit_curve(columns[~held], truth[~held])
         scores[held] = columns[held] @ weights[:-1] + weights[-1]
     return scores
-
-
-def auc(scores: NDArray[np.float64], truth: NDArray[np.bool_]) -> float:
-    """Return the share of (with, without) pairs that the scores put in order, ties half."""
-    with_it, without = scores[truth][:, None], scores[~truth]
-    return round(float((with_it > without).mean() + (with_it == without).mean() / 2), 4)
 
 
 def _options() -> argparse.Namespace:

@@ -20,7 +20,8 @@ from audit.forget.reading import readings
 from audit.forget.tombstone import EXTRA_KEY, lock_out, read_lock
 from audit.provenance import durable, strict_json
 from models.hazard_extraction import HazardReader
-from models.hazard_statements import PACKAGED_PREFIX, HazardStatements, packaged_curves
+from models.hazard_statements import HazardStatements, packaged_curves
+from models.loading import PACKAGED_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

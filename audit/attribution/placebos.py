@@ -34,6 +34,7 @@ class Placebos:
 
     def __init__(self, memory: RankedMemory, measured: Measurements, settings: SearchSettings) -> None:
         self._memory, self._measured, self._settings = memory, measured, settings
+        self._alone: dict[str, list[str]] = {}
 
     def without(self, event_id: str, state: EventState, point: int) -> list[Ablation]:
         """Ask how a point fares without a cause: with each placebo, else, where there are too few, with no memory.
@@ -130,5 +131,7 @@ class Placebos:
         An attacker may plant what matches a query best and what matches it least, and cannot plan what is drawn.
         """
         query, most = state.event.query, self._settings.placebos
+        if query in self._alone:  # drawing reads the whole store, and is asked for at every point of every round
+            return self._alone[query]
         entries = [*self._memory.unused(query, most), *self._memory.drawn(query, most), *self._memory.retrieve(query)]
-        return list(dict.fromkeys(entry.entry_id for entry in entries))
+        return self._alone.setdefault(query, list(dict.fromkeys(entry.entry_id for entry in entries)))

@@ -8,6 +8,7 @@ Embedding texts is the caller's: this file takes vectors.
 from __future__ import annotations
 
 import hashlib
+import heapq
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -127,7 +128,7 @@ class RankedMemory:
         The order is that of a digest of query and entry id: the ids of others do not move an entry.
         """
         unused = (self._entries[index] for index in self._order(query)[self.k :])
-        return tuple(sorted(unused, key=lambda entry: _digest(query, entry.entry_id))[:most])
+        return tuple(heapq.nsmallest(most, unused, key=lambda entry: _digest(query, entry.entry_id)))
 
     def _order(self, query: str) -> NDArray[np.intp]:
         order = self._orders.get(query)

@@ -579,7 +579,7 @@ class SetSearch:
         idle = {
             entry_id
             for entry_id in self._removed.keys() - self._taken
-            if not any(_alone(state, entry_id) >= weak for state in cleared)
+            if not any(state.alone(entry_id) >= weak for state in cleared)
         }
         kept_out = frozenset(self._removed) - idle
         if all(self._context(state, kept_out) == self._context(state) for state in cleared):
@@ -599,9 +599,7 @@ class SetSearch:
     def _best_event(self, culprit: str) -> str | None:
         """Return the event on which this culprit weighs most: the most sensitive instrument for its like."""
         weighed = [
-            (state.influences[culprit].sufficiency_nats or 0.0, event_id)
-            for event_id, state in self.states.items()
-            if culprit in state.influences
+            (state.alone(culprit), event_id) for event_id, state in self.states.items() if culprit in state.influences
         ]
         return max(weighed)[1] if weighed else None
 
@@ -626,9 +624,3 @@ def _continued(event_id: str, state: EventState) -> Ablation:
     """Ask how the clean replay goes on past the last point: without memory, or with the placebo it was taken from."""
     kind: Kind = "keep_one" if state.reference else "gate"
     return keep_only(event_id, kind, "continuation", state.reference, len(state.points) - 1)
-
-
-def _alone(state: EventState, entry_id: str) -> float:
-    """How much a memory alone raises the odds at one event; 0 where that is not known."""
-    influence = state.influences.get(entry_id)
-    return 0.0 if influence is None else influence.sufficiency_nats or 0.0

@@ -120,6 +120,11 @@ class EventState:
         """The words of the harm are what is measured; else partings are."""
         return 0 < self.spoken == len(self.points)
 
+    def alone(self, entry_id: str) -> float:
+        """How much one memory alone raises the odds at this event, in nats; 0 where that is not known."""
+        influence = self.influences.get(entry_id)
+        return 0.0 if influence is None else influence.sufficiency_nats or 0.0
+
     def credit_of(self, entry_id: str) -> float:
         """Credit of one memory for this event; unknown ranks below every known one."""
         influence = self.influences.get(entry_id)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from audit.forget.hazard import default_taxonomy
-from benchmarks.hazard_reading import STATEMENTS, auc, fit_curve, out_of_fold
+from benchmarks.derivation.measures import auc
+from benchmarks.hazard_reading import STATEMENTS, fit_curve, out_of_fold
 
 
 def made(seed: int = 0):
