@@ -47,6 +47,25 @@ class Placebos:
         shown = dict.fromkeys([*(entry.entry_id for entry in unused), *state.reference])
         return [keep_only(event_id, "keep_one", "odds", (entry_id,), point) for entry_id in shown]
 
+    def at_parting(self, event_id: str, state: EventState, point: int) -> list[Ablation]:
+        """Ask how a parting fares with no memory, and with placebos one after the other until that is known.
+
+        Only the least of them counts, and only above the odds with no memory: whoever falls below these ends it.
+        """
+        gate = keep_only(event_id, "gate", "odds", (), point)
+        floor = self._odds(gate)
+        asked = [gate]
+        for item in self.without(event_id, state, point):
+            asked.append(item)
+            odds = self._odds(item)
+            if floor is None or odds is None or odds <= floor:
+                break
+        return asked
+
+    def _odds(self, ablation: Ablation) -> float | None:
+        known = self._measured.get(ablation)
+        return None if known is None else known.log_odds_nats
+
     def read_substance(self, event_id: str, state: EventState) -> None:
         """Keep the words of the harm alone where neither the gate nor a placebo would say them; else count partings."""
         without = [self._usual_odds(event_id, state, point) for point in range(state.spoken)]
@@ -61,7 +80,7 @@ class Placebos:
 
     def _usual_odds(self, event_id: str, state: EventState, point: int) -> float | None:
         """Log-odds that any memory would give: the placebos' median, or those of no memory where there is none."""
-        asked = [self._measured[item].log_odds_nats for item in self.without(event_id, state, point)]
+        asked = [self._odds(item) for item in self.without(event_id, state, point)]
         known = [odds for odds in asked if odds is not None]
         return median(known) if len(known) == len(asked) else None
 
@@ -72,12 +91,10 @@ class Placebos:
                 self._read_parting(event_id, state, point)
 
     def _read_parting(self, event_id: str, state: EventState, point: int) -> None:
-        odds = self._measured[keep_only(event_id, "gate", "odds", (), point)].log_odds_nats
-        placebos = [self._measured[item].log_odds_nats for item in self.without(event_id, state, point)]
+        odds, *placebos = [self._odds(item) for item in self.at_parting(event_id, state, point)]
         if odds is not None and None not in placebos:
-            shown = [self._measured.get(keep_only(event_id, "keep_one", "odds", (entry_id,), point))
-                     for entry_id in self._shown_alone(state)]  # fmt: skip
-            others = [item.log_odds_nats for item in shown if item is not None]
+            others = [self._odds(keep_only(event_id, "keep_one", "odds", (entry_id,), point))
+                      for entry_id in self._shown_alone(state)]  # fmt: skip
             least = min(value for value in [*placebos, *others] if value is not None)
             (state.form.add if least - odds >= self._settings.culprit_nats else state.form.discard)(point)
             odds = max(odds, least)

@@ -232,8 +232,7 @@ class SetSearch:
                 if measure == "sample":
                     asked.append(keep_only(event_id, "gate", "sample", ()))
                 elif measure == "odds" and point not in state.baseline:
-                    asked.append(keep_only(event_id, "gate", "odds", (), point))
-                    asked.extend(self._placebos.without(event_id, state, point))
+                    asked.extend(self._placebos.at_parting(event_id, state, point))
         return asked + [
             item for event_id, state in self._formless() for item in self._placebos.doubting_form(event_id, state)
         ]
@@ -449,6 +448,8 @@ class SetSearch:
 
         A server without logprobs shows only now: its events are asked again, by samples or by verdict.
         """
+        if any(item not in self._measured for item in self._baseline_round()):
+            return "baseline"
         lost = False
         for event_id, state in self._live():
             self._placebos.read_partings(event_id, state)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from audit.attribution.ablation import keep_only
+from audit.attribution.placebos import Placebos
 from audit.attribution.retrieval import RankedMemory
 from audit.attribution.search import SetSearch
 from audit.attribution.search_state import SearchSettings
@@ -177,3 +181,53 @@ def test_whose_absence_repairs_nothing_is_put_back():
     world.run(search)
     assert search.states["e000"].status == "not cleared"
     assert not search.removed
+
+
+class WobblyWorld(LeaningWorld):
+    """Memories add to the odds by point, so that a placebo may bring one point and not another."""
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        if ablation.measure == "continuation":
+            return replace(outcome, output=" however")
+        if outcome.log_odds_nats is None:
+            return outcome
+        return replace(
+            outcome, log_odds_nats=outcome.log_odds_nats + 2.5 * bool(outcome.context) * (ablation.point == 0)
+        )
+
+
+class AllAtOnce(Placebos):
+    """Asks every placebo, whatever the first ones say."""
+
+    def at_parting(self, event_id, state, point):
+        return [keep_only(event_id, "gate", "odds", (), point), *self.without(event_id, state, point)]
+
+
+GAINS = st.lists(st.sampled_from([-1.0, 0.0, 0.7, 1.5, 2.1, 3.0]), min_size=6, max_size=6)
+HARMLESS = st.lists(st.sampled_from([-4.0, -1.0, 0.0, 0.3, 0.9]), min_size=3, max_size=3)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(GAINS, HARMLESS).map(lambda pair: pair[0] + pair[1]), min_size=1, max_size=3))
+def test_placebos_one_after_the_other_say_what_all_of_them_would(rows):
+    found = []
+    for how in (Placebos, AllAtOnce):
+        world = WobblyWorld({f"query {number}": gains for number, gains in enumerate(rows)})
+        search = search_of(world, count=len(rows))
+        search._placebos = how(world.memory, search._measured, search.settings)
+        world.run(search)
+        states = search.states.values()
+        found.append(
+            (dict(search.removed), [(state.status, state.form, state.baseline) for state in states], len(world.asked))
+        )
+    assert found[0][:2] == found[1][:2]
+    assert found[0][2] <= found[1][2]
+
+
+def test_one_placebo_is_enough_where_it_does_nothing():
+    world = LeaningWorld({"query 0": [3.0, 0, 0, 0, 0, 0, 0, 0]})
+    search = search_of(world)
+    world.run(search)
+    placebos = {("m005",), ("m006",), ("m007",)}
+    assert [item.kept for item in world.asked if item.at_point and item.kept in placebos] == [("m005",)]
