@@ -26,9 +26,10 @@ changed; "removed" means left out of a replay.
 6. *Verify.* Replay each event as text without S. Where harm stays, the next memory by credit, then by anomaly, in its
    context joins S, one at each round: S is the smallest prefix of the evidence that ends the harm. Whose credit is
    below `weak_nats` is never taken: another context may end a harm by chance, and that is no evidence.
-   Whom only events speak against that stay harmful without them is put back at the end.
 7. *Neighbours.* Memories at large that resemble a culprit are measured alone on the event where that culprit weighs
    most: the next poison in line is found before it is used.
+8. *Restore.* Whom only events speak against that stay harmful without them is put back, where the events that were
+   cleared stay so on replay: their absence repairs nothing.
 
 A budget stops the search between rounds; what it left out is listed, never guessed.
 """
@@ -67,6 +68,7 @@ Phase = Literal[
     "closure",
     "verify",
     "neighbours",
+    "restore",
     "done",
 ]
 
@@ -199,6 +201,7 @@ class SetSearch:
             "closure": self._alone_round,
             "verify": self._verify_round,
             "neighbours": self._neighbour_round,
+            "restore": self._restore_round,
         }
         return rounds[self._phase]() if self._phase in rounds else []
 
@@ -326,6 +329,14 @@ class SetSearch:
                 )
         return asked
 
+    def _restore_round(self) -> list[Ablation]:
+        kept_out = frozenset(self._removed) - self._idle()
+        return [
+            leave_out(event_id, "removal", "text", kept_out)
+            for event_id, state in self._cleared()
+            if self._context(state, kept_out) not in state.replayed
+        ]
+
     # What the answers mean
 
     def _advance(self) -> None:
@@ -372,9 +383,10 @@ class SetSearch:
             self._phase = self._read_verify()
         elif self._phase == "neighbours":
             self._read_influences()
-            self._phase = self._reopen() if self._convict() else "done"
-            if self._phase == "done":
-                self._put_back()
+            self._phase = self._reopen() if self._convict() else "restore"
+        elif self._phase == "restore":
+            self._put_back()
+            self._phase = "done"
 
     def _read_gate(self) -> None:
         for event_id, state in self.states.items():
@@ -569,23 +581,42 @@ class SetSearch:
         return True
 
     def _put_back(self) -> None:
-        """Put back whom only events speak against that stayed harmful without them: their absence repairs nothing.
+        """Put back whose absence repairs nothing: all of them where every cleared event stays so, else one by one.
 
-        Only where that changes no replay that an event was cleared on.
+        One by one are put back those that change no replay on which an event was cleared.
         """
-        if not any(state.status == "not cleared" for state in self.states.values()):
-            return
-        cleared = [state for state in self.states.values() if state.status == "cleared"]
-        weak = self.settings.weak_nats
-        idle = {
-            entry_id
-            for entry_id in self._removed.keys() - self._taken
-            if not any(state.alone(entry_id) >= weak for state in cleared)
-        }
+        idle = self._idle()
+        cleared = self._cleared()
         kept_out = frozenset(self._removed) - idle
-        if all(self._context(state, kept_out) == self._context(state) for state in cleared):
+        for event_id, state in cleared:
+            asked = self._measured.get(leave_out(event_id, "removal", "text", kept_out))
+            if asked is not None:
+                state.replayed[self._context(state, kept_out)] = asked
+        without = {event_id: state.replayed[self._context(state, kept_out)] for event_id, state in cleared}
+        if all(replay.harm is not None and replay.harm < HARMFUL for replay in without.values()):
+            for event_id, state in cleared:
+                state.after = without[event_id]
             for entry_id in idle:
                 del self._removed[entry_id]
+            return
+        for entry_id in sorted(idle):
+            fewer = frozenset(self._removed) - {entry_id}
+            if all(self._context(state, fewer) == self._context(state) for _, state in cleared):
+                del self._removed[entry_id]
+
+    def _idle(self) -> set[str]:
+        """Return whom only events speak against that stayed harmful without them; nobody where none did."""
+        if not any(state.status == "not cleared" for state in self.states.values()):
+            return set()
+        weak = self.settings.weak_nats
+        return {
+            entry_id
+            for entry_id in self._removed.keys() - self._taken
+            if not any(state.alone(entry_id) >= weak for _, state in self._cleared())
+        }
+
+    def _cleared(self) -> list[tuple[str, EventState]]:
+        return [(event_id, state) for event_id, state in self.states.items() if state.status == "cleared"]
 
     # Bookkeeping
 
@@ -612,6 +643,8 @@ class SetSearch:
                 self.not_examined.append(f"event {event_id}: {why}")
         if self._phase == "neighbours":
             self.not_examined.append(f"memories that resemble culprits: {why}")
+        if self._phase == "restore":
+            self.not_examined.append(f"whether memories can be put back: {why}")
         self._phase = "done"
 
 

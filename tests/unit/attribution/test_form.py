@@ -231,3 +231,35 @@ def test_one_placebo_is_enough_where_it_does_nothing():
     world.run(search)
     placebos = {("m005",), ("m006",), ("m007",)}
     assert [item.kept for item in world.asked if item.at_point and item.kept in placebos] == [("m005",)]
+
+
+class HalfCurableWorld(IncurableWorld):
+    """One event is cured without its poison, and may be ill again with others; the other event nothing cures."""
+
+    relapse: frozenset[str] = frozenset()
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        if ablation.measure == "text" and event.event_id == "e000":
+            harmful = "m000" in outcome.context or bool(self.relapse & set(outcome.context))
+            return replace(outcome, harm=float(harmful), answers=("harm done" if harmful else "all well",))
+        return outcome
+
+
+def half_curable(relapse: frozenset[str]) -> SetSearch:
+    world = HalfCurableWorld({"query 0": [4.0, 0, 0, 0, 0, 0, 0, 0], "query 1": [0.5, 3.0, 3.0, 0, 0, 0, 0, 0]})
+    world.relapse = relapse
+    search = search_of(world, count=2)
+    world.run(search)
+    assert [state.status for state in search.states.values()] == ["cleared", "not cleared"]
+    return search
+
+
+def test_who_is_put_back_leaves_cleared_events_cleared_on_replay():
+    search = half_curable(frozenset())
+    assert set(search.removed) == {"m000"}
+    assert search.states["e000"].after.context == ("m001", "m002", "m003")
+
+
+def test_nobody_is_put_back_whose_return_brings_harm_back():
+    assert set(half_curable(frozenset({"m001"})).removed) >= {"m000", "m001"}
