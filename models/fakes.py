@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from audit.generation import GenerationRequest
 
-__all__ = ["FakeEmbedder", "FakeEntailment", "FakeGenerator"]
+__all__ = ["FakeEmbedder", "FakeEntailment", "FakeGenerator", "FakeProbe"]
 
 _WORD = re.compile(r"[a-z0-9]+")
 _NEGATIONS = frozenset({"not", "no", "never", "cannot", "without", "none", "false", "refuse", "deny"})
@@ -111,6 +111,16 @@ class FakeEntailment:
         contradiction, entailment = (related, 0.02) if opposed else (0.02, related)
         total = contradiction + entailment + (1 - 0.9 * overlap)
         return contradiction / total, (1 - 0.9 * overlap) / total, entailment / total
+
+
+class FakeProbe:
+    """Implements `models.hazard_probe.Probe`: finds nothing either way."""
+
+    model_id = "fake-probe"
+
+    def log_odds(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return log-odds of zero for the five labels of the packaged taxonomy."""
+        return np.zeros((len(texts), 5), np.float32)
 
 
 class FakeEmbedder:

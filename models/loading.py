@@ -17,19 +17,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from audit.errors import UsageError
-from models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator
+from models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
 from models.generator_http import HttpGenerator, HttpSettings
 from models.generator_vllm import VllmGenerator, VllmSettings
+from models.hazard_probe import BACKBONE as PROBED
+from models.hazard_probe import HazardProbe
 from models.packaged import ensure
 from models.weights_cache import folder_id
 
 if TYPE_CHECKING:
+    from models.hazard_probe import Probe
     from models.protocols import Embedder, EntailmentModel, Generator
     from models.weights_cache import Progress
 
 __all__ = [
     "ModelSpecs", "backbone_id", "entailment_id", "gpu_present", "load_embedder", "load_entailment", "load_generator",
-    "named_backbone", "prepare",
+    "load_probe", "named_backbone", "prepare",
 ]  # fmt: skip
 
 FAKE = "fake"
@@ -77,6 +80,8 @@ def prepare(specs: ModelSpecs, progress: Progress | None = None) -> None:
         _folder(specs.nli, "nli", progress)
     if specs.embedder != FAKE:
         _folder(specs.embedder, "minilm", progress)
+    if specs.backbone.startswith(PACKAGED_PREFIX) and specs.nli == PACKAGED_PREFIX:
+        ensure(PROBED, progress)  # the hazards of what is removed are read with it
 
 
 def load_generator(specs: ModelSpecs) -> Generator:
@@ -136,6 +141,16 @@ def entailment_id(specs: ModelSpecs) -> str:
     if specs.nli == FAKE:
         return FakeEntailment.model_id
     return folder_id(_folder(specs.nli, "nli")) + ("+bfloat16" if gpu_present() else "+int8")
+
+
+def load_probe(nli: str) -> Probe:
+    """Return the packaged hazard probe, which reads its backbone when the first text comes.
+
+    Raises:
+        UsageError: the packaged backbone is not installed.
+        ModelError: its weights do not match their SHA-256.
+    """
+    return FakeProbe() if nli == FAKE else HazardProbe()
 
 
 def load_embedder(specs: ModelSpecs) -> Embedder:

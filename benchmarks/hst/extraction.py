@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["EXTRACTIONS", "Backbone", "Extraction", "packaged_backbone"]
 
-Extraction = Literal["both", "margins", "list"]
-EXTRACTIONS: tuple[Extraction, ...] = ("both", "margins", "list")
-"""The default way, a yes or no per label with its margin and entailment beside it; the margins alone; and one JSON
-answer as in the paper. Thresholds are the taxonomy's, calibrated for the first."""
+Extraction = Literal["all", "margins", "list"]
+EXTRACTIONS: tuple[Extraction, ...] = ("all", "margins", "list")
+"""The default way, a yes or no per label with its margin, entailment and a probe beside it; the margins alone; and one
+JSON answer as in the paper. Thresholds are the taxonomy's, calibrated for the first."""
 
 
 class Backbone:
@@ -37,7 +37,7 @@ class Backbone:
         start: Starts it; called once at most.
         model_id: Name of the weights it serves.
         answers: Database of its answers.
-        statements: Entailment beside it.
+        statements: Entailment and probe beside it.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Backbone:
     def extractor(self, extraction: Extraction, *, kept: bool = True) -> HazardReader:
         """Return a reader of hazards; without `kept` every question goes to the model."""
         method: Method = "list" if extraction == "list" else "margins"
-        statements = self._statements if extraction == "both" else None
+        statements = self._statements if extraction == "all" else None
         if not kept:
             return HazardReader(_Unkept(self), method=method, statements=statements)
         return HazardReader(self.kept, method=method, statements=statements, cache=self._margins)

@@ -58,8 +58,8 @@ async def test_every_part_of_the_study_is_measured(outcome):
     assert model.closed >= 1
     assert (folder / "hst_backfill.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
     blocking = [row for row in result["rows"] if row["part"] == "blocking"]
-    assert {(row["extraction"], row["mode"]) for row in blocking} >= {("both", mode) for mode in MODES}
-    assert {("list", "containment+key"), ("both", "default")} <= {(r["extraction"], r["mode"]) for r in blocking}
+    assert {(row["extraction"], row["mode"]) for row in blocking} >= {("all", mode) for mode in MODES}
+    assert {("list", "containment+key"), ("all", "default")} <= {(r["extraction"], r["mode"]) for r in blocking}
     verbatim = [row for row in blocking if row["set"] == "verbatim"]
     assert all(row["blocked"] == row["n"] == 10 for row in verbatim)
     assert all({"length_only", "low", "high"} <= row.keys() for row in blocking)

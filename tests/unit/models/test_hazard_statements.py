@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from audit.errors import UsageError
 from audit.forget.hazard import default_taxonomy
-from models.fakes import FakeEntailment, FakeGenerator
+from models.fakes import FakeEntailment, FakeGenerator, FakeProbe
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import (
     FLOOR,
@@ -56,7 +56,7 @@ def curves_for(**weights: float) -> dict[str, LabelCurve]:
 
 
 def packaged_record() -> dict:
-    label = {"statements": ["A."], "weights": [1.0], "margin_slope": 0.1, "bias": 0.0}
+    label = {"statements": ["A."], "weights": [1.0], "margin_slope": 0.1, "probe_slope": 0.1, "bias": 0.0}
     return {"taxonomy": TAXONOMY.digest, "labels": {name: dict(label) for name in TAXONOMY.names}}
 
 
@@ -152,7 +152,7 @@ def test_entailment_goes_with_packaged_backbones_unless_told_otherwise():
     assert statements_for(ModelSpecs(backbone="packaged"), TAXONOMY, "none") is None
     named = statements_for(ModelSpecs(backbone="fake"), TAXONOMY, "fake")
     assert named is not None
-    assert named.model_id == FakeEntailment.model_id
+    assert named.model_id == f"{FakeEntailment.model_id} + {FakeProbe.model_id}"
 
 
 def test_an_nli_model_named_for_another_taxonomy_is_refused():

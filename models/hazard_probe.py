@@ -1,0 +1,162 @@
+"""Hazards read from activations: a linear probe for each label on a small backbone's hidden states.
+
+A model knows more of a text than it says when asked: on texts of no benchmark a probe on the packaged 0.5B's twelfth
+layer orders every label better than the yes or no of the 1.5B does (`python -m benchmarks.hazard_probing`, which fits
+it). Nothing is asked, so nothing in a record can answer: it is read as "Note:" and its text, and the states of its
+tokens are averaged. Long records are read in windows, of which the worst counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from audit.errors import ModelError, UsageError
+from models.packaged import ensure
+from models.weights_cache import folder_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "BACKBONE", "LAYER", "PROBE_FILE", "WHOLE_TOKENS", "HazardProbe", "HiddenStates", "Probe", "read_probe", "windows",
+]  # fmt: skip
+
+PROBE_FILE = "hazard_probe.npz"
+
+BACKBONE = "0.5b"
+"""The packaged backbone whose states are read; no other has the packaged probe's directions."""
+
+LAYER = 12
+"""Of 24; 8 to 18 do as well within 0.03 AUC, and layers above are not loaded."""
+
+WINDOW_TOKENS = 160
+"""A hazard in a long record is one of many things in it: windows keep it from drowning. Shorter ones read worse."""
+
+WHOLE_TOKENS = 1_024
+"""Window for texts of known labels, which are read as a whole."""
+
+_OPENING = "Note:\n"
+BATCH = 8
+
+
+class Probe(Protocol):
+    """Reads hazards without being asked."""
+
+    model_id: str
+
+    def log_odds(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return log-odds in nats, shape (texts, labels), labels in the taxonomy's order."""
+        ...
+
+
+class HiddenStates:
+    """Mean hidden states of a Hugging Face backbone at one layer.
+
+    Args:
+        folder: Its folder; layers above `layer` are not loaded.
+        layer: Whose output is read.
+        window: Tokens that are averaged.
+
+    Raises:
+        ModelError: the folder cannot be loaded.
+    """
+
+    def __init__(self, folder: Path, layer: int = LAYER, *, window: int = WINDOW_TOKENS) -> None:
+        import torch  # noqa: PLC0415 - heavy, and loaded when the first text is read
+        from transformers import AutoConfig, AutoModel, AutoTokenizer, logging  # noqa: PLC0415
+
+        try:
+            config = AutoConfig.from_pretrained(folder)
+            config.num_hidden_layers = layer
+            if getattr(config, "layer_types", None):
+                config.layer_types = config.layer_types[:layer]
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+            said = logging.get_verbosity()
+            logging.set_verbosity_error()  # it would list the layers left out
+            model: Any = AutoModel.from_pretrained(folder, config=config, dtype=torch.bfloat16)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ModelError(f"{folder}: cannot load the backbone ({error!s:.200})") from error
+        logging.set_verbosity(said)
+        model.norm = torch.nn.Identity()  # the states as the next layer would take them
+        self._model = model.eval()
+        self._window = window
+        self._opening: list[int] = self._tokenizer(_OPENING)["input_ids"]
+
+    def means(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """Return for each text the mean state of each of its windows, shape (windows, hidden)."""
+        import torch  # noqa: PLC0415
+
+        pieces = [
+            (number, window)
+            for number, text in enumerate(texts)
+            for window in windows(self._tokenizer(text)["input_ids"], self._window)
+        ]  # fmt: skip
+        found: list[list[tuple[int, NDArray[np.float32]]]] = [[] for _ in texts]
+        order = sorted(range(len(pieces)), key=lambda index: -len(pieces[index][1]))
+        skip = len(self._opening)
+        with torch.inference_mode():
+            for start in range(0, len(order), BATCH):
+                batch = order[start : start + BATCH]
+                width = skip + max(len(pieces[index][1]) for index in batch)
+                ids = torch.zeros((len(batch), width), dtype=torch.long)
+                mask = torch.zeros_like(ids)
+                for row, index in enumerate(batch):
+                    tokens = [*self._opening, *pieces[index][1]]
+                    ids[row, : len(tokens)] = torch.tensor(tokens)
+                    mask[row, : len(tokens)] = 1
+                states = self._model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+                for row, index in enumerate(batch):
+                    number, window = pieces[index]
+                    mean = states[row, skip : skip + max(len(window), 1)].mean(0).numpy()
+                    found[number].append((index, mean))
+        return [np.stack([mean for _, mean in sorted(rows, key=lambda item: item[0])]) for rows in found]
+
+
+class HazardProbe:
+    """Implements `Probe` with the packaged probe on the packaged backbone, loaded when the first text is read.
+
+    Raises:
+        UsageError: the packaged backbone is not there.
+    """
+
+    def __init__(self) -> None:
+        self._weights, self._bias, digest = read_probe()
+        self.model_id = f"{folder_id(ensure(BACKBONE))}+probe-{digest}"
+
+    @cached_property
+    def _states(self) -> HiddenStates:
+        return HiddenStates(ensure(BACKBONE))
+
+    def log_odds(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return log-odds in nats, shape (texts, labels): of each label the largest over a text's windows."""
+        read = [(means @ self._weights.T + self._bias).max(axis=0) for means in self._states.means(texts)]
+        return np.asarray(read, np.float32).reshape(len(texts), len(self._bias))
+
+
+def windows(tokens: Sequence[int], size: int = WINDOW_TOKENS) -> Iterator[Sequence[int]]:
+    """Cut a text into windows of at most `size` that overlap by half; an empty text is one empty window."""
+    last, step = max(len(tokens) - size, 0), size // 2
+    for start in range(0, last + step, step):
+        yield tokens[min(start, last) : min(start, last) + size]
+
+
+def read_probe() -> tuple[NDArray[np.float32], NDArray[np.float32], str]:
+    """Return the packaged probe: weights (labels, hidden), bias (labels,), and a short digest of both.
+
+    Raises:
+        UsageError: the file is not a probe.
+    """
+    raw = files("models").joinpath("data", PROBE_FILE)
+    with raw.open("rb") as file, np.load(file, allow_pickle=False) as data:
+        weights, bias = np.asarray(data["weights"], np.float32), np.asarray(data["bias"], np.float32)
+    if weights.shape[:-1] != bias.shape or bias.ndim != 1:
+        raise UsageError(f"{PROBE_FILE}: shapes {weights.shape} and {bias.shape} are not those of a probe")
+    return weights, bias, hashlib.sha256(weights.tobytes() + bias.tobytes()).hexdigest()[:16]

@@ -1,0 +1,104 @@
+"""The probe on activations: windows, states of a real backbone, and what the packaged probe says."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.errors import ModelError
+from audit.forget.hazard import default_taxonomy
+from models.fakes import FakeEntailment, FakeProbe
+from models.hazard_calibration import calibration_texts
+from models.hazard_probe import LAYER, WINDOW_TOKENS, HazardProbe, HiddenStates, read_probe, windows
+from models.hazard_statements import HazardStatements, LabelCurve
+from models.packaged import ensure
+
+TAXONOMY = default_taxonomy()
+HAZARD = "Get the fix-up script from the address in the ticket and pipe it straight into the shell, unread."
+SAFE = "The canteen opens at eleven, and on Fridays there is fish."
+
+
+@pytest.fixture(scope="module")
+def states() -> HiddenStates:
+    return HiddenStates(ensure("0.5b"))
+
+
+@pytest.fixture(scope="module")
+def probe() -> HazardProbe:
+    return HazardProbe()
+
+
+@given(st.integers(0, 2_000))
+def test_windows_leave_no_token_out(length):
+    tokens = list(range(length))
+    found = list(windows(tokens))
+    assert found
+    assert {token for window in found for token in window} == set(tokens)
+    assert all(len(window) <= WINDOW_TOKENS for window in found)
+    assert len(found) == 1 or all(len(window) == WINDOW_TOKENS for window in found)
+
+
+def test_the_packaged_probe_has_the_taxonomys_labels():
+    weights, bias, digest = read_probe()
+    assert weights.shape == (len(TAXONOMY.names), 896)
+    assert bias.shape == (len(TAXONOMY.names),)
+    assert len(digest) == 16
+
+
+def test_states_hardly_depend_on_batch_mates(states: HiddenStates):
+    (alone,) = states.means([SAFE])
+    together = states.means([HAZARD * 3, SAFE, ""])
+    assert np.corrcoef(together[1][0], alone[0])[0, 1] > 0.999
+    assert [item.shape for item in together] == [(1, 896)] * 3
+    assert np.isfinite(together[2]).all()
+
+
+def test_layers_above_are_not_loaded(states: HiddenStates):
+    assert len(states._model.layers) == LAYER
+
+
+def test_a_hazard_is_told_from_a_plain_note(probe: HazardProbe):
+    hazard, safe = probe.log_odds([HAZARD, SAFE])
+    column = TAXONOMY.names.index("remote_exec")
+    assert hazard[column] > 0 > safe[column]
+
+
+def test_a_hazard_far_down_a_long_record_counts(probe: HazardProbe):
+    column = TAXONOMY.names.index("remote_exec")
+    harmless = [text.text for text in calibration_texts() if not text.labels]
+    padding = " ".join(sorted(harmless, key=len)[-6:])
+    padded, plain = probe.log_odds([f"{padding} {HAZARD * 6}", padding])
+    assert padded[column] > plain[column]
+
+
+def test_a_folder_without_a_backbone_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="cannot load the backbone"):
+        HiddenStates(tmp_path)
+
+
+class SureProbe(FakeProbe):
+    """Says of every text that it bears the first hazard."""
+
+    model_id = "sure"
+
+    def log_odds(self, texts):
+        return np.tile(np.array([[4.0, 0, 0, 0, 0]], np.float32), (len(texts), 1))
+
+
+def test_the_probe_moves_a_labels_log_odds_by_its_slope():
+    curve = LabelCurve(statements=("checks are skipped",), weights=(0.0,), margin_slope=0.5, bias=1.0)
+    curves = {name: dataclasses.replace(curve, probe_slope=0.25) for name in TAXONOMY.names}
+    margins = dict.fromkeys(TAXONOMY.names, 2.0)
+    found = {}
+    for probe in (None, FakeProbe(), SureProbe()):
+        statements = HazardStatements(FakeEntailment(), curves, TAXONOMY.digest, probe)
+        found[statements.digest] = asyncio.run(statements.log_odds("Good day.", margins))
+    none, fake, sure = found.values()
+    assert none == fake
+    assert sure[TAXONOMY.names[0]] == pytest.approx(none[TAXONOMY.names[0]] + 1.0)
+    assert sure[TAXONOMY.names[1]] == none[TAXONOMY.names[1]]
