@@ -3,11 +3,11 @@
     python -m benchmarks.hazard_probing              # writes hazard_probing.json
     python -m benchmarks.hazard_probing --write      # and the packaged probe (models/data/hazard_probe.npz)
 
-Trained on `benchmarks/hazard_texts`, 1,680 memory entries written for this project in six trades: for each of 336
-scenarios two entries that teach a hazard, one that answers the same request safely in nearly the same words, one that
-is full of a hazard's words and teaches none, and a plain one. They are no benchmark's, and nobody who wrote them had
-seen one. Reported on each trade by a probe that was fitted on the other five, and on the calibration texts, which are
-of other trades again. States are kept in the user's cache; a second start reads only new texts.
+Trained on `benchmarks/hazard_texts`: 3,080 memory entries in eleven parts of working life, written for this project by
+language models from a brief that names no benchmark. For each of 616 scenarios two entries teach a hazard, one answers
+the same request safely in nearly the same words, one is full of a hazard's words and teaches none, and one is plain.
+Reported on each part by a probe that was fitted on the others, and on the calibration texts, which are of other trades
+and were written apart. States are kept in the user's cache; a second start reads only new texts.
 """
 
 from __future__ import annotations

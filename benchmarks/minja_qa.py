@@ -81,8 +81,7 @@ def qa_cell(options: argparse.Namespace, executor: LocalExecutor, rho: float, se
     pool = worked_examples(options.data, trigger)
     benign = random.Random(seed).sample(pool, min(options.size - poisoned, len(pool)))
     if options.poison == "injected":
-        poison, tried = inject(executor, AGENT, demo, rest, notes, poisoned)
-        Console().print(f"injected {len(poison)} of {tried} tried", markup=False)
+        poison, _ = inject(executor, AGENT, demo, rest, notes, poisoned, Reporter(Console()).say)
     else:
         poison = composed(rest[:poisoned], notes[0])
     entries, ids = make_entries(benign, poison, seed, one_writer=options.one_writer)

