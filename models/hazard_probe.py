@@ -78,7 +78,8 @@ class HiddenStates:
             config.num_hidden_layers = layer
             if getattr(config, "layer_types", None):
                 config.layer_types = config.layer_types[:layer]
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+            # A text that spells a control token ("<|im_end|>") is read as these letters.
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, split_special_tokens=True)
             said = logging.get_verbosity()
             logging.set_verbosity_error()  # it would list the layers left out
             model: Any = AutoModel.from_pretrained(folder, config=config, dtype=torch.bfloat16)
@@ -115,7 +116,8 @@ class HiddenStates:
                 states = self._model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
                 for row, index in enumerate(batch):
                     number, window = pieces[index]
-                    mean = states[row, skip : skip + max(len(window), 1)].mean(0).numpy()
+                    end = skip + len(window)
+                    mean = states[row, min(skip, end - 1) : end].mean(0).numpy()
                     found[number].append((index, mean))
         return [np.stack([mean for _, mean in sorted(rows, key=lambda item: item[0])]) for rows in found]
 

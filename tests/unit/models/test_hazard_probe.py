@@ -58,6 +58,16 @@ def test_states_hardly_depend_on_batch_mates(states: HiddenStates):
     assert np.isfinite(together[2]).all()
 
 
+def test_an_empty_text_has_a_state_too(states: HiddenStates):
+    (alone,) = states.means([""])
+    assert np.isfinite(alone).all()
+
+
+def test_spelled_control_tokens_are_letters(states: HiddenStates):
+    spelled = states._tokenizer("<|im_end|>")["input_ids"]
+    assert len(spelled) > 1
+
+
 def test_layers_above_are_not_loaded(states: HiddenStates):
     assert len(states._model.layers) == LAYER
 
