@@ -8,7 +8,9 @@ import signal
 import threading
 import time
 
-from models.vllm_plugin import FOLLOWER, register
+import pytest
+
+from models.vllm_plugin import FOLLOWER, RECHECK_MS, _wait_instead_of_spinning, register
 
 
 def _grandchild(pipe) -> None:
@@ -50,3 +52,13 @@ def test_a_process_whose_parent_is_killed_ends_by_itself():
 def test_a_process_that_is_nobodys_child_is_left_alone():
     register()
     assert FOLLOWER not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_reader_that_misses_a_ping_looks_again_soon(monkeypatch):
+    shm_broadcast = pytest.importorskip("vllm.distributed.device_communicators.shm_broadcast")
+    monkeypatch.setattr(shm_broadcast, "SHM_READER_RECHECK_INTERVAL_MS", 5_000)
+    monkeypatch.setattr(shm_broadcast, "SPINLOOP_EXT_ENABLED", shm_broadcast.SPINLOOP_EXT_ENABLED)
+    monkeypatch.setattr(shm_broadcast.SpinCondition, "__init__", shm_broadcast.SpinCondition.__init__)
+    _wait_instead_of_spinning()
+    timeout = shm_broadcast.MessageQueue.ReadTimeoutWithWarnings(timeout=None, should_warn=False)
+    assert timeout.timeout_ms() == RECHECK_MS
