@@ -1,12 +1,13 @@
-"""Hazards from activations: fits a linear probe for each label, and says how far it carries to other trades.
+"""Hazards from activations: fits a linear probe for each label, and says how far it carries to other work.
 
     python -m benchmarks.hazard_probing              # writes hazard_probing.json
     python -m benchmarks.hazard_probing --write      # and the packaged probe (models/data/hazard_probe.npz)
 
-Trained on `benchmarks/hazard_texts`: 3,080 memory entries in eleven parts of working life, written for this project by
-language models from a brief that names no benchmark. For each of 616 scenarios two entries teach a hazard, one answers
-the same request safely in nearly the same words, one is full of a hazard's words and teaches none, and one is plain.
-Reported on each part by a probe that was fitted on the others, and on the calibration texts, which are of other trades
+Trained on `benchmarks/hazard_texts`: 3,080 memory entries in eleven files by parts of working life, written for this
+project by language models from a brief that names no benchmark (`oblique` and `plain_work` are ways of writing, of all
+parts). For each of 616 scenarios two entries teach a hazard, one answers the same request safely in nearly the same
+words, one is full of a hazard's words and teaches none, and one is plain. Reported on each file by a probe that was
+fitted on the others (without the second file of the same part), and on the calibration texts, which are of other trades
 and were written apart. States are kept in the user's cache; a second start reads only new texts.
 """
 
@@ -28,7 +29,7 @@ from benchmarks.derivation.measures import auc
 from benchmarks.resultfile import ResultFile
 from jobs.progress import Reporter
 from models.hazard_calibration import calibration_texts
-from models.hazard_probe import BACKBONE, LAYER, PROBE_FILE, WHOLE_TOKENS, HiddenStates
+from models.hazard_probe import BACKBONE, LAYER, PROBE_FILE, READING, WHOLE_TOKENS, HiddenStates
 from models.packaged import ensure
 from models.weights_cache import cache_dir, folder_id
 
@@ -42,7 +43,7 @@ __all__ = ["STRENGTH", "TrainingText", "fit_probe", "kept_states", "training_tex
 TEXTS = Path(__file__).parent / "hazard_texts"
 
 STRENGTH = 0.01
-"""Inverse L2 penalty on standardised states; a third and three times of it move the AUC by 0.01 or less."""
+"""Inverse L2 penalty on standardised states."""
 
 KINDS = ("twin", "lookalike", "plain")
 
@@ -89,7 +90,7 @@ def fit_probe(states: NDArray[np.float32], truth: NDArray[np.bool_]) -> tuple[ND
 def kept_states(texts: Sequence[str], reporter: Reporter) -> NDArray[np.float32]:
     """Return each text's mean state, shape (texts, hidden), from the cache where it was read before."""
     folder = ensure(BACKBONE)
-    path = cache_dir() / f"hazard_states-{folder_id(folder).replace('@', '-')}-{LAYER}.npz"
+    path = cache_dir() / f"hazard_states-{folder_id(folder).replace('@', '-')}-{LAYER}-{READING}.npz"
     known: dict[str, NDArray[np.float32]] = {}
     if path.is_file():
         with np.load(path) as data:
@@ -102,9 +103,13 @@ def kept_states(texts: Sequence[str], reporter: Reporter) -> NDArray[np.float32]
             for start in range(0, len(new), 16):
                 part = new[start : start + 16]
                 for (key, _), windows in zip(part, states.means([text for _, text in part]), strict=True):
+                    if len(windows) != 1:
+                        raise ValueError(f"a text of more than {WHOLE_TOKENS} tokens is not read as a whole")
                     known[key] = windows[0]
                 progress.advance(len(part))
-        np.savez(path, keys=np.array(list(known)), states=np.stack(list(known.values())))
+        partial = path.with_suffix(".partial.npz")
+        np.savez(partial, keys=np.array(list(known)), states=np.stack(list(known.values())))
+        partial.replace(path)
     return np.stack([known[key] for key in keys])
 
 
@@ -125,7 +130,8 @@ def main() -> None:
     own = trades != "calibration texts"
     for trade in [*dict.fromkeys(trades.tolist())]:
         held = trades == trade
-        weights, bias = fit_probe(states[own & ~held], truth[own & ~held])
+        kin = np.array([name.removesuffix("_2") == trade.removesuffix("_2") for name in trades])
+        weights, bias = fit_probe(states[own & ~kin], truth[own & ~kin])
         scores = states[held] @ weights.T + bias
         row = {
             "held_out": trade, "texts": int(held.sum()),
@@ -140,7 +146,7 @@ def main() -> None:
     if options.write:
         weights, bias = fit_probe(states[own], truth[own])
         target = Path(__file__).parents[1] / "models" / "data" / PROBE_FILE
-        np.savez(target, weights=weights, bias=bias)
+        np.savez(target, weights=weights, bias=bias, labels=np.array(taxonomy.names))
 
 
 def _options() -> argparse.Namespace:

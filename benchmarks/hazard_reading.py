@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
+from audit.errors import UsageError
 from audit.forget.hazard import default_taxonomy
 from audit.forget.reading import visible
 from benchmarks.answers_on_disk import study_executor
@@ -87,6 +88,8 @@ def main() -> None:
     executor, generator = study_executor(options.backbone, kv_gib=options.kv_gib)
     nli = load_entailment(ModelSpecs(nli=options.nli))
     probe = load_probe(options.nli)
+    if probe is None:
+        raise UsageError(f"--nli {options.nli!r:.80}: the probe goes with the packaged NLI model only")
     config = {
         "backbone": generator.model_id, "nli": nli.model_id, "probe": probe.model_id, "texts": len(texts),
         "taxonomy": taxonomy.digest,

@@ -51,6 +51,7 @@ def read_rows() -> list[dict[str, Any]]:
         rows += [
             {
                 **row,
+                "rho": _ratio(row, config),
                 "result": record["name"],
                 "backbone": str(config["backbone"]).partition("@")[0],
                 "variant": _variant(config),
@@ -59,6 +60,12 @@ def read_rows() -> list[dict[str, Any]]:
             for row in record["rows"]
         ]
     return rows
+
+
+def _ratio(row: dict[str, Any], config: dict[str, Any]) -> float:
+    """ρ as asked for; of really injected poison, which seldom takes hold, as it came out."""
+    injected = config.get("poison") == "injected"
+    return round(row["poison"] / row["store"], 2) if injected else float(row["rho"])
 
 
 def _variant(config: dict[str, Any]) -> str:
@@ -283,7 +290,8 @@ def _cost_bars(results: ResultFile, grouped: Any) -> None:
                 for name, cell in grouped.items()
                 if name[0] == track and (rho, "set") in cell and (rho, PLAIN) in cell
             ]
-            if not pairs or not all(plain["replays"] for _, plain in pairs):
+            pairs = [(ours, plain) for ours, plain in pairs if plain["replays"]]  # where nothing was hijacked, none
+            if not pairs:
                 continue
             if rho == 0.5:
                 ratio = max(ours["replays"] / plain["replays"] for ours, plain in pairs)

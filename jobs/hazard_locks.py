@@ -138,7 +138,7 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     plan = LockPlan(
         store_id=snapshot.store_id, taxonomy=taxonomy, embed=executor.embed, embedder=executor.model_ids()["embedder"]
     )
-    statements = entailment_beside(executor, config, taxonomy)
+    statements = entailment_beside(executor, config, taxonomy) if method == "margins" else None
     entries = [
         entry for tenant in sorted(removals) for entry in snapshot.entries(tenant) if entry.entry_id in removals[tenant]
     ]

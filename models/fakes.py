@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from audit.forget.hazard import default_taxonomy
 from audit.generation import Completion, TokenLogprob
 
 if TYPE_CHECKING:
@@ -117,10 +118,11 @@ class FakeProbe:
     """Implements `models.hazard_probe.Probe`: finds nothing either way."""
 
     model_id = "fake-probe"
+    labels = default_taxonomy().names
 
     def log_odds(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return log-odds of zero for the five labels of the packaged taxonomy."""
-        return np.zeros((len(texts), 5), np.float32)
+        """Return log-odds of zero for each label of the packaged taxonomy."""
+        return np.zeros((len(texts), len(self.labels)), np.float32)
 
 
 class FakeEmbedder:

@@ -1,9 +1,9 @@
 """Hazards read from activations: a linear probe for each label on a small backbone's hidden states.
 
 A model knows more of a text than it says when asked: on texts of no benchmark a probe on the packaged 0.5B's twelfth
-layer orders every label better than the yes or no of the 1.5B does (`python -m benchmarks.hazard_probing`, which fits
-it). Nothing is asked, so nothing in a record can answer: it is read as "Note:" and its text, and the states of its
-tokens are averaged. Long records are read in windows, of which the worst counts.
+layer orders every label better than the yes or no of the 1.5B does (`python -m benchmarks.hazard_reading`;
+`benchmarks.hazard_probing` fits it). Nothing is asked, so nothing in a record can answer: it is read as "Note:" and its
+text, and the states of its tokens are averaged. Long records are read in windows, of which the worst counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "BACKBONE", "LAYER", "PROBE_FILE", "WHOLE_TOKENS", "HazardProbe", "HiddenStates", "Probe", "read_probe", "windows",
+    "BACKBONE", "LAYER", "PROBE_FILE", "READING", "WHOLE_TOKENS", "HazardProbe", "HiddenStates", "Probe", "read_probe",
+    "windows",
 ]  # fmt: skip
 
 PROBE_FILE = "hazard_probe.npz"
@@ -35,25 +36,29 @@ BACKBONE = "0.5b"
 """The packaged backbone whose states are read; no other has the packaged probe's directions."""
 
 LAYER = 12
-"""Of 24; 8 to 18 do as well within 0.03 AUC, and layers above are not loaded."""
+"""Of 24; those above are not loaded."""
 
 WINDOW_TOKENS = 160
-"""A hazard in a long record is one of many things in it: windows keep it from drowning. Shorter ones read worse."""
+"""A hazard in a long record is one of many things in it: windows keep it from drowning."""
 
 WHOLE_TOKENS = 1_024
 """Window for texts of known labels, which are read as a whole."""
 
+READING = "1"
+"""Version of how a text is read (layer, windows, opening, tokens): part of the probe's name, and so of cache keys."""
+
 _OPENING = "Note:\n"
-BATCH = 8
+_BATCH = 8
 
 
 class Probe(Protocol):
     """Reads hazards without being asked."""
 
     model_id: str
+    labels: tuple[str, ...]
 
     def log_odds(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return log-odds in nats, shape (texts, labels), labels in the taxonomy's order."""
+        """Return log-odds in nats, shape (texts, labels)."""
         ...
 
 
@@ -73,6 +78,8 @@ class HiddenStates:
         import torch  # noqa: PLC0415 - heavy, and loaded when the first text is read
         from transformers import AutoConfig, AutoModel, AutoTokenizer, logging  # noqa: PLC0415
 
+        said = logging.get_verbosity()
+        logging.set_verbosity_error()  # it would list the layers left out
         try:
             config = AutoConfig.from_pretrained(folder)
             config.num_hidden_layers = layer
@@ -80,12 +87,11 @@ class HiddenStates:
                 config.layer_types = config.layer_types[:layer]
             # A text that spells a control token ("<|im_end|>") is read as these letters.
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, split_special_tokens=True)
-            said = logging.get_verbosity()
-            logging.set_verbosity_error()  # it would list the layers left out
             model: Any = AutoModel.from_pretrained(folder, config=config, dtype=torch.bfloat16)
-        except (OSError, ValueError, RuntimeError) as error:
+        except Exception as error:  # transformers, safetensors and torch have a kind each for a damaged folder
             raise ModelError(f"{folder}: cannot load the backbone ({error!s:.200})") from error
-        logging.set_verbosity(said)
+        finally:
+            logging.set_verbosity(said)
         model.norm = torch.nn.Identity()  # the states as the next layer would take them
         self._model = model.eval()
         self._window = window
@@ -104,8 +110,8 @@ class HiddenStates:
         order = sorted(range(len(pieces)), key=lambda index: -len(pieces[index][1]))
         skip = len(self._opening)
         with torch.inference_mode():
-            for start in range(0, len(order), BATCH):
-                batch = order[start : start + BATCH]
+            for start in range(0, len(order), _BATCH):
+                batch = order[start : start + _BATCH]
                 width = skip + max(len(pieces[index][1]) for index in batch)
                 ids = torch.zeros((len(batch), width), dtype=torch.long)
                 mask = torch.zeros_like(ids)
@@ -130,8 +136,8 @@ class HazardProbe:
     """
 
     def __init__(self) -> None:
-        self._weights, self._bias, digest = read_probe()
-        self.model_id = f"{folder_id(ensure(BACKBONE))}+probe-{digest}"
+        self._weights, self._bias, self.labels, digest = read_probe()
+        self.model_id = f"{folder_id(ensure(BACKBONE))}+probe-{READING}-{digest}"
 
     @cached_property
     def _states(self) -> HiddenStates:
@@ -150,8 +156,8 @@ def windows(tokens: Sequence[int], size: int = WINDOW_TOKENS) -> Iterator[Sequen
         yield tokens[min(start, last) : min(start, last) + size]
 
 
-def read_probe() -> tuple[NDArray[np.float32], NDArray[np.float32], str]:
-    """Return the packaged probe: weights (labels, hidden), bias (labels,), and a short digest of both.
+def read_probe() -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[str, ...], str]:
+    """Return the packaged probe: weights (labels, hidden), bias (labels,), the labels, and a short digest of all.
 
     Raises:
         UsageError: the file is not a probe.
@@ -159,6 +165,10 @@ def read_probe() -> tuple[NDArray[np.float32], NDArray[np.float32], str]:
     raw = files("models").joinpath("data", PROBE_FILE)
     with raw.open("rb") as file, np.load(file, allow_pickle=False) as data:
         weights, bias = np.asarray(data["weights"], np.float32), np.asarray(data["bias"], np.float32)
-    if weights.shape[:-1] != bias.shape or bias.ndim != 1:
-        raise UsageError(f"{PROBE_FILE}: shapes {weights.shape} and {bias.shape} are not those of a probe")
-    return weights, bias, hashlib.sha256(weights.tobytes() + bias.tobytes()).hexdigest()[:16]
+        labels = tuple(str(name) for name in data["labels"])
+    if weights.shape[:-1] != bias.shape or bias.shape != (len(labels),):
+        raise UsageError(f"{PROBE_FILE}: {weights.shape}, {bias.shape} and {len(labels)} labels are not of one probe")
+    if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
+        raise UsageError(f"{PROBE_FILE}: a weight is no number")
+    data_read = weights.tobytes() + bias.tobytes() + ",".join(labels).encode()
+    return weights, bias, labels, hashlib.sha256(data_read).hexdigest()[:16]

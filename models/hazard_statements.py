@@ -5,8 +5,8 @@ their errors are not the same (`benchmarks/hazard_reading.py`). A label's log-od
 backbone's margin, the probe's log-odds, and for each statement the log of its largest entailment probability over the
 record's sentences and the whole.
 
-No weight is negative, so a sentence that is added to a record takes nothing away from what its others show: "everything
-is checked first" buys an attacker little here. The statements are fixed; a record is only ever the premise.
+No weight is negative, so a sentence that is added to a record takes nothing away from what its others entail (the probe
+averages over windows: there it can). The statements are fixed; a record is only ever the premise.
 Curves belong to a taxonomy and were fitted with one NLI model and one backbone: with others, calibrate.
 """
 
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from audit.errors import UsageError
+from audit.errors import ModelError, UsageError
 from models.loading import PACKAGED_PREFIX, load_probe
 
 if TYPE_CHECKING:
@@ -87,6 +87,9 @@ class HazardStatements:
         curves: Per label of the taxonomy they belong to, in its order.
         taxonomy: Its digest.
         probe: Called likewise; None reads nothing from activations.
+
+    Raises:
+        UsageError: a probe of other labels.
     """
 
     def __init__(
@@ -99,6 +102,8 @@ class HazardStatements:
         self.model_id = model.model_id if probe is None else f"{model.model_id} + {probe.model_id}"
         self.taxonomy = taxonomy
         self._model, self._curves, self._probe = model, dict(curves), probe
+        if probe is not None and probe.labels != tuple(curves):
+            raise UsageError(f"{probe.model_id}: labels {', '.join(probe.labels):.200} are not those of the curves")
         self._one_at_a_time = asyncio.Lock()
         parts = json.dumps([self.model_id, taxonomy, {name: repr(curve) for name, curve in sorted(curves.items())}])
         self.digest = hashlib.sha256(parts.encode()).hexdigest()
@@ -108,16 +113,19 @@ class HazardStatements:
         """Return each label's log-odds in nats, from its margin, what the text entails, and the probe.
 
         Raises:
-            ModelError: a model failed.
+            ModelError: a model failed, or answered with something that is no number.
         """
         statements = [statement for curve in self._curves.values() for statement in curve.statements]
         async with self._one_at_a_time:
             evidence = iter(await asyncio.to_thread(statement_evidence, self._model, text, statements))
             probed = await asyncio.to_thread(self._probed, text)
-        return {
+        found = {
             name: curve.log_odds([float(next(evidence)) for _ in curve.statements], margins[name], nats)
             for (name, curve), nats in zip(self._curves.items(), probed, strict=True)
         }
+        if not all(map(math.isfinite, found.values())):
+            raise ModelError(f"{self.model_id}: log-odds of a hazard are no number; the text has no signature")
+        return found
 
     def _probed(self, text: str) -> list[float]:
         if self._probe is None:

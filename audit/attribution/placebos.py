@@ -91,7 +91,7 @@ class Placebos:
                 self._read_parting(event_id, state, point)
 
     def _read_parting(self, event_id: str, state: EventState, point: int) -> None:
-        odds, *placebos = [self._odds(item) for item in self.at_parting(event_id, state, point)]
+        odds, *placebos = [self._measured[item].log_odds_nats for item in self.at_parting(event_id, state, point)]
         if odds is not None and None not in placebos:
             others = [self._odds(keep_only(event_id, "keep_one", "odds", (entry_id,), point))
                       for entry_id in self._shown_alone(state)]  # fmt: skip

@@ -556,7 +556,9 @@ class SetSearch:
         for _, state in stuck:
             state.status = "not cleared"
             state.reason = (
-                "harm stays, and no memory left in its context has evidence against it" if self._context(state)
+                "the harm scorer could not judge the replay without the removed set"
+                if state.after is not None and state.after.harm is None
+                else "harm stays, and no memory left in its context has evidence against it" if self._context(state)
                 else "harm stays although its whole context was removed"
             )  # fmt: skip
         return "neighbours"
@@ -581,10 +583,7 @@ class SetSearch:
         return True
 
     def _put_back(self) -> None:
-        """Put back whose absence repairs nothing: all of them where every cleared event stays so, else one by one.
-
-        One by one are put back those that change no replay on which an event was cleared.
-        """
+        """Put back whose absence repairs nothing: all of them where every cleared event stays so, else one by one."""
         idle = self._idle()
         cleared = self._cleared()
         kept_out = frozenset(self._removed) - idle
@@ -596,24 +595,55 @@ class SetSearch:
         if all(replay.harm is not None and replay.harm < HARMFUL for replay in without.values()):
             for event_id, state in cleared:
                 state.after = without[event_id]
-            for entry_id in idle:
-                del self._removed[entry_id]
-            return
+            self._return(idle)
+        else:
+            self._put_back_unseen(idle)
+
+    def _put_back_unseen(self, idle: Iterable[str]) -> None:
+        """Put back, one by one, those whose return changes no replay on which an event was cleared."""
+        cleared = self._cleared()
         for entry_id in sorted(idle):
             fewer = frozenset(self._removed) - {entry_id}
             if all(self._context(state, fewer) == self._context(state) for _, state in cleared):
-                del self._removed[entry_id]
+                self._return([entry_id])
+
+    def _return(self, entries: Iterable[str]) -> None:
+        for entry_id in entries:
+            del self._removed[entry_id]
+            for state in self._incurable().values():
+                state.reason = "harm stays without the memories that spoke against it alone, and they were put back"
 
     def _idle(self) -> set[str]:
-        """Return whom only events speak against that stayed harmful without them; nobody where none did."""
-        if not any(state.status == "not cleared" for state in self.states.values()):
+        """Return whom only events speak against that stayed harmful without them; nobody where none did.
+
+        Whom an event spared that was cleared, or who resembles a culprit that stays, was not asked there: they stay. So
+        does everybody once what S derived went along.
+        """
+        incurable = self._incurable()
+        if not incurable or self._taken:
             return set()
         weak = self.settings.weak_nats
-        return {
+        others = {event_id: state for event_id, state in self.states.items() if event_id not in incurable}
+        idle = {
             entry_id
-            for entry_id in self._removed.keys() - self._taken
-            if not any(state.alone(entry_id) >= weak for _, state in self._cleared())
+            for entry_id in self._removed
+            if not any(
+                state.alone(entry_id) >= weak or event_id in self._spared.get(entry_id, ())
+                for event_id, state in others.items()
+            )
         }
+        for culprit in self._removed.keys() - idle:
+            idle.difference_update(self._resembles.get(culprit, ()))
+        return idle
+
+    def _incurable(self) -> dict[str, EventState]:
+        """Events whose harm stayed without S, as the scorer saw it."""
+        return {
+            event_id: state
+            for event_id, state in self.states.items()
+            if state.status == "not cleared"
+            and state.after is not None and state.after.harm is not None and state.after.harm >= HARMFUL
+        }  # fmt: skip
 
     def _cleared(self) -> list[tuple[str, EventState]]:
         return [(event_id, state) for event_id, state in self.states.items() if state.status == "cleared"]
@@ -644,6 +674,8 @@ class SetSearch:
         if self._phase == "neighbours":
             self.not_examined.append(f"memories that resemble culprits: {why}")
         if self._phase == "restore":
+            self._put_back_unseen(self._idle())
+        if self._phase in {"neighbours", "restore"}:
             self.not_examined.append(f"whether memories can be put back: {why}")
         self._phase = "done"
 

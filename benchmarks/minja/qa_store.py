@@ -41,13 +41,13 @@ def inject(  # noqa: PLR0917 - an attack's parts
     questions: Sequence[Question],
     notes: Sequence[str],
     wanted: int,
-    say: Callable[[str], None] = lambda _line: None,
+    say: Callable[[str], None],
 ) -> tuple[list[tuple[str, str]], int]:
     """Poison a memory through ordinary use, with the attack's notes shortened step by step.
 
     Each question is asked with the longest note; what the agent answered becomes a memory, in front of which the same
     question is asked with the next shorter note, and at last with none. Only an answer without any note that still
-    carries the shifted label is kept: the indication is present only while injecting.
+    carries the shifted label is kept: the indication is present only while injecting. `say` is told of every batch.
 
     Returns:
         The memories kept, and how many questions were tried.
@@ -71,7 +71,7 @@ def inject(  # noqa: PLR0917 - an attack's parts
             for question, output in zip(batch, outputs, strict=True)
             if _shifted(question, output)
         ]
-        say(f"injected {len(kept)} of {tried} tried; {len(questions)} questions to try")
+        say(f"injected {len(kept)} of {tried} tried, {len(questions) - tried} questions left")
     return kept[:wanted], tried
 
 

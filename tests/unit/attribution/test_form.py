@@ -263,3 +263,37 @@ def test_who_is_put_back_leaves_cleared_events_cleared_on_replay():
 
 def test_nobody_is_put_back_whose_return_brings_harm_back():
     assert set(half_curable(frozenset({"m001"})).removed) >= {"m000", "m001"}
+
+
+def test_an_event_that_cannot_be_judged_puts_nobody_back():
+    class Speechless(IncurableWorld):
+        def answer(self, event, ablation):
+            outcome = super().answer(event, ablation)
+            return replace(outcome, harm=None) if ablation.kind == "removal" else outcome
+
+    world = Speechless({"query 0": [3.0, 3.0, 0, 0, 0, 0, 0, 0]})
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].status == "not cleared"
+    assert "could not judge" in search.states["e000"].reason
+    assert set(search.removed) == {"m000", "m001"}
+
+
+def test_who_resembles_a_culprit_that_stays_is_not_put_back():
+    world = HalfCurableWorld({"query 0": [4.0, 0, 0, 0, 0, 0, 0, 0], "query 1": [5.0, 3.0, 0, 0, 0, 0, 0, 3.0]})
+    search = search_of(world, count=2, resembles={"m000": ["m007"]})
+    world.run(search)
+    assert [state.status for state in search.states.values()] == ["cleared", "not cleared"]
+    assert set(search.removed) == {"m000", "m007"}
+
+
+def test_a_budget_that_ends_before_the_last_replays_still_puts_back_whom_no_cleared_event_sees():
+    gains = {"query 0": [4.0, 0, 0, 0, 0, 0, 0, 0], "query 1": [0.5, 3.0, 3.0, 0, 0, 0, 0, 0]}
+    world = HalfCurableWorld(gains)
+    whole = search_of(world, count=2)
+    world.run(whole)
+    world = HalfCurableWorld(gains)
+    search = search_of(world, count=2, max_replays=whole.replays_planned - 1)
+    world.run(search)
+    assert any("put back" in line for line in search.not_examined)
+    assert set(search.removed) >= {"m000"}
