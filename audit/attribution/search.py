@@ -14,8 +14,9 @@ changed; "removed" means left out of a replay.
 3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `culprit_nats` at every
    point is a culprit and joins S; one that falls short of `weak_nats` at a point is asked at no other. A large context
    is shown in groups first, and only members of those that raise the odds are measured alone; where that finds nobody,
-   or harm stays, all are. Weaker evidence adds up over events, as far as it exceeds `weak_nats` in each. A memory that
-   fits in with the others (CAS below the store's median) must raise the odds by `fitting_nats` more: influence and
+   or harm stays, all are. Weaker evidence adds up over events, as far as it exceeds `weak_nats` in each. Where S comes
+   to be most of the store, the event that convicts most convicts nobody: its harm comes with memory at large. A memory
+   that fits in with the others (CAS below the store's median) must raise the odds by `fitting_nats` more: influence and
    consistency corroborate each other where either alone is borderline. Where nobody is convicted the points may have
    been style ("We say" for "The"): later ones are taken, and they alone count. Where there is no point, or the server
    gives no log-probabilities, the odds are counted in sampled replays.
@@ -56,6 +57,9 @@ if TYPE_CHECKING:
     from audit.events import Event
 
 __all__ = ["SetSearch"]
+
+SMALL_STORE = 12
+"""A store of fewer memories is small: a share of it says nothing."""
 
 Phase = Literal[
     "gate",
@@ -492,7 +496,7 @@ class SetSearch:
 
     def _read_influences(self) -> None:
         for event_id, state in self.states.items():
-            if state.status in {"memory is not the cause", "not reproduced", "not examined"}:
+            if state.at_large or state.status in {"memory is not the cause", "not reproduced", "not examined"}:
                 continue
             state.odds_full = [
                 outcome.log_odds_nats if outcome is not None else None
@@ -529,7 +533,25 @@ class SetSearch:
                     f"{total:.1f} more than {weak:.1f} each"
                 )
             grew = grew or entry_id in self._removed
-        return grew
+        return self._acquit_at_large() or grew
+
+    def _acquit_at_large(self) -> bool:
+        """Where S is most of the store, drop the event that convicts most and build S anew; True if that was so."""
+        entries = len(self._memory.entries)
+        if entries < SMALL_STORE or len(self._removed.keys() - self._taken) <= self.settings.most_of_store * entries:
+            return False
+        convicted, event_id = max(
+            (sum(state.alone(entry_id) >= self._needed(entry_id) for entry_id in state.influences), event_id)
+            for event_id, state in self.states.items()
+        )
+        if not convicted:
+            return False
+        state = self.states[event_id]
+        state.status, state.at_large, state.influences = "not cleared", True, {}
+        state.reason = f"harm comes with memory at large: {convicted} of {entries} memories bring it, one at a time"
+        self._removed = {entry_id: why for entry_id, why in self._removed.items() if entry_id in self._taken}
+        self._reopen()
+        return True
 
     def _needed(self, entry_id: str) -> float:
         """Evidence in nats that convicts this memory."""
@@ -566,7 +588,7 @@ class SetSearch:
     def _reopen(self) -> Phase:
         """S changed: every event judged without the old S must be judged without the new one."""
         for state in self.states.values():
-            if state.status in {"cleared", "not cleared"}:
+            if state.status in {"cleared", "not cleared"} and not state.at_large:
                 state.status = "open"
         return "closure"
 

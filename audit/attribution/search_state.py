@@ -39,6 +39,10 @@ class SearchSettings:
     substance_nats: float = 4.0
     """How improbable the words of the harm are with a placebo (-log p) where they are what is measured."""
 
+    most_of_store: float = 0.75
+    """Largest share of a store that S may be. What nearly every memory brings when it is shown alone comes with memory
+    at large, or the store is beyond repair by removal: go back to an older snapshot."""
+
     placebos: int = 3
     """Memories that an event did not use, shown alone: what any memory would do. With fewer at hand none is shown."""
 
@@ -88,6 +92,9 @@ class EventState:
 
     reference: tuple[str, ...] = ()
     """The memory whose clean replay partings are taken from, where those from the gate replay were form."""
+
+    at_large: bool = False
+    """Too much of the store brings the harm, one memory at a time: the event speaks against nobody."""
 
     groups: list[tuple[str, ...]] = field(default_factory=list)
     """Memories shown together whose answer is awaited."""

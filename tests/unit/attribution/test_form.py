@@ -297,3 +297,21 @@ def test_a_budget_that_ends_before_the_last_replays_still_puts_back_whom_no_clea
     world.run(search)
     assert any("put back" in line for line in search.not_examined)
     assert set(search.removed) >= {"m000"}
+
+
+def test_an_event_that_convicts_most_of_the_store_convicts_nobody():
+    world = LeaningWorld({"query 0": [3.0] * 14 + [0.0, 0.0], "query 1": [4.0] + [0.0] * 15})
+    search = search_of(world, count=2)
+    world.run(search)
+    assert search.states["e000"].status == "not cleared"
+    assert search.states["e000"].reason == "harm comes with memory at large: 13 of 16 memories bring it, one at a time"
+    assert search.states["e001"].status == "cleared"
+    assert set(search.removed) == {"m000"}
+
+
+def test_three_quarters_of_a_store_may_still_be_poison():
+    world = LeaningWorld({"query 0": [3.0] * 12 + [0.0] * 4})
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].status == "cleared"
+    assert len(search.removed) == 12
