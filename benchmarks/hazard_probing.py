@@ -65,9 +65,7 @@ def training_texts(folder: Path = TEXTS) -> tuple[TrainingText, ...]:
         for line in path.read_text(encoding="utf-8").splitlines():
             value = json.loads(line)
             found.append(
-                TrainingText(
-                    trade=path.stem, kind=value["kind"], text=value["text"], labels=frozenset(value["labels"])
-                )
+                TrainingText(trade=path.stem, kind=value["kind"], text=value["text"], labels=frozenset(value["labels"]))
             )
     return tuple(found)
 
