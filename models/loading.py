@@ -67,8 +67,13 @@ def named_backbone(spec: str) -> str:
     return "packaged:1.5b" if gpu_present() else "packaged:1.5b-int8"
 
 
-def prepare(specs: ModelSpecs, progress: Progress | None = None) -> None:
+def prepare(specs: ModelSpecs, progress: Progress | None = None, *, hazards: bool = False) -> None:
     """Assemble the packaged weights that `specs` names, before any actor starts and with the caller's progress bar.
+
+    Args:
+        specs: The models.
+        progress: Called as each is assembled.
+        hazards: Whether the hazards of removed entries will be read: the packaged models have a probe for them.
 
     Raises:
         UsageError: a folder that is not there, a package that is not installed, too little disk.
@@ -80,8 +85,8 @@ def prepare(specs: ModelSpecs, progress: Progress | None = None) -> None:
         _folder(specs.nli, "nli", progress)
     if specs.embedder != FAKE:
         _folder(specs.embedder, "minilm", progress)
-    if specs.backbone.startswith(PACKAGED_PREFIX) and specs.nli == PACKAGED_PREFIX:
-        ensure(PROBED, progress)  # the hazards of what is removed are read with it
+    if hazards and specs.backbone.startswith(PACKAGED_PREFIX) and specs.nli == PACKAGED_PREFIX:
+        ensure(PROBED, progress)
 
 
 def load_generator(specs: ModelSpecs) -> Generator:

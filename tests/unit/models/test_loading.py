@@ -11,6 +11,7 @@ import pytest
 
 from audit.errors import UsageError
 from models.generator_http import HttpGenerator
+from models.hazard_probe import BACKBONE
 from models.loading import ModelSpecs, load_embedder, load_entailment, load_generator, named_backbone, prepare
 
 if TYPE_CHECKING:
@@ -75,3 +76,18 @@ def test_packaged_means_int8_on_a_cpu_and_bf16_on_a_gpu(monkeypatch: pytest.Monk
         monkeypatch.setattr("models.loading.gpu_present", lambda present=present: present)
         assert ModelSpecs().backbone == named_backbone("packaged") == named
     assert named_backbone("packaged:0.5b") == "packaged:0.5b"
+
+
+def test_the_probes_backbone_is_assembled_where_hazards_are_read(monkeypatch, tmp_path):
+    assembled = []
+
+    def record(name, _progress=None):
+        assembled.append(name)
+        return tmp_path
+
+    monkeypatch.setattr("models.loading.ensure", record)
+    specs = ModelSpecs(backbone="packaged:1.5b", nli="packaged", embedder="packaged")
+    prepare(specs)
+    assert BACKBONE not in assembled
+    prepare(specs, hazards=True)
+    assert assembled[-1] == BACKBONE
