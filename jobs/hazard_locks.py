@@ -21,7 +21,7 @@ from audit.forget.tombstone import EXTRA_KEY, lock_out, read_lock
 from audit.provenance import durable, strict_json
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import HazardStatements, packaged_curves
-from models.loading import PACKAGED_PREFIX, load_probe
+from models.loading import load_probe, packaged_together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -181,7 +181,7 @@ class _ExecutorEntailment:
 def entailment_beside(executor: Executor, config: AuditConfig, taxonomy: Taxonomy) -> HazardStatements | None:
     """Return entailment and probe beside the backbone, where all are the packaged ones that they were fitted with."""
     curves = packaged_curves(taxonomy)
-    if curves is None or config.nli != PACKAGED_PREFIX or not config.backbone.startswith(PACKAGED_PREFIX):
+    if curves is None or not packaged_together(config.backbone, config.nli):
         return None
     executor.entail([("", "")])  # loaded now, so that its id is known
     entailment = _ExecutorEntailment(executor.model_ids()["nli"], executor)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ModelSpecs", "backbone_id", "entailment_id", "gpu_present", "load_embedder", "load_entailment", "load_generator",
-    "load_probe", "named_backbone", "prepare",
+    "load_probe", "named_backbone", "packaged_together", "prepare",
 ]  # fmt: skip
 
 FAKE = "fake"
@@ -85,8 +85,13 @@ def prepare(specs: ModelSpecs, progress: Progress | None = None, *, hazards: boo
         _folder(specs.nli, "nli", progress)
     if specs.embedder != FAKE:
         _folder(specs.embedder, "minilm", progress)
-    if hazards and specs.backbone.startswith(PACKAGED_PREFIX) and specs.nli == PACKAGED_PREFIX:
+    if hazards and packaged_together(specs.backbone, specs.nli):
         ensure(PROBED, progress)
+
+
+def packaged_together(backbone: str, nli: str) -> bool:
+    """Tell whether these are the packaged models that hazards are read with beside a probe; with others, calibrate."""
+    return backbone.startswith(PACKAGED_PREFIX) and nli == PACKAGED_PREFIX
 
 
 def load_generator(specs: ModelSpecs) -> Generator:

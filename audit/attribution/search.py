@@ -50,7 +50,7 @@ from audit.attribution.search_state import EventState, SearchSettings
 from audit.attribution.substance import harm_span, span_points
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from audit.attribution.harm import HarmScorer
     from audit.attribution.retrieval import RankedMemory
@@ -629,11 +629,11 @@ class SetSearch:
             if all(self._context(state, fewer) == self._context(state) for _, state in cleared):
                 self._return([entry_id])
 
-    def _return(self, entries: Iterable[str]) -> None:
+    def _return(self, entries: Collection[str]) -> None:
         for entry_id in entries:
             del self._removed[entry_id]
-            for state in self._incurable().values():
-                state.reason = "harm stays without the memories that spoke against it alone, and they were put back"
+        for state in self._incurable().values() if entries else ():
+            state.reason = "harm stays without the memories that spoke against it alone, and they were put back"
 
     def _idle(self) -> set[str]:
         """Return whom only events speak against that stayed harmful without them; nobody where none did.

@@ -12,6 +12,7 @@ import numpy as np
 
 from audit.forget.reading import action_of, readings
 from audit.forget.settings import GuardSettings
+from benchmarks.derivation.measures import auc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,8 +59,7 @@ def key_rows(corpus: Corpus, name: str, embedder: Embedder) -> list[dict[str, An
 
 
 def _auc(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float:
-    wins = (higher[:, None] > lower[None, :]) + 0.5 * (higher[:, None] == lower[None, :])
-    return _round(wins.mean())
+    return _round(auc(np.r_[higher, lower], np.arange(len(higher) + len(lower)) < len(higher)))
 
 
 def _round(value: Any) -> float:
