@@ -148,7 +148,12 @@ def _section(name: tuple[str, str, str], cells: dict[tuple[float, str], list[dic
 
 
 def _plot_sweep(grouped: Any) -> None:
-    tracks = [name for name in sorted(grouped) if len({rho for rho, _ in grouped[name]}) > 1]
+    tracks = [
+        name
+        for name in sorted(grouped)
+        if len({rho for rho, _ in grouped[name]}) > 1
+        and any(pool(rows)["hijacked_before"] for rows in grouped[name].values())  # else there is nothing to see
+    ]
     if not tracks:
         return
     figure, axes = plt.subplots(1, len(tracks), figsize=(5.2 * len(tracks), 3.6), squeeze=False, sharey=True)
