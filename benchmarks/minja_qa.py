@@ -80,8 +80,10 @@ def qa_cell(options: argparse.Namespace, executor: LocalExecutor, rho: float, se
     demo = demonstration((options.data / "minja" / "QA" / "initial_demo.txt").read_text(encoding="utf-8"))
     pool = worked_examples(options.data, trigger)
     benign = random.Random(seed).sample(pool, min(options.size - poisoned, len(pool)))
+    injection = {}
     if options.poison == "injected":
-        poison, _ = inject(executor, AGENT, demo, rest, notes, poisoned, Reporter(Console()).say)
+        poison, tried = inject(executor, AGENT, demo, rest, notes, poisoned, Reporter(Console()).say)
+        injection = {"injections_tried": tried, "injections_kept": len(poison)}
     else:
         poison = composed(rest[:poisoned], notes[0])
     entries, ids = make_entries(benign, poison, seed, one_writer=options.one_writer)
@@ -98,6 +100,7 @@ def qa_cell(options: argparse.Namespace, executor: LocalExecutor, rho: float, se
             agent=AGENT, harm=HARM, retrieval=options.retrieval, k=options.k, seed=0, probe_pattern=PROBE_PATTERN,
             backbone=options.backbone,
         ),
+        injection=injection,
     )  # fmt: skip
 
 

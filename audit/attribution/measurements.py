@@ -47,7 +47,7 @@ class Measurements:
         if state.speaks:
             return [("odds", point) for point in range(state.spoken)]
         telling = [point for point in range(state.spoken, len(state.points)) if point not in state.form]
-        later = [point for point in telling if point >= state.spoken + self._settings.points]
+        later = [point for point in telling if point >= state.spoken + state.style]
         return [("odds", point) for point in later or telling]
 
     def shown(self, event_id: str, state: EventState, kept: tuple[str, ...]) -> list[Ablation]:

@@ -17,9 +17,10 @@ changed; "removed" means left out of a replay.
    or harm stays, all are. Weaker evidence adds up over events, as far as it exceeds `weak_nats` in each. Where S comes
    to be most of the store, the event that convicts most convicts nobody: its harm comes with memory at large. A memory
    that fits in with the others (CAS below the store's median) must raise the odds by `fitting_nats` more: influence and
-   consistency corroborate each other where either alone is borderline. Where nobody is convicted the points may have
-   been style ("We say" for "The"): later ones are taken, and they alone count. Where there is no point, or the server
-   gives no log-probabilities, the odds are counted in sampled replays.
+   consistency corroborate each other where either alone is borderline. Where nobody is convicted, most of the store
+   is, or harm stays without those who were, the points were style ("We say" for "The"): later ones are taken, and they
+   alone count. Where there is no point, or the server gives no log-probabilities, the odds are counted in sampled
+   replays.
 4. *Necessity.* Where no culprit is in an event's context, leave out each memory in turn: harm that needs several
    memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone, at one event first, and at the
@@ -117,6 +118,7 @@ class SetSearch:
         self._neighbours_asked: set[str] = set()
         self._spared: dict[str, set[str]] = {}
         self._taken: set[str] = set()
+        self._deeper = False
         self._rounds = 0
         self._planned = 0
         self.not_examined: list[str] = []
@@ -367,7 +369,7 @@ class SetSearch:
                 return
             self._read_influences()
             self._convict()
-            if not self._doubt_screening(self._without_culprit()):
+            if not self._wants_points() and not self._doubt_screening(self._without_culprit()):
                 self._phase = "points" if self._go_deeper() else "necessity"
         elif self._phase == "necessity":
             self._read_influences()
@@ -377,8 +379,8 @@ class SetSearch:
             if self._pending():
                 return
             self._read_influences()
-            grew = self._convict()
-            if grew or self._pending():
+            changed = self._convict()
+            if self._wants_points() or changed or self._pending():
                 return
             for state in self.states.values():
                 self._placebos.doubt_exoneration(state, self._removed.keys())
@@ -388,6 +390,7 @@ class SetSearch:
         elif self._phase == "neighbours":
             self._read_influences()
             self._phase = self._reopen() if self._convict() else "restore"
+            self._wants_points()
         elif self._phase == "restore":
             self._put_back()
             self._phase = "done"
@@ -441,15 +444,23 @@ class SetSearch:
             if not any(entry_id in self._removed for entry_id in self._context(state, frozenset()))
         ]
 
+    def _wants_points(self) -> bool:
+        """Go back for later points where an event renounced those it had; True if one did."""
+        if self._deeper:
+            self._phase, self._deeper = "points", False
+            return True
+        return False
+
     def _go_deeper(self) -> bool:
         """Ask for later points of events whose memories were all acquitted at the first ones; True if there are any."""
         return any([self._deepen(state) for state in self._without_culprit()])  # noqa: C419 - every one deepens
 
-    def _deepen(self, state: EventState) -> bool:
-        """Want later points of an event that may have some; True if it may."""
-        deeper = state.partings == state.depth < self.settings.most_points
+    def _deepen(self, state: EventState, most: int | None = None) -> bool:
+        """Want later points of an event that may have some, for those so far are style; True if it may."""
+        most = self.settings.most_points if most is None else most
+        deeper = state.partings == state.depth < most
         if deeper:
-            state.depth = self.settings.most_points
+            state.style, state.depth = state.depth, min(state.depth + self.settings.points, most)
         return deeper
 
     def _doubt_screening(self, states: Iterable[EventState]) -> bool:
@@ -474,7 +485,8 @@ class SetSearch:
         if lost:
             return "baseline"
         formless = self._formless()
-        if any([self._deepen(state) for _, state in formless]):  # noqa: C419 - every one deepens
+        half = self.settings.most_points // 2
+        if any([self._deepen(state, half) for _, state in formless]):  # noqa: C419 - every one deepens
             return "points"
         if any(item not in self._measured for event_id, state in formless
                for item in self._placebos.doubting_form(event_id, state)):  # fmt: skip
@@ -509,12 +521,18 @@ class SetSearch:
                     state.influences[entry.entry_id] = influence
 
     def _convict(self) -> bool:
-        """Move every memory whose evidence reaches the threshold into S; True if S grew.
+        """Move every memory whose evidence reaches the threshold into S; True if S changed.
 
-        At one event, or over all it was measured at: what exceeds `weak_nats` adds up, and what falls short of it
-        counts against.
+        Where S comes to be most of the store, the event that convicts most is heard no more, and S is built anew.
         """
-        grew = False
+        before = set(self._removed)
+        self._weigh()
+        while self._acquit_at_large():
+            self._weigh()
+        return before != self._removed.keys()
+
+    def _weigh(self) -> None:
+        """Convict at one event, or over all: what exceeds `weak_nats` adds up, and what falls short of it subtracts."""
         measured: dict[str, list[tuple[float, str]]] = {}
         for event_id, state in self.states.items():
             for entry_id, influence in state.influences.items():
@@ -532,11 +550,12 @@ class SetSearch:
                     f"alone raises the odds of the harm in {len(gains)} events, by {alone:.1f} nats and less: by "
                     f"{total:.1f} more than {weak:.1f} each"
                 )
-            grew = grew or entry_id in self._removed
-        return self._acquit_at_large() or grew
 
     def _acquit_at_large(self) -> bool:
-        """Where S is most of the store, drop the event that convicts most and build S anew; True if that was so."""
+        """Where S is most of the store, hear the event that convicts most no more; True if that was so.
+
+        What most memories bring may be style: later points are asked for first.
+        """
         entries = len(self._memory.entries)
         if entries < SMALL_STORE or len(self._removed.keys() - self._taken) <= self.settings.most_of_store * entries:
             return False
@@ -547,11 +566,22 @@ class SetSearch:
         if not convicted:
             return False
         state = self.states[event_id]
-        state.status, state.at_large, state.influences = "not cleared", True, {}
-        state.reason = f"harm comes with memory at large: {convicted} of {entries} memories bring it, one at a time"
+        deeper = self._deepen(state)
+        self._renounce([state])
+        if deeper:
+            self._deeper = True
+        else:
+            state.status, state.at_large = "not cleared", True
+            state.reason = f"harm comes with memory at large: {convicted} of {entries} memories bring it, one at a time"
+        return True
+
+    def _renounce(self, states: Iterable[EventState]) -> None:
+        """Forget what was said of memories at these events' points, and judge every event anew."""
+        for state in states:
+            state.influences, state.suspects, state.acquitted, state.groups = {}, set(), set(), []
+            state.screening = True
         self._removed = {entry_id: why for entry_id, why in self._removed.items() if entry_id in self._taken}
         self._reopen()
-        return True
 
     def _needed(self, entry_id: str) -> float:
         """Evidence in nats that convicts this memory."""
@@ -575,6 +605,10 @@ class SetSearch:
             return "closure"
         if any([self._escalate(event_id, state) for event_id, state in stuck]):  # noqa: C419 - every stuck event acts
             return self._reopen()
+        deeper = [state for _, state in stuck if self._deepen(state)]
+        if deeper:
+            self._renounce(deeper)
+            return "points"
         for _, state in stuck:
             state.status = "not cleared"
             state.reason = (

@@ -49,8 +49,9 @@ class SearchSettings:
     points: int = 2
     """Decision points measured per event: the second tells substance from style."""
 
-    most_points: int = 4
-    """Points taken in search of the substance where nobody is convicted at the first ones."""
+    most_points: int = 8
+    """Partings taken in search of the substance: more are where those so far convict nobody, or whom they convict turns
+    out not to be the cause. Where all are form, half as many."""
 
     screen_from: int = 12
     """Memories yet to be measured from which they are shown in groups of about their square root first."""
@@ -82,6 +83,9 @@ class EventState:
 
     depth: int = 0
     """Partings wanted."""
+
+    style: int = 0
+    """The first so many partings turned out to be style: later ones count alone, where there are any."""
 
     odds_full: list[float | None] = field(default_factory=list)
     baseline: dict[int, float | None] = field(default_factory=dict)

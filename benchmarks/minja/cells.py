@@ -45,6 +45,7 @@ def run_cell(study: Study, cell: Cell, key: Mapping[str, Any], methods: Sequence
     wanted = [name for name in _names(methods) if name not in done]
     if not wanted:
         return
+    key = {**key, **cell.injection}
     began = time.perf_counter()
     attacked = study.attack(cell)
     attack_seconds = time.perf_counter() - began

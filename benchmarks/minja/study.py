@@ -71,6 +71,8 @@ class Cell:
     """Of ordinary use, where it differs from the replayed one (whole episodes instead of cut ones)."""
 
     harm: Mapping[str, object] | None = None
+    injection: Mapping[str, int] = field(default_factory=dict)
+    """Where poison was really injected: how often it was tried, and how often it took hold. Goes into every row."""
 
 
 class SharedScores:

@@ -315,3 +315,67 @@ def test_three_quarters_of_a_store_may_still_be_poison():
     world.run(search)
     assert search.states["e000"].status == "cleared"
     assert len(search.removed) == 12
+
+
+class StyleWorld(World):
+    """Benign memories open an answer as the harmful one opens; from `substance_from` on the poison alone speaks."""
+
+    def __init__(self, *, poison: set[int], opening: set[int], substance_from: int, size: int = 16) -> None:
+        super().__init__(size, {"query 0": list(range(size))}, hijack(poison))
+        self._poison = {f"m{number:03d}" for number in poison}
+        self._opening = {f"m{number:03d}" for number in opening}
+        self._from = substance_from
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        if ablation.measure == "text":
+            said = "so it comes that one by one all harm is done" if outcome.harm else "All well."
+            return replace(outcome, output=said, answers=(said,))
+        if ablation.measure == "continuation":
+            return replace(outcome, output=" however")
+        causes = self._opening if ablation.point < self._from else self._poison
+        return replace(outcome, harm=None, log_odds_nats=3.0 if causes & set(outcome.context) else -5.0)
+
+
+def test_whose_absence_leaves_the_harm_was_convicted_by_style_and_later_points_find_the_poison():
+    world = StyleWorld(poison={1}, opening={0, 2, 3}, substance_from=2)
+    search = search_of(world)
+    world.run(search)
+    state = search.states["e000"]
+    assert state.status == "cleared"
+    assert set(search.removed) == {"m001"}
+    assert state.style == 2
+
+
+def test_what_most_memories_bring_is_style_and_later_points_find_the_poison():
+    world = StyleWorld(poison={1}, opening=set(range(13)), substance_from=2)
+    search = search_of(world)
+    world.run(search)
+    state = search.states["e000"]
+    assert state.status == "cleared"
+    assert not state.at_large
+    assert set(search.removed) == {"m001"}
+
+
+def test_style_at_every_point_removes_nobody():
+    world = StyleWorld(poison={1}, opening={0, 2, 3}, substance_from=99)
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].status == "not cleared"
+    assert not search.removed
+    assert len(search.states["e000"].points) == search.settings.most_points
+
+
+def test_culprits_of_other_events_stay_where_one_event_renounces_its_points():
+    class TwoEvents(StyleWorld):
+        """The second event has its culprit at the first points."""
+
+        def __init__(self) -> None:
+            World.__init__(self, 16, {"query 0": list(range(8)), "query 1": list(range(8, 16))}, hijack({1, 9}))
+            self._poison, self._opening, self._from = {"m001", "m009"}, {"m000", "m002", "m003", "m009"}, 2
+
+    world = TwoEvents()
+    search = search_of(world, count=2)
+    world.run(search)
+    assert {state.status for state in search.states.values()} == {"cleared"}
+    assert set(search.removed) == {"m001", "m009"}
