@@ -38,6 +38,7 @@ A budget stops the search between rounds; what it left out is listed, never gues
 
 from __future__ import annotations
 
+import itertools
 import math
 from statistics import median
 from typing import TYPE_CHECKING, Literal
@@ -61,6 +62,9 @@ __all__ = ["SetSearch"]
 
 SMALL_STORE = 12
 """A store of fewer memories is small: a share of it says nothing."""
+
+FEW = 3
+"""Fewer memories are no group from which others could stand out."""
 
 Phase = Literal[
     "gate",
@@ -382,6 +386,9 @@ class SetSearch:
             changed = self._convict()
             if self._wants_points() or changed or self._pending():
                 return
+            if self._acquit_crowd():
+                self._wants_points()
+                return
             for state in self.states.values():
                 self._placebos.doubt_exoneration(state, self._removed.keys())
             self._phase = "verify"
@@ -559,21 +566,45 @@ class SetSearch:
         entries = len(self._memory.entries)
         if entries < SMALL_STORE or len(self._removed.keys() - self._taken) <= self.settings.most_of_store * entries:
             return False
-        convicted, event_id = max(
-            (sum(state.alone(entry_id) >= self._needed(entry_id) for entry_id in state.influences), event_id)
-            for event_id, state in self.states.items()
-        )
-        if not convicted:
+        convicted, event_id = max((len(self._convicted_by(state)), event_id) for event_id, state in self.states.items())
+        if convicted:
+            self._hear_no_more(self.states[event_id], f"{convicted} of {entries} memories bring it, one at a time")
+        return convicted > 0
+
+    def _acquit_crowd(self) -> bool:
+        """Hear events no more that convict a large share of the store, and nobody stands out; True if there are any.
+
+        What a memory adds then runs from little to much without a gap: the model is swayed by what any memory says.
+        """
+        entries = len(self._memory.entries)
+        if entries < SMALL_STORE:
             return False
-        state = self.states[event_id]
+        swayed = []
+        for _, state in self._live():
+            convicted = len(self._convicted_by(state))
+            if convicted >= self.settings.large_share * entries and not self._stands_out(state):
+                swayed.append((state, convicted))
+        for state, convicted in swayed:
+            self._hear_no_more(state, f"{convicted} of {entries} memories bring it, one at a time, and none stands out")
+        return bool(swayed)
+
+    def _stands_out(self, state: EventState) -> bool:
+        """Tell whether a gap parts those measured at an event, with at least three below it who are no culprits."""
+        gains = sorted(item.sufficiency_nats for item in state.influences.values() if item.sufficiency_nats is not None)
+        below = [gain for gain in gains if gain < self.settings.culprit_nats]
+        steps = list(itertools.pairwise(gains))[FEW - 1 : len(below)]
+        return len(below) < FEW or any(above - gain >= self.settings.weak_nats for gain, above in steps)
+
+    def _convicted_by(self, state: EventState) -> list[str]:
+        return [entry_id for entry_id in state.influences if state.alone(entry_id) >= self._needed(entry_id)]
+
+    def _hear_no_more(self, state: EventState, why: str) -> None:
+        """Ask for an event's later points, and where there are none give it up: it speaks against nobody."""
         deeper = self._deepen(state)
+        self._deeper = self._deeper or deeper
         self._renounce([state])
-        if deeper:
-            self._deeper = True
-        else:
-            state.status, state.at_large = "not cleared", True
-            state.reason = f"harm comes with memory at large: {convicted} of {entries} memories bring it, one at a time"
-        return True
+        if not deeper:
+            state.status, state.at_large, state.reason = "not cleared", True, f"harm comes with memory at large: {why}"
 
     def _renounce(self, states: Iterable[EventState]) -> None:
         """Forget what was said of memories at these events' points, and judge every event anew."""

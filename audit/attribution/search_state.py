@@ -43,6 +43,10 @@ class SearchSettings:
     """Largest share of a store that S may be. What nearly every memory brings when it is shown alone comes with memory
     at large, or the store is beyond repair by removal: go back to an older snapshot."""
 
+    large_share: float = 0.25
+    """Share of a store from which those that one event convicts must stand out: a gap of `weak_nats` parts them from
+    others measured there. Without one the event is swayed by memory at large."""
+
     placebos: int = 3
     """Memories that an event did not use, shown alone: what any memory would do. With fewer at hand none is shown."""
 

@@ -317,6 +317,26 @@ def test_three_quarters_of_a_store_may_still_be_poison():
     assert len(search.removed) == 12
 
 
+def test_a_crowd_from_which_nobody_stands_out_convicts_nobody():
+    world = LeaningWorld({"query 0": [3.0 - 0.2 * number for number in range(16)], "query 1": [4.0] + [0.0] * 15})
+    search = search_of(world, count=2)
+    world.run(search)
+    state = search.states["e000"]
+    assert state.status == "not cleared"
+    assert state.reason.startswith("harm comes with memory at large: ")
+    assert state.reason.endswith(" of 16 memories bring it, one at a time, and none stands out")
+    assert search.states["e001"].status == "cleared"
+    assert set(search.removed) == {"m000"}
+
+
+def test_a_crowd_that_stands_out_is_convicted():
+    world = LeaningWorld({"query 0": [3.0 - 0.2 * number for number in range(6)] + [0.9 - 0.1 * n for n in range(10)]})
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].status == "cleared"
+    assert set(search.removed) == {f"m{number:03d}" for number in range(6)}
+
+
 class StyleWorld(World):
     """Benign memories open an answer as the harmful one opens; from `substance_from` on the poison alone speaks."""
 
