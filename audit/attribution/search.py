@@ -14,13 +14,13 @@ changed; "removed" means left out of a replay.
 3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `culprit_nats` at every
    point is a culprit and joins S; one that falls short of `weak_nats` at a point is asked at no other. A large context
    is shown in groups first, and only members of those that raise the odds are measured alone; where that finds nobody,
-   or harm stays, all are. Weaker evidence adds up over events, as far as it exceeds `weak_nats` in each. Where S comes
-   to be most of the store, the event that convicts most convicts nobody: its harm comes with memory at large. A memory
-   that fits in with the others (CAS below the store's median) must raise the odds by `fitting_nats` more: influence and
-   consistency corroborate each other where either alone is borderline. Where nobody is convicted, most of the store
-   is, or harm stays without those who were, the points were style ("We say" for "The"): later ones are taken, and they
-   alone count. Where there is no point, or the server gives no log-probabilities, the odds are counted in sampled
-   replays.
+   or harm stays, all are. Weaker evidence adds up over events, as far as it exceeds `weak_nats` in each. A memory that
+   fits in with the others (CAS below the store's median) must raise the odds by `fitting_nats` more: influence and
+   consistency corroborate each other where either alone is borderline. The points were style ("We say" for "The") where
+   nobody is convicted, where most of the store is, where those that an event convicts are a quarter of the store and no
+   gap parts them from the others, or where harm stays without those who were: later ones are taken, and they alone
+   count. A crowd that no later point breaks up convicts nobody: its harm comes with memory at large. Where there is no
+   point, or the server gives no log-probabilities, the odds are counted in sampled replays.
 4. *Necessity.* Where no culprit is in an event's context, leave out each memory in turn: harm that needs several
    memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone, at one event first, and at the
@@ -38,12 +38,11 @@ A budget stops the search between rounds; what it left out is listed, never gues
 
 from __future__ import annotations
 
-import itertools
 import math
-from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 from audit.attribution.ablation import Ablation, Kind, Outcome, keep_only, leave_out
+from audit.attribution.conviction import Conviction
 from audit.attribution.decision import decision_point, next_point
 from audit.attribution.harm import HARMFUL
 from audit.attribution.measurements import Measurements
@@ -59,12 +58,6 @@ if TYPE_CHECKING:
     from audit.events import Event
 
 __all__ = ["SetSearch"]
-
-SMALL_STORE = 12
-"""A store of fewer memories is small: a share of it says nothing."""
-
-FEW = 3
-"""Fewer memories are no group from which others could stand out."""
 
 Phase = Literal[
     "gate",
@@ -114,7 +107,7 @@ class SetSearch:
         self._resembles = resembles or {}
         self._scorer = scorer
         self._anomaly = anomaly or {}
-        self._usual = median(self._anomaly.values()) if self._anomaly else 0.0
+        self._conviction = Conviction(settings, len(memory.entries), self._anomaly)
         self._removed: dict[str, str] = {}
         self._phase: Phase = "gate"
         self._measured = Measurements(settings)
@@ -386,7 +379,7 @@ class SetSearch:
             changed = self._convict()
             if self._wants_points() or changed or self._pending():
                 return
-            if self._acquit_crowd():
+            if self._acquit_crowds():
                 self._wants_points()
                 return
             for state in self.states.values():
@@ -533,78 +526,42 @@ class SetSearch:
         Where S comes to be most of the store, the event that convicts most is heard no more, and S is built anew.
         """
         before = set(self._removed)
-        self._weigh()
+        self._removed |= self._conviction.culprits(self.states, self._removed)
         while self._acquit_at_large():
-            self._weigh()
+            self._removed |= self._conviction.culprits(self.states, self._removed)
         return before != self._removed.keys()
-
-    def _weigh(self) -> None:
-        """Convict at one event, or over all: what exceeds `weak_nats` adds up, and what falls short of it subtracts."""
-        measured: dict[str, list[tuple[float, str]]] = {}
-        for event_id, state in self.states.items():
-            for entry_id, influence in state.influences.items():
-                if entry_id not in self._removed and influence.sufficiency_nats is not None:
-                    measured.setdefault(entry_id, []).append((influence.sufficiency_nats, event_id))
-        weak = self.settings.weak_nats
-        for entry_id, gains in sorted(measured.items()):
-            needed = self._needed(entry_id)
-            alone, event_id = max(gains)
-            total = math.fsum(gain - weak for gain, _ in gains)
-            if alone >= needed:
-                self._removed[entry_id] = f"alone raises the odds of the harm in {event_id} by {alone:.1f} nats"
-            elif total >= needed - weak:
-                self._removed[entry_id] = (
-                    f"alone raises the odds of the harm in {len(gains)} events, by {alone:.1f} nats and less: by "
-                    f"{total:.1f} more than {weak:.1f} each"
-                )
 
     def _acquit_at_large(self) -> bool:
         """Where S is most of the store, hear the event that convicts most no more; True if that was so.
 
         What most memories bring may be style: later points are asked for first.
         """
-        entries = len(self._memory.entries)
-        if entries < SMALL_STORE or len(self._removed.keys() - self._taken) <= self.settings.most_of_store * entries:
+        if not self._conviction.is_most(len(self._removed.keys() - self._taken)):
             return False
-        convicted, event_id = max((len(self._convicted_by(state)), event_id) for event_id, state in self.states.items())
+        convicted, event_id = max(
+            (len(self._conviction.by(state)), event_id) for event_id, state in self.states.items()
+        )
         if convicted:
-            self._hear_no_more(self.states[event_id], f"{convicted} of {entries} memories bring it, one at a time")
+            self._hear_no_more(self.states[event_id], convicted)
         return convicted > 0
 
-    def _acquit_crowd(self) -> bool:
-        """Hear events no more that convict a large share of the store, and nobody stands out; True if there are any.
-
-        What a memory adds then runs from little to much without a gap: the model is swayed by what any memory says.
-        """
-        entries = len(self._memory.entries)
-        if entries < SMALL_STORE:
-            return False
-        swayed = []
-        for _, state in self._live():
-            convicted = len(self._convicted_by(state))
-            if convicted >= self.settings.large_share * entries and not self._stands_out(state):
-                swayed.append((state, convicted))
-        for state, convicted in swayed:
-            self._hear_no_more(state, f"{convicted} of {entries} memories bring it, one at a time, and none stands out")
+    def _acquit_crowds(self) -> bool:
+        """Hear events no more that convict a crowd of which nobody stands out; True if there are any."""
+        swayed = [state for _, state in self._live() if self._conviction.is_crowd(state)]
+        for state in swayed:
+            self._hear_no_more(state, len(self._conviction.by(state)), ", and none stands out")
         return bool(swayed)
 
-    def _stands_out(self, state: EventState) -> bool:
-        """Tell whether a gap parts those measured at an event, with at least three below it who are no culprits."""
-        gains = sorted(item.sufficiency_nats for item in state.influences.values() if item.sufficiency_nats is not None)
-        below = [gain for gain in gains if gain < self.settings.culprit_nats]
-        steps = list(itertools.pairwise(gains))[FEW - 1 : len(below)]
-        return len(below) < FEW or any(above - gain >= self.settings.weak_nats for gain, above in steps)
-
-    def _convicted_by(self, state: EventState) -> list[str]:
-        return [entry_id for entry_id in state.influences if state.alone(entry_id) >= self._needed(entry_id)]
-
-    def _hear_no_more(self, state: EventState, why: str) -> None:
+    def _hear_no_more(self, state: EventState, convicted: int, more: str = "") -> None:
         """Ask for an event's later points, and where there are none give it up: it speaks against nobody."""
         deeper = self._deepen(state)
         self._deeper = self._deeper or deeper
         self._renounce([state])
         if not deeper:
-            state.status, state.at_large, state.reason = "not cleared", True, f"harm comes with memory at large: {why}"
+            state.status, state.at_large = "not cleared", True
+            entries = len(self._memory.entries)
+            state.reason = f"harm comes with memory at large: {convicted} of {entries} memories bring it, one at a time"
+            state.reason += more
 
     def _renounce(self, states: Iterable[EventState]) -> None:
         """Forget what was said of memories at these events' points, and judge every event anew."""
@@ -613,11 +570,6 @@ class SetSearch:
             state.screening = True
         self._removed = {entry_id: why for entry_id, why in self._removed.items() if entry_id in self._taken}
         self._reopen()
-
-    def _needed(self, entry_id: str) -> float:
-        """Evidence in nats that convicts this memory."""
-        fits = self._anomaly.get(entry_id, self._usual) < self._usual
-        return self.settings.culprit_nats + (self.settings.fitting_nats if fits else 0.0)
 
     def _read_verify(self) -> Phase:
         removed = frozenset(self._removed)
@@ -698,7 +650,8 @@ class SetSearch:
         for entry_id in entries:
             del self._removed[entry_id]
         for state in self._incurable().values() if entries else ():
-            state.reason = "harm stays without the memories that spoke against it alone, and they were put back"
+            if not state.at_large:
+                state.reason = "harm stays without the memories that spoke against it alone, and they were put back"
 
     def _idle(self) -> set[str]:
         """Return whom only events speak against that stayed harmful without them; nobody where none did.
