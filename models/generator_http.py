@@ -118,9 +118,9 @@ class HttpGenerator:
             PrefixUnsupportedError: a prefix is forced, which a probe showed that the server cannot continue.
         """
         if request.prefix:
-            if self._probing is None:
+            if self._probing is None or self._probing.cancelled():
                 self._probing = asyncio.ensure_future(self.supports_prefix_logprobs())
-            if not await self._probing:
+            if not await asyncio.shield(self._probing):  # others wait for it, too
                 raise PrefixUnsupportedError(
                     f"{self._url}: does not continue a forced prefix with log-probabilities; the agent cannot force one"
                 )

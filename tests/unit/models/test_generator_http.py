@@ -249,6 +249,23 @@ def test_a_prefix_that_would_not_be_continued_is_refused_and_the_server_is_probe
     assert [body["messages"][-1]["content"] for body in server.bodies] == ["one two three", "hello"]
 
 
+def test_a_request_that_is_cancelled_while_the_server_is_probed_leaves_the_probe_to_the_others(server: Server):
+    server.script = [(200, {}, CONTINUED), (200, {}, chat("fine"))]
+
+    async def call() -> str:
+        generator = HttpGenerator(server.url, "tiny", FAST)
+        forced = GenerationRequest(messages=(Message(role="user", content="hi"),), max_tokens=1, prefix="Sure")
+        hasty = asyncio.create_task(generator.generate(forced))
+        await asyncio.sleep(0)
+        hasty.cancel()
+        try:
+            return (await generator.generate(forced)).text
+        finally:
+            await generator.close()
+
+    assert asyncio.run(call()) == "fine"
+
+
 @pytest.mark.parametrize(
     "change",
     [
