@@ -453,7 +453,8 @@ class SetSearch:
 
     def _go_deeper(self) -> bool:
         """Ask for later points of events whose memories were all acquitted at the first ones; True if there are any."""
-        return any([self._deepen(state) for state in self._without_culprit()])  # noqa: C419 - every one deepens
+        half = self.settings.most_points // 2
+        return any([self._deepen(state, half) for state in self._without_culprit()])  # noqa: C419 - every one deepens
 
     def _deepen(self, state: EventState, most: int | None = None) -> bool:
         """Want later points of an event that may have some, for those so far are style; True if it may."""
@@ -521,15 +522,16 @@ class SetSearch:
                     state.influences[entry.entry_id] = influence
 
     def _convict(self) -> bool:
-        """Move every memory whose evidence reaches the threshold into S; True if S changed.
+        """Move every memory whose evidence reaches the threshold into S; True if events are to be judged anew.
 
         Where S comes to be most of the store, the event that convicts most is heard no more, and S is built anew.
         """
-        before = set(self._removed)
+        before, reopened = set(self._removed), False
         self._removed |= self._conviction.culprits(self.states, self._removed)
         while self._acquit_at_large():
             self._removed |= self._conviction.culprits(self.states, self._removed)
-        return before != self._removed.keys()
+            reopened = True
+        return reopened or before != self._removed.keys()
 
     def _acquit_at_large(self) -> bool:
         """Where S is most of the store, hear the event that convicts most no more; True if that was so.

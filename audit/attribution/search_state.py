@@ -54,8 +54,8 @@ class SearchSettings:
     """Decision points measured per event: the second tells substance from style."""
 
     most_points: int = 8
-    """Partings taken in search of the substance: more are where those so far convict nobody, or whom they convict turns
-    out not to be the cause. Where all are form, half as many."""
+    """Partings taken in search of the substance: half as many where those so far are form or convict nobody, all where
+    whom they convict turns out not to be the cause."""
 
     screen_from: int = 12
     """Memories yet to be measured from which they are shown in groups of about their square root first."""
