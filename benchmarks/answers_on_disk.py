@@ -89,7 +89,7 @@ def study_executor(
     settings = VllmSettings(kv_cache_gib=kv_gib, max_model_len=max_model_len, max_num_seqs=64)
     specs = ModelSpecs(backbone=backbone, vllm=settings)
     generator = AnswersOnDisk(cache_dir() / "answers.sqlite", lambda: load_generator(specs), backbone_id(backbone))
-    return LocalExecutor(specs, generator=generator), generator
+    return LocalExecutor(specs, generator=generator, closes_generator=True), generator
 
 
 def _pack(answer: Completion) -> str:

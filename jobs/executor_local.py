@@ -30,12 +30,15 @@ class LocalExecutor:
     Args:
         specs: The models; each is loaded when first needed.
         generator: A backbone to use instead of the one in `specs`, for tests and benchmarks that hold one already.
+        closes_generator: Whether `close` ends that one, too. An engine that nobody ends may hold up the interpreter.
     """
 
-    def __init__(self, specs: ModelSpecs, generator: Generator | None = None) -> None:
+    def __init__(
+        self, specs: ModelSpecs, generator: Generator | None = None, *, closes_generator: bool = False
+    ) -> None:
         self._specs = specs
         self._generator = generator
-        self._owns_generator = generator is None
+        self._owns_generator = generator is None or closes_generator
         self._entailment: EntailmentModel | None = None
         self._embedder: Embedder | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -144,4 +144,4 @@ def metered_executor(backbone: str, *, kv_gib: int = 2) -> tuple[LocalExecutor, 
     """Return a local executor over a metered backbone, with the studies' answers on disk, and that backbone."""
     specs = ModelSpecs(backbone=backbone, vllm=VllmSettings(kv_cache_gib=kv_gib, max_model_len=4_096, max_num_seqs=64))
     metered = MeteredBackbone(cache_dir() / "answers.sqlite", lambda: load_generator(specs), backbone_id(backbone))
-    return LocalExecutor(specs, generator=metered), metered
+    return LocalExecutor(specs, generator=metered, closes_generator=True), metered

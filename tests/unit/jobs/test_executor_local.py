@@ -46,12 +46,17 @@ def test_every_question_of_every_group_is_answered_once(program):
     assert sorted(outcome.event_id for outcome in outcomes) == ["e1", "e2"]
 
 
-def test_a_backbone_that_was_lent_is_not_closed_and_one_of_its_own_is(program, monkeypatch):
+def test_a_backbone_that_was_lent_is_not_closed_and_one_given_away_or_its_own_is(program, monkeypatch):
     lent, own = Counted(), Counted()
     executor = LocalExecutor(FAKES, lent)
     list(executor.replay([group()], program))
     executor.close()
     assert lent.closed == 0
+
+    executor = LocalExecutor(FAKES, lent, closes_generator=True)
+    list(executor.replay([group()], program))
+    executor.close()
+    assert lent.closed == 1
 
     monkeypatch.setattr("jobs.executor_local.load_generator", lambda _: own)
     executor = LocalExecutor(FAKES)
