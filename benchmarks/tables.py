@@ -288,19 +288,19 @@ def _cost_bars(results: ResultFile, grouped: Any) -> None:
 
     The bar on tokens is on the sparse regime: `benchmarks.sparse_cost`.
     """
-    for track in ("QA", "RAP"):
+    for track, variant in sorted({(name[0], name[2]) for name in grouped}):
         for rho, limit in ((0.5, "<= 3"), (MAIN_RHO[track], "none stated")):
             pairs = [
                 (pool(cell[rho, "set"]), pool(cell[rho, PLAIN]))
                 for name, cell in grouped.items()
-                if name[0] == track and (rho, "set") in cell and (rho, PLAIN) in cell
+                if (name[0], name[2]) == (track, variant) and (rho, "set") in cell and (rho, PLAIN) in cell
             ]
             pairs = [(ours, plain) for ours, plain in pairs if plain["replays"]]  # where nothing was hijacked, none
             if not pairs:
                 continue
             if rho == 0.5:
                 ratio = max(ours["replays"] / plain["replays"] for ours, plain in pairs)
-                name = f"{track}: calls, set search over plain leave-one-out, ρ = 0.5"
+                name = f"{track}, {variant}: calls, set search over plain leave-one-out, ρ = 0.5"
                 results.add_bar(name, round(ratio, 2), "x", limit, ratio <= 3)
             else:
                 # Plain one request at a time without prefix cache computes every prompt token again.
@@ -309,7 +309,7 @@ def _cost_bars(results: ResultFile, grouped: Any) -> None:
                     / max(ours["prompt_tokens"] - ours["cached_tokens"] + ours["completion_tokens"], 1)
                     for ours, plain in pairs
                 )
-                name = f"{track}: tokens computed, plain without prefix cache over set search, ρ = {rho}"
+                name = f"{track}, {variant}: tokens computed, plain without prefix cache over set search, ρ = {rho}"
                 results.add_bar(name, round(ratio, 2), "x", limit, None)
 
 
