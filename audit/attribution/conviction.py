@@ -77,13 +77,16 @@ class Conviction:
         """Tell whether so many memories are more of the store than S may be."""
         return self._entries >= SMALL_STORE and count > self._settings.most_of_store * self._entries
 
+    def is_large(self, count: int) -> bool:
+        """Tell whether so many memories are a large share of the store."""
+        return self._entries >= SMALL_STORE and count >= self._settings.large_share * self._entries
+
     def is_crowd(self, state: EventState) -> bool:
         """Tell whether an event convicts a large share of the store of which nobody stands out.
 
         What a memory adds then runs from little to much without a gap: the model is swayed by what any memory says.
         """
-        large = self._entries >= SMALL_STORE and len(self.by(state)) >= self._settings.large_share * self._entries
-        return large and not self._stands_out(state)
+        return self.is_large(len(self.by(state))) and not self._stands_out(state)
 
     def _stands_out(self, state: EventState) -> bool:
         """Tell whether a gap parts those measured at an event, with at least three below it who are no culprits."""

@@ -31,7 +31,8 @@ changed; "removed" means left out of a replay.
 7. *Neighbours.* Memories at large that resemble a culprit are measured alone on the event where that culprit weighs
    most: the next poison in line is found before it is used.
 8. *Restore.* Whom only events speak against that stay harmful without them is put back, where the events that were
-   cleared stay so on replay: their absence repairs nothing.
+   cleared stay so on replay: their absence repairs nothing. (An event whose harm stays without a quarter of the store
+   that it convicts is not even asked: it is heard no more in step 6, and the others must find their own culprits.)
 
 A budget stops the search between rounds; what it left out is listed, never guessed.
 """
@@ -594,6 +595,20 @@ class SetSearch:
         if deeper:
             self._renounce(deeper)
             return "points"
+        futile = [
+            state
+            for _, state in stuck
+            if state.after is not None and state.after.harm is not None
+            and self._conviction.is_large(len(self._conviction.by(state)))
+        ]  # fmt: skip
+        if futile:
+            self._renounce(futile)
+            for state in futile:
+                state.status, state.at_large = "not cleared", True
+                state.reason = (
+                    "harm stays without the memories it speaks against, a large share of the store: not heard"
+                )
+            return "closure"
         for _, state in stuck:
             state.status = "not cleared"
             state.reason = (

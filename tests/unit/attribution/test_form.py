@@ -265,6 +265,16 @@ def test_nobody_is_put_back_whose_return_brings_harm_back():
     assert set(half_curable(frozenset({"m001"})).removed) >= {"m000", "m001"}
 
 
+def test_an_incurable_event_that_convicts_many_is_not_heard_though_another_was_cleared_by_their_loss():
+    world = HalfCurableWorld({"query 0": [4.0] + [0.0] * 11, "query 1": [0.5, 3.0, 3.0, 3.0] + [0.0] * 8})
+    world.relapse = frozenset({"m001"})
+    search = search_of(world, count=2)
+    world.run(search)
+    assert [state.status for state in search.states.values()] == ["not cleared", "not cleared"]
+    assert search.states["e001"].reason.endswith("a large share of the store: not heard")
+    assert set(search.removed) <= {"m000"}
+
+
 def test_an_event_that_cannot_be_judged_puts_nobody_back():
     class Speechless(IncurableWorld):
         def answer(self, event, ablation):
