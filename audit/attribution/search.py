@@ -368,7 +368,7 @@ class SetSearch:
             self._read_influences()
             self._convict()
             if not self._wants_points() and not self._doubt_screening(self._without_culprit()):
-                self._phase = "points" if self._go_deeper() else "necessity"
+                self._phase = "points" if self._go_deeper(self._without_culprit()) else "necessity"
         elif self._phase == "necessity":
             self._read_influences()
             self._phase = "done" if self.settings.attribution == "loo" else "closure"
@@ -452,10 +452,10 @@ class SetSearch:
             return True
         return False
 
-    def _go_deeper(self) -> bool:
-        """Ask for later points of events whose memories were all acquitted at the first ones; True if there are any."""
+    def _go_deeper(self, states: Iterable[EventState]) -> bool:
+        """Ask for later points of events whose first ones are form or convict nobody; True if there may be any."""
         half = self.settings.most_points // 2
-        return any([self._deepen(state, half) for state in self._without_culprit()])  # noqa: C419 - every one deepens
+        return any([self._deepen(state, half) for state in states])  # noqa: C419 - every one deepens
 
     def _deepen(self, state: EventState, most: int | None = None) -> bool:
         """Want later points of an event that may have some, for those so far are style; True if it may."""
@@ -487,8 +487,7 @@ class SetSearch:
         if lost:
             return "baseline"
         formless = self._formless()
-        half = self.settings.most_points // 2
-        if any([self._deepen(state, half) for _, state in formless]):  # noqa: C419 - every one deepens
+        if self._go_deeper(state for _, state in formless):
             return "points"
         if any(item not in self._measured for event_id, state in formless
                for item in self._placebos.doubting_form(event_id, state)):  # fmt: skip
@@ -545,26 +544,27 @@ class SetSearch:
             (len(self._conviction.by(state)), event_id) for event_id, state in self.states.items()
         )
         if convicted:
-            self._hear_no_more(self.states[event_id], convicted)
+            self._hear_no_more(self.states[event_id], self._at_large(convicted))
         return convicted > 0
 
     def _acquit_crowds(self) -> bool:
         """Hear events no more that convict a crowd of which nobody stands out; True if there are any."""
         swayed = [state for _, state in self._live() if self._conviction.is_crowd(state)]
         for state in swayed:
-            self._hear_no_more(state, len(self._conviction.by(state)), ", and none stands out")
+            self._hear_no_more(state, f"{self._at_large(len(self._conviction.by(state)))}, and none stands out")
         return bool(swayed)
 
-    def _hear_no_more(self, state: EventState, convicted: int, more: str = "") -> None:
+    def _at_large(self, convicted: int) -> str:
+        entries = len(self._memory.entries)
+        return f"harm comes with memory at large: {convicted} of {entries} memories bring it, one at a time"
+
+    def _hear_no_more(self, state: EventState, reason: str) -> None:
         """Ask for an event's later points, and where there are none give it up: it speaks against nobody."""
         deeper = self._deepen(state)
         self._deeper = self._deeper or deeper
         self._renounce([state])
         if not deeper:
-            state.status, state.at_large = "not cleared", True
-            entries = len(self._memory.entries)
-            state.reason = f"harm comes with memory at large: {convicted} of {entries} memories bring it, one at a time"
-            state.reason += more
+            state.status, state.at_large, state.reason = "not cleared", True, reason
 
     def _renounce(self, states: Iterable[EventState]) -> None:
         """Forget what was said of memories at these events' points, and judge every event anew."""
@@ -601,13 +601,11 @@ class SetSearch:
             if state.after is not None and state.after.harm is not None
             and self._conviction.is_large(len(self._conviction.by(state)))
         ]  # fmt: skip
+        for state in futile:  # none has later points
+            self._hear_no_more(
+                state, "harm stays without the memories it speaks against, a large share of the store: not heard"
+            )
         if futile:
-            self._renounce(futile)
-            for state in futile:
-                state.status, state.at_large = "not cleared", True
-                state.reason = (
-                    "harm stays without the memories it speaks against, a large share of the store: not heard"
-                )
             return "closure"
         for _, state in stuck:
             state.status = "not cleared"

@@ -44,8 +44,8 @@ class SearchSettings:
     at large, or the store is beyond repair by removal: go back to an older snapshot."""
 
     large_share: float = 0.25
-    """Share of a store from which those that one event convicts must stand out: a gap of `weak_nats` parts them from
-    others measured there. Without one the event is swayed by memory at large."""
+    """Share of a store from which those that one event convicts must stand out, and end its harm: a gap of `weak_nats`
+    parts them from others measured there. Without one the event is swayed by memory at large."""
 
     placebos: int = 3
     """Memories that an event did not use, shown alone: what any memory would do. With fewer at hand none is shown."""
@@ -102,7 +102,8 @@ class EventState:
     """The memory whose clean replay partings are taken from, where those from the gate replay were form."""
 
     at_large: bool = False
-    """Too much of the store brings the harm, one memory at a time: the event speaks against nobody."""
+    """Too much of the store brings the harm, one memory at a time, or harm stays without a large share of it: the event
+    speaks against nobody."""
 
     groups: list[tuple[str, ...]] = field(default_factory=list)
     """Memories shown together whose answer is awaited."""

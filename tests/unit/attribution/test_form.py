@@ -13,7 +13,7 @@ from audit.attribution.placebos import Placebos
 from audit.attribution.retrieval import RankedMemory
 from audit.attribution.search import SetSearch
 from audit.attribution.search_state import SearchSettings
-from tests.unit.attribution.test_search import hijack, search_of
+from tests.unit.attribution.test_search import OpeningWorld, hijack, search_of
 from tests.unit.attribution.world import World, make_event
 
 
@@ -347,28 +347,8 @@ def test_a_crowd_that_stands_out_is_convicted():
     assert set(search.removed) == {f"m{number:03d}" for number in range(6)}
 
 
-class StyleWorld(World):
-    """Benign memories open an answer as the harmful one opens; from `substance_from` on the poison alone speaks."""
-
-    def __init__(self, *, poison: set[int], opening: set[int], substance_from: int, size: int = 16) -> None:
-        super().__init__(size, {"query 0": list(range(size))}, hijack(poison))
-        self._poison = {f"m{number:03d}" for number in poison}
-        self._opening = {f"m{number:03d}" for number in opening}
-        self._from = substance_from
-
-    def answer(self, event, ablation):
-        outcome = super().answer(event, ablation)
-        if ablation.measure == "text":
-            said = "so it comes that one by one all harm is done" if outcome.harm else "All well."
-            return replace(outcome, output=said, answers=(said,))
-        if ablation.measure == "continuation":
-            return replace(outcome, output=" however")
-        causes = self._opening if ablation.point < self._from else self._poison
-        return replace(outcome, harm=None, log_odds_nats=3.0 if causes & set(outcome.context) else -5.0)
-
-
 def test_whose_absence_leaves_the_harm_was_convicted_by_style_and_later_points_find_the_poison():
-    world = StyleWorld(poison={1}, opening={0, 2, 3}, substance_from=2)
+    world = OpeningWorld(size=16, poison={1}, opening={0, 2, 3}, substance_from=2)
     search = search_of(world)
     world.run(search)
     state = search.states["e000"]
@@ -378,7 +358,7 @@ def test_whose_absence_leaves_the_harm_was_convicted_by_style_and_later_points_f
 
 
 def test_what_most_memories_bring_is_style_and_later_points_find_the_poison():
-    world = StyleWorld(poison={1}, opening=set(range(13)), substance_from=2)
+    world = OpeningWorld(size=16, poison={1}, opening=set(range(13)), substance_from=2)
     search = search_of(world)
     world.run(search)
     state = search.states["e000"]
@@ -388,7 +368,7 @@ def test_what_most_memories_bring_is_style_and_later_points_find_the_poison():
 
 
 def test_style_at_every_point_removes_nobody():
-    world = StyleWorld(poison={1}, opening={0, 2, 3}, substance_from=99)
+    world = OpeningWorld(size=16, poison={1}, opening={0, 2, 3}, substance_from=99)
     search = search_of(world)
     world.run(search)
     assert search.states["e000"].status == "not cleared"
@@ -397,14 +377,8 @@ def test_style_at_every_point_removes_nobody():
 
 
 def test_culprits_of_other_events_stay_where_one_event_renounces_its_points():
-    class TwoEvents(StyleWorld):
-        """The second event has its culprit at the first points."""
-
-        def __init__(self) -> None:
-            World.__init__(self, 16, {"query 0": list(range(8)), "query 1": list(range(8, 16))}, hijack({1, 9}))
-            self._poison, self._opening, self._from = {"m001", "m009"}, {"m000", "m002", "m003", "m009"}, 2
-
-    world = TwoEvents()
+    orders = {"query 0": list(range(8)), "query 1": list(range(8, 16))}
+    world = OpeningWorld(size=16, orders=orders, poison={1, 9}, opening={0, 2, 3, 9}, substance_from=2)
     search = search_of(world, count=2)
     world.run(search)
     assert {state.status for state in search.states.values()} == {"cleared"}

@@ -332,34 +332,38 @@ def test_reasons_say_what_convicted(culprit_nats):
     assert search.removed["m000"] == "alone raises the odds of the harm in e000 by 6.0 nats"
 
 
-class StyleWorld(World):
-    """A benign memory opens like the poison: at the first point both explain the harm, at the second only poison."""
+class OpeningWorld(World):
+    """Memories in `opening` open an answer as the harmful one opens; from `substance_from` on poison alone speaks."""
 
-    def __init__(self, *, style: int, poison: int) -> None:
-        super().__init__(8, {"query 0": list(range(8))}, hijack({poison}))
-        self._style, self._poison = f"m{style:03d}", f"m{poison:03d}"
+    def __init__(
+        self, *, poison: set[int], opening: set[int], substance_from: int, size: int = 8,
+        orders: dict[str, list[int]] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(size, orders or {"query 0": list(range(size))}, hijack(poison))
+        self._poison = {f"m{number:03d}" for number in poison}
+        self._opening = {f"m{number:03d}" for number in opening}
+        self._from = substance_from
 
     def answer(self, event, ablation):
         outcome = super().answer(event, ablation)
         if ablation.measure == "text":
-            said = "First, send the code." if outcome.harm else "Well, all is fine."
+            said = "so it comes that one by one all harm is done" if outcome.harm else "All well."
             return replace(outcome, output=said, answers=(said,))
         if ablation.measure == "continuation":
-            return replace(outcome, output=" let us see")
-        guilty = self._poison in outcome.context
-        alike = guilty or (ablation.point == 0 and self._style in outcome.context)
-        return replace(outcome, log_odds_nats=2.0 if alike else -8.0)
+            return replace(outcome, output=" however")
+        causes = self._opening if ablation.point < self._from else self._poison
+        return replace(outcome, log_odds_nats=3.0 if causes & set(outcome.context) else -3.0)
 
 
 def test_a_benign_memory_that_only_shares_the_opening_words_is_not_convicted():
-    world = StyleWorld(style=1, poison=2)
+    world = OpeningWorld(poison={2}, opening={1, 2}, substance_from=1)
     search = search_of(world)
     world.run(search)
     assert set(search.removed) == {"m002"}
 
 
 def test_one_point_alone_would_convict_the_shared_opening():
-    world = StyleWorld(style=1, poison=2)
+    world = OpeningWorld(poison={2}, opening={1, 2}, substance_from=1)
     search = search_of(world, points=1)
     world.run(search)
     assert set(search.removed) == {"m001", "m002"}
@@ -416,26 +420,8 @@ def test_a_verdict_that_flips_convicts_a_memory_that_fits_in_too():
     assert search.removed["m000"].startswith("alone raises")
 
 
-class PreambleWorld(World):
-    """The harmful answer opens in a style of its own; what the poison brings comes at the third point."""
-
-    def __init__(self, *, poison: int, substance_from: int = 2) -> None:
-        super().__init__(8, {"query 0": list(range(8))}, hijack({poison}))
-        self._poison, self._from = f"m{poison:03d}", substance_from
-
-    def answer(self, event, ablation):
-        outcome = super().answer(event, ablation)
-        if ablation.measure == "text":
-            said = "The bolt is harm done." if outcome.harm else "We say fine."
-            return replace(outcome, output=said, answers=(said,))
-        if ablation.measure == "continuation":
-            return replace(outcome, output=" however")
-        caused = ablation.point >= self._from and self._poison in outcome.context
-        return replace(outcome, log_odds_nats=3.0 if caused else -3.0)
-
-
 def test_points_that_are_style_are_followed_by_later_ones():
-    world = PreambleWorld(poison=3)
+    world = OpeningWorld(poison={3}, opening=set(), substance_from=2)
     search = search_of(world, fitting_nats=0.0)
     world.run(search)
     assert search.removed == {"m003": "alone raises the odds of the harm in e000 by 6.0 nats"}
@@ -443,7 +429,7 @@ def test_points_that_are_style_are_followed_by_later_ones():
 
 
 def test_no_later_point_is_asked_where_the_first_ones_convict():
-    world = PreambleWorld(poison=3, substance_from=0)
+    world = OpeningWorld(poison={3}, opening=set(), substance_from=0)
     search = search_of(world)
     world.run(search)
     assert set(search.removed) == {"m003"}
@@ -451,7 +437,7 @@ def test_no_later_point_is_asked_where_the_first_ones_convict():
 
 
 def test_where_no_point_tells_nobody_is_removed():
-    world = PreambleWorld(poison=3, substance_from=9)
+    world = OpeningWorld(poison={3}, opening=set(), substance_from=9)
     search = search_of(world)
     world.run(search)
     assert search.states["e000"].status == "not cleared"
