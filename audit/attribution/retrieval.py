@@ -117,6 +117,10 @@ class RankedMemory:
                     break
         return tuple(found)
 
+    def context(self, query: str, removed: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """Return the ids of what is retrieved, best first: equal contexts make equal prompts."""
+        return tuple(entry.entry_id for entry in self.retrieve(query, removed))
+
     def unused(self, query: str, most: int) -> tuple[Entry, ...]:
         """Return the entries that match least, at most so many, of those that the query does not retrieve."""
         order = self._order(query)

@@ -48,6 +48,7 @@ from audit.attribution.decision import decision_point, next_point
 from audit.attribution.harm import HARMFUL
 from audit.attribution.measurements import Measurements
 from audit.attribution.placebos import Placebos
+from audit.attribution.restoration import Restoration, incurable
 from audit.attribution.search_state import EventState, SearchSettings
 from audit.attribution.substance import harm_span, span_points
 
@@ -113,6 +114,7 @@ class SetSearch:
         self._phase: Phase = "gate"
         self._measured = Measurements(settings)
         self._placebos = Placebos(memory, self._measured, settings)
+        self._restoration = Restoration(memory, self._measured, settings, self._resembles)
         self._neighbours_asked: set[str] = set()
         self._spared: dict[str, set[str]] = {}
         self._taken: set[str] = set()
@@ -334,12 +336,7 @@ class SetSearch:
         return asked
 
     def _restore_round(self) -> list[Ablation]:
-        kept_out = frozenset(self._removed) - self._idle()
-        return [
-            leave_out(event_id, "removal", "text", kept_out)
-            for event_id, state in self._cleared()
-            if self._context(state, kept_out) not in state.replayed
-        ]
+        return self._restoration.replays(self.states, self._removed.keys(), self._idle())
 
     # What the answers mean
 
@@ -637,71 +634,20 @@ class SetSearch:
         return True
 
     def _put_back(self) -> None:
-        """Put back whose absence repairs nothing: all of them where every cleared event stays so, else one by one."""
-        idle = self._idle()
-        cleared = self._cleared()
-        kept_out = frozenset(self._removed) - idle
-        for event_id, state in cleared:
-            asked = self._measured.get(leave_out(event_id, "removal", "text", kept_out))
-            if asked is not None:
-                state.replayed[self._context(state, kept_out)] = asked
-        without = {event_id: state.replayed[self._context(state, kept_out)] for event_id, state in cleared}
-        if all(replay.harm is not None and replay.harm < HARMFUL for replay in without.values()):
-            for event_id, state in cleared:
-                state.after = without[event_id]
-            self._return(idle)
-        else:
-            self._put_back_unseen(idle)
-
-    def _put_back_unseen(self, idle: Iterable[str]) -> None:
-        """Put back, one by one, those whose return changes no replay on which an event was cleared."""
-        cleared = self._cleared()
-        for entry_id in sorted(idle):
-            fewer = frozenset(self._removed) - {entry_id}
-            if all(self._context(state, fewer) == self._context(state) for _, state in cleared):
-                self._return([entry_id])
+        """Put back whose absence repairs nothing, and say so at the events that spoke against them."""
+        returned = self._restoration.put_back(self.states, self._removed.keys(), self._idle())
+        self._return(returned)
 
     def _return(self, entries: Collection[str]) -> None:
         for entry_id in entries:
             del self._removed[entry_id]
-        for state in self._incurable().values() if entries else ():
+        for state in incurable(self.states).values() if entries else ():
             if not state.at_large:
                 state.reason = "harm stays without the memories that spoke against it alone, and they were put back"
 
     def _idle(self) -> set[str]:
-        """Return whom only events speak against that stayed harmful without them; nobody where none did.
-
-        Whom an event spared that was cleared, or who resembles a culprit that stays, was not asked there: they stay. So
-        does everybody once what S derived went along.
-        """
-        incurable = self._incurable()
-        if not incurable or self._taken:
-            return set()
-        weak = self.settings.weak_nats
-        others = {event_id: state for event_id, state in self.states.items() if event_id not in incurable}
-        idle = {
-            entry_id
-            for entry_id in self._removed
-            if not any(
-                state.alone(entry_id) >= weak or event_id in self._spared.get(entry_id, ())
-                for event_id, state in others.items()
-            )
-        }
-        for culprit in self._removed.keys() - idle:
-            idle.difference_update(self._resembles.get(culprit, ()))
-        return idle
-
-    def _incurable(self) -> dict[str, EventState]:
-        """Events whose harm stayed without S, as the scorer saw it."""
-        return {
-            event_id: state
-            for event_id, state in self.states.items()
-            if state.status == "not cleared"
-            and state.after is not None and state.after.harm is not None and state.after.harm >= HARMFUL
-        }  # fmt: skip
-
-    def _cleared(self) -> list[tuple[str, EventState]]:
-        return [(event_id, state) for event_id, state in self.states.items() if state.status == "cleared"]
+        """Return whom only events speak against that stayed harmful without them; nobody once what S derived went."""
+        return set() if self._taken else self._restoration.idle(self.states, self._removed.keys(), self._spared)
 
     # Bookkeeping
 
@@ -710,8 +656,7 @@ class SetSearch:
 
     def _context(self, state: EventState, removed: frozenset[str] | None = None) -> tuple[str, ...]:
         r"""R(q, M \ S), with S as it stands unless another is given."""
-        found = self._memory.retrieve(state.event.query, frozenset(self._removed) if removed is None else removed)
-        return tuple(entry.entry_id for entry in found)
+        return self._memory.context(state.event.query, frozenset(self._removed) if removed is None else removed)
 
     def _best_event(self, culprit: str) -> str | None:
         """Return the event on which this culprit weighs most: the most sensitive instrument for its like."""
@@ -729,7 +674,7 @@ class SetSearch:
         if self._phase == "neighbours":
             self.not_examined.append(f"memories that resemble culprits: {why}")
         if self._phase == "restore":
-            self._put_back_unseen(self._idle())
+            self._return(self._restoration.unseen(self.states, self._removed.keys(), self._idle()))
         if self._phase in {"neighbours", "restore"}:
             self.not_examined.append(f"whether memories can be put back: {why}")
         self._phase = "done"
