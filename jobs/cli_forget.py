@@ -51,7 +51,7 @@ def forget(
     ] = None,
     taxonomy: TaxonomyFile = None,
     backbone: Annotated[str, typer.Option(help="Model that reads the hazards; none: asks no model.")] = "packaged",
-    embedder: Annotated[str, typer.Option(help="Model of the semantic keys; none: no keys.")] = "packaged",
+    embedder: Annotated[str, typer.Option(help="Model of the semantic keys; none: no keys, no acts.")] = "packaged",
     keys: Keys = DEFAULT_KEYS,
     pin: PinFile = None,
     *,
@@ -124,18 +124,18 @@ def _locks(
     """Load what is needed and build the locks, in the order of `entries`."""
     from models.hazard_extraction import HazardReader  # noqa: PLC0415 - the model layer
     from models.hazard_statements import statements_for  # noqa: PLC0415
-    from models.loading import ModelSpecs, load_embedder, load_generator  # noqa: PLC0415
+    from models.loading import ModelSpecs, load_acts, load_embedder, load_generator  # noqa: PLC0415
 
     specs = ModelSpecs(backbone=backbone, embedder=embedder)
     model = None if embedder == "none" else load_embedder(specs)
     plan = LockPlan(
         store_id=snapshot.store_id, taxonomy=taxonomy, embed=None if model is None else model.embed,
-        embedder="" if model is None else model.model_id, scope="operator" if operator_wide else "tenant",
-        expires_at_ms=until,
+        embedder="" if model is None else model.model_id, acts=None if model is None else load_acts(specs),
+        scope="operator" if operator_wide else "tenant", expires_at_ms=until,
     )  # fmt: skip
     by_id = {entry.entry_id: entry for entry in snapshot.entries(tenant)}
     removed = [by_id[entry_id] for entry_id in entries]
-    models = {} if model is None else {"embedder": model.model_id}
+    models = {} if model is None or plan.acts is None else {"embedder": model.model_id, "acts": plan.acts.model_id}
     if stated or backbone == "none":
         signature = HazardSignature(labels=frozenset(stated or ()), taxonomy=taxonomy.digest, model=STATED)
         locks = asyncio.run(locks_of(removed, plan, None))

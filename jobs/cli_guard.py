@@ -14,6 +14,7 @@ from rich.console import Console
 from audit.errors import IncompleteError, UsageError
 from audit.forget.decision import FAILURES, Decision
 from audit.forget.decision_log import DecisionLog, as_record
+from audit.forget.guard import MODES_WITH_KEYS
 from audit.forget.guarded_store import GuardedStore
 from audit.forget.settings import GuardSettings
 from audit.report.untrusted import as_line
@@ -55,13 +56,25 @@ PATIENCE_S = 3_600.0
 
 guard_app = typer.Typer(help="Keep removed memories from coming back.", no_args_is_help=True)
 
-Backbone = Annotated[str, typer.Option(help="Model that reads hazards; none with --mode key.")]
+Backbone = Annotated[str, typer.Option(help="Model that reads hazards; not used by the modes act and key.")]
 Embedder = Annotated[str, typer.Option(help="Model of the semantic keys: the one the tombstones were made with.")]
 Nli = Annotated[
     str | None,
     typer.Option("--nli", help="NLI model (and probe) beside the backbone; by default the packaged ones go together."),
 ]
-Mode = Annotated[str, typer.Option(help="exact, containment, containment+key, or key (asks no model).")]
+Mode = Annotated[
+    str,
+    typer.Option(
+        help="act: what a write teaches, read by the packaged 0.5B; exact, containment, containment+key: its hazards, "
+        "read by --backbone; key: no model but the embedder."
+    ),
+]
+ActAbove = Annotated[
+    float | None,
+    typer.Option(
+        "--act-above", help="Log-odds in nats from which mode act refuses; default: by the reader's calibration."
+    ),
+]
 OnFail = Annotated[str, typer.Option("--on-failure", help="closed refuses what could not be judged, open lets it in.")]
 Log = Annotated[Path | None, typer.Option("--log", help="Decision log, JSON lines; refusals and failures.")]
 Cache = Annotated[Path | None, typer.Option("--cache", help="Signature cache file; default: in your user cache.")]
@@ -75,7 +88,8 @@ def check(
     backbone: Backbone = "packaged",
     nli: Nli = None,
     embedder: Embedder = "packaged",
-    mode: Mode = "containment+key",
+    mode: Mode = "act",
+    act_above: ActAbove = None,
     on_failure: OnFail = "closed",
     taxonomy: TaxonomyFile = None,
     keys: Keys = DEFAULT_KEYS,
@@ -91,8 +105,9 @@ def check(
     if fail_on not in {None, "blocked"}:
         raise UsageError(f"--fail-on is {fail_on!r:.40}, expected blocked")
     settings = GuardSettings(
-        mode=cast("MatchMode", mode), on_failure=cast("OnFailure", on_failure), model_timeout_s=PATIENCE_S
-    )
+        mode=cast("MatchMode", mode), act_above_nats=act_above, on_failure=cast("OnFailure", on_failure),
+        model_timeout_s=PATIENCE_S,
+    )  # fmt: skip
     entries = _read(file, tenant)
     with _guarded(
         store, settings, backbone, nli, embedder, taxonomy, keys, trust, pin, log, cache, (), warm=False
@@ -127,7 +142,8 @@ def serve(
     backbone: Backbone = "packaged",
     nli: Nli = None,
     embedder: Embedder = "packaged",
-    mode: Mode = "containment+key",
+    mode: Mode = "act",
+    act_above: ActAbove = None,
     on_failure: OnFail = "closed",
     taxonomy: TaxonomyFile = None,
     keys: Keys = DEFAULT_KEYS,
@@ -144,7 +160,9 @@ def serve(
         raise UsageError(f"--host {host} is open to others: give a token with --token-file or MEMAUDIT_GUARD_TOKEN")
     if not 0 <= port < 1 << 16 or refresh_s <= 0:
         raise UsageError(f"--port is {port} and --refresh-s {refresh_s}: expected 0 to 65535, and more than 0")
-    settings = GuardSettings(mode=cast("MatchMode", mode), on_failure=cast("OnFailure", on_failure))
+    settings = GuardSettings(
+        mode=cast("MatchMode", mode), act_above_nats=act_above, on_failure=cast("OnFailure", on_failure)
+    )
     served = tuple(tenant or ())
     with _guarded(
         store, settings, backbone, nli, embedder, taxonomy, keys, trust, pin, log, cache, served, warm=True
@@ -245,13 +263,24 @@ def _guarded(
     from models.hazard_extraction import HazardReader  # noqa: PLC0415 - the model layer
     from models.hazard_statements import statements_for  # noqa: PLC0415
     from models.lazy_generator import LazyGenerator  # noqa: PLC0415
-    from models.loading import FAKE, PACKAGED_PREFIX, ModelSpecs, load_embedder, prepare  # noqa: PLC0415
+    from models.loading import FAKE, PACKAGED_PREFIX, ModelSpecs, load_acts, load_embedder, prepare  # noqa: PLC0415
 
     policy, named = installed_policy(keys, trust), taxonomy_of(taxonomy)
     specs = ModelSpecs(backbone=backbone, embedder=embedder)
     with contextlib.ExitStack() as stack:
         reader = generator = None
-        if settings.mode != "key":
+        acts = None
+        if settings.mode == "act":
+            with Reporter(Console(stderr=True)).steps() as progress:
+                prepare(replace(specs, backbone=FAKE, nli=FAKE), progress, hazards=True)
+            acts = load_acts(specs)
+            if acts is None:
+                raise UsageError(
+                    "--mode act needs the packaged 0.5B: pip install 'memaudit[local-models]', or name another mode"
+                )
+            if warm:
+                acts.read(["."])  # loads its backbone before anybody waits for it
+        elif settings.mode != "key":
             kept = _signature_cache(cache)
             stack.callback(kept.close)
             generator = LazyGenerator(specs)
@@ -260,15 +289,15 @@ def _guarded(
             needed = replace(specs, nli=FAKE if statements is None else nli or PACKAGED_PREFIX)
             with Reporter(Console(stderr=True)).steps() as progress:  # the first time, before anybody waits for it
                 prepare(needed, progress, hazards=statements is not None)
-        model = load_embedder(specs) if settings.mode in {"key", "containment+key"} else None
+        model = load_embedder(specs) if settings.mode in MODES_WITH_KEYS else None
         writer = None
         if log is not None:
             writer = DecisionLog(log, clock_ms=now_ms)
             stack.callback(writer.close)
         guarded = GuardedStore(
             store, policy, embed=None if model is None else model.embed,
-            embedder="" if model is None else model.model_id, extractor=reader, taxonomies=[named], settings=settings,
-            clock_ms=now_ms, on_decision=None if writer is None else writer.write,
+            embedder="" if model is None else model.model_id, acts=acts, extractor=reader, taxonomies=[named],
+            settings=settings, clock_ms=now_ms, on_decision=None if writer is None else writer.write,
             pin=known_pin(store, pin, policy, now_ms()), tenants=tenants,
         )  # fmt: skip
         stack.callback(guarded.close)
@@ -315,7 +344,8 @@ def _show(judged: list[tuple[Entry, Decision]]) -> None:
         by = "" if stone is None else f" by the tombstone of {as_line(stone.tombstone.entry_id)}"
         labels = f" ({', '.join(sorted(decision.labels))})" if decision.labels else ""
         parts = f", with {', '.join(map(as_line, decision.with_earlier))}" if decision.with_earlier else ""
-        line = f"{verb} {as_line(entry.tenant)}/{as_line(entry.entry_id)}{by}: {decision.reason}{labels}{parts}"
+        odds = "" if decision.restated_nats is None else f" ({decision.restated_nats:.1f} nats)"
+        line = f"{verb} {as_line(entry.tenant)}/{as_line(entry.entry_id)}{by}: {decision.reason}{labels}{odds}{parts}"
         console.print(f"{line} {as_line(decision.detail, 200)}".rstrip(), markup=False, highlight=False)
     blocked = sum(not decision.allowed for _, decision in judged)
     console.print(f"{len(judged)} writes checked, {blocked} blocked", markup=False, highlight=False)

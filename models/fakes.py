@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from audit.errors import ModelError
+from audit.forget.act import ActCurve, ActReading
 from audit.forget.hazard import default_taxonomy
 from audit.generation import Completion, TokenLogprob
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from audit.generation import GenerationRequest
 
-__all__ = ["FakeEmbedder", "FakeEntailment", "FakeGenerator", "FakeProbe"]
+__all__ = ["FakeActReader", "FakeEmbedder", "FakeEntailment", "FakeGenerator", "FakeProbe"]
 
 _WORD = re.compile(r"[a-z0-9]+")
 _NEGATIONS = frozenset({"not", "no", "never", "cannot", "without", "none", "false", "refuse", "deny"})
@@ -140,6 +142,34 @@ class FakeEmbedder:
                 code = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest())
                 vectors[number, code % self._dimensions] += 1.0
         return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
+
+
+class FakeActReader:
+    """Implements `audit.forget.act.ActReader`: a bag of words, and harm where a word of harm is among them.
+
+    Args:
+        harmful: Words that make a text harmful.
+        fails: Raise ModelError always.
+    """
+
+    curve = ActCurve(similarity_slope=4.0, harm_slope=1.0, bias=-2.0, threshold_nats=0.0)
+
+    def __init__(self, harmful: Sequence[str] = ("skip", "upload", "curl", "hide"), *, fails: bool = False) -> None:
+        self._harmful, self._fails = frozenset(harmful), fails
+        self._bag = FakeEmbedder(1_024)  # few words share a place
+        self.model_id = f"fake-acts@{'+'.join(sorted(self._harmful))}"
+        self.read_texts: list[str] = []
+
+    def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
+        """Read texts; see `audit.forget.act.ActReader`."""
+        if self._fails:
+            raise ModelError("fake-acts: died, as told to")
+        self.read_texts += texts
+        harm = [1.0 if self._harmful & set(_words(text)) else -6.0 for text in texts]
+        return tuple(
+            ActReading(directions=row[None], harm_nats=np.array([nats], np.float32))
+            for row, nats in zip(self._bag.embed(texts), harm, strict=True)
+        )
 
 
 def _words(text: str) -> list[str]:

@@ -9,7 +9,8 @@ text, and the states of its tokens are averaged. Long records are read in window
 from __future__ import annotations
 
 import hashlib
-from functools import cached_property
+import threading
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "BACKBONE", "LAYER", "PROBE_FILE", "READING", "WHOLE_TOKENS", "HazardProbe", "HiddenStates", "Probe", "read_probe",
-    "windows",
+    "BACKBONE", "LAYER", "PROBE_FILE", "READING", "WHOLE_TOKENS", "HazardProbe", "HiddenStates", "Probe",
+    "packaged_states", "read_probe", "windows",
 ]  # fmt: skip
 
 PROBE_FILE = "hazard_probe.npz"
@@ -48,6 +49,7 @@ READING = "1"
 """Version of how a text is read (layer, windows, opening, tokens): part of the probe's name, and so of cache keys."""
 
 _OPENING = "Note:\n"
+_LOADING = threading.Lock()
 _BATCH = 8
 
 
@@ -63,7 +65,7 @@ class Probe(Protocol):
 
 
 class HiddenStates:
-    """Mean hidden states of a Hugging Face backbone at one layer.
+    """Hidden states of a Hugging Face backbone at one layer.
 
     Args:
         folder: Its folder; layers above `layer` are not loaded.
@@ -99,33 +101,45 @@ class HiddenStates:
 
     def means(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
         """Return for each text the mean state of each of its windows, shape (windows, hidden)."""
-        import torch  # noqa: PLC0415
-
         pieces = [
             (number, window)
             for number, text in enumerate(texts)
             for window in windows(self._tokenizer(text)["input_ids"], self._window)
         ]  # fmt: skip
-        found: list[list[tuple[int, NDArray[np.float32]]]] = [[] for _ in texts]
-        order = sorted(range(len(pieces)), key=lambda index: -len(pieces[index][1]))
+        found: list[list[NDArray[np.float32]]] = [[] for _ in texts]
+        for (number, _), states in zip(pieces, self._states([window for _, window in pieces]), strict=True):
+            found[number].append(states.mean(0))
+        return [np.stack(rows) for rows in found]
+
+    def tokens(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """Return for each text the state of each token, shape (tokens, hidden), of its first WHOLE_TOKENS at most.
+
+        An empty text has one state, that of the opening.
+        """
+        return self._states([self._tokenizer(text)["input_ids"][:WHOLE_TOKENS] for text in texts])
+
+    def _states(self, pieces: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
+        """Return the states of token sequences, each by itself behind the opening, in the order given."""
+        import torch  # noqa: PLC0415
+
+        found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(pieces)
+        order = sorted(range(len(pieces)), key=lambda index: -len(pieces[index]))
         skip = len(self._opening)
         with torch.inference_mode():
             for start in range(0, len(order), _BATCH):
                 batch = order[start : start + _BATCH]
-                width = skip + max(len(pieces[index][1]) for index in batch)
+                width = skip + max(len(pieces[index]) for index in batch)
                 ids = torch.zeros((len(batch), width), dtype=torch.long)
                 mask = torch.zeros_like(ids)
                 for row, index in enumerate(batch):
-                    tokens = [*self._opening, *pieces[index][1]]
+                    tokens = [*self._opening, *pieces[index]]
                     ids[row, : len(tokens)] = torch.tensor(tokens)
                     mask[row, : len(tokens)] = 1
                 states = self._model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
                 for row, index in enumerate(batch):
-                    number, window = pieces[index]
-                    end = skip + len(window)
-                    mean = states[row, min(skip, end - 1) : end].mean(0).numpy()
-                    found[number].append((index, mean))
-        return [np.stack([mean for _, mean in sorted(rows, key=lambda item: item[0])]) for rows in found]
+                    end = skip + len(pieces[index])
+                    found[index] = states[row, min(skip, end - 1) : end].numpy()
+        return found
 
 
 class HazardProbe:
@@ -139,14 +153,26 @@ class HazardProbe:
         self._weights, self._bias, self.labels, digest = read_probe()
         self.model_id = f"{folder_id(ensure(BACKBONE))}+probe-{READING}-{digest}"
 
-    @cached_property
-    def _states(self) -> HiddenStates:
-        return HiddenStates(ensure(BACKBONE))
-
     def log_odds(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return log-odds in nats, shape (texts, labels): of each label the largest over a text's windows."""
-        read = [(means @ self._weights.T + self._bias).max(axis=0) for means in self._states.means(texts)]
+        read = [(means @ self._weights.T + self._bias).max(axis=0) for means in packaged_states().means(texts)]
         return np.asarray(read, np.float32).reshape(len(texts), len(self._bias))
+
+
+def packaged_states() -> HiddenStates:
+    """Return the packaged backbone's states, loaded once in a process for whoever reads them.
+
+    Raises:
+        UsageError: the packaged backbone is not there.
+        ModelError: it cannot be loaded.
+    """
+    with _LOADING:
+        return _loaded_states()
+
+
+@cache
+def _loaded_states() -> HiddenStates:
+    return HiddenStates(ensure(BACKBONE))
 
 
 def windows(tokens: Sequence[int], size: int = WINDOW_TOKENS) -> Iterator[Sequence[int]]:

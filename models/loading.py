@@ -17,22 +17,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from audit.errors import UsageError
-from models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
+from models.fakes import FakeActReader, FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
 from models.generator_http import HttpGenerator, HttpSettings
 from models.generator_vllm import VllmGenerator, VllmSettings
 from models.hazard_probe import BACKBONE as PROBED
 from models.hazard_probe import HazardProbe
-from models.packaged import ensure
+from models.packaged import ensure, installed
 from models.weights_cache import folder_id
 
 if TYPE_CHECKING:
+    from audit.forget.act import ActReader
     from models.hazard_probe import Probe
     from models.protocols import Embedder, EntailmentModel, Generator
     from models.weights_cache import Progress
 
 __all__ = [
-    "ModelSpecs", "backbone_id", "entailment_id", "gpu_present", "load_embedder", "load_entailment", "load_generator",
-    "load_probe", "named_backbone", "packaged_together", "prepare",
+    "ModelSpecs", "backbone_id", "entailment_id", "gpu_present", "load_acts", "load_embedder", "load_entailment",
+    "load_generator", "load_probe", "named_backbone", "packaged_together", "prepare",
 ]  # fmt: skip
 
 FAKE = "fake"
@@ -73,7 +74,7 @@ def prepare(specs: ModelSpecs, progress: Progress | None = None, *, hazards: boo
     Args:
         specs: The models.
         progress: Called as each is assembled.
-        hazards: Whether the hazards of removed entries will be read: the packaged models have a probe for them.
+        hazards: Whether hazards or acts will be read, which the packaged 0.5B's activations tell.
 
     Raises:
         UsageError: a folder that is not there, a package that is not installed, too little disk.
@@ -85,7 +86,7 @@ def prepare(specs: ModelSpecs, progress: Progress | None = None, *, hazards: boo
         _folder(specs.nli, "nli", progress)
     if specs.embedder != FAKE:
         _folder(specs.embedder, "minilm", progress)
-    if hazards and packaged_together(specs.backbone, specs.nli):
+    if hazards and specs.embedder != FAKE and installed(PROBED):
         ensure(PROBED, progress)
 
 
@@ -165,6 +166,23 @@ def load_probe(nli: str) -> Probe | None:
     if nli == FAKE:
         return FakeProbe()
     return HazardProbe() if nli == PACKAGED_PREFIX else None
+
+
+def load_acts(specs: ModelSpecs) -> ActReader | None:
+    """Return the reader of acts: the packaged one, whatever the other models are; None where it is not installed.
+
+    Its backbone is loaded when the first text comes. A run with a fake embedder has a fake one.
+
+    Raises:
+        ModelError: its weights do not match their SHA-256.
+    """
+    if specs.embedder == FAKE:
+        return FakeActReader()
+    if not installed(PROBED):
+        return None
+    from models.act_reader import PackagedActReader  # noqa: PLC0415 - see the module's docstring
+
+    return PackagedActReader()
 
 
 def load_embedder(specs: ModelSpecs) -> Embedder:

@@ -25,7 +25,7 @@ from models.weights_cache import DIGEST_FILE, Progress, build_folder, cache_dir,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["PACKAGED", "GgufParts", "ensure"]
+__all__ = ["PACKAGED", "GgufParts", "ensure", "installed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +92,15 @@ def ensure(name: str, progress: Progress | None = None) -> Path:
     if not (final / DIGEST_FILE).is_file():
         build(progress or _silent)
     return final
+
+
+def installed(name: str) -> bool:
+    """Tell whether a packaged backbone could be had: it is in the cache, or its packages are installed."""
+    folder, _ = PACKAGED[name]
+    module = next(source.module for source in (QWEN_1_5B, QWEN_0_5B) if folder.startswith(source.folder))
+    return (cache_dir() / "models" / folder / DIGEST_FILE).is_file() or importlib.util.find_spec(
+        f"{module}1"
+    ) is not None
 
 
 def _build_backbone(source: GgufParts, progress: Progress) -> None:

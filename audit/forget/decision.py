@@ -15,16 +15,18 @@ Reason = Literal[
     "far from every tombstone",
     "no hazard",
     "hazards differ",
+    "another act",
     "removed id",
     "same words",
     "hazards match",
+    "act restated",
     "key alone",
     "model failed",
     "embedder failed",
     "too long",
 ]
-"""Why. The first four allow; `removed id`, `same words`, `hazards match` and `key alone` refuse; the last three do what
-the policy for failures says, and the decision says which."""
+"""Why. The first five allow; `removed id`, `same words`, `hazards match`, `act restated` and `key alone` refuse; the
+last three do what the policy for failures says, and the decision says which."""
 
 FAILURES: frozenset[str] = frozenset({"model failed", "embedder failed", "too long"})
 """Reasons that are no judgement of the write."""
@@ -44,6 +46,9 @@ class Decision:
 
     similarity: float | None = None
     """Largest cosine with a tombstone's key; None where none was computed."""
+
+    restated_nats: float | None = None
+    """Largest log-odds that the write restates a removed act; None where no act was read."""
 
     with_earlier: tuple[str, ...] = ()
     """Entry ids of the writer's earlier writes that make an act together with this one; they are in the store."""

@@ -1,14 +1,16 @@
 """The guard of an agent's write path: refuses a memory that brings a removed one back.
 
-Importing it loads no Ray, torch or vllm; the models come in as an `Embed` callable and a `HazardExtractor`. Life of a
+Importing it loads no Ray, torch or vllm; the models come in as an `Embed` callable, an `ActReader` or a
+`HazardExtractor`. Life of a
 check (`GuardSettings.mode` at its default):
 
 1. another tenant's entry is an error; the id of a removed entry, or its words in another dress, is refused at once;
 2. the write's readings (`audit.forget.reading`) are embedded and compared with every tombstone's key in one product;
-3. readings far from all keys are let through; only those that are near one, or in a language that the embedder does
-   not know, are shown to the model, nearest first;
-4. the write is refused by a near tombstone whose signature matches (eq. 3); for a tombstone without a usable signature
-   a very similar key is enough;
+3. the acts of its readings are read, and it is refused by the tombstone whose act it restates (`audit.forget.act`);
+4. with a mode of labels, readings far from all keys are let through, and only those that are near one, or in a language
+   that the embedder does not know, are shown to the model, nearest first: the write is refused by a near tombstone
+   whose signature matches (eq. 3). For a tombstone without an act, or without a usable signature, a very similar key is
+   enough;
 5. the same for the write joined to this writer's recent writes that were near a key: acts come in instalments.
 
 A failure of a model or of the embedder is decided by `GuardSettings.on_failure`, named in the decision and never kept
@@ -30,26 +32,32 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from audit.errors import ModelError, UsageError
+from audit.forget.act import checked_readings
 from audit.forget.decision import FAILURES, Decision
-from audit.forget.judging import failure, look, settle
+from audit.forget.judging import failure, look, settle, settle_acts
 from audit.forget.model_thread import ModelThread
 from audit.forget.reading import fingerprint, pieces, readings
 from audit.forget.recent_writes import Piece, RecentWrites
 from audit.forget.settings import GuardSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
 
     from audit.entry import Entry
-    from audit.forget.hazard import HazardSignature, Taxonomy
+    from audit.forget.act import ActReader, ActReading
+    from audit.forget.hazard import HazardSignature, MatchMode, Taxonomy
     from audit.forget.judging import Look
     from audit.forget.lockout import Lockout
     from audit.forget.tombstone import Embed
 
 __all__ = ["GuardSettings", "HazardExtractor", "WriteGuard"]
+
+
+MODES_WITH_KEYS: frozenset[MatchMode] = frozenset({"act", "key", "containment+key"})
+"""Modes that compare semantic keys, and need an embedder."""
 
 
 class HazardExtractor(Protocol):
@@ -81,11 +89,11 @@ class _Finding:
 class _State:
     """A lockout and what was decided under it; replaced whole."""
 
-    __slots__ = ("alone", "expires_ms", "joined", "lockout", "unlabelled")
+    __slots__ = ("alone", "expires_ms", "joined", "lockout", "mute")
 
-    def __init__(self, lockout: Lockout, taxonomies: Sequence[str]) -> None:
+    def __init__(self, lockout: Lockout, mode: MatchMode, taxonomies: Collection[str]) -> None:
         self.lockout = lockout
-        self.unlabelled = lockout.without_labels(taxonomies)
+        self.mute = lockout.mute(mode, taxonomies)
         self.expires_ms = lockout.next_expiry_ms
         self.alone: OrderedDict[bytes, _Finding] = OrderedDict()
         self.joined: OrderedDict[tuple[bytes, ...], Decision] = OrderedDict()
@@ -98,7 +106,8 @@ class WriteGuard:
         lockout: What is locked out (`audit.forget.lockout.read_lockout`).
         embed: Texts to unit vectors, shape (texts, dimensions), by the model that `lockout.embedder` names; None only
             with the modes `exact` and `containment`, which then ask the model about every write.
-        extractor: The model; None only with mode `key`.
+        acts: Reads acts; None only with another mode than `act`.
+        extractor: The model; None only with the modes `act` and `key`.
         taxonomies: Every taxonomy that tombstones may use. One it does not hold leaves a tombstone to its key alone.
         settings: How to decide.
         clock_ms: Now, in Unix milliseconds.
@@ -114,7 +123,8 @@ class WriteGuard:
         lockout: Lockout,
         *,
         embed: Embed | None,
-        extractor: HazardExtractor | None,
+        acts: ActReader | None = None,
+        extractor: HazardExtractor | None = None,
         taxonomies: Sequence[Taxonomy] = (),
         settings: GuardSettings | None = None,
         clock_ms: Callable[[], int],
@@ -123,15 +133,20 @@ class WriteGuard:
     ) -> None:
         self.settings = settings or GuardSettings()
         mode = self.settings.mode
-        if mode in {"key", "containment+key"} and embed is None:
+        if mode in MODES_WITH_KEYS and embed is None:
             raise UsageError(f"mode {mode} needs an embedder")
-        if mode != "key" and (extractor is None or not taxonomies):
-            raise UsageError(f"mode {mode} needs a model and a taxonomy; mode key needs neither")
-        self._embed = embed if mode in {"key", "containment+key"} else None
+        if mode == "act" and acts is None:
+            raise UsageError("mode act needs a reader of acts")
+        if mode == "act" and acts is not None and acts.model_id != lockout.act_model:
+            raise UsageError(f"the acts are of {lockout.act_model!r:.120}, the reader is {acts.model_id!r:.120}")
+        if mode not in {"act", "key"} and (extractor is None or not taxonomies):
+            raise UsageError(f"mode {mode} needs a model and a taxonomy; the modes act and key need neither")
+        self._embed = embed if mode in MODES_WITH_KEYS else None
+        self._acts = acts
         self._extractor, self._clock_ms, self._on_decision = extractor, clock_ms, on_decision
         self._taxonomies = {taxonomy.digest: taxonomy for taxonomy in taxonomies}
         self._lock = threading.Lock()
-        self._state = _State(lockout, list(self._taxonomies))
+        self._state = _State(lockout, mode, self._taxonomies)
         self._recent = RecentWrites(self.settings.recent_writes, self.settings.recent_s)
         self._owns_thread = thread is None
         self._thread = ModelThread() if thread is None else thread
@@ -157,9 +172,13 @@ class WriteGuard:
         """
         if lockout.tenant != self.lockout.tenant:
             raise UsageError(f"the guard is of tenant {self.lockout.tenant!r:.80}, not of {lockout.tenant!r:.80}")
-        if lockout.embedder != self.lockout.embedder:
-            raise UsageError(f"the guard's embedder is {self.lockout.embedder:.80}, not {lockout.embedder:.80}")
-        state = _State(lockout, list(self._taxonomies))
+        held = self.lockout
+        if (lockout.embedder, lockout.act_model) != (held.embedder, held.act_model):
+            raise UsageError(
+                f"the guard's models are {held.embedder:.80} and {held.act_model or 'none':.120}, not "
+                f"{lockout.embedder:.80} and {lockout.act_model or 'none':.120}"
+            )
+        state = _State(lockout, self.settings.mode, self._taxonomies)
         with self._lock:
             self._state = state
 
@@ -227,7 +246,7 @@ class WriteGuard:
                 f"{entry.tenant!r:.80}"
             )
         if state.expires_ms is not None and self._clock_ms() >= state.expires_ms:
-            fresh = _State(state.lockout.without_expired(self._clock_ms()), list(self._taxonomies))
+            fresh = _State(state.lockout.without_expired(self._clock_ms()), self.settings.mode, self._taxonomies)
             with self._lock:
                 if self._state is state:
                     self._state = fresh
@@ -314,13 +333,17 @@ class WriteGuard:
         for group in groups:
             mine = None if vectors is None else vectors[start : start + len(group)]
             start += len(group)
-            looks.append(look(lockout, group, mine, settings, state.unlabelled))
+            looks.append(look(lockout, group, mine, settings, state.mute))
         asked = [groups[place][number] for place, seen in enumerate(looks) for number in seen.asked]
         answers: dict[str, list[HazardSignature | None]] = {}
+        acts: tuple[ActReading, ...] = ()
         trouble = ""
         if asked:
             try:
-                answers = self._ask(lockout, asked)
+                if settings.mode == "act":
+                    acts = self._read_acts(lockout, asked)
+                else:
+                    answers = self._ask(lockout, asked)
             except Exception as error:  # noqa: BLE001 - as above
                 trouble = _line(error)
         findings = []
@@ -330,6 +353,8 @@ class WriteGuard:
             end = start + len(seen.asked)
             if decision is None and trouble:
                 decision = failure("model failed", trouble, settings, seen.nearest)
+            elif decision is None and self._acts is not None and settings.mode == "act":
+                decision = settle_acts(lockout, seen, acts[start:end], self._acts.curve, settings)
             elif decision is None:
                 decision = settle(
                     lockout, seen, {digest: found[start:end] for digest, found in answers.items()}, settings
@@ -338,6 +363,17 @@ class WriteGuard:
             near = seen.nearest is None or seen.nearest >= settings.join_above
             findings.append(_Finding(decision=decision, joins=near and decision.reason != "no tombstones"))
         return findings
+
+    def _read_acts(self, lockout: Lockout, texts: Sequence[str]) -> tuple[ActReading, ...]:
+        """Read what texts teach."""
+        if self._acts is None:
+            raise UsageError("no reader of acts")
+        unique = list(dict.fromkeys(texts))
+        with self._lock:
+            self._counters["asked"] += len(unique)
+        found = checked_readings(self._acts.read(unique), len(unique), lockout.acts.dimensions)
+        by_text = dict(zip(unique, found, strict=True))
+        return tuple(by_text[text] for text in texts)
 
     def _ask(self, lockout: Lockout, texts: Sequence[str]) -> dict[str, list[HazardSignature | None]]:
         """Ask the model about texts, once for each taxonomy in use."""

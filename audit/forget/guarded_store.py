@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from audit.entry import Entry
+    from audit.forget.act import ActReader
     from audit.forget.decision import Decision
     from audit.forget.guard import HazardExtractor
     from audit.forget.hazard import Taxonomy
+    from audit.forget.lockout import Lockout
     from audit.forget.settings import GuardSettings
     from audit.forget.tombstone import Embed
     from audit.provenance.policy import TrustPolicy
@@ -44,6 +46,7 @@ class GuardedStore:
         trust: The installed policy.
         embed: See `WriteGuard`.
         embedder: Id of the embedding model.
+        acts: See `WriteGuard`.
         extractor: See `WriteGuard`.
         taxonomies: See `WriteGuard`.
         settings: See `WriteGuard`.
@@ -64,8 +67,9 @@ class GuardedStore:
         *,
         embed: Embed | None,
         embedder: str,
-        extractor: HazardExtractor | None,
-        taxonomies: Sequence[Taxonomy],
+        acts: ActReader | None = None,
+        extractor: HazardExtractor | None = None,
+        taxonomies: Sequence[Taxonomy] = (),
         settings: GuardSettings,
         clock_ms: Callable[[], int],
         on_decision: Callable[[Entry, Decision], None] | None = None,
@@ -73,7 +77,7 @@ class GuardedStore:
         tenants: Sequence[str] = (),
     ) -> None:
         self._path, self._trust, self._clock_ms = path, trust, clock_ms
-        self._embed, self._embedder, self._extractor = embed, embedder, extractor
+        self._embed, self._embedder, self._acts, self._extractor = embed, embedder, acts, extractor
         self._taxonomies, self._settings, self._on_decision = tuple(taxonomies), settings, on_decision
         self._lock = threading.RLock()
         self._guards: dict[str, WriteGuard] = {}
@@ -117,9 +121,9 @@ class GuardedStore:
         with self._lock:
             if (self._served and tenant not in self._served) or tenant not in self._snapshot.log_refs:
                 raise UsageError(f"no guard for tenant {tenant!r:.80}: it is not served here, or not in the store")
-            lockout = read_lockout(self._snapshot, tenant, embedder=self._embedder, now_ms=self._clock_ms())
+            lockout = self._lockout(self._snapshot, tenant, self._clock_ms())
             found = self._guards.get(tenant) or WriteGuard(
-                lockout, embed=self._embed, extractor=self._extractor, taxonomies=self._taxonomies,
+                lockout, embed=self._embed, acts=self._acts, extractor=self._extractor, taxonomies=self._taxonomies,
                 settings=self._settings, clock_ms=self._clock_ms, on_decision=self._on_decision, thread=self._thread,
             )  # fmt: skip
             self._guards[tenant] = found
@@ -156,15 +160,19 @@ class GuardedStore:
                 guard.close()
             self._thread.close()
 
+    def _lockout(self, snapshot: VerifiedSnapshot, tenant: str, now_ms: int) -> Lockout:
+        return read_lockout(
+            snapshot, tenant, embedder=self._embedder, now_ms=now_ms,
+            act_model="" if self._acts is None else self._acts.model_id,
+        )  # fmt: skip
+
     def _refresh(self) -> bool:
         now_ms = self._clock_ms()
         if versions(self._path)[-1] == self._snapshot.version:
             return False
         snapshot = open_snapshot(self._path, self._trust, now_ms=now_ms, pin=self._pin)
         pin = snapshot.pin()
-        fresh = {
-            tenant: read_lockout(snapshot, tenant, embedder=self._embedder, now_ms=now_ms) for tenant in self._guards
-        }
+        fresh = {tenant: self._lockout(snapshot, tenant, now_ms) for tenant in self._guards}
         for tenant, lockout in fresh.items():  # all are read and verified: from here nothing can fail
             self._guards[tenant].replace(lockout)
         self._snapshot, self._pin = snapshot, pin

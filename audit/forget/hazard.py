@@ -42,9 +42,9 @@ __all__ = [
     "load_taxonomy", "matches", "parse_taxonomy",
 ]  # fmt: skip
 
-MatchMode = Literal["exact", "containment", "containment+key", "key"]
-"""`exact`: equal signatures. `containment`: eq. 3. `containment+key`: eq. 3 and a similar semantic key. `key`: the
-semantic key alone, which asks no model."""
+MatchMode = Literal["act", "exact", "containment", "containment+key", "key"]
+"""`act`: restates the removed act (`audit.forget.act`); labels play no part. `exact`: equal signatures. `containment`:
+eq. 3. `containment+key`: eq. 3 and a similar semantic key. `key`: the semantic key alone."""
 
 DEFAULT_THRESHOLD_NATS = 1.0
 """A small model's yes is biased upwards: on MemoryGraft with the 1.5B backbone a margin above 0 labels 39 of 50 benign
@@ -157,7 +157,7 @@ class HazardSignature:
 
 def matches(write: HazardSignature, removed: HazardSignature, mode: MatchMode) -> bool:
     """Tell whether a write's signature matches a removed memory's, by labels alone (eq. 3 and the module's rules)."""
-    if write.taxonomy != removed.taxonomy or not write.labels or not removed.labels or mode == "key":
+    if write.taxonomy != removed.taxonomy or not write.labels or not removed.labels or mode in {"act", "key"}:
         return False
     if mode == "exact":
         return write.labels == removed.labels

@@ -1,11 +1,13 @@
-"""What the guard decides, as functions from values to values: first a look at the keys, then a verdict on the labels.
+"""What the guard decides, as functions from values to values: a look at the keys, then a verdict on what was read.
 
-`look` needs vectors and no model; it either decides or names the texts that a model has to read. `settle` takes what
-the model said of them. Both are pure, so that a guard with its threads and caches is as easy to test as its rules.
+`look` needs vectors and no model; it either decides or names the texts that a model has to read. `settle` takes the
+labels that a model gave them, `settle_acts` the acts that were read. All are pure, so that a guard with its threads and
+caches is as easy to test as its rules.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ import numpy as np
 
 from audit.forget.decision import Decision
 from audit.forget.hazard import HazardSignature
+from audit.forget.key_table import FAR
 from audit.forget.reading import is_foreign
 
 if TYPE_CHECKING:
@@ -20,11 +23,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from audit.forget.act import ActCurve, ActReading
     from audit.forget.decision import Reason
     from audit.forget.lockout import Lockout
     from audit.forget.settings import GuardSettings
 
-__all__ = ["Look", "failure", "look", "settle"]
+__all__ = ["Look", "failure", "look", "settle", "settle_acts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +59,7 @@ def look(
     texts: Sequence[str],
     vectors: NDArray[np.float32] | None,
     settings: GuardSettings,
-    unlabelled: NDArray[np.bool_],
+    mute: NDArray[np.bool_],
 ) -> Look:
     """Compare texts with the tombstones' keys.
 
@@ -64,24 +68,26 @@ def look(
         texts: Readings of one write.
         vectors: Their unit vectors, shape (texts, dimensions); None in a mode without keys.
         settings: Thresholds.
-        unlabelled: Shape (tombstones,): those that no label can match (`Lockout.without_labels`).
+        mute: Shape (tombstones,): those that nothing read of a write can match (`Lockout.mute`); a near key can.
     """
     if not len(lockout):
         return Look(decision=Decision(allowed=True, reason="no tombstones"), nearest=None)
     if not texts:
         return Look(decision=Decision(allowed=True, reason="far from every tombstone"), nearest=None)
-    most = settings.asked_at_most
+    by_act = settings.mode == "act"
+    most = settings.read_at_most if by_act else settings.asked_at_most
+    above = FAR if by_act else settings.look_above
     if vectors is None:
-        everyone = np.ones((min(len(texts), most), len(lockout)), np.bool_) & ~unlabelled
+        everyone = np.ones((min(len(texts), most), len(lockout)), np.bool_) & ~mute
         return Look(
             decision=None, nearest=None, asked=tuple(range(len(texts)))[:most], near=everyone,
             left_out=max(0, len(texts) - most),
         )  # fmt: skip
-    similarity = lockout.similarity(vectors)
+    similarity = lockout.keys.similarity(vectors)
     nearest_of = similarity.max(axis=1)
     nearest = float(nearest_of.max())
     if nearest >= settings.key_alone_above:
-        alone = similarity if settings.mode == "key" else np.where(unlabelled, similarity, np.float32(-1))
+        alone = similarity if settings.mode == "key" else np.where(mute, similarity, np.float32(-1))
         place = int(alone.argmax())
         stone = place % len(lockout)
         if float(alone.flat[place]) >= settings.key_alone_above:
@@ -93,19 +99,17 @@ def look(
     )  # fmt: skip
     if settings.mode == "key":
         return far
-    always = lockout.keyless & ~unlabelled  # keys that this embedder cannot compare: their labels alone can speak
+    always = lockout.keys.keyless & ~mute  # keys that this embedder cannot compare: what is read alone can speak
     candidates = [
-        number
-        for number, text in enumerate(texts)
-        if nearest_of[number] >= settings.look_above or always.any() or is_foreign(text)
+        number for number, text in enumerate(texts) if nearest_of[number] >= above or always.any() or is_foreign(text)
     ]
-    if not candidates or unlabelled.all():
+    if not candidates or mute.all():
         return far
     candidates.sort(key=lambda number: -nearest_of[number])
     asked = tuple(candidates[:most])
     rows = similarity[list(asked)]
     strange = np.asarray([is_foreign(texts[number]) for number in asked])[:, None]
-    near = ((rows >= settings.look_above) | always | strange) & ~unlabelled
+    near = ((rows >= above) | always | strange) & ~mute
     return Look(
         decision=None, nearest=nearest, asked=asked, near=near, similarity=rows, left_out=len(candidates) - len(asked)
     )
@@ -144,17 +148,46 @@ def settle(
             hits = lockout.matching(signature, mode) & near
             if hits.any():
                 return _refusal(lockout, seen, hits, frozenset(labels))
-    if unknown or seen.left_out:
-        why = (
-            f"the model gave no usable answer for {unknown} texts"
-            if unknown
-            else f"{seen.left_out} texts were not read: at most {settings.asked_at_most} are"
-        )
-        return failure("model failed" if unknown else "too long", why, settings, seen.nearest)
+    if unknown:
+        return failure("model failed", f"the model gave no usable answer for {unknown} texts", settings, seen.nearest)
+    if seen.left_out:
+        return _too_long(seen, settings)
     return Decision(
         allowed=True, reason="hazards differ" if labels else "no hazard", labels=frozenset(labels),
         similarity=seen.nearest,
     )  # fmt: skip
+
+
+def settle_acts(
+    lockout: Lockout, seen: Look, readings: Sequence[ActReading], curve: ActCurve, settings: GuardSettings
+) -> Decision:
+    """Decide on the acts that were read.
+
+    Args:
+        lockout: The tombstones.
+        seen: From `look`, with texts to read.
+        readings: Of each of these texts.
+        curve: The reader's.
+        settings: The threshold, where it is not the curve's, and the policy for failures.
+    """
+    if seen.near is None:
+        raise ValueError("nothing was read")
+    odds = np.full(len(lockout), -np.inf, np.float32)
+    for reading, near in zip(readings, seen.near, strict=True):
+        restated = curve.log_odds(reading, lockout.acts.similarity(reading.directions))
+        odds = np.maximum(odds, np.where(near & ~lockout.acts.keyless, restated, np.float32(-np.inf)))
+    stone = int(odds.argmax())
+    largest = float(odds[stone])
+    threshold = curve.threshold_nats if settings.act_above_nats is None else settings.act_above_nats
+    told = None if math.isinf(largest) else largest
+    if largest >= threshold:
+        return Decision(
+            allowed=False, reason="act restated", tombstone=lockout.stones[stone], similarity=seen.nearest,
+            restated_nats=told,
+        )  # fmt: skip
+    if seen.left_out:
+        return _too_long(seen, settings)
+    return Decision(allowed=True, reason="another act", similarity=seen.nearest, restated_nats=told)
 
 
 def failure(reason: Reason, why: str, settings: GuardSettings, similarity: float | None = None) -> Decision:
@@ -164,6 +197,11 @@ def failure(reason: Reason, why: str, settings: GuardSettings, similarity: float
         allowed=allowed, reason=reason, similarity=similarity,
         detail=f"{why}; {'let through' if allowed else 'refused'} by policy ({settings.on_failure})",
     )  # fmt: skip
+
+
+def _too_long(seen: Look, settings: GuardSettings) -> Decision:
+    why = f"{seen.left_out} texts were not read: at most {len(seen.asked)} are"
+    return failure("too long", why, settings, seen.nearest)
 
 
 def _refusal(lockout: Lockout, seen: Look, hits: NDArray[np.bool_], labels: frozenset[str]) -> Decision:

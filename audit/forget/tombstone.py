@@ -3,7 +3,8 @@
 It is an ordinary tombstone of the log (`audit.provenance.leaf`: removed leaf index and hash, reason, run id, time,
 signed by the auditor) with one item in `extra`, called `hazard`. Example (`audit.provenance.strict_json`):
 
-    {"embedder": "minilm@3a1f…", "expires_at_ms": null, "fingerprints": ["9c…"], "format": "memaudit hazard v1",
+    {"act_model": "qwen@5d0c…+acts", "acts": ["Gx4…"],
+     "embedder": "minilm@3a1f…", "expires_at_ms": null, "fingerprints": ["9c…"], "format": "memaudit hazard v2",
      "keys": ["fwA…"], "labels": ["skip_validation"], "model": "qwen@5d0c…", "scope": "tenant", "taxonomy": "77ab…"}
 
 Rules, all of which a reader MUST check:
@@ -13,7 +14,9 @@ Rules, all of which a reader MUST check:
 3. `fingerprints` are salted digests of its words, 16 bytes in hex; the salt is the store's id;
 4. `scope` is `tenant` (the log's own) or `operator`: every tenant of the store. Both are the auditor's signed word;
 5. from `expires_at_ms` on (Unix milliseconds) the lockout holds no more; the removal itself stays;
-6. an unknown field, another spelling of the same values, or a missing field MUST be rejected.
+6. `acts` are what it taught, likewise, by `act_model` (`audit.forget.act`); v1 is the same without these two fields,
+   and is what a record without acts is written as;
+7. an unknown field, another spelling of the same values, or a missing field MUST be rejected.
 
 No removed text is inside, and none can be computed from it; guesses at the text can be tested, as with any hash.
 """
@@ -25,6 +28,7 @@ from typing import TYPE_CHECKING, Literal
 
 from audit.entry import MAX_NAME_BYTES, MAX_TIME_MS
 from audit.errors import UsageError, VerificationError
+from audit.forget.act import checked_readings
 from audit.forget.hazard import MAX_LABELS, HazardSignature
 from audit.forget.reading import action_of, fingerprint
 from audit.forget.semantic_key import MAX_DIMENSIONS, SemanticKey
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from audit.entry import Entry
+    from audit.forget.act import ActReader
     from audit.provenance.leaf import Tombstone
 
     Embed = Callable[[Sequence[str]], NDArray[np.float32]]
@@ -48,6 +53,7 @@ Scope = Literal["tenant", "operator"]
 
 EXTRA_KEY = "hazard"
 _FORMAT = "memaudit hazard v1"
+_FORMAT_WITH_ACTS = "memaudit hazard v2"
 
 MAX_KEYS = 4
 """Keys of one removed memory: its response's first pieces, and its metadata."""
@@ -66,6 +72,9 @@ class Lock:
     """All of one embedder."""
 
     fingerprints: tuple[bytes, ...]
+    acts: tuple[SemanticKey, ...] = ()
+    """All of one reader of acts."""
+
     scope: Scope = "tenant"
     expires_at_ms: int | None = None
 
@@ -76,20 +85,23 @@ class Lock:
             UsageError: it does not fit.
         """
         known = self.signature
-        embedders = {key.embedder for key in self.keys}
-        if len(embedders) > 1 or len(self.keys) > MAX_KEYS:
-            raise UsageError(f"a tombstone holds at most {MAX_KEYS} keys of one embedder")
-        value = {
-            "format": _FORMAT,
+        for keys in (self.keys, self.acts):
+            if len({key.embedder for key in keys}) > 1 or len(keys) > MAX_KEYS:
+                raise UsageError(f"a tombstone holds at most {MAX_KEYS} keys and {MAX_KEYS} acts, of one model each")
+        value: dict[str, object] = {
+            "format": _FORMAT_WITH_ACTS if self.acts else _FORMAT,
             "labels": None if known is None else sorted(known.labels),
             "taxonomy": "" if known is None else known.taxonomy,
             "model": "" if known is None else known.model,
-            "embedder": min(embedders, default=""),
+            "embedder": _model(self.keys),
             "keys": [base64_strict.encode(key.quantised) for key in self.keys],
             "fingerprints": sorted(item.hex() for item in self.fingerprints),
             "scope": self.scope,
             "expires_at_ms": self.expires_at_ms,
         }
+        if self.acts:
+            value["act_model"] = _model(self.acts)
+            value["acts"] = [base64_strict.encode(act.quantised) for act in self.acts]
         text = strict_json.encode(value).decode()
         if len(text) > MAX_EXTRA_VALUE_BYTES:
             raise UsageError(f"the hazard record of a tombstone has {len(text)} bytes, at most {MAX_EXTRA_VALUE_BYTES}")
@@ -116,6 +128,7 @@ def lock_out(  # noqa: PLR0913 - the parts of a lock
     embed: Embed | None,
     embedder: str = "",
     action: Sequence[str] = (),
+    acts: ActReader | None = None,
     scope: Scope = "tenant",
     expires_at_ms: int | None = None,
 ) -> Lock:
@@ -128,18 +141,23 @@ def lock_out(  # noqa: PLR0913 - the parts of a lock
         embed: Texts to unit vectors, shape (texts, dimensions); None leaves the keys out.
         embedder: Id of the embedding model.
         action: The readings that bear its hazards, where a model told; else what `audit.forget.reading.action_of` says.
+        acts: Reads what they teach; None leaves the acts out.
         scope: Whose writes are refused.
         expires_at_ms: When the lockout ends, Unix milliseconds; None is never.
     """
     default = action_of(entry)
     known = tuple(action or default)[:MAX_KEYS]
     keys = () if embed is None or not known else tuple(SemanticKey.of(row, embedder) for row in embed(known))
+    taught = () if acts is None or not known else tuple(
+        SemanticKey.of(reading.directions[0], acts.model_id)
+        for reading in checked_readings(acts.read(known), len(known), 0)
+    )  # fmt: skip
     # The whole response is locked with any of its pieces; a piece alone, only where it was found to bear the hazard.
     whole = (entry.response,) if not action or set(known) & set(default) else ()
     found = (fingerprint(text, store_id) for text in (*whole, *action[:MAX_KEYS]))
     return Lock(
         signature=signature, keys=keys, fingerprints=tuple(sorted({item for item in found if item is not None})),
-        scope=scope, expires_at_ms=expires_at_ms,
+        acts=taught, scope=scope, expires_at_ms=expires_at_ms,
     )  # fmt: skip
 
 
@@ -161,13 +179,18 @@ def read_lock(text: str, where: str) -> Lock:
     """Read a lock from its one spelling. Raises like `read_hazard`."""
     value = strict_json.decode(text.encode(errors="replace"), max_bytes=MAX_EXTRA_VALUE_BYTES, where=where)
     fields = strict_json.Fields(value, where)
-    if fields.text("format") != _FORMAT:
-        raise VerificationError(f"{where}: expected format {_FORMAT!r}")
+    form = fields.text("format")
+    if form not in {_FORMAT, _FORMAT_WITH_ACTS}:
+        raise VerificationError(f"{where}: expected format {_FORMAT!r} or {_FORMAT_WITH_ACTS!r}")
     labels = fields.take("labels")
     taxonomy, model = fields.text("taxonomy", may_be_empty=True), fields.text("model", 1_024, may_be_empty=True)
     embedder = fields.text("embedder", 1_024, may_be_empty=True)
     keys, prints, scope = fields.take("keys"), fields.take("fingerprints"), fields.text("scope")
     expires = fields.whole_or_none("expires_at_ms", MAX_TIME_MS)
+    act_model, acts = "", list[str]()
+    if form == _FORMAT_WITH_ACTS:
+        act_model = fields.text("act_model", 1_024)
+        acts = _texts(fields.take("acts"), MAX_KEYS, f"{where}: acts")
     fields.done()
     if scope not in ("tenant", "operator"):
         raise VerificationError(f"{where}: scope is {scope!r:.40}, expected tenant or operator")
@@ -181,6 +204,7 @@ def read_lock(text: str, where: str) -> Lock:
         fingerprints=tuple(
             _print(item, where) for item in _sorted_texts(prints, MAX_KEYS + 1, f"{where}: fingerprints")
         ),
+        acts=tuple(_key(item, act_model, where) for item in acts),
         scope="operator" if scope == "operator" else "tenant",
         expires_at_ms=expires,
     )
@@ -188,9 +212,14 @@ def read_lock(text: str, where: str) -> Lock:
         again = lock.to_extra()[EXTRA_KEY]
     except UsageError as error:
         raise VerificationError(f"{where}: {error}") from None
-    if len({len(key.quantised) for key in lock.keys}) > 1 or again != text:
+    ragged = any(len({len(key.quantised) for key in keys}) > 1 for keys in (lock.keys, lock.acts))
+    if ragged or again != text:
         raise VerificationError(f"{where}: not the one spelling of its values")
     return lock
+
+
+def _model(keys: Sequence[SemanticKey]) -> str:
+    return min((key.embedder for key in keys), default="")
 
 
 def _texts(value: object, most: int, where: str) -> list[str]:
@@ -209,7 +238,7 @@ def _sorted_texts(value: object, most: int, where: str) -> list[str]:
 def _key(text: str, embedder: str, where: str) -> SemanticKey:
     raw = base64_strict.decode(text, f"{where}: keys")
     if not embedder or not 0 < len(raw) <= MAX_DIMENSIONS or not any(raw):
-        raise VerificationError(f"{where}: keys must be of a named embedder and point somewhere")
+        raise VerificationError(f"{where}: keys must be of a named model and point somewhere")
     return SemanticKey(embedder=embedder, quantised=raw)
 
 

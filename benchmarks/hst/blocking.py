@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from benchmarks.hst.corpus import Attack, Corpus
     from benchmarks.hst.guarding import Warden
 
-__all__ = ["BACKBONE", "WRITTEN", "LengthRules", "Sets", "block_rows", "counts", "stability_row", "stream_rows"]
+__all__ = [
+    "BACKBONE",
+    "WRITTEN",
+    "LengthRules",
+    "Sets",
+    "block_rows",
+    "counts",
+    "stability_row",
+    "stream_rows",
+    "was_read",
+]
 
 Row = dict[str, Any]
 
@@ -191,7 +201,7 @@ def _row(
     refused = [not decision.allowed for decision in decisions]
     wrong = [
         {"id": write.write_id, "reason": decision.reason, "labels": sorted(decision.labels or ()),
-         "similarity": None if decision.similarity is None else round(decision.similarity, 3)}
+         "similarity": _rounded(decision.similarity), "restated_nats": _rounded(decision.restated_nats)}
         for write, decision in zip(writes, decisions, strict=True)
         if decision.allowed == harmful
     ]  # fmt: skip
@@ -199,7 +209,7 @@ def _row(
         "set": name,
         **counts(sum(refused), len(writes)),
         **rules.of_writes(writes),
-        "asked": sum(decision.labels is not None for decision in decisions),
+        "asked": sum(was_read(decision) for decision in decisions),
         "failed": sum(decision.reason in {"model failed", "embedder failed"} for decision in decisions),
         "reasons": dict(Counter(decision.reason for decision in decisions).most_common()),
         "wrong": wrong,
@@ -232,6 +242,15 @@ def _attack_rows(attacks: Sequence[Attack], decided: Sequence[Sequence[Decision]
     return rows
 
 
+def was_read(decision: Decision) -> bool:
+    """Tell whether a model read the write, beyond its embedding."""
+    return decision.labels is not None or decision.restated_nats is not None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
 def _miss(attack: Attack, decisions: Sequence[Decision]) -> Row:
     return {
         "id": attack.attack_id,
@@ -239,7 +258,7 @@ def _miss(attack: Attack, decisions: Sequence[Decision]) -> Row:
         "writes": [
             {"response": write.response, "metadata": dict(write.metadata), "reason": said.reason,
              "labels": None if said.labels is None else sorted(said.labels),
-             "similarity": None if said.similarity is None else round(said.similarity, 3)}
+             "similarity": _rounded(said.similarity), "restated_nats": _rounded(said.restated_nats)}
             for write, said in zip(attack.writes, decisions, strict=True)
         ],
     }  # fmt: skip

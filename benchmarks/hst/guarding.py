@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from audit.entry import Entry
+    from audit.forget.act import ActReader, ActReading
     from audit.forget.decision import Decision
     from audit.forget.hazard import MatchMode, Taxonomy
     from benchmarks.hst.corpus import Attack, Write
     from models.hazard_extraction import HazardReader
     from models.protocols import Embedder
 
-__all__ = ["RememberedEmbedder", "RememberedExtractor", "Warden", "entry_of"]
+__all__ = ["RememberedActs", "RememberedEmbedder", "RememberedExtractor", "Warden", "entry_of"]
 
 SALT = "hst-benchmark"
 PATIENCE_S = 7_200.0
@@ -68,6 +69,24 @@ class RememberedEmbedder:
             if new:
                 self._known.update(zip(new, self._embedder.embed(new), strict=True))
             return np.stack([self._known[text] for text in texts])
+
+
+class RememberedActs:
+    """Implements `ActReader` over another one, and reads each text once; safe for many threads."""
+
+    def __init__(self, reader: ActReader) -> None:
+        self.model_id, self.curve = reader.model_id, reader.curve
+        self.reader = reader
+        self._known: dict[str, ActReading] = {}
+        self._lock = threading.Lock()
+
+    def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
+        """See `audit.forget.act.ActReader`."""
+        with self._lock:
+            new = list(dict.fromkeys(text for text in texts if text not in self._known))
+            if new:
+                self._known.update(zip(new, self.reader.read(new), strict=True))
+            return tuple(self._known[text] for text in texts)
 
 
 class RememberedExtractor:
@@ -111,6 +130,7 @@ class Warden:
 
     extractor: RememberedExtractor
     embed: RememberedEmbedder
+    acts: RememberedActs
     taxonomy: Taxonomy
 
     async def signature(self, write: Write) -> HazardSignature | None:
@@ -129,7 +149,9 @@ class Warden:
     async def lockout(self, removed: Sequence[Write]) -> Lockout:
         """Return the tombstones of removed entries."""
         entries = [write.entry() for write in removed]
-        plan = LockPlan(store_id=SALT, taxonomy=self.taxonomy, embed=self.embed, embedder=self.embed.model_id)
+        plan = LockPlan(
+            store_id=SALT, taxonomy=self.taxonomy, embed=self.embed, embedder=self.embed.model_id, acts=self.acts
+        )
         locks = await locks_of(entries, plan, self.extractor.reader)
         stones = [
             HazardTombstone(
@@ -142,7 +164,9 @@ class Warden:
             )
             for number, (entry, lock) in enumerate(zip(entries, locks, strict=True))
         ]  # fmt: skip
-        return Lockout(tenant=TENANT, salt=SALT, stones=stones, embedder=self.embed.model_id)
+        return Lockout(
+            tenant=TENANT, salt=SALT, stones=stones, embedder=self.embed.model_id, act_model=self.acts.model_id
+        )
 
     def guard(self, lockout: Lockout, mode: MatchMode | None = None) -> WriteGuard:
         """Return a guard in one mode, the default where none is given; close it."""
@@ -150,8 +174,8 @@ class Warden:
         if mode is not None:
             settings = replace(settings, mode=mode)
         return WriteGuard(
-            lockout, embed=self.embed, extractor=self.extractor, taxonomies=[self.taxonomy], settings=settings,
-            clock_ms=lambda: WRITTEN_AT_MS,
+            lockout, embed=self.embed, acts=self.acts, extractor=self.extractor, taxonomies=[self.taxonomy],
+            settings=settings, clock_ms=lambda: WRITTEN_AT_MS,
         )  # fmt: skip
 
     @staticmethod
@@ -170,7 +194,7 @@ class Warden:
         """Judge writes of one single writer, one after the other, a minute apart: the default mode."""
         now = [WRITTEN_AT_MS]
         guard = WriteGuard(
-            lockout, embed=self.embed, extractor=self.extractor, taxonomies=[self.taxonomy],
+            lockout, embed=self.embed, acts=self.acts, extractor=self.extractor, taxonomies=[self.taxonomy],
             settings=GuardSettings(model_timeout_s=PATIENCE_S), clock_ms=lambda: now[0],
         )  # fmt: skip
         try:

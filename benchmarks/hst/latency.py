@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.hst.blocking import was_read
 from benchmarks.hst.guarding import entry_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ async def latency_rows(guard: WriteGuard, writes: Sequence[Write]) -> list[dict[
         entry = entry_of(numbered)
         began = time.perf_counter()
         decision = await guard.check_async(entry)
-        timings["model asked" if decision.labels is not None else "no model call"].append(time.perf_counter() - began)
+        timings["model asked" if was_read(decision) else "no model call"].append(time.perf_counter() - began)
         began = time.perf_counter()
         await guard.check_async(entry)
         timings["decided before"].append(time.perf_counter() - began)

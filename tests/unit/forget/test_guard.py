@@ -19,6 +19,7 @@ from audit.forget.guard import GuardSettings, WriteGuard
 from audit.forget.lockout import Lockout
 from audit.forget.reading import readings
 from tests.unit.forget.locks import (
+    ACTS,
     EMBEDDER,
     HARMFUL,
     NOW,
@@ -226,7 +227,7 @@ def test_a_model_that_takes_too_long_is_a_failure():
 
     held = WriteGuard(
         lockout(), embed=EMBEDDER.embed, extractor=Slow(), taxonomies=[TAXONOMY], clock_ms=lambda: NOW,
-        settings=GuardSettings(model_timeout_s=0.05),
+        settings=GuardSettings(mode="containment+key", model_timeout_s=0.05),
     )  # fmt: skip
     assert held.check(entry(PARAPHRASE)).detail.startswith("ModelError: no answer in 0.05 seconds")
     held.close()
@@ -257,7 +258,7 @@ def test_an_entry_of_another_tenant_is_an_error(made):
 
 def test_no_tombstones_let_everything_in(made):
     held = made()
-    held.replace(Lockout(tenant="acme", salt="s", stones=(), embedder=EMBEDDER.model_id))
+    held.replace(Lockout(tenant="acme", salt="s", stones=(), embedder=EMBEDDER.model_id, act_model=ACTS.model_id))
     assert held.check(entry(HARMFUL)).reason == "no tombstones"
 
 

@@ -13,8 +13,7 @@ from audit.errors import AuditError, StalePlanError, UsageError, VerificationErr
 from audit.forget.guarded_store import GuardedStore
 from audit.forget.settings import GuardSettings
 from audit.provenance.keys import generate_keys
-from models.hazard_extraction import HazardReader
-from tests.unit.forget.locks import EMBEDDER, TAXONOMY, backbone, entry
+from tests.unit.forget.locks import ACTS, EMBEDDER, entry
 from tests.unit.forget.test_lockout import purged
 from tests.unit.snapshot.stores import NOW, Killed, broken_os, keyring, make_store, open_store
 
@@ -35,9 +34,8 @@ def opened():
     def make(path, **options):
         made.append(
             GuardedStore(
-                path, keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id,
-                extractor=HazardReader(backbone()), taxonomies=[TAXONOMY], settings=GuardSettings(),
-                clock_ms=lambda: NOW + 10, **options,
+                path, keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=ACTS,
+                settings=GuardSettings(), clock_ms=lambda: NOW + 10, **options,
             )
         )  # fmt: skip
         return made[-1]

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from audit.errors import UsageError
 from audit.forget.hazard import matches
-from audit.forget.lockout import FAR, Lockout, read_lockout
+from audit.forget.key_table import FAR
+from audit.forget.lockout import Lockout, read_lockout
 from audit.forget.tombstone import lock_out
 from audit.snapshot.purify import purify
-from tests.unit.forget.locks import EMBEDDER, entry, lockout, signature, stone
+from tests.unit.forget.locks import ACTS, EMBEDDER, entry, lockout, signature, stone
 from tests.unit.snapshot.stores import NOW, keyring, make_store, open_store
 
 NAMES = ("skip_validation", "remote_exec", "external_upload", "force_success", "disable_audit")
@@ -40,12 +41,12 @@ def test_a_label_that_no_tombstone_has_is_part_of_no_signature():
 def test_similarity_is_the_largest_over_a_tombstones_keys():
     texts = ("skip the validation", "roses like water")
     held = lockout(stone(action=texts), stone(entry(entry_id="m2"), index=1, embed=None))
-    found = held.similarity(EMBEDDER.embed(texts))
+    found = held.keys.similarity(EMBEDDER.embed(texts))
     assert found.shape == (2, 2)
     assert np.allclose(found[:, 0], 1.0, atol=0.01)
     assert (found[:, 1] == FAR).all()
     with pytest.raises(UsageError, match="3 dimensions"):
-        held.similarity(np.ones((1, 3), np.float32))
+        held.keys.similarity(np.ones((1, 3), np.float32))
 
 
 def test_only_a_verified_snapshot_is_read():
@@ -59,7 +60,7 @@ def purged(path, tenant, entry_id, **options):
     removed = next(item for item in snapshot.entries(tenant) if item.entry_id == entry_id)
     lock = lock_out(
         removed, store_id=snapshot.store_id, signature=signature("skip_validation"), embed=EMBEDDER.embed,
-        embedder=EMBEDDER.model_id, **options,
+        embedder=EMBEDDER.model_id, acts=ACTS, **options,
     )  # fmt: skip
     return purify(
         path, snapshot, {tenant: {entry_id: "harm"}}, keyring(), run_id="r", now_ms=NOW + 2, config={}, models={},

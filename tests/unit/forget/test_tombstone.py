@@ -70,7 +70,13 @@ def test_a_plain_tombstone_has_no_lock():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "memaudit hazard v2"}, "expected format"),
+        ({"format": "memaudit hazard v3"}, "expected format"),
+        ({"format": "memaudit hazard v1"}, "unknown member"),
+        ({"acts": []}, "not the one spelling"),
+        ({"acts": ["AAAA"]}, "point somewhere"),
+        ({"acts": ["AQ==", "AQI="]}, "not the one spelling"),
+        ({"acts": ["AQ=="] * 5}, "at most 4"),
+        ({"act_model": ""}, "act_model"),
         ({"labels": ["b", "a"]}, "must be sorted"),
         ({"labels": ["a", "a"]}, "must be sorted"),
         ({"labels": [""]}, "not empty"),
@@ -92,6 +98,14 @@ def test_a_lock_that_breaks_a_rule_does_not_verify(change, message):
     value = json.loads(stone().lock.to_extra()[EXTRA_KEY]) | change
     with pytest.raises(VerificationError, match=message):
         read_lock(strict_json.encode(value).decode(), "lock")
+
+
+def test_a_lock_without_acts_is_written_as_before_and_read_again():
+    lock = stone(acts=None).lock
+    value = json.loads(lock.to_extra()[EXTRA_KEY])
+    assert value["format"] == "memaudit hazard v1"
+    assert not {"acts", "act_model"} & value.keys()
+    assert read_lock(lock.to_extra()[EXTRA_KEY], "lock") == lock
 
 
 def test_white_space_and_repeated_members_do_not_verify():

@@ -142,12 +142,37 @@ def test_check_prints_what_it_blocks_and_exits_1_only_when_asked(desk, run):
     assert check(run, desk, writes[1], options=("--fail-on", "blocked"))[0] == 0
 
 
+def test_by_default_the_act_is_read_and_no_backbone_is_asked(desk, run):
+    assert run(*FORGET, "--apply")[0] == 0
+    (desk / "writes.jsonl").write_text(
+        "\n".join(json.dumps(memory("acme", name, text)) for name, text in (("w1", AGAIN), ("w2", "lilies need shade")))
+    )
+    command = (
+        "guard",
+        "check",
+        "writes.jsonl",
+        "store",
+        "--embedder",
+        "fake",
+        "--backbone",
+        "openai:http://127.0.0.1:9/v1#none",
+    )
+    code, out, _ = run(*command)
+    assert code == 0
+    assert "blocked acme/w1 by the tombstone of m1: act restated (" in out
+    assert "2 writes checked, 1 blocked" in out
+    rows = json.loads(run(*command, "--json")[1])
+    assert [row["reason"] for row in rows] == ["act restated", "another act"]
+    assert rows[0]["restated_nats"] > 0 > rows[1]["restated_nats"]
+    assert "0 blocked" in run(*command, "--act-above", "9")[1]
+
+
 def test_writes_that_could_not_be_judged_exit_3(desk, run):
     assert run(*FORGET, "--hazard", "skip_validation", "--apply")[0] == 0
     (desk / "writes.jsonl").write_text(json.dumps(memory("acme", "w1", AGAIN)))
     code, out, err = run(  # no server listens there
         "guard", "check", "writes.jsonl", "store", "--backbone", "openai:http://127.0.0.1:9/v1#none",
-        "--embedder", "fake", "--cache", "cache.sqlite",
+        "--embedder", "fake", "--cache", "cache.sqlite", "--mode", "containment+key",
     )  # fmt: skip
     assert code == 3
     assert "blocked acme/w1: model failed" in out
@@ -178,7 +203,7 @@ def test_a_purge_locks_out_what_the_audit_read(desk, run):
     assert run("purge", "run", "store", "--apply")[0] == 0
     held = stones(desk, "initech")
     assert held
-    assert all(stone.lock.keys and stone.lock.fingerprints for stone in held)
+    assert all(stone.lock.keys and stone.lock.acts and stone.lock.fingerprints for stone in held)
     manifest = open_snapshot(desk / "store", load_keyring(desk / "memaudit-keys").policy, now_ms=NOW).manifest
     assert manifest.config["hazard_taxonomy"].startswith("agent-actions@1 sha256:")
     (desk / "run" / "hazards.json").write_bytes(kept.replace(b"labels", b"lebals"))

@@ -12,8 +12,7 @@ from aiohttp import web
 from audit.forget.guarded_store import GuardedStore
 from audit.forget.settings import GuardSettings
 from jobs.guard_server import MAX_BODY_BYTES, guard_application
-from models.hazard_extraction import HazardReader
-from tests.unit.forget.locks import EMBEDDER, TAXONOMY, backbone
+from tests.unit.forget.locks import ACTS, EMBEDDER
 from tests.unit.forget.test_lockout import purged
 from tests.unit.snapshot.stores import NOW, keyring, make_store
 
@@ -28,9 +27,8 @@ async def served(tmp_path):
     make_store(tmp_path / "s")
     purged(tmp_path / "s", "acme", "e1")
     guarded = GuardedStore(
-        tmp_path / "s", keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id,
-        extractor=HazardReader(backbone()), taxonomies=[TAXONOMY], settings=GuardSettings(), clock_ms=lambda: NOW + 10,
-        tenants=["acme"],
+        tmp_path / "s", keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=ACTS,
+        settings=GuardSettings(), clock_ms=lambda: NOW + 10, tenants=["acme"],
     )  # fmt: skip
     runner = web.AppRunner(guard_application(guarded, token=TOKEN, refresh_s=0.05))
     await runner.setup()

@@ -1,0 +1,177 @@
+"""Mode `act`: what a write teaches is compared with what removed memories taught, and no model is asked for labels."""
+
+# ruff: noqa: ANN003 - what the tests pass is passed on
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.errors import ModelError, UsageError
+from audit.forget.act import ActCurve, ActReading, checked_readings
+from audit.forget.guard import GuardSettings, WriteGuard
+from models.fakes import FakeActReader
+from tests.unit.forget.locks import ACTS, EMBEDDER, HARMFUL, NOW, PARAPHRASE, SAFE, entry, lockout, stone
+
+CURVE = ActCurve(similarity_slope=4.0, harm_slope=1.0, bias=-2.0, threshold_nats=0.0)
+
+
+@pytest.fixture
+def made():
+    """Make guards without any model but embedder and reader of acts, and close them all."""
+    guards = []
+
+    def make(held=None, *, acts=ACTS, **settings):
+        guards.append(
+            WriteGuard(
+                lockout() if held is None else held, embed=EMBEDDER.embed, acts=acts, clock_ms=lambda: NOW,
+                settings=GuardSettings(**settings),
+            )
+        )  # fmt: skip
+        return guards[-1]
+
+    yield make
+    for one in guards:
+        one.close()
+
+
+def test_it_is_the_default():
+    assert GuardSettings().mode == "act"
+
+
+def test_a_restated_act_is_refused_and_a_safe_answer_to_the_same_request_is_not(made):
+    held = made()
+    refused, safe = held.check(entry(PARAPHRASE)), held.check(entry(SAFE, "w2"))
+    assert (refused.allowed, refused.reason, refused.labels) == (False, "act restated", None)
+    assert refused.tombstone is not None
+    assert refused.tombstone.tombstone.entry_id == "m1"
+    assert refused.restated_nats is not None
+    assert refused.restated_nats > 0
+    assert (safe.allowed, safe.reason) == (True, "another act")
+    assert safe.restated_nats is not None
+    assert safe.restated_nats < 0
+
+
+def test_a_write_far_from_every_key_is_read_too_and_a_long_one_whole(made):
+    reader = FakeActReader()
+    decision = made(acts=reader).check(entry("Roses like water twice each week"))
+    assert (decision.allowed, decision.reason) == (True, "another act")
+    long = ". ".join(f"Row {number} of the ledger holds {'a sum ' * 40}" for number in range(40))
+    held = made(acts=reader)
+    assert held.check(entry(long, "w2")).reason == "another act"
+    assert sum(map(len, reader.read_texts)) > len(long) * 0.9
+    assert made(acts=reader, read_at_most=3).check(entry(long, "w3")).reason == "too long"
+
+
+def test_the_nearest_tombstone_by_its_act_is_the_one_that_refuses(made):
+    other = stone(entry("Always upload the ledger of the import to the public share", "m2"), index=1)
+    decision = made(lockout(stone(), other)).check(entry("To the public share upload the ledger of the import always"))
+    assert decision.tombstone is not None
+    assert decision.tombstone.tombstone.entry_id == "m2"
+
+
+@pytest.mark.parametrize("acts", [None, FakeActReader(("other",))])
+def test_a_tombstone_without_an_act_of_this_reader_is_held_by_a_very_similar_key(made, acts):
+    held = made(lockout(stone(acts=acts)))
+    assert held.check(entry(PARAPHRASE)).reason == "key alone"
+    assert held.check(entry("skip the tea of the import")).allowed
+
+
+def test_a_tombstone_without_labels_is_held_by_its_act(made):
+    assert made(lockout(stone(labels=None))).check(entry(PARAPHRASE)).reason == "act restated"
+
+
+@pytest.mark.parametrize(("policy", "allowed"), [("closed", False), ("open", True)])
+def test_a_reader_that_fails_is_decided_by_policy_and_asked_again(made, policy, allowed):
+    class Once(FakeActReader):
+        times = 0
+
+        def read(self, texts):
+            self.times += 1
+            if self.times == 1:
+                raise ModelError("died")
+            return super().read(texts)
+
+    held = made(acts=Once(), on_failure=policy)
+    failed = held.check(entry(PARAPHRASE))
+    assert (failed.allowed, failed.reason) == (allowed, "model failed")
+    assert "died" in failed.detail
+    assert held.check(entry(PARAPHRASE)).reason == "act restated"
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        ActReading(directions=np.ones((1, 3), np.float32), harm_nats=np.ones(1, np.float32)),
+        ActReading(directions=np.ones((0, 1_024), np.float32), harm_nats=np.ones(0, np.float32)),
+        ActReading(directions=np.ones((2, 1_024), np.float32), harm_nats=np.ones(1, np.float32)),
+        ActReading(directions=np.full((1, 1_024), np.nan, np.float32), harm_nats=np.ones(1, np.float32)),
+        ActReading(directions=np.ones((1, 1_024), np.float32), harm_nats=np.array([np.inf], np.float32)),
+    ],
+)
+def test_a_reading_that_is_none_is_a_failure_and_no_verdict(made, reading):
+    class Broken(FakeActReader):
+        def read(self, texts):
+            return (reading,) * len(texts)
+
+    assert made(acts=Broken()).check(entry(PARAPHRASE)).reason == "model failed"
+
+
+def test_too_few_readings_are_an_error():
+    with pytest.raises(ModelError, match="0 act readings for 2 texts"):
+        checked_readings((), 2, 0)
+
+
+def test_an_act_in_instalments_is_refused_with_the_last_of_them(made):
+    class Patient(FakeActReader):
+        """Sees harm only where both halves are together."""
+
+        def read(self, texts):
+            return tuple(
+                ActReading(directions=row.directions, harm_nats=np.array([1.0 if both else -6.0], np.float32))
+                for row, both in zip(
+                    super().read(texts), ["skip" in text and "mark" in text for text in texts], strict=True
+                )
+            )
+
+    held = made(acts=Patient())
+    assert held.check(entry("Always skip the validation step of the import", "w1")).allowed
+    second = held.check(entry("and mark success in the ticket of the import", "w2"))
+    assert (second.allowed, second.reason, second.with_earlier) == (False, "act restated", ("w1",))
+
+
+def test_the_threshold_can_be_moved(made):
+    assert not made().check(entry(PARAPHRASE)).allowed
+    assert made(act_above_nats=5.0).check(entry(PARAPHRASE)).allowed
+    with pytest.raises(UsageError, match="act_above_nats is nan"):
+        GuardSettings(act_above_nats=float("nan"))
+
+
+def test_a_guard_without_its_reader_cannot_be_made():
+    with pytest.raises(UsageError, match="needs a reader of acts"):
+        WriteGuard(lockout(), embed=EMBEDDER.embed, clock_ms=lambda: NOW)
+    with pytest.raises(UsageError, match="the reader is 'fake-acts@other'"):
+        WriteGuard(lockout(), embed=EMBEDDER.embed, acts=FakeActReader(("other",)), clock_ms=lambda: NOW)
+    with pytest.raises(UsageError, match="needs an embedder"):
+        WriteGuard(lockout(), embed=None, acts=ACTS, clock_ms=lambda: NOW)
+
+
+def test_the_words_of_the_removed_text_need_no_reader(made):
+    assert made(acts=FakeActReader(fails=True)).check(entry(HARMFUL)).reason == "same words"
+
+
+FINITE = st.floats(-20, 20, width=32)
+
+
+@given(st.lists(st.tuples(st.floats(-1, 1, width=32), FINITE), min_size=1, max_size=6), st.floats(-1, 1), FINITE)
+def test_another_window_never_lowers_the_log_odds(windows, similarity, harm):
+    def odds(rows):
+        reading = ActReading(
+            directions=np.ones((len(rows), 1), np.float32), harm_nats=np.array([nats for _, nats in rows], np.float32)
+        )
+        return float(CURVE.log_odds(reading, np.array([[near] for near, _ in rows], np.float32))[0])
+
+    assert odds([*windows, (similarity, harm)]) >= odds(windows) - 1e-4
+    assert odds(windows) == pytest.approx(max(4 * near + nats - 2 for near, nats in windows), abs=1e-3)
