@@ -92,7 +92,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     held = lockout_of(options.tombstones, rng)
     # No write may need a model: thresholds lie above what these directions reach, as real ones do for benign writes.
-    settings = GuardSettings(look_above=0.97, key_alone_above=0.98, recent_writes=0)
+    settings = GuardSettings(mode="containment+key", look_above=0.97, key_alone_above=0.98, recent_writes=0)
     guard = WriteGuard(
         held, embed=lambda _: np.zeros((0, DIMENSIONS), np.float32), extractor=NeverAsked(),
         taxonomies=[default_taxonomy()], settings=settings, clock_ms=lambda: 0,

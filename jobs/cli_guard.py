@@ -14,7 +14,7 @@ from rich.console import Console
 from audit.errors import IncompleteError, UsageError
 from audit.forget.decision import FAILURES, Decision
 from audit.forget.decision_log import DecisionLog, as_record
-from audit.forget.guard import MODES_WITH_KEYS
+from audit.forget.guard import MODES_WITH_ACTS, MODES_WITH_KEYS, MODES_WITH_LABELS
 from audit.forget.guarded_store import GuardedStore
 from audit.forget.settings import GuardSettings
 from audit.report.untrusted import as_line
@@ -56,7 +56,9 @@ PATIENCE_S = 3_600.0
 
 guard_app = typer.Typer(help="Keep removed memories from coming back.", no_args_is_help=True)
 
-Backbone = Annotated[str, typer.Option(help="Model that reads hazards; not used by the modes act and key.")]
+Backbone = Annotated[
+    str, typer.Option(help="Model that reads hazards; started when one is to be read, never by the modes act and key.")
+]
 Embedder = Annotated[str, typer.Option(help="Model of the semantic keys: the one the tombstones were made with.")]
 Nli = Annotated[
     str | None,
@@ -65,15 +67,19 @@ Nli = Annotated[
 Mode = Annotated[
     str,
     typer.Option(
-        help="act: what a write teaches, read by the packaged 0.5B; exact, containment, containment+key: its hazards, "
-        "read by --backbone; key: no model but the embedder."
+        help="act: what a write teaches, read by the packaged 0.5B; act+labels: and, in doubt, its hazards, read by "
+        "--backbone; exact, containment, containment+key: its hazards alone; key: no model but the embedder."
     ),
 ]
 ActAbove = Annotated[
     float | None,
     typer.Option(
-        "--act-above", help="Log-odds in nats from which mode act refuses; default: by the reader's calibration."
+        "--act-above", help="Log-odds in nats from which an act refuses; default: by the reader's calibration."
     ),
+]
+DoubtAbove = Annotated[
+    float | None,
+    typer.Option("--doubt-above", help="Log-odds in nats from which mode act+labels asks for labels; likewise."),
 ]
 OnFail = Annotated[str, typer.Option("--on-failure", help="closed refuses what could not be judged, open lets it in.")]
 Log = Annotated[Path | None, typer.Option("--log", help="Decision log, JSON lines; refusals and failures.")]
@@ -88,8 +94,9 @@ def check(
     backbone: Backbone = "packaged",
     nli: Nli = None,
     embedder: Embedder = "packaged",
-    mode: Mode = "act",
+    mode: Mode = "act+labels",
     act_above: ActAbove = None,
+    doubt_above: DoubtAbove = None,
     on_failure: OnFail = "closed",
     taxonomy: TaxonomyFile = None,
     keys: Keys = DEFAULT_KEYS,
@@ -105,8 +112,8 @@ def check(
     if fail_on not in {None, "blocked"}:
         raise UsageError(f"--fail-on is {fail_on!r:.40}, expected blocked")
     settings = GuardSettings(
-        mode=cast("MatchMode", mode), act_above_nats=act_above, on_failure=cast("OnFailure", on_failure),
-        model_timeout_s=PATIENCE_S,
+        mode=cast("MatchMode", mode), act_above_nats=act_above, doubt_above_nats=doubt_above,
+        on_failure=cast("OnFailure", on_failure), model_timeout_s=PATIENCE_S,
     )  # fmt: skip
     entries = _read(file, tenant)
     with _guarded(
@@ -142,8 +149,9 @@ def serve(
     backbone: Backbone = "packaged",
     nli: Nli = None,
     embedder: Embedder = "packaged",
-    mode: Mode = "act",
+    mode: Mode = "act+labels",
     act_above: ActAbove = None,
+    doubt_above: DoubtAbove = None,
     on_failure: OnFail = "closed",
     taxonomy: TaxonomyFile = None,
     keys: Keys = DEFAULT_KEYS,
@@ -161,8 +169,9 @@ def serve(
     if not 0 <= port < 1 << 16 or refresh_s <= 0:
         raise UsageError(f"--port is {port} and --refresh-s {refresh_s}: expected 0 to 65535, and more than 0")
     settings = GuardSettings(
-        mode=cast("MatchMode", mode), act_above_nats=act_above, on_failure=cast("OnFailure", on_failure)
-    )
+        mode=cast("MatchMode", mode), act_above_nats=act_above, doubt_above_nats=doubt_above,
+        on_failure=cast("OnFailure", on_failure),
+    )  # fmt: skip
     served = tuple(tenant or ())
     with _guarded(
         store, settings, backbone, nli, embedder, taxonomy, keys, trust, pin, log, cache, served, warm=True
@@ -268,19 +277,19 @@ def _guarded(
     policy, named = installed_policy(keys, trust), taxonomy_of(taxonomy)
     specs = ModelSpecs(backbone=backbone, embedder=embedder)
     with contextlib.ExitStack() as stack:
-        reader = generator = None
-        acts = None
-        if settings.mode == "act":
+        reader = generator = acts = None
+        if settings.mode in MODES_WITH_ACTS:
             with Reporter(Console(stderr=True)).steps() as progress:
                 prepare(replace(specs, backbone=FAKE, nli=FAKE), progress, hazards=True)
             acts = load_acts(specs)
             if acts is None:
                 raise UsageError(
-                    "--mode act needs the packaged 0.5B: pip install 'memaudit[local-models]', or name another mode"
+                    f"--mode {settings.mode} needs the packaged 0.5B: pip install 'memaudit[local-models]', or name "
+                    "another mode"
                 )
             if warm:
                 acts.read(["."])  # loads its backbone before anybody waits for it
-        elif settings.mode != "key":
+        if settings.mode in MODES_WITH_LABELS:
             kept = _signature_cache(cache)
             stack.callback(kept.close)
             generator = LazyGenerator(specs)

@@ -10,6 +10,7 @@ The reader itself is `models.act_reader`; here is what a guard needs of it, with
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -47,6 +48,9 @@ class ActCurve:
     bias: float
     threshold_nats: float
     """Log-odds from which a write is refused, by calibration."""
+
+    doubt_nats: float = -math.inf
+    """Log-odds from which a second reader is worth its cost: below it a write is safe enough, by calibration."""
 
     def log_odds(self, reading: ActReading, similarity: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the log-odds in nats by tombstone, of the window that speaks most: shape (tombstones,).

@@ -9,8 +9,8 @@ check (`GuardSettings.mode` at its default):
 3. the acts of its readings are read, and it is refused by the tombstone whose act it restates (`audit.forget.act`);
 4. with a mode of labels, readings far from all keys are let through, and only those that are near one, or in a language
    that the embedder does not know, are shown to the model, nearest first: the write is refused by a near tombstone
-   whose signature matches (eq. 3). For a tombstone without an act, or without a usable signature, a very similar key is
-   enough;
+   whose signature matches (eq. 3). Mode `act+labels` asks only about writes, and for tombstones, that the act leaves in
+   doubt. For a tombstone without an act, or without a usable signature, a very similar key is enough;
 5. the same for the write joined to this writer's recent writes that were near a key: acts come in instalments.
 
 A failure of a model or of the embedder is decided by `GuardSettings.on_failure`, named in the decision and never kept
@@ -24,20 +24,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from audit.errors import ModelError, UsageError
-from audit.forget.act import checked_readings
 from audit.forget.decision import FAILURES, Decision
-from audit.forget.judging import failure, look, settle, settle_acts
+from audit.forget.judging import failure, scopes
 from audit.forget.model_thread import ModelThread
 from audit.forget.reading import fingerprint, pieces, readings
 from audit.forget.recent_writes import Piece, RecentWrites
+from audit.forget.rounds import HazardExtractor, Rounds, error_line
 from audit.forget.settings import GuardSettings
 
 if TYPE_CHECKING:
@@ -47,31 +48,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from audit.entry import Entry
-    from audit.forget.act import ActReader, ActReading
-    from audit.forget.hazard import HazardSignature, MatchMode, Taxonomy
-    from audit.forget.judging import Look
+    from audit.forget.act import ActReader
+    from audit.forget.hazard import MatchMode, Taxonomy
     from audit.forget.lockout import Lockout
     from audit.forget.tombstone import Embed
 
-__all__ = ["GuardSettings", "HazardExtractor", "WriteGuard"]
+__all__ = [
+    "MODES_WITH_ACTS", "MODES_WITH_KEYS", "MODES_WITH_LABELS", "GuardSettings", "HazardExtractor", "WriteGuard",
+]  # fmt: skip
 
 
-MODES_WITH_KEYS: frozenset[MatchMode] = frozenset({"act", "key", "containment+key"})
+MODES_WITH_KEYS: frozenset[MatchMode] = frozenset({"act", "act+labels", "key", "containment+key"})
 """Modes that compare semantic keys, and need an embedder."""
 
+MODES_WITH_ACTS: frozenset[MatchMode] = frozenset({"act", "act+labels"})
+"""Modes that read acts."""
 
-class HazardExtractor(Protocol):
-    """Reads the hazards of texts with a model (`models.hazard_extraction`)."""
-
-    model_id: str
-
-    async def extract(self, texts: Sequence[str], taxonomy: Taxonomy) -> tuple[HazardSignature | None, ...]:
-        """Return each text's signature, in the order given; None where the model kept answering outside the schema.
-
-        Raises:
-            ModelError: the model cannot be asked.
-        """
-        ...
+MODES_WITH_LABELS: frozenset[MatchMode] = frozenset({"act+labels", "exact", "containment", "containment+key"})
+"""Modes that ask a model for labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +83,11 @@ class _Finding:
 class _State:
     """A lockout and what was decided under it; replaced whole."""
 
-    __slots__ = ("alone", "expires_ms", "joined", "lockout", "mute")
+    __slots__ = ("alone", "expires_ms", "joined", "lockout", "scopes")
 
     def __init__(self, lockout: Lockout, mode: MatchMode, taxonomies: Collection[str]) -> None:
         self.lockout = lockout
-        self.mute = lockout.mute(mode, taxonomies)
+        self.scopes = scopes(lockout, mode, taxonomies)
         self.expires_ms = lockout.next_expiry_ms
         self.alone: OrderedDict[bytes, _Finding] = OrderedDict()
         self.joined: OrderedDict[tuple[bytes, ...], Decision] = OrderedDict()
@@ -106,7 +100,7 @@ class WriteGuard:
         lockout: What is locked out (`audit.forget.lockout.read_lockout`).
         embed: Texts to unit vectors, shape (texts, dimensions), by the model that `lockout.embedder` names; None only
             with the modes `exact` and `containment`, which then ask the model about every write.
-        acts: Reads acts; None only with another mode than `act`.
+        acts: Reads acts; None only with the modes that read none.
         extractor: The model; None only with the modes `act` and `key`.
         taxonomies: Every taxonomy that tombstones may use. One it does not hold leaves a tombstone to its key alone.
         settings: How to decide.
@@ -135,23 +129,22 @@ class WriteGuard:
         mode = self.settings.mode
         if mode in MODES_WITH_KEYS and embed is None:
             raise UsageError(f"mode {mode} needs an embedder")
-        if mode == "act" and acts is None:
-            raise UsageError("mode act needs a reader of acts")
-        if mode == "act" and acts is not None and acts.model_id != lockout.act_model:
+        if mode in MODES_WITH_ACTS and acts is None:
+            raise UsageError(f"mode {mode} needs a reader of acts")
+        if mode in MODES_WITH_ACTS and acts is not None and acts.model_id != lockout.act_model:
             raise UsageError(f"the acts are of {lockout.act_model!r:.120}, the reader is {acts.model_id!r:.120}")
-        if mode not in {"act", "key"} and (extractor is None or not taxonomies):
+        if mode in MODES_WITH_LABELS and (extractor is None or not taxonomies):
             raise UsageError(f"mode {mode} needs a model and a taxonomy; the modes act and key need neither")
         self._embed = embed if mode in MODES_WITH_KEYS else None
-        self._acts = acts
-        self._extractor, self._clock_ms, self._on_decision = extractor, clock_ms, on_decision
-        self._taxonomies = {taxonomy.digest: taxonomy for taxonomy in taxonomies}
-        self._lock = threading.Lock()
-        self._state = _State(lockout, mode, self._taxonomies)
-        self._recent = RecentWrites(self.settings.recent_writes, self.settings.recent_s)
+        self._clock_ms, self._on_decision = clock_ms, on_decision
         self._owns_thread = thread is None
         self._thread = ModelThread() if thread is None else thread
+        self._rounds = Rounds(self.settings, acts=acts, extractor=extractor, taxonomies=taxonomies, thread=self._thread)
+        self._lock = threading.Lock()
+        self._state = _State(lockout, mode, self._rounds.taxonomies)
+        self._recent = RecentWrites(self.settings.recent_writes, self.settings.recent_s)
         self._closed = False
-        self._counters = dict.fromkeys(("checked", "refused", "computed", "asked", "failed"), 0)
+        self._counters = dict.fromkeys(("checked", "refused", "computed", "failed"), 0)
 
     @property
     def lockout(self) -> Lockout:
@@ -162,7 +155,7 @@ class WriteGuard:
     def counters(self) -> dict[str, int]:
         """Writes checked, refused, computed (not from the cache), failed; and texts that the model was asked about."""
         with self._lock:
-            return dict(self._counters)
+            return {**self._counters, "asked": self._rounds.asked}
 
     def replace(self, lockout: Lockout) -> None:
         """Put another set of tombstones in force, whole: checks under way end with the old one.
@@ -178,7 +171,7 @@ class WriteGuard:
                 f"the guard's models are {held.embedder:.80} and {held.act_model or 'none':.120}, not "
                 f"{lockout.embedder:.80} and {lockout.act_model or 'none':.120}"
             )
-        state = _State(lockout, self.settings.mode, self._taxonomies)
+        state = _State(lockout, self.settings.mode, self._rounds.taxonomies)
         with self._lock:
             self._state = state
 
@@ -246,7 +239,7 @@ class WriteGuard:
                 f"{entry.tenant!r:.80}"
             )
         if state.expires_ms is not None and self._clock_ms() >= state.expires_ms:
-            fresh = _State(state.lockout.without_expired(self._clock_ms()), self.settings.mode, self._taxonomies)
+            fresh = _State(state.lockout.without_expired(self._clock_ms()), self.settings.mode, self._rounds.taxonomies)
             with self._lock:
                 if self._state is state:
                     self._state = fresh
@@ -327,71 +320,18 @@ class WriteGuard:
             try:
                 vectors = _checked(self._embed(flat), len(flat))
             except Exception as error:  # noqa: BLE001 - whatever an embedder raises, the policy decides, and says so
-                return [_failed(failure("embedder failed", _line(error), settings)) for _ in groups]
-        looks: list[Look] = []
-        start = 0
-        for group in groups:
-            mine = None if vectors is None else vectors[start : start + len(group)]
-            start += len(group)
-            looks.append(look(lockout, group, mine, settings, state.mute))
-        asked = [groups[place][number] for place, seen in enumerate(looks) for number in seen.asked]
-        answers: dict[str, list[HazardSignature | None]] = {}
-        acts: tuple[ActReading, ...] = ()
-        trouble = ""
-        if asked:
-            try:
-                if settings.mode == "act":
-                    acts = self._read_acts(lockout, asked)
-                else:
-                    answers = self._ask(lockout, asked)
-            except Exception as error:  # noqa: BLE001 - as above
-                trouble = _line(error)
-        findings = []
-        start = 0
-        for seen in looks:
-            decision = seen.decision
-            end = start + len(seen.asked)
-            if decision is None and trouble:
-                decision = failure("model failed", trouble, settings, seen.nearest)
-            elif decision is None and self._acts is not None and settings.mode == "act":
-                decision = settle_acts(lockout, seen, acts[start:end], self._acts.curve, settings)
-            elif decision is None:
-                decision = settle(
-                    lockout, seen, {digest: found[start:end] for digest, found in answers.items()}, settings
-                )
-            start = end
-            near = seen.nearest is None or seen.nearest >= settings.join_above
-            findings.append(_Finding(decision=decision, joins=near and decision.reason != "no tombstones"))
-        return findings
-
-    def _read_acts(self, lockout: Lockout, texts: Sequence[str]) -> tuple[ActReading, ...]:
-        """Read what texts teach."""
-        if self._acts is None:
-            raise UsageError("no reader of acts")
-        unique = list(dict.fromkeys(texts))
-        with self._lock:
-            self._counters["asked"] += len(unique)
-        found = checked_readings(self._acts.read(unique), len(unique), lockout.acts.dimensions)
-        by_text = dict(zip(unique, found, strict=True))
-        return tuple(by_text[text] for text in texts)
-
-    def _ask(self, lockout: Lockout, texts: Sequence[str]) -> dict[str, list[HazardSignature | None]]:
-        """Ask the model about texts, once for each taxonomy in use."""
-        extractor = self._extractor
-        if extractor is None:
-            raise UsageError("no model to ask")
-        unique = list(dict.fromkeys(texts))
-        with self._lock:
-            self._counters["asked"] += len(unique)
-        answers: dict[str, list[HazardSignature | None]] = {}
-        for digest in sorted(lockout.taxonomies & self._taxonomies.keys()):
-            work = extractor.extract(unique, self._taxonomies[digest])
-            found = self._thread.run(work, self.settings.model_timeout_s)
-            if len(found) != len(unique):
-                raise ModelError(f"{extractor.model_id:.80}: {len(found)} answers for {len(unique)} texts")
-            by_text = dict(zip(unique, found, strict=True))
-            answers[digest] = [by_text[text] for text in texts]
-        return answers
+                return [_failed(failure("embedder failed", error_line(error), settings)) for _ in groups]
+        spans = np.cumsum([0, *map(len, groups)]).tolist()
+        mine = [None if vectors is None else vectors[start:end] for start, end in itertools.pairwise(spans)]
+        judged = self._rounds.judge(lockout, state.scopes, groups, mine)
+        return [
+            _Finding(
+                decision=found.decision,
+                joins=(found.nearest is None or found.nearest >= settings.join_above)
+                and found.decision.reason != "no tombstones",
+            )
+            for found in judged
+        ]
 
     def _keep(self, cache: OrderedDict[Any, Any], key: object, value: object) -> None:
         with self._lock:
@@ -429,7 +369,3 @@ def _content_key(entry: Entry) -> bytes:
         digest.update(b"%d:" % len(data))
         digest.update(data)
     return digest.digest()
-
-
-def _line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split()):.200}"

@@ -42,7 +42,7 @@ __all__ = [
     "load_taxonomy", "matches", "parse_taxonomy",
 ]  # fmt: skip
 
-MatchMode = Literal["act", "exact", "containment", "containment+key", "key"]
+MatchMode = Literal["act", "act+labels", "exact", "containment", "containment+key", "key"]
 """`act`: restates the removed act (`audit.forget.act`); labels play no part. `exact`: equal signatures. `containment`:
 eq. 3. `containment+key`: eq. 3 and a similar semantic key. `key`: the semantic key alone."""
 

@@ -1,14 +1,14 @@
 """What the guard decides, as functions from values to values: a look at the keys, then a verdict on what was read.
 
-`look` needs vectors and no model; it either decides or names the texts that a model has to read. `settle` takes the
-labels that a model gave them, `settle_acts` the acts that were read. All are pure, so that a guard with its threads and
-caches is as easy to test as its rules.
+`scopes` says in which rounds a mode reads a write, the cheap one first. `look` needs vectors and no model; it either
+decides or names the texts that a model has to read. `settle` takes the labels that a model gave them, `settle_acts` the
+acts that were read. All are pure, so that a guard with its threads and caches is as easy to test as its rules.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,16 +19,56 @@ from audit.forget.key_table import FAR
 from audit.forget.reading import is_foreign
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from audit.forget.act import ActCurve, ActReading
     from audit.forget.decision import Reason
+    from audit.forget.hazard import MatchMode
     from audit.forget.lockout import Lockout
     from audit.forget.settings import GuardSettings
 
-__all__ = ["Look", "failure", "look", "settle", "settle_acts"]
+__all__ = ["Look", "Scope", "failure", "look", "scopes", "settle", "settle_acts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """One round of reading: what is read, and for which tombstones; arrays have shape (tombstones,)."""
+
+    acts: bool
+    """Acts are read, else labels."""
+
+    mute: NDArray[np.bool_]
+    """Those that nothing read in this round can match."""
+
+    by_key: NDArray[np.bool_]
+    """Those for which a near key refuses alone, since nothing of theirs can be read."""
+
+    def narrowed(self, odds: NDArray[np.float32], doubt_nats: float) -> Scope:
+        """Return it without the tombstones whose act a write is known not to restate.
+
+        Args:
+            odds: Log-odds that it does, from `settle_acts`; NaN where a tombstone has no act.
+            doubt_nats: From where that is in doubt.
+        """
+        return replace(self, mute=self.mute | (odds < doubt_nats))
+
+
+def scopes(lockout: Lockout, mode: MatchMode, taxonomies: Collection[str]) -> tuple[Scope, ...]:
+    """Return the rounds of a mode; a later one is for writes that those before let through."""
+    actless, unlabelled = lockout.acts.keyless, lockout.unlabelled(taxonomies)
+    everyone, nobody = np.ones(len(lockout), np.bool_), np.zeros(len(lockout), np.bool_)
+    if mode == "key":
+        return (Scope(acts=False, mute=everyone, by_key=everyone),)
+    if mode == "act":
+        return (Scope(acts=True, mute=actless, by_key=actless),)
+    if mode == "act+labels":
+        return (
+            Scope(acts=True, mute=actless, by_key=actless & unlabelled),
+            Scope(acts=False, mute=unlabelled, by_key=nobody),
+        )
+    return (Scope(acts=False, mute=unlabelled, by_key=unlabelled),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +99,7 @@ def look(
     texts: Sequence[str],
     vectors: NDArray[np.float32] | None,
     settings: GuardSettings,
-    mute: NDArray[np.bool_],
+    scope: Scope,
 ) -> Look:
     """Compare texts with the tombstones' keys.
 
@@ -68,15 +108,15 @@ def look(
         texts: Readings of one write.
         vectors: Their unit vectors, shape (texts, dimensions); None in a mode without keys.
         settings: Thresholds.
-        mute: Shape (tombstones,): those that nothing read of a write can match (`Lockout.mute`); a near key can.
+        scope: What is read.
     """
     if not len(lockout):
         return Look(decision=Decision(allowed=True, reason="no tombstones"), nearest=None)
     if not texts:
         return Look(decision=Decision(allowed=True, reason="far from every tombstone"), nearest=None)
-    by_act = settings.mode == "act"
-    most = settings.read_at_most if by_act else settings.asked_at_most
-    above = FAR if by_act else settings.look_above
+    mute = scope.mute
+    most = settings.read_at_most if scope.acts else settings.asked_at_most
+    above = FAR if scope.acts else settings.look_above
     if vectors is None:
         everyone = np.ones((min(len(texts), most), len(lockout)), np.bool_) & ~mute
         return Look(
@@ -87,7 +127,7 @@ def look(
     nearest_of = similarity.max(axis=1)
     nearest = float(nearest_of.max())
     if nearest >= settings.key_alone_above:
-        alone = similarity if settings.mode == "key" else np.where(mute, similarity, np.float32(-1))
+        alone = np.where(scope.by_key, similarity, np.float32(-1))
         place = int(alone.argmax())
         stone = place % len(lockout)
         if float(alone.flat[place]) >= settings.key_alone_above:
@@ -97,8 +137,6 @@ def look(
     far = Look(
         decision=Decision(allowed=True, reason="far from every tombstone", similarity=nearest), nearest=nearest
     )  # fmt: skip
-    if settings.mode == "key":
-        return far
     always = lockout.keys.keyless & ~mute  # keys that this embedder cannot compare: what is read alone can speak
     candidates = [
         number for number, text in enumerate(texts) if nearest_of[number] >= above or always.any() or is_foreign(text)
@@ -133,7 +171,7 @@ def settle(
         raise ValueError("nothing was asked")
     labels: set[str] = set()
     unknown = 0
-    mode = "containment" if settings.mode == "containment+key" else settings.mode
+    mode: MatchMode = "exact" if settings.mode == "exact" else "containment"
     for found in signatures.values():
         rows = [(signature, seen.near[row]) for row, signature in enumerate(found) if signature is not None]
         unknown += len(found) - len(rows)
@@ -160,7 +198,7 @@ def settle(
 
 def settle_acts(
     lockout: Lockout, seen: Look, readings: Sequence[ActReading], curve: ActCurve, settings: GuardSettings
-) -> Decision:
+) -> tuple[Decision, NDArray[np.float32]]:
     """Decide on the acts that were read.
 
     Args:
@@ -169,6 +207,10 @@ def settle_acts(
         readings: Of each of these texts.
         curve: The reader's.
         settings: The threshold, where it is not the curve's, and the policy for failures.
+
+    Returns:
+        The decision, and by tombstone the log-odds that the write restates its act, NaN where it has none that could
+        be compared.
     """
     if seen.near is None:
         raise ValueError("nothing was read")
@@ -178,16 +220,19 @@ def settle_acts(
         odds = np.maximum(odds, np.where(near & ~lockout.acts.keyless, restated, np.float32(-np.inf)))
     stone = int(odds.argmax())
     largest = float(odds[stone])
+    by_stone = np.where(lockout.acts.keyless, np.float32(np.nan), odds)
     threshold = curve.threshold_nats if settings.act_above_nats is None else settings.act_above_nats
     told = None if math.isinf(largest) else largest
     if largest >= threshold:
-        return Decision(
+        decision = Decision(
             allowed=False, reason="act restated", tombstone=lockout.stones[stone], similarity=seen.nearest,
             restated_nats=told,
         )  # fmt: skip
-    if seen.left_out:
-        return _too_long(seen, settings)
-    return Decision(allowed=True, reason="another act", similarity=seen.nearest, restated_nats=told)
+    elif seen.left_out:
+        decision = _too_long(seen, settings)
+    else:
+        decision = Decision(allowed=True, reason="another act", similarity=seen.nearest, restated_nats=told)
+    return decision, by_stone
 
 
 def failure(reason: Reason, why: str, settings: GuardSettings, similarity: float | None = None) -> Decision:

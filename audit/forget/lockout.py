@@ -121,14 +121,11 @@ class Lockout:
         found = inside & around if mode == "exact" else inside | around
         return np.asarray(found & (bits != 0), np.bool_)
 
-    def mute(self, mode: MatchMode, known: Collection[str]) -> NDArray[np.bool_]:
-        """Return which tombstones nothing that is read of a write can match, shape (stones,).
+    def unlabelled(self, known: Collection[str]) -> NDArray[np.bool_]:
+        """Return which tombstones no labels can match, shape (stones,).
 
-        With mode `act` they have no act of this reader; else their signature is empty, unknown, or of a taxonomy that
-        is not in `known`. Fingerprint and key speak for them.
+        Their signature is empty, unknown, or of a taxonomy that is not in `known`.
         """
-        if mode == "act":
-            return self.acts.keyless
         return np.asarray(
             [
                 stone.lock.signature is None
@@ -137,7 +134,7 @@ class Lockout:
                 for stone in self.stones
             ],
             np.bool_,
-        )
+        ).reshape(len(self.stones))
 
 
 def read_lockout(

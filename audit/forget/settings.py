@@ -22,7 +22,7 @@ class GuardSettings:
         UsageError: a value out of range.
     """
 
-    mode: MatchMode = "act"
+    mode: MatchMode = "act+labels"
     look_above: float = 0.25
     """Cosine with a key below which a tombstone is not meant, in modes of labels: it saves calls of a large model. With
     MiniLM, half of the unrelated records of one trade lie below it; of 50 paraphrases written independently of the
@@ -34,6 +34,9 @@ class GuardSettings:
 
     act_above_nats: float | None = None
     """Log-odds that a write restates a removed act, from which mode `act` refuses it; None is as the reader says."""
+
+    doubt_above_nats: float | None = None
+    """Log-odds from which mode `act+labels` asks for the labels of a write that the act does not refuse; likewise."""
 
     recent_writes: int = 4
     """Earlier writes of one writer that are read together with a new one; 0 reads each write alone."""
@@ -48,7 +51,7 @@ class GuardSettings:
     """Readings of one write shown to the model, nearest first: a long write must not cost more than that."""
 
     read_at_most: int = 64
-    """Likewise of mode `act`, where reading one costs a tenth of a second."""
+    """Likewise where acts are read, which costs a tenth of a second each."""
 
     on_failure: OnFailure = "closed"
     """What happens to a write that could not be judged: refused, or let through; the decision says so."""
@@ -66,8 +69,10 @@ class GuardSettings:
         for name in ("look_above", "key_alone_above", "join_above"):
             if not -1.0 <= getattr(self, name) <= 1.0:
                 raise UsageError(f"{name} is {getattr(self, name)}, expected a cosine")
-        if self.act_above_nats is not None and not math.isfinite(self.act_above_nats):
-            raise UsageError(f"act_above_nats is {self.act_above_nats}, expected nats")
+        for name in ("act_above_nats", "doubt_above_nats"):
+            nats = getattr(self, name)
+            if nats is not None and not math.isfinite(nats):
+                raise UsageError(f"{name} is {nats}, expected nats")
         for name, minimum in (
             ("recent_writes", 0),
             ("recent_s", 0),

@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from benchmarks.hst.corpus import Corpus
     from benchmarks.hst.extraction import Backbone, Extraction
 
-MODES: tuple[MatchMode, ...] = ("act", "exact", "containment", "containment+key", "key")
-DEFAULT_MODE: MatchMode = "act"
+MODES: tuple[MatchMode, ...] = ("act", "act+labels", "exact", "containment", "containment+key", "key")
+DEFAULT_MODE: MatchMode = "act+labels"
+WITH_ACTS: tuple[MatchMode, ...] = ("act", "act+labels")
 WITHOUT_LABELS: frozenset[MatchMode] = frozenset({"act", "key"})
 PARTS = ("retrieval", "peers", "guard", "streams", "latency")
 
@@ -130,7 +131,7 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
                 say(f"{extraction}, {mode}: {extractor.texts_asked} texts read so far")
                 tried = (
                     sets
-                    if number == 0 and mode in {*WITHOUT_LABELS, "containment+key"}
+                    if number == 0 and mode in {*WITHOUT_LABELS, "act+labels", "containment+key"}
                     else sets.compared(attacks=number == 0)
                 )
                 rows, verdict = await block_rows(warden, lockout, extraction, mode, tried, rules)
@@ -139,11 +140,12 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
             read = sets if number == 0 else sets.compared(attacks=False)
             _add(results, [await stability_row(warden, extraction, corpus, read)])
             if number == 0:
-                if "streams" in options.parts:
-                    _add(results, await stream_rows(warden, lockout, extraction, sets, rules))
+                for mode in WITH_ACTS:
+                    if "streams" in options.parts:
+                        _add(results, await stream_rows(warden, lockout, extraction, mode, sets, rules))
+                    if "latency" in options.parts:
+                        await _measure_latency(options, corpus, backbone, warden, extraction, mode, results)
                 await _measure_retrieval(options, corpus, sets, rules, warden, refused, results)
-                if "latency" in options.parts:
-                    await _measure_latency(options, corpus, backbone, warden, extraction, results)
         results.add_row({"part": "cost", "answers_computed": backbone.kept.computed})
     finally:
         await backbone.close()
@@ -180,17 +182,17 @@ async def _measure_retrieval(  # noqa: PLR0917 - one call, all parts of the stud
 
 async def _measure_latency(  # noqa: PLR0917
     options: argparse.Namespace, corpus: Corpus, backbone: Backbone, warden: Warden, extraction: Extraction,
-    results: ResultFile,
+    mode: MatchMode, results: ResultFile,
 ) -> None:  # fmt: skip
     raw = RememberedExtractor(backbone.extractor(extraction, kept=False), asyncio.get_running_loop())
     fresh = Warden(extractor=raw, embed=warden.embed, acts=RememberedActs(warden.acts.reader), taxonomy=warden.taxonomy)
-    guard = fresh.guard(await warden.lockout(corpus.poison))
+    guard = fresh.guard(await warden.lockout(corpus.poison), mode)
     half = options.latency_writes // 2
     try:
         rows = await latency_rows(guard, [*corpus.paraphrases[:half], *corpus.benign[:half]])
     finally:
         guard.close()
-    _add(results, [{"part": "latency", "extraction": extraction, **row} for row in rows])
+    _add(results, [{"part": "latency", "extraction": extraction, "mode": mode, **row} for row in rows])
 
 
 def _add(results: ResultFile, rows: list[dict[str, Any]]) -> None:

@@ -137,14 +137,16 @@ async def block_rows(  # noqa: PLR0917 - what is tried, on what, beside what
     return rows, refused
 
 
-async def stream_rows(warden: Warden, lockout: Lockout, extraction: str, sets: Sets, rules: LengthRules) -> list[Row]:
+async def stream_rows(  # noqa: PLR0917 - what is tried, on what, beside what
+    warden: Warden, lockout: Lockout, extraction: str, mode: MatchMode, sets: Sets, rules: LengthRules
+) -> list[Row]:
     """Try the harmless sets as one single writer's stream: reading writes together must not cost an honest writer."""
     rows = []
     for name in ("benign", "safe twins"):
         writes = sets.harmless[name]
-        decisions = await warden.judge_stream(lockout, writes)
+        decisions = await warden.judge_stream(lockout, mode, writes)
         row = _row(f"{name}, one writer", writes, decisions, rules, harmful=False)
-        rows.append({"part": "blocking", "extraction": extraction, "mode": "default", **row})
+        rows.append({"part": "blocking", "extraction": extraction, "mode": mode, **row})
     return rows
 
 

@@ -190,12 +190,12 @@ class Warden:
         decisions = iter(await asyncio.to_thread(guard.check_many, entries))
         return [[next(decisions) for _ in attack.writes] for attack in attacks]
 
-    async def judge_stream(self, lockout: Lockout, writes: Sequence[Write]) -> list[Decision]:
-        """Judge writes of one single writer, one after the other, a minute apart: the default mode."""
+    async def judge_stream(self, lockout: Lockout, mode: MatchMode, writes: Sequence[Write]) -> list[Decision]:
+        """Judge writes of one single writer, one after the other, a minute apart."""
         now = [WRITTEN_AT_MS]
         guard = WriteGuard(
             lockout, embed=self.embed, acts=self.acts, extractor=self.extractor, taxonomies=[self.taxonomy],
-            settings=GuardSettings(model_timeout_s=PATIENCE_S), clock_ms=lambda: now[0],
+            settings=GuardSettings(mode=mode, model_timeout_s=PATIENCE_S), clock_ms=lambda: now[0],
         )  # fmt: skip
         try:
             decisions = []

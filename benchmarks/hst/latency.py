@@ -1,4 +1,4 @@
-"""What one write costs at the guard: with the model asked, without, and decided before.
+"""What one write costs at the guard: with labels read, with its act alone, with neither, and decided before.
 
 The backbone is asked without the store of answers, one write at a time, about texts that it has not seen in this run: a
 reference number is appended to each. Its prefix cache holds what is common to all questions, as it would in service.
@@ -11,12 +11,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.hst.blocking import was_read
 from benchmarks.hst.guarding import entry_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from audit.forget.decision import Decision
     from audit.forget.guard import WriteGuard
     from benchmarks.hst.corpus import Write
 
@@ -27,7 +27,9 @@ async def latency_rows(guard: WriteGuard, writes: Sequence[Write]) -> list[dict[
     """Check each write twice, one after the other; the guard must not know them."""
     first = replace(writes[0], write_id="latency-warm", response=f"{writes[0].response} Reference 9999.")
     await guard.check_async(entry_of(first))  # loads what is loaded on first use
-    timings: dict[str, list[float]] = {"model asked": [], "no model call": [], "decided before": []}
+    timings: dict[str, list[float]] = {
+        "labels read": [], "act read": [], "no model call": [], "decided before": []
+    }  # fmt: skip
     for number, write in enumerate(writes):
         numbered = replace(
             write, write_id=f"latency-{number}", response=f"{write.response} Reference {1_000 + number}."
@@ -35,7 +37,7 @@ async def latency_rows(guard: WriteGuard, writes: Sequence[Write]) -> list[dict[
         entry = entry_of(numbered)
         began = time.perf_counter()
         decision = await guard.check_async(entry)
-        timings["model asked" if was_read(decision) else "no model call"].append(time.perf_counter() - began)
+        timings[_path(decision)].append(time.perf_counter() - began)
         began = time.perf_counter()
         await guard.check_async(entry)
         timings["decided before"].append(time.perf_counter() - began)
@@ -45,6 +47,12 @@ async def latency_rows(guard: WriteGuard, writes: Sequence[Write]) -> list[dict[
         for name, seconds in timings.items()
         if seconds
     ]  # fmt: skip
+
+
+def _path(decision: Decision) -> str:
+    if decision.labels is not None:
+        return "labels read"
+    return "act read" if decision.restated_nats is not None else "no model call"
 
 
 def _ms(seconds: Sequence[float], share: float) -> float:

@@ -29,7 +29,7 @@ def print_rows(rows: Sequence[Row]) -> None:
                   "skipped"),
         "keys": ("embedder", "set", "n", "p10", "median", "p90", "above_look", "above_alone", "auc_over_benign",
                  "auc_over_twins", "skipped"),
-        "latency": ("extraction", "path", "n", "p50_ms", "p95_ms", "mean_ms"),
+        "latency": ("extraction", "mode", "path", "n", "p50_ms", "p95_ms", "mean_ms"),
     }  # fmt: skip
     for part, names in columns.items():
         chosen = [row for row in rows if row["part"] == part]

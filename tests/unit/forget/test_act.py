@@ -27,7 +27,7 @@ def made():
         guards.append(
             WriteGuard(
                 lockout() if held is None else held, embed=EMBEDDER.embed, acts=acts, clock_ms=lambda: NOW,
-                settings=GuardSettings(**settings),
+                settings=GuardSettings(mode="act", **settings),
             )
         )  # fmt: skip
         return guards[-1]
@@ -35,10 +35,6 @@ def made():
     yield make
     for one in guards:
         one.close()
-
-
-def test_it_is_the_default():
-    assert GuardSettings().mode == "act"
 
 
 def test_a_restated_act_is_refused_and_a_safe_answer_to_the_same_request_is_not(made):

@@ -35,7 +35,7 @@ def opened():
         made.append(
             GuardedStore(
                 path, keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=ACTS,
-                settings=GuardSettings(), clock_ms=lambda: NOW + 10, **options,
+                settings=GuardSettings(mode="act"), clock_ms=lambda: NOW + 10, **options,
             )
         )  # fmt: skip
         return made[-1]

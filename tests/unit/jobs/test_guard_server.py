@@ -28,7 +28,7 @@ async def served(tmp_path):
     purged(tmp_path / "s", "acme", "e1")
     guarded = GuardedStore(
         tmp_path / "s", keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=ACTS,
-        settings=GuardSettings(), clock_ms=lambda: NOW + 10, tenants=["acme"],
+        settings=GuardSettings(mode="act"), clock_ms=lambda: NOW + 10, tenants=["acme"],
     )  # fmt: skip
     runner = web.AppRunner(guard_application(guarded, token=TOKEN, refresh_s=0.05))
     await runner.setup()

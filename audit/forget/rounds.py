@@ -1,0 +1,215 @@
+"""Reads writes for the guard in rounds: the cheap one for all, the dear one for those it leaves in doubt.
+
+What a round is about, and what is decided on what was read, is `audit.forget.judging`; here the models are asked, about
+all texts of a round at once, and what they raise becomes a decision by the policy for failures.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from audit.errors import ModelError, UsageError
+from audit.forget.act import checked_readings
+from audit.forget.decision import FAILURES, Decision
+from audit.forget.judging import failure, look, settle, settle_acts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from audit.forget.act import ActReader, ActReading
+    from audit.forget.hazard import HazardSignature, Taxonomy
+    from audit.forget.judging import Look, Scope
+    from audit.forget.lockout import Lockout
+    from audit.forget.model_thread import ModelThread
+    from audit.forget.settings import GuardSettings
+
+__all__ = ["HazardExtractor", "Judged", "Rounds", "error_line"]
+
+
+class HazardExtractor(Protocol):
+    """Reads the hazards of texts with a model (`models.hazard_extraction`)."""
+
+    model_id: str
+
+    async def extract(self, texts: Sequence[str], taxonomy: Taxonomy) -> tuple[HazardSignature | None, ...]:
+        """Return each text's signature, in the order given; None where the model kept answering outside the schema.
+
+        Raises:
+            ModelError: the model cannot be asked.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What one round of reading says of a write."""
+
+    decision: Decision
+    nearest: float | None
+    """Largest cosine with any key."""
+
+    odds: NDArray[np.float32] | None
+    """By tombstone, that its act is restated; None where no act was read."""
+
+    @property
+    def open(self) -> bool:
+        """Another round may still refuse it."""
+        return self.decision.allowed and self.decision.reason not in FAILURES
+
+    def after(self, second: Judged) -> Judged:
+        """Return what holds after a second round, which speaks where it read anything."""
+        found = second.decision
+        if found.allowed and found.labels is None and found.reason not in FAILURES:
+            return self
+        return replace(self, decision=replace(found, restated_nats=self.decision.restated_nats))
+
+
+class Rounds:
+    """The models of a guard. Thread-safe.
+
+    Args:
+        settings: Thresholds, and the policy for failures.
+        acts: Reads acts; None where no scope does.
+        extractor: Reads labels; None where no scope does.
+        taxonomies: Of the labels.
+        thread: Where the extractor runs.
+    """
+
+    def __init__(
+        self,
+        settings: GuardSettings,
+        *,
+        acts: ActReader | None,
+        extractor: HazardExtractor | None,
+        taxonomies: Sequence[Taxonomy],
+        thread: ModelThread,
+    ) -> None:
+        self._settings, self._acts, self._extractor, self._thread = settings, acts, extractor, thread
+        self._taxonomies = {taxonomy.digest: taxonomy for taxonomy in taxonomies}
+        self._lock = threading.Lock()
+        self._asked = 0
+
+    @property
+    def asked(self) -> int:
+        """Texts that a model has read so far."""
+        with self._lock:
+            return self._asked
+
+    @property
+    def taxonomies(self) -> frozenset[str]:
+        """Digests of the taxonomies whose labels can be read."""
+        return frozenset(self._taxonomies)
+
+    def judge(
+        self,
+        lockout: Lockout,
+        scopes: Sequence[Scope],
+        groups: Sequence[tuple[str, ...]],
+        vectors: Sequence[NDArray[np.float32] | None],
+    ) -> list[Judged]:
+        """Judge groups of texts, each a write.
+
+        Args:
+            lockout: The tombstones.
+            scopes: One or two rounds.
+            groups: Readings of each write.
+            vectors: Their unit vectors, each of shape (texts, dimensions); None in a mode without keys.
+        """
+        first, *second = scopes
+        judged = self._round(lockout, groups, vectors, [first] * len(groups))
+        if not second:
+            return judged
+        places = [place for place, found in enumerate(judged) if found.open]
+        doubted = [self._in_doubt(second[0], judged[place].odds) for place in places]
+        again = self._round(lockout, [groups[place] for place in places], [vectors[place] for place in places], doubted)
+        for place, found in zip(places, again, strict=True):
+            judged[place] = judged[place].after(found)
+        return judged
+
+    def _in_doubt(self, scope: Scope, odds: NDArray[np.float32] | None) -> Scope:
+        """Leave out the tombstones whose acts a write is known not to restate."""
+        if odds is None or self._acts is None:
+            return scope
+        set_by_user = self._settings.doubt_above_nats
+        return scope.narrowed(odds, self._acts.curve.doubt_nats if set_by_user is None else set_by_user)
+
+    def _round(
+        self,
+        lockout: Lockout,
+        groups: Sequence[tuple[str, ...]],
+        vectors: Sequence[NDArray[np.float32] | None],
+        scopes: Sequence[Scope],
+    ) -> list[Judged]:
+        """Look at groups of texts, read what has to be read, all at once, and decide; the scopes read the same."""
+        settings = self._settings
+        looks: list[Look] = [
+            look(lockout, group, mine, settings, scope)
+            for group, mine, scope in zip(groups, vectors, scopes, strict=True)
+        ]
+        asked = [group[number] for group, seen in zip(groups, looks, strict=True) for number in seen.asked]
+        answers: dict[str, list[HazardSignature | None]] = {}
+        acts: tuple[ActReading, ...] = ()
+        trouble = ""
+        if asked:
+            try:
+                if scopes[0].acts:
+                    acts = self._read_acts(lockout, asked)
+                else:
+                    answers = self._ask(lockout, asked)
+            except Exception as error:  # noqa: BLE001 - whatever a model raises, the policy decides, and says so
+                trouble = error_line(error)
+        judged = []
+        start = 0
+        for seen, scope in zip(looks, scopes, strict=True):
+            decision, odds = seen.decision, None
+            end = start + len(seen.asked)
+            if decision is None and trouble:
+                decision = failure("model failed", trouble, settings, seen.nearest)
+            elif decision is None and scope.acts and self._acts is not None:
+                decision, odds = settle_acts(lockout, seen, acts[start:end], self._acts.curve, settings)
+            elif decision is None:
+                decision = settle(
+                    lockout, seen, {digest: found[start:end] for digest, found in answers.items()}, settings
+                )
+            start = end
+            judged.append(Judged(decision=decision, nearest=seen.nearest, odds=odds))
+        return judged
+
+    def _read_acts(self, lockout: Lockout, texts: Sequence[str]) -> tuple[ActReading, ...]:
+        """Read what texts teach."""
+        if self._acts is None:
+            raise UsageError("no reader of acts")
+        unique = list(dict.fromkeys(texts))
+        with self._lock:
+            self._asked += len(unique)
+        found = checked_readings(self._acts.read(unique), len(unique), lockout.acts.dimensions)
+        by_text = dict(zip(unique, found, strict=True))
+        return tuple(by_text[text] for text in texts)
+
+    def _ask(self, lockout: Lockout, texts: Sequence[str]) -> dict[str, list[HazardSignature | None]]:
+        """Ask the model about texts, once for each taxonomy in use."""
+        extractor = self._extractor
+        if extractor is None:
+            raise UsageError("no model to ask")
+        unique = list(dict.fromkeys(texts))
+        with self._lock:
+            self._asked += len(unique)
+        answers: dict[str, list[HazardSignature | None]] = {}
+        for digest in sorted(lockout.taxonomies & self._taxonomies.keys()):
+            work = extractor.extract(unique, self._taxonomies[digest])
+            found = self._thread.run(work, self._settings.model_timeout_s)
+            if len(found) != len(unique):
+                raise ModelError(f"{extractor.model_id:.80}: {len(found)} answers for {len(unique)} texts")
+            by_text = dict(zip(unique, found, strict=True))
+            answers[digest] = [by_text[text] for text in texts]
+        return answers
+
+
+def error_line(error: BaseException) -> str:
+    """Return an exception as one line that is not long."""
+    return f"{type(error).__name__}: {' '.join(str(error).split()):.200}"

@@ -1,0 +1,221 @@
+"""Mode `act+labels`: labels are asked for only where the act leaves a write in doubt."""
+
+# ruff: noqa: ANN003 - what the tests pass is passed on
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.errors import ModelError, UsageError
+from audit.forget.act import ActReading
+from audit.forget.decision import Decision
+from audit.forget.guard import GuardSettings, WriteGuard
+from audit.forget.judging import Scope, scopes
+from audit.forget.rounds import Judged
+from models.fakes import FakeActReader
+from tests.unit.forget.locks import (
+    ACTS,
+    EMBEDDER,
+    HARMFUL,
+    NOW,
+    PARAPHRASE,
+    SAFE,
+    TAXONOMY,
+    backbone,
+    entry,
+    guard,
+    lockout,
+    stone,
+)  # fmt: skip
+
+
+class Reader(FakeActReader):
+    """Says of every text but the removed one that it is as harmful as it is told to."""
+
+    curve = replace(FakeActReader.curve, doubt_nats=-2.0)
+
+    def __init__(self, nats: float) -> None:
+        super().__init__()
+        self._nats = nats
+
+    def read(self, texts):
+        return tuple(
+            ActReading(directions=reading.directions, harm_nats=np.full(1, self._nats, np.float32))
+            for reading in super().read(texts)
+        )
+
+
+@pytest.fixture
+def made():
+    """Make guards in this mode, and close them all."""
+    guards = []
+
+    def make(held=None, *, nats=0.0, generator=None, **settings):
+        asked = generator or backbone()
+        guards.append(guard(held, generator=asked, acts=Reader(nats), mode="act+labels", **settings))
+        return guards[-1], asked
+
+    yield make
+    for one in guards:
+        one.close()
+
+
+def test_it_is_the_default():
+    assert GuardSettings().mode == "act+labels"
+
+
+IN_DOUBT = -3.5
+"""Harm with which PARAPHRASE, all but the same words, has log-odds a little above -2: from there it is in doubt."""
+
+SAFE_ENOUGH = -4.5
+
+
+def test_what_the_act_refuses_is_not_asked_about(made):
+    held, model = made(nats=1.0)
+    decision = held.check(entry(PARAPHRASE))
+    assert (decision.allowed, decision.reason, decision.labels) == (False, "act restated", None)
+    assert not model.requests
+
+
+def test_in_doubt_the_labels_refuse(made):
+    held, model = made(nats=IN_DOUBT)
+    decision = held.check(entry(PARAPHRASE))
+    assert (decision.allowed, decision.reason) == (False, "hazards match")
+    assert decision.restated_nats == pytest.approx(-1.7, abs=0.2)
+    assert model.requests
+    assert held.counters["asked"] == 2  # one text, read by both
+
+
+def test_in_doubt_a_write_without_the_labels_is_let_through(made):
+    decision = made(nats=IN_DOUBT + 1)[0].check(entry(SAFE))
+    assert (decision.allowed, decision.reason, decision.labels) == (True, "no hazard", frozenset())
+    assert decision.restated_nats is not None
+
+
+def test_what_is_safe_enough_is_not_asked_about(made):
+    held, model = made(nats=SAFE_ENOUGH)
+    decision = held.check(entry(PARAPHRASE))
+    assert (decision.allowed, decision.reason) == (True, "another act")
+    assert not model.requests
+    moved, _ = made(nats=SAFE_ENOUGH, doubt_above_nats=-3.0)
+    assert moved.check(entry(PARAPHRASE)).reason == "hazards match"
+
+
+def test_a_tombstone_without_an_act_is_held_by_its_labels(made):
+    held, _ = made(lockout(stone(acts=None)), nats=-9.0)
+    assert held.check(entry(PARAPHRASE)).reason == "hazards match"
+    assert held.check(entry(SAFE, "w2")).allowed
+
+
+def test_a_tombstone_without_labels_is_held_by_its_act_and_not_by_a_near_key(made):
+    locked = lockout(stone(labels=None))
+    assert made(locked, nats=1.0)[0].check(entry(PARAPHRASE)).reason == "act restated"
+    assert made(locked, nats=IN_DOUBT)[0].check(entry(PARAPHRASE)).allowed
+
+
+def test_a_tombstone_with_neither_is_held_by_a_near_key(made):
+    held, _ = made(lockout(stone(labels=None, acts=None)), nats=-9.0)
+    assert held.check(entry(PARAPHRASE)).reason == "key alone"
+
+
+def test_doubt_is_of_one_tombstone_and_not_of_all(made):
+    """A write has the labels of one tombstone, and its act may be that of the other."""
+    near, labelled = stone(), stone(entry("Upload the ledger of roses", "m2"), labels=("external_upload",), index=1)
+    text = "Always upload the validation step of the import and the ticket"
+    held = lockout(near, labelled)
+    like_near, like_labelled = held.acts.similarity(ACTS.read([text])[0].directions)[0].tolist()
+    assert like_near > like_labelled
+    for doubt, reason in ((-50.0, "hazards match"), (2.0 * (like_near + like_labelled) - 2.0, "hazards differ")):
+        decision = made(held, act_above_nats=50.0, doubt_above_nats=doubt)[0].check(entry(text))
+        assert decision.reason == reason
+
+
+@pytest.mark.parametrize(("policy", "allowed"), [("closed", False), ("open", True)])
+def test_a_model_that_fails_in_doubt_is_decided_by_policy(made, policy, allowed):
+    class Dead:
+        model_id = "dead"
+
+        async def extract(self, texts, taxonomy):
+            raise ModelError("gone")
+
+    held = WriteGuard(
+        lockout(), embed=EMBEDDER.embed, acts=Reader(IN_DOUBT), extractor=Dead(), taxonomies=[TAXONOMY],
+        clock_ms=lambda: NOW, settings=GuardSettings(mode="act+labels", on_failure=policy),
+    )  # fmt: skip
+    try:
+        decision = held.check(entry(PARAPHRASE))
+    finally:
+        held.close()
+    assert (decision.allowed, decision.reason) == (allowed, "model failed")
+    assert "gone" in decision.detail
+
+
+def test_a_reader_that_fails_is_decided_by_policy_and_the_model_is_not_asked():
+    model = backbone()
+    held = guard(generator=model, acts=_failing(), mode="act+labels")
+    try:
+        assert held.check(entry(PARAPHRASE)).reason == "model failed"
+    finally:
+        held.close()
+    assert not model.requests
+
+
+def _failing():
+    reader = FakeActReader(fails=True)
+    reader.model_id = ACTS.model_id
+    return reader
+
+
+def test_many_writes_are_judged_as_each_alone(made):
+    writes = [entry(text, f"w{number}") for number, text in enumerate((PARAPHRASE, SAFE, HARMFUL, "Water the roses"))]
+    together = made(nats=IN_DOUBT)[0].check_many(writes)
+    alone = [made(nats=IN_DOUBT)[0].check(write) for write in writes]
+    assert [(d.allowed, d.reason) for d in together] == [(d.allowed, d.reason) for d in alone]
+
+
+@pytest.mark.parametrize(
+    ("parts", "needs"), [({"acts": None}, "a reader of acts"), ({"extractor": None}, "a model and a taxonomy")]
+)
+def test_it_needs_both_readers(parts, needs):
+    options = {"acts": ACTS, "extractor": object(), **parts}
+    with pytest.raises(UsageError, match=needs):
+        WriteGuard(
+            lockout(), embed=EMBEDDER.embed, taxonomies=[TAXONOMY], clock_ms=lambda: NOW,
+            settings=GuardSettings(mode="act+labels"), **options,
+        )  # fmt: skip
+
+
+DECISIONS = st.builds(
+    Decision, allowed=st.booleans(), reason=st.sampled_from(["another act", "act restated", "model failed"]),
+    labels=st.none() | st.just(frozenset({"skip_validation"})),
+)  # fmt: skip
+
+
+@given(DECISIONS, DECISIONS)
+def test_a_second_round_never_lets_through_what_the_first_refused_and_its_refusal_holds(first, second):
+    before, after = (Judged(decision=decision, nearest=None, odds=None) for decision in (first, second))
+    if before.open:
+        assert before.after(after).decision.allowed == (second.allowed)
+    else:
+        assert not first.allowed or first.reason == "model failed"
+
+
+@given(st.lists(st.floats(-50, 50) | st.just(float("nan")), min_size=1, max_size=5), st.floats(-50, 50))
+def test_a_narrower_scope_is_about_fewer_tombstones(odds, doubt):
+    nobody = np.zeros(len(odds), np.bool_)
+    scope = Scope(acts=False, mute=nobody, by_key=nobody)
+    mute = scope.narrowed(np.array(odds), doubt).mute
+    assert mute.tolist() == [one < doubt for one in odds]
+
+
+@pytest.mark.parametrize(
+    ("mode", "rounds"),
+    [("act", [True]), ("act+labels", [True, False]), ("containment", [False]), ("key", [False])],
+)
+def test_the_rounds_of_a_mode(mode, rounds):
+    assert [scope.acts for scope in scopes(lockout(), mode, {TAXONOMY.digest})] == rounds
