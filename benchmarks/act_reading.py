@@ -4,10 +4,11 @@
     python -m benchmarks.act_reading --write      # and the packaged weights (models/data/act_reader.npz)
 
 Fitted on `benchmarks/act_texts`: scenarios that language models wrote from briefs which name no benchmark. Each is a
-request, an act (a harmful note), five restatements (two plain ones; terse, or the core alone; softened and padded, in
-the third file of a part plain again; in another language) and four safe answers (by other means; in the act's own
-words, put right; warning of the act, or telling how it used to be done; terse, or full of alarming words), and where a
-restatement is padded a fifth, the same put right: without these padding alone looked harmful.
+request, an act (a harmful note), seven restatements (two plain ones; terse, or the core alone; softened and padded, in
+the third file of a part plain again; in another language; nearly word for word, in milder ones; as one clause of an
+honest routine) and as many safe answers (by other means; in the act's own words, put right; warning of the act, or
+telling how it used to be done; terse, or full of alarming words; and where a restatement is padded, nearly word for
+word or buried, the same put right: without these, padding alone looked harmful).
 Everything reported, the curve and the threshold are out of fold: each part of working life is read by a reader that was
 fitted on the others. The threshold is what one safe answer in a hundred to the very request of the removed act exceeds.
 States are kept in the user's cache; a second start reads only new texts.
@@ -30,7 +31,15 @@ from audit.forget.reading import visible
 from benchmarks.derivation.measures import auc
 from benchmarks.resultfile import ResultFile
 from jobs.progress import Reporter
-from models.act_reader import ACTS_FILE, ActWeights, window_means
+from models.act_reader import (
+    ACTS_FILE,
+    PASSAGE_TOKENS,
+    WINDOW_TOKENS,
+    ActWeights,
+    HarmNetworks,
+    passage_means,
+    window_means,
+)  # fmt: skip
 from models.hazard_probe import BACKBONE, LAYER, READING, HiddenStates
 from models.packaged import ensure
 from models.weights_cache import cache_dir, folder_id
@@ -42,25 +51,35 @@ if TYPE_CHECKING:
 
     from audit.forget.act import ActReading
 
-__all__ = ["Fit", "Scenario", "fit_reader", "scenarios"]
+__all__ = ["Fit", "Scenario", "TextStates", "fit_reader", "scenarios"]
 
 TEXTS = Path(__file__).parent / "act_texts"
 
-RESTATED = 5
-SAFE = 5
-"""The last is not there in all scenarios."""
-
-HARMFUL = 1 + RESTATED
-"""Texts of a scenario that teach the act; they come first."""
-
-RESTATEMENTS = ("plain", "plain, another", "terse or core alone", "softened and padded", "another language")
+RESTATEMENTS = (
+    "plain",
+    "plain, another",
+    "terse or core alone",
+    "softened and padded",
+    "another language",
+    "nearly word for word",
+    "buried in routine",
+)
 ANSWERS = (
     "by other means",
     "the act's words put right",
     "warns or tells",
     "terse or alarming words",
     "padded, put right",
+    "nearly word for word, put right",
+    "buried in routine, put right",
 )
+RESTATED, SAFE = len(RESTATEMENTS), len(ANSWERS)
+
+HARMFUL = 1 + RESTATED
+"""Texts of a scenario that teach the act; they come first."""
+
+PADDED = 4
+"""Among the answers: not there in all scenarios."""
 
 STRANGERS = 10
 """Acts of other scenarios that a write is compared with: as many as the tombstones of the lockout benchmark."""
@@ -72,10 +91,15 @@ class Scenario:
 
     part: str
     texts: tuple[str, ...]
-    """HARMFUL + SAFE; where the last is missing, the first safe one stands there again."""
+    """HARMFUL + SAFE; where PADDED is missing, the first safe one stands there again."""
 
     padded: bool
-    """The last is there."""
+    """It is not missing."""
+
+    @property
+    def writes(self) -> tuple[int, ...]:
+        """Places of the texts that may come after the act was removed."""
+        return tuple(place for place in range(1, HARMFUL + SAFE) if self.padded or place != HARMFUL + PADDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,16 +120,19 @@ class Fit:
     """Towards the principal components that the projection starts from."""
 
     epochs: int = 40
-    units: int = 128
+    units: int = 256
     """Of each of the networks that tell harm."""
+
+    heads: int = 8
+    """Of the attention over a text's passages."""
 
     networks: int = 3
     """How many, from different starts; their mean is what counts."""
 
     dropped: float = 0.4
-    """Share of inputs, and of units, left out at random while fitting."""
+    """Share of inputs, and of units, left out at random while fitting: the same in all passages of a text."""
 
-    harm_epochs: int = 20
+    harm_epochs: int = 15
     seed: int = 0
 
 
@@ -115,58 +142,105 @@ def scenarios(folder: Path = TEXTS) -> tuple[Scenario, ...]:
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
             value = json.loads(line)
-            safe = value["safe"] if len(value["safe"]) == SAFE else [*value["safe"], value["safe"][0]]
-            texts = tuple(map(visible, (value["act"], *value["restated"], *safe)))
+            padded = len(value["safe"]) > PADDED
+            safe = [*value["safe"], *([] if padded else value["safe"][:1])]
+            (mild, mild_right), (buried, buried_right) = value["mild"], value["buried"]
+            written = (value["act"], *value["restated"], mild, buried, *safe, mild_right, buried_right)
             part = path.stem.removesuffix("_2").removesuffix("_3")
-            found.append(Scenario(part=part, texts=texts, padded=len(value["safe"]) == SAFE))
+            found.append(Scenario(part=part, texts=tuple(map(visible, written)), padded=padded))
     return tuple(found)
 
 
-def fit_reader(acts: NDArray[np.float32], fit: Fit, curve: ActCurve) -> ActWeights:
+@dataclass(frozen=True, slots=True)
+class TextStates:
+    """Mean states of a text's windows and of its passages, shape (…, hidden) each; the whole text comes first."""
+
+    windows: NDArray[np.float32]
+    passages: NDArray[np.float32]
+
+
+def fit_reader(
+    found: Sequence[Scenario], states: Sequence[Sequence[TextStates]], fit: Fit, curve: ActCurve
+) -> ActWeights:
     """Fit the projection and the networks of harm.
 
     Args:
-        acts: Mean states of scenarios, shape (scenarios, texts, hidden).
+        found: The scenarios.
+        states: Of each scenario's texts.
         fit: How.
         curve: Goes into the weights as it is.
     """
+    acts = np.stack([np.stack([text.windows[0] for text in texts]) for texts in states])
     flat = acts.reshape(-1, acts.shape[-1])
     mean, spread = flat.mean(0), flat.std(0) + 1e-3
     projection = _contrasted((acts - mean) / spread, fit) / spread
-    taught = np.tile(np.arange(acts.shape[1]) < HARMFUL, len(acts))
-    units, units_bias, harm, harm_bias = _harm_networks((flat - mean) / spread, taught, fit)
-    units = units / spread
+    places = [(number, place) for number, item in enumerate(found) for place in (0, *item.writes)]
+    passages = [(states[number][place].passages - mean) / spread for number, place in places]
+    networks = _harm_networks(passages, np.array([place < HARMFUL for _, place in places]), fit)
+    units = networks.units / spread
     return ActWeights(
         projection=np.asarray(projection, np.float32), offset=np.asarray(-projection @ mean, np.float32),
-        units=np.asarray(units, np.float32), units_bias=np.asarray(units_bias - units @ mean, np.float32),
-        harm=np.asarray(harm, np.float32), harm_bias=harm_bias, curve=curve,
+        networks=replace(
+            networks, units=np.asarray(units, np.float32),
+            units_bias=np.asarray(networks.units_bias - units @ mean, np.float32),
+        ),
+        curve=curve,
     )  # fmt: skip
 
 
-def _harm_networks(
-    standard: NDArray[np.float32], harmful: NDArray[np.bool_], fit: Fit
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], float]:
-    """Fit networks of one layer, and return them as one: units, their bias, their weights, and the bias of all."""
-    import torch  # noqa: PLC0415
-    from torch.nn.functional import binary_cross_entropy_with_logits, dropout, relu  # noqa: PLC0415
+def _harm_networks(passages: Sequence[NDArray[np.float32]], harmful: NDArray[np.bool_], fit: Fit) -> HarmNetworks:
+    """Fit networks that tell the harmful texts from the others.
 
-    states = torch.from_numpy(np.ascontiguousarray(standard, np.float32))
+    Args:
+        passages: Standardised states of each text's passages, shape (passages, hidden).
+        harmful: Shape (texts,).
+        fit: How.
+    """
+    import torch  # noqa: PLC0415
+    from torch.nn.functional import binary_cross_entropy_with_logits, relu  # noqa: PLC0415
+
+    lengths = np.array([len(rows) for rows in passages])
+    starts = np.cumsum(lengths) - lengths
+    states = torch.from_numpy(np.concatenate(passages).astype(np.float32))
     truth = torch.from_numpy(harmful.astype(np.float32))
-    layers = []
+
+    def kept(texts: int, width: int) -> torch.Tensor:
+        return (torch.rand(texts, width) > fit.dropped).float() / (1 - fit.dropped)
+
+    fitted = []
     for network in range(fit.networks):
         torch.manual_seed(fit.seed + network)
-        inner, outer = torch.nn.Linear(standard.shape[1], fit.units), torch.nn.Linear(fit.units, 1)
-        descent = torch.optim.AdamW([*inner.parameters(), *outer.parameters()], 1e-3, weight_decay=0.1)
+        inner = torch.nn.Linear(states.shape[1], fit.units)
+        queries, values = (torch.nn.Linear(fit.units, fit.heads, bias=False) for _ in range(2))
+        bias = torch.nn.Parameter(torch.zeros(()))
+        parts = [*inner.parameters(), *queries.parameters(), *values.parameters(), bias]
+        descent = torch.optim.AdamW(parts, 1e-3, weight_decay=0.1)
+        slower = torch.optim.lr_scheduler.LinearLR(descent, 1.0, 0.02, fit.harm_epochs)
         for _ in range(fit.harm_epochs):
-            for chosen in torch.randperm(len(states)).split(128):
-                active = relu(inner(dropout(states[chosen], fit.dropped)))
-                loss = binary_cross_entropy_with_logits(outer(dropout(active, fit.dropped))[:, 0], truth[chosen])
+            for chosen in torch.randperm(len(passages)).split(128):
+                mine = lengths[chosen.numpy()]
+                owner = torch.from_numpy(np.repeat(np.arange(len(mine)), mine))
+                place = torch.from_numpy(np.concatenate([np.arange(length) for length in mine]))
+                rows = torch.from_numpy(np.repeat(starts[chosen.numpy()], mine)) + place
+                with torch.autocast("cpu", torch.bfloat16):
+                    active = relu(inner(states[rows] * kept(len(mine), states.shape[1])[owner]))
+                    active = active * kept(len(mine), fit.units)[owner]
+                    sought, said = queries(active).float(), values(active).float()
+                blank = torch.full((len(mine), int(mine.max()), fit.heads), -1e9)
+                attention = blank.index_put((owner, place), sought).softmax(dim=1)[owner, place]
+                odds = torch.zeros(len(mine)).index_add(0, owner, (attention * said).sum(1)) + bias
+                loss = binary_cross_entropy_with_logits(odds, truth[chosen])
                 descent.zero_grad()
                 loss.backward()
                 descent.step()
-        layers.append([part.detach().numpy() for part in (inner.weight, inner.bias, outer.weight[0], outer.bias)])
-    units, units_bias, harm, bias = (np.concatenate(part) for part in zip(*layers, strict=True))
-    return units, units_bias, harm / fit.networks, float(bias.mean())
+            slower.step()
+        fitted.append(
+            [part.detach().numpy() for part in (inner.weight, inner.bias, queries.weight, values.weight, bias)]
+        )
+    units, units_bias, queries_of, values_of, biases = (np.stack(part) for part in zip(*fitted, strict=True))
+    return HarmNetworks(
+        units=units, units_bias=units_bias, queries=queries_of, values=values_of, bias=float(biases.mean())
+    )
 
 
 def _contrasted(standard: NDArray[np.float32], fit: Fit) -> NDArray[np.float32]:
@@ -231,42 +305,43 @@ class Scores:
 
 
 def out_of_fold(
-    found: Sequence[Scenario], means: Sequence[Sequence[NDArray[np.float32]]], fit: Fit, reporter: Reporter
+    found: Sequence[Scenario], states: Sequence[Sequence[TextStates]], fit: Fit, reporter: Reporter
 ) -> Scores:
     """Read each part with a reader that was fitted on the others, and fit the curve to what they say.
 
     Args:
         found: The scenarios.
-        means: Of each scenario's texts the mean states of its windows, the whole first.
+        states: Of each scenario's texts.
         fit: How.
         reporter: For progress.
     """
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
-    whole = np.stack([np.stack([text[0] for text in texts]) for texts in means])
     flat = ActCurve(similarity_slope=1.0, harm_slope=0.0, bias=0.0, threshold_nats=0.0)
     read: list[tuple[int, int, ActReading, NDArray[np.float32], NDArray[np.float32]]] = []
     parts = np.array([scenario.part for scenario in found])
     names = list(dict.fromkeys(parts.tolist()))
     with reporter.stage("fitting out of fold", len(names)) as progress:
         for name in names:
-            held = parts == name
-            weights = fit_reader(whole[~held], fit, flat)
-            numbers = np.flatnonzero(held)
-            keys = np.concatenate([weights.reading(whole[number, :1]).directions for number in numbers])
+            others = np.flatnonzero(parts != name).tolist()
+            weights = fit_reader([found[n] for n in others], [states[n] for n in others], fit, flat)
+            numbers = np.flatnonzero(parts == name).tolist()
+            acts = [states[number][0] for number in numbers]
+            keys = np.concatenate([weights.reading_of(act.windows[:1], act.passages).directions for act in acts])
             for place, number in enumerate(numbers):
                 strangers = np.roll(keys, -1 - place, axis=0)[:-1][:: max(1, (len(keys) - 1) // STRANGERS)][:STRANGERS]
-                for column in range(1, whole.shape[1] - (not found[number].padded)):
-                    reading = weights.reading(means[number][column])
+                for column in found[number].writes:
+                    text = states[number][column]
+                    reading = weights.reading_of(text.windows, text.passages)
                     own = reading.directions @ keys[place]
-                    read.append((int(number), column - 1, reading, own, (reading.directions @ strangers.T).max(1)))
+                    read.append((number, column - 1, reading, own, (reading.directions @ strangers.T).max(1)))
             progress.advance()
     taught = np.array([column < RESTATED for _, column, *_ in read])
     features = np.array([(own[0], reading.harm_nats[0]) for _, _, reading, own, _ in read])
     line = LogisticRegression().fit(features, taught)
     (similarity, harm), bias = line.coef_[0], float(line.intercept_[0])
     curve = ActCurve(similarity_slope=float(similarity), harm_slope=float(harm), bias=bias, threshold_nats=0.0)
-    shape = (len(means), whole.shape[1] - 1)
+    shape = (len(found), HARMFUL + SAFE - 1)
     scores = Scores(curve=curve, own=np.full(shape, np.nan), strangers=np.full(shape, np.nan),
                     similarity=np.full(shape, np.nan), harm=np.full(shape, np.nan))  # fmt: skip
     for number, column, reading, own, stranger in read:
@@ -283,7 +358,7 @@ def threshold_of(scores: Scores, most_false: float) -> float:
     return round(float(safe[int(most_false * len(safe))]), 3)
 
 
-def rows_of(every: Scores, parts: NDArray[np.str_], threshold: float) -> Iterator[dict[str, object]]:
+def rows_of(every: Scores, parts: NDArray[np.str_], threshold: float, doubt: float) -> Iterator[dict[str, object]]:
     """Yield one row for all, and one for each part."""
     for part in ("all", *dict.fromkeys(parts.tolist())):
         held = (parts == part) | (part == "all")
@@ -301,39 +376,56 @@ def rows_of(every: Scores, parts: NDArray[np.str_], threshold: float) -> Iterato
             "safe_refused_by_kind": {
                 kind: _share(own[:, RESTATED + n], threshold) for n, kind in enumerate(ANSWERS)
             },
+            "restated_in_doubt_or_refused": _share(own[:, :RESTATED], doubt),
+            "in_doubt_or_refused_by_kind": {kind: _share(own[:, n], doubt) for n, kind in enumerate(RESTATEMENTS)},
+            "safe_in_doubt_or_refused": _share(own[:, RESTATED:], doubt),
+            "safe_elsewhere_in_doubt_or_refused": _share(strangers[:, RESTATED:], doubt),
             "safe_elsewhere_refused": _share(strangers[:, RESTATED:], threshold),
             "harmful_elsewhere_refused": _share(strangers[:, :RESTATED], threshold),
         }  # fmt: skip
 
 
-def states_of(texts: Sequence[str], reporter: Reporter) -> list[NDArray[np.float32]]:
-    """Return each text's mean states, the whole first, from the cache where it was read before."""
+def states_of(texts: Sequence[str], reporter: Reporter) -> list[TextStates]:
+    """Return each text's mean states, from the cache where it was read before."""
     folder = ensure(BACKBONE)
-    path = cache_dir() / f"act_states-{folder_id(folder).replace('@', '-')}-{LAYER}-{READING}.npz"
-    known: dict[str, NDArray[np.float32]] = {}
+    windows = f"{WINDOW_TOKENS}-{PASSAGE_TOKENS}"
+    path = cache_dir() / f"act_states-{folder_id(folder).replace('@', '-')}-{LAYER}-{READING}-{windows}.npz"
+    known: dict[str, TextStates] = {}
     if path.is_file():
         with np.load(path) as data:
-            ends = np.cumsum(data["windows"])[:-1]
-            known = dict(zip(data["keys"].tolist(), np.split(data["states"], ends), strict=True))
+            parts = zip(
+                *(np.split(data[kind], np.cumsum(data[f"{kind}_each"])[:-1]) for kind in ("windows", "passages")),
+                strict=True,
+            )
+            known = {key: TextStates(*means) for key, means in zip(data["keys"].tolist(), parts, strict=True)}
     keys = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
-    new = sorted(((key, text) for key, text in zip(keys, texts, strict=True) if key not in known), key=_length)
+    new = sorted({(key, text) for key, text in zip(keys, texts, strict=True) if key not in known}, key=_length)
     if new:
         states = HiddenStates(folder)
         with reporter.stage("reading texts (0.5B)", len(new)) as progress:
             for start in range(0, len(new), 32):
                 part = new[start : start + 32]
                 for (key, _), tokens in zip(part, states.tokens([text for _, text in part]), strict=True):
-                    known[key] = window_means(tokens)
+                    known[key] = TextStates(
+                        window_means(tokens).astype(np.float16), passage_means(tokens).astype(np.float16)
+                    )
                 progress.advance(len(part))
-                if start % 1_024 == 0 or start + 32 >= len(new):
+                if start % 2_048 == 0 or start + 32 >= len(new):
                     _keep(path, known)
-    return [known[key] for key in keys]
+    return [TextStates(known[key].windows.astype(np.float32), known[key].passages.astype(np.float32)) for key in keys]
 
 
-def _keep(path: Path, known: dict[str, NDArray[np.float32]]) -> None:
+def _keep(path: Path, known: dict[str, TextStates]) -> None:
     partial = path.with_suffix(".partial.npz")
-    windows = np.array([len(rows) for rows in known.values()])
-    np.savez(partial, keys=np.array(list(known)), windows=windows, states=np.concatenate(list(known.values())))
+    kinds = {
+        "windows": [item.windows for item in known.values()],
+        "passages": [item.passages for item in known.values()],
+    }
+    np.savez(
+        partial, keys=np.array(list(known)),
+        **{name: np.concatenate(rows) for name, rows in kinds.items()},
+        **{f"{name}_each": np.array([len(part) for part in rows]) for name, rows in kinds.items()},
+    )  # fmt: skip
     partial.replace(path)
 
 
@@ -343,27 +435,22 @@ def main() -> None:
     reporter, found = Reporter(Console()), scenarios()
     flat = states_of([text for scenario in found for text in scenario.texts], reporter)
     each = HARMFUL + SAFE
-    means = [flat[start : start + each] for start in range(0, len(flat), each)]
+    states = [flat[start : start + each] for start in range(0, len(flat), each)]
     parts = np.array([scenario.part for scenario in found])
     fit = Fit()
-    scores = out_of_fold(found, means, fit, reporter)
-    threshold = threshold_of(scores, options.most_false)
-    curve = ActCurve(
-        similarity_slope=scores.curve.similarity_slope, harm_slope=scores.curve.harm_slope, bias=scores.curve.bias,
-        threshold_nats=threshold,
-    )  # fmt: skip
+    scores = out_of_fold(found, states, fit, reporter)
+    threshold, doubt = (threshold_of(scores, share) for share in (options.most_false, options.most_doubted))
+    curve = replace(scores.curve, threshold_nats=threshold, doubt_nats=doubt)
     config = {
         "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "scenarios": len(found),
-        "most_false": options.most_false, "fit": repr(fit), "curve": repr(curve),
+        "most_false": options.most_false, "most_doubted": options.most_doubted, "fit": repr(fit), "curve": repr(curve),
     }  # fmt: skip
     results = ResultFile("act_reading", "python -m benchmarks.act_reading", config, fresh=True)
-    for row in rows_of(scores, parts, threshold):
+    for row in rows_of(scores, parts, threshold, doubt):
         results.add_row(row)
         reporter.say(json.dumps(row))
     if options.write:
-        whole = np.stack([np.stack([text[0] for text in texts]) for texts in means])
-        target = Path(__file__).parents[1] / "models" / "data" / ACTS_FILE
-        fit_reader(whole, fit, curve).save(target)
+        fit_reader(found, states, fit, curve).save(Path(__file__).parents[1] / "models" / "data" / ACTS_FILE)
 
 
 def _auc(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float:
@@ -384,6 +471,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write the packaged weights")
     parser.add_argument("--most-false", type=float, default=0.01, help="share of safe answers that may be refused")
+    parser.add_argument("--most-doubted", type=float, default=0.1, help="share of them that may be asked about twice")
     return parser.parse_args()
 
 

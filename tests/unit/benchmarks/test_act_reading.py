@@ -11,12 +11,24 @@ import pytest
 from rich.console import Console
 
 from audit.forget.act import ActCurve
-from benchmarks.act_reading import HARMFUL, SAFE, TEXTS, Fit, Scenario, fit_reader, out_of_fold, rows_of, scenarios
+from benchmarks.act_reading import (
+    HARMFUL,
+    PADDED,
+    SAFE,
+    TEXTS,
+    Fit,
+    Scenario,
+    TextStates,
+    fit_reader,
+    out_of_fold,
+    rows_of,
+    scenarios,
+)  # fmt: skip
 from benchmarks.act_reading import threshold_of as threshold
 from jobs.progress import Reporter
 from models.act_reader import read_act_weights
 
-SMALL = Fit(dimensions=8, units=16, networks=1, epochs=40, dropped=0.1, harm_epochs=100)
+SMALL = Fit(dimensions=8, units=16, heads=2, networks=1, epochs=40, dropped=0.1, harm_epochs=100)
 FLAT = ActCurve(similarity_slope=1.0, harm_slope=0.0, bias=0.0, threshold_nats=0.0)
 HIDDEN = 24
 
@@ -33,7 +45,16 @@ def world(count=60, seed=0):
 def found_in(states, *, padded=True):
     texts = ("",) * (HARMFUL + SAFE)
     found = [Scenario(part=f"part {n % 3}", texts=texts, padded=padded) for n in range(len(states))]
-    return found, [[text[None] for text in scenario] for scenario in states]
+    return found, [[TextStates(text[None], text[None]) for text in scenario] for scenario in states]
+
+
+def fitted(count=60, seed=0):
+    return fit_reader(*found_in(world(count, seed)), SMALL, FLAT)
+
+
+def readings(weights, scenario):
+    found = [weights.reading_of(text[None], text[None]) for text in scenario]
+    return np.concatenate([r.directions for r in found]), np.concatenate([r.harm_nats for r in found])
 
 
 def test_every_scenario_has_its_texts_and_no_text_is_there_twice():
@@ -41,7 +62,7 @@ def test_every_scenario_has_its_texts_and_no_text_is_there_twice():
     assert len(found) > 1_000
     assert len({scenario.part for scenario in found}) == 6
     assert all(len(scenario.texts) == HARMFUL + SAFE and all(scenario.texts) for scenario in found)
-    texts = [text for scenario in found for text in scenario.texts[: HARMFUL + SAFE - 1]]
+    texts = [scenario.texts[place] for scenario in found for place in (0, *scenario.writes)]
     assert len(set(texts)) > 0.999 * len(texts)
 
 
@@ -56,18 +77,32 @@ def test_kinds_are_those_of_the_brief():
 
 
 def test_a_fitted_reader_tells_sides_and_matters_that_it_has_not_seen():
-    weights = fit_reader(world(), SMALL, FLAT)
+    weights = fitted()
     for scenario in world(20, seed=1):
-        reading = weights.reading(scenario)
-        assert reading.harm_nats[:HARMFUL].min() > reading.harm_nats[HARMFUL:].max()
-    mine, other = (weights.reading(scenario).directions for scenario in world(2, seed=2))
+        _, harm = readings(weights, scenario)
+        assert harm[:HARMFUL].min() > harm[HARMFUL:].max()
+    mine, other = (readings(weights, scenario)[0] for scenario in world(2, seed=2))
     assert (mine[1:HARMFUL] @ mine[0]).min() > (other[:HARMFUL] @ mine[0]).max()
 
 
 def test_the_same_texts_give_the_same_reader():
-    first, second = (fit_reader(world(), SMALL, FLAT) for _ in range(2))
+    first, second = fitted(), fitted()
     assert np.array_equal(first.projection, second.projection)
-    assert np.array_equal(first.harm, second.harm)
+    assert np.array_equal(first.networks.units, second.networks.units)
+
+
+def test_one_harmful_passage_among_many_is_found():
+    """Mean states of the whole say nothing here: one passage of six is harmful."""
+    random = np.random.default_rng(3)
+    states = world(80, seed=3)
+    found, _ = found_in(states)
+    routine = random.normal(scale=0.3, size=(*states.shape[:2], 5, HIDDEN)).astype(np.float32)
+    passages = np.concatenate([states[:, :, None], routine], axis=2)
+    means = [[TextStates(text[:1], text[random.permutation(6)]) for text in scenario] for scenario in passages]
+    weights = fit_reader(found[:60], means[:60], replace(SMALL, epochs=1, harm_epochs=250), FLAT)
+    for scenario in means[60:]:
+        harm = [weights.reading_of(text.windows, text.passages).harm_nats[0] for text in scenario]
+        assert np.mean(harm[:HARMFUL]) > np.mean(harm[HARMFUL:]) + 1
 
 
 def test_scores_are_out_of_fold_and_the_threshold_keeps_its_share():
@@ -75,19 +110,23 @@ def test_scores_are_out_of_fold_and_the_threshold_keeps_its_share():
     found, means = found_in(states)
     scores = out_of_fold(found, means, SMALL, Reporter(Console(quiet=True)))
     cut = threshold(scores, 0.02)
-    rows = {row["part"]: row for row in rows_of(scores, np.array([item.part for item in found]), cut)}
+    assert threshold(scores, 0.2) < cut
+    named = np.array([item.part for item in found])
+    rows = {row["part"]: row for row in rows_of(scores, named, cut, threshold(scores, 0.2))}
     assert set(rows) == {"all", "part 0", "part 1", "part 2"}
     assert rows["all"]["auc"] > 0.9
     assert rows["all"]["safe_refused"] <= 0.025
     assert rows["all"]["restated_refused"] > 0.9
+    assert rows["all"]["restated_in_doubt_or_refused"] >= rows["all"]["restated_refused"]
     assert threshold(replace(scores, own=scores.own + 1.0), 0.02) == pytest.approx(cut + 1.0, abs=2e-3)
 
 
 def test_a_missing_text_is_no_score():
     found, means = found_in(world(30), padded=False)
     scores = out_of_fold(found, means, SMALL, Reporter(Console(quiet=True)))
-    assert np.isnan(scores.own[:, -1]).all()
-    assert not np.isnan(scores.own[:, :-1]).any()
+    missing = HARMFUL - 1 + PADDED
+    assert np.isnan(scores.own[:, missing]).all()
+    assert not np.isnan(np.delete(scores.own, missing, axis=1)).any()
     assert np.isfinite(threshold(scores, 0.01))
 
 
@@ -97,4 +136,6 @@ def test_the_packaged_weights_are_those_of_the_committed_result():
     assert committed["config"]["scenarios"] == len(scenarios())
     stated = [float(number) for number in re.findall(r"=(-?[\d.e-]+)", committed["config"]["curve"])]
     curve = weights.curve
-    assert stated == pytest.approx([curve.similarity_slope, curve.harm_slope, curve.bias, curve.threshold_nats])
+    mine = [curve.similarity_slope, curve.harm_slope, curve.bias, curve.threshold_nats, curve.doubt_nats]
+    assert stated == pytest.approx(mine)
+    assert curve.doubt_nats < curve.threshold_nats
