@@ -2,6 +2,7 @@
 
     python -m benchmarks.act_reading              # writes act_reading.json
     python -m benchmarks.act_reading --write      # and the packaged weights (models/data/act_reader.npz)
+    python -m benchmarks.act_reading --data DATA  # and what is said of MemoryBank's turns, on which nothing is fitted
 
 Fitted on `benchmarks/act_texts`: scenarios that language models wrote from briefs which name no benchmark. Each is a
 request, an act (a harmful note), seven restatements (two plain ones; terse, or the core alone; softened and padded, in
@@ -9,6 +10,9 @@ the third file of a part plain again; in another language; nearly word for word,
 honest routine) and as many safe answers (by other means; in the act's own words, put right; warning of the act, or
 telling how it used to be done; terse, or full of alarming words; and where a restatement is padded, nearly word for
 word or buried, the same put right: without these, padding alone looked harmful).
+Beside them are notes (`benchmarks/act_texts/notes`): what agents remember on an ordinary day, much of it in a few
+words, and as short notes of bad practice. A reader that had only seen advice on work took "Thanks!" for harm.
+
 Everything reported, the curve and the threshold are out of fold: each part of working life is read by a reader that was
 fitted on the others. The threshold is what one safe answer in a hundred to the very request of the removed act exceeds.
 States are kept in the user's cache; a second start reads only new texts.
@@ -51,7 +55,7 @@ if TYPE_CHECKING:
 
     from audit.forget.act import ActReading
 
-__all__ = ["Fit", "Scenario", "TextStates", "fit_reader", "scenarios"]
+__all__ = ["Fit", "Note", "Scenario", "TextStates", "fit_reader", "notes", "scenarios"]
 
 TEXTS = Path(__file__).parent / "act_texts"
 
@@ -81,6 +85,8 @@ HARMFUL = 1 + RESTATED
 PADDED = 4
 """Among the answers: not there in all scenarios."""
 
+SHORT_WORDS = 6
+
 STRANGERS = 10
 """Acts of other scenarios that a write is compared with: as many as the tombstones of the lockout benchmark."""
 
@@ -100,6 +106,16 @@ class Scenario:
     def writes(self) -> tuple[int, ...]:
         """Places of the texts that may come after the act was removed."""
         return tuple(place for place in range(1, HARMFUL + SAFE) if self.padded or place != HARMFUL + PADDED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A short memory of any kind."""
+
+    topic: str
+    text: str
+    bad: bool
+    """It teaches bad practice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +149,12 @@ class Fit:
     """Share of inputs, and of units, left out at random while fitting: the same in all passages of a text."""
 
     harm_epochs: int = 15
+    harm_rate: float = 1e-3
+    """Learning rate at the start, falling to a fiftieth."""
+
+    note_weight: int = 3
+    """How often a note is shown, where a text of a scenario is shown once."""
+
     seed: int = 0
 
 
@@ -151,6 +173,15 @@ def scenarios(folder: Path = TEXTS) -> tuple[Scenario, ...]:
     return tuple(found)
 
 
+def notes(folder: Path = TEXTS / "notes") -> tuple[Note, ...]:
+    """Return the notes, a file for each topic."""
+    return tuple(
+        Note(topic=path.stem, text=visible(value["text"]), bad=value["bad"])
+        for path in sorted(folder.glob("*.jsonl"))
+        for value in map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class TextStates:
     """Mean states of a text's windows and of its passages, shape (…, hidden) each; the whole text comes first."""
@@ -160,13 +191,18 @@ class TextStates:
 
 
 def fit_reader(
-    found: Sequence[Scenario], states: Sequence[Sequence[TextStates]], fit: Fit, curve: ActCurve
+    found: Sequence[Scenario],
+    states: Sequence[Sequence[TextStates]],
+    noted: Sequence[tuple[Note, TextStates]],
+    fit: Fit,
+    curve: ActCurve,
 ) -> ActWeights:
     """Fit the projection and the networks of harm.
 
     Args:
         found: The scenarios.
         states: Of each scenario's texts.
+        noted: Notes; the networks of harm learn from them too.
         fit: How.
         curve: Goes into the weights as it is.
     """
@@ -175,8 +211,10 @@ def fit_reader(
     mean, spread = flat.mean(0), flat.std(0) + 1e-3
     projection = _contrasted((acts - mean) / spread, fit) / spread
     places = [(number, place) for number, item in enumerate(found) for place in (0, *item.writes)]
-    passages = [(states[number][place].passages - mean) / spread for number, place in places]
-    networks = _harm_networks(passages, np.array([place < HARMFUL for _, place in places]), fit)
+    shown = [(states[number][place], place < HARMFUL) for number, place in places]
+    shown += [(text, note.bad) for note, text in noted] * fit.note_weight
+    passages = [(text.passages - mean) / spread for text, _ in shown]
+    networks = _harm_networks(passages, np.array([harmful for _, harmful in shown]), fit)
     units = networks.units / spread
     return ActWeights(
         projection=np.asarray(projection, np.float32), offset=np.asarray(-projection @ mean, np.float32),
@@ -214,7 +252,7 @@ def _harm_networks(passages: Sequence[NDArray[np.float32]], harmful: NDArray[np.
         queries, values = (torch.nn.Linear(fit.units, fit.heads, bias=False) for _ in range(2))
         bias = torch.nn.Parameter(torch.zeros(()))
         parts = [*inner.parameters(), *queries.parameters(), *values.parameters(), bias]
-        descent = torch.optim.AdamW(parts, 1e-3, weight_decay=0.1)
+        descent = torch.optim.AdamW(parts, fit.harm_rate, weight_decay=0.1)
         slower = torch.optim.lr_scheduler.LinearLR(descent, 1.0, 0.02, fit.harm_epochs)
         for _ in range(fit.harm_epochs):
             for chosen in torch.randperm(len(passages)).split(128):
@@ -299,19 +337,27 @@ class Scores:
     harm: NDArray[np.float64]
     """Of the whole text, same shape."""
 
+    notes: NDArray[np.float64]
+    """Largest log-odds of notes over STRANGERS acts, shape (notes,)."""
+
     def chosen(self, held: NDArray[np.bool_]) -> Scores:
         """Return those of some scenarios."""
         return replace(self, **{name: getattr(self, name)[held] for name in ("own", "strangers", "similarity", "harm")})
 
 
 def out_of_fold(
-    found: Sequence[Scenario], states: Sequence[Sequence[TextStates]], fit: Fit, reporter: Reporter
+    found: Sequence[Scenario],
+    states: Sequence[Sequence[TextStates]],
+    noted: Sequence[tuple[Note, TextStates]],
+    fit: Fit,
+    reporter: Reporter,
 ) -> Scores:
     """Read each part with a reader that was fitted on the others, and fit the curve to what they say.
 
     Args:
         found: The scenarios.
         states: Of each scenario's texts.
+        noted: Notes; those of the first topic are held out with the first part, and so on.
         fit: How.
         reporter: For progress.
     """
@@ -321,20 +367,28 @@ def out_of_fold(
     read: list[tuple[int, int, ActReading, NDArray[np.float32], NDArray[np.float32]]] = []
     parts = np.array([scenario.part for scenario in found])
     names = list(dict.fromkeys(parts.tolist()))
+    topics = list(dict.fromkeys(note.topic for note, _ in noted))
+    of_notes: list[tuple[int, ActReading, NDArray[np.float32]]] = []
     with reporter.stage("fitting out of fold", len(names)) as progress:
-        for name in names:
+        for fold, name in enumerate(names):
             others = np.flatnonzero(parts != name).tolist()
-            weights = fit_reader([found[n] for n in others], [states[n] for n in others], fit, flat)
+            apart = [topics.index(note.topic) % len(names) == fold for note, _ in noted]
+            kept = [item for item, out in zip(noted, apart, strict=True) if not out]
+            weights = fit_reader([found[n] for n in others], [states[n] for n in others], kept, fit, flat)
             numbers = np.flatnonzero(parts == name).tolist()
             acts = [states[number][0] for number in numbers]
             keys = np.concatenate([weights.reading_of(act.windows[:1], act.passages).directions for act in acts])
             for place, number in enumerate(numbers):
-                strangers = np.roll(keys, -1 - place, axis=0)[:-1][:: max(1, (len(keys) - 1) // STRANGERS)][:STRANGERS]
+                strangers = _spread(np.roll(keys, -1 - place, axis=0)[:-1])
                 for column in found[number].writes:
                     text = states[number][column]
                     reading = weights.reading_of(text.windows, text.passages)
                     own = reading.directions @ keys[place]
                     read.append((number, column - 1, reading, own, (reading.directions @ strangers.T).max(1)))
+            for number in np.flatnonzero(apart).tolist():
+                text = noted[number][1]
+                reading = weights.reading_of(text.windows, text.passages)
+                of_notes.append((number, reading, (reading.directions @ _spread(keys).T).max(1)))
             progress.advance()
     taught = np.array([column < RESTATED for _, column, *_ in read])
     features = np.array([(own[0], reading.harm_nats[0]) for _, _, reading, own, _ in read])
@@ -343,12 +397,20 @@ def out_of_fold(
     curve = ActCurve(similarity_slope=float(similarity), harm_slope=float(harm), bias=bias, threshold_nats=0.0)
     shape = (len(found), HARMFUL + SAFE - 1)
     scores = Scores(curve=curve, own=np.full(shape, np.nan), strangers=np.full(shape, np.nan),
-                    similarity=np.full(shape, np.nan), harm=np.full(shape, np.nan))  # fmt: skip
+                    similarity=np.full(shape, np.nan), harm=np.full(shape, np.nan),
+                    notes=np.full(len(noted), np.nan))  # fmt: skip
     for number, column, reading, own, stranger in read:
         scores.own[number, column] = curve.log_odds(reading, own[:, None])[0]
         scores.strangers[number, column] = curve.log_odds(reading, stranger[:, None])[0]
         scores.similarity[number, column], scores.harm[number, column] = own[0], reading.harm_nats[0]
+    for number, reading, stranger in of_notes:
+        scores.notes[number] = curve.log_odds(reading, stranger[:, None])[0]
     return scores
+
+
+def _spread(keys: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Choose STRANGERS acts from all over a part."""
+    return keys[:: max(1, len(keys) // STRANGERS)][:STRANGERS]
 
 
 def threshold_of(scores: Scores, most_false: float) -> float:
@@ -383,6 +445,50 @@ def rows_of(every: Scores, parts: NDArray[np.str_], threshold: float, doubt: flo
             "safe_elsewhere_refused": _share(strangers[:, RESTATED:], threshold),
             "harmful_elsewhere_refused": _share(strangers[:, :RESTATED], threshold),
         }  # fmt: skip
+
+
+def notes_row(scores: Scores, noted: Sequence[Note], threshold: float, doubt: float) -> dict[str, object]:
+    """Return what is said of notes, ordinary and bad, by length."""
+    row: dict[str, object] = {"part": "notes"}
+    words = np.array([len(note.text.split()) for note in noted])
+    for kind, bad in (("ordinary", False), ("bad", True)):
+        mine = np.array([note.bad == bad for note in noted])
+        for name, of_length in (("", words > 0), (", 6 words at most", words <= SHORT_WORDS)):
+            chosen = scores.notes[mine & of_length]
+            row[kind + name] = {
+                "n": len(chosen), "refused": _share(chosen, threshold),
+                "in_doubt_or_refused": _share(chosen, doubt),
+            }  # fmt: skip
+    return row
+
+
+def conversations_row(
+    data: Path, weights: ActWeights, acts: Sequence[TextStates], reporter: Reporter
+) -> dict[str, object]:
+    """Return what the weights say of MemoryBank's turns, as writes of a tenant whose removed acts are `acts`.
+
+    Args:
+        data: Folder with memorybank/.
+        weights: Fitted on none of this.
+        acts: Of scenarios.
+        reporter: For progress.
+    """
+    bank = json.loads((data / "memorybank" / "memory_bank_en.json").read_text(encoding="utf-8"))
+    turns = {
+        visible(said)
+        for user in bank.values() for day in user["history"].values() for turn in day for said in turn.values()
+    }  # fmt: skip
+    keys = np.concatenate([weights.reading_of(act.windows[:1], act.passages).directions for act in acts])
+    odds = np.array([
+        float(weights.curve.log_odds(reading, reading.directions @ keys.T).max())
+        for reading in (
+            weights.reading_of(text.windows, text.passages) for text in states_of(sorted(turns), reporter)
+        )
+    ])  # fmt: skip
+    return {
+        "part": "MemoryBank", "n": len(odds), "refused": _share(odds, weights.curve.threshold_nats),
+        "in_doubt_or_refused": _share(odds, weights.curve.doubt_nats),
+    }  # fmt: skip
 
 
 def states_of(texts: Sequence[str], reporter: Reporter) -> list[TextStates]:
@@ -433,24 +539,31 @@ def main() -> None:
     """Read, fit, report."""
     options = _options()
     reporter, found = Reporter(Console()), scenarios()
+    remembered = notes()
     flat = states_of([text for scenario in found for text in scenario.texts], reporter)
+    noted = list(zip(remembered, states_of([note.text for note in remembered], reporter), strict=True))
     each = HARMFUL + SAFE
     states = [flat[start : start + each] for start in range(0, len(flat), each)]
     parts = np.array([scenario.part for scenario in found])
     fit = Fit()
-    scores = out_of_fold(found, states, fit, reporter)
+    scores = out_of_fold(found, states, noted, fit, reporter)
     threshold, doubt = (threshold_of(scores, share) for share in (options.most_false, options.most_doubted))
     curve = replace(scores.curve, threshold_nats=threshold, doubt_nats=doubt)
     config = {
-        "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "scenarios": len(found),
+        "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "scenarios": len(found), "notes": len(noted),
         "most_false": options.most_false, "most_doubted": options.most_doubted, "fit": repr(fit), "curve": repr(curve),
     }  # fmt: skip
     results = ResultFile("act_reading", "python -m benchmarks.act_reading", config, fresh=True)
-    for row in rows_of(scores, parts, threshold, doubt):
+    weights = fit_reader(found, states, noted, fit, curve)
+    if options.write:
+        weights.save(Path(__file__).parents[1] / "models" / "data" / ACTS_FILE)
+    rows = [*rows_of(scores, parts, threshold, doubt), notes_row(scores, remembered, threshold, doubt)]
+    if options.data is not None:
+        acts = [texts[0] for texts in states[:: max(1, len(states) // STRANGERS)][:STRANGERS]]
+        rows.append(conversations_row(options.data, weights, acts, reporter))
+    for row in rows:
         results.add_row(row)
         reporter.say(json.dumps(row))
-    if options.write:
-        fit_reader(found, states, fit, curve).save(Path(__file__).parents[1] / "models" / "data" / ACTS_FILE)
 
 
 def _auc(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float:
@@ -469,6 +582,7 @@ def _length(item: tuple[str, str]) -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder with memorybank/")
     parser.add_argument("--write", action="store_true", help="write the packaged weights")
     parser.add_argument("--most-false", type=float, default=0.01, help="share of safe answers that may be refused")
     parser.add_argument("--most-doubted", type=float, default=0.1, help="share of them that may be asked about twice")

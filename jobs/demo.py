@@ -4,7 +4,8 @@
     FOLDER/{entries,events}.jsonl, memaudit.yaml   the corpus, as files to copy from
     FOLDER/keys/                             fresh keys of all roles
     FOLDER/store/                            version 1 signed and audited, version 2 purified
-    FOLDER/run/                              replays as they arrived, result.json, report.html, attestation.dsse.json
+    FOLDER/run/                              replays as they arrived, result.json, hazards.json, report.html,
+                                             attestation.dsse.json
 
 Every step looks first at what is there, so that a second start of an interrupted demo continues, and one of a finished
 demo shows it again. It uses the same functions as the other commands; nothing here is simulated.
@@ -35,6 +36,7 @@ from audit.snapshot.purify import Purified, RemovedEntry, purify
 from audit.snapshot.reader import open_snapshot
 from audit.snapshot.verify import verify_store
 from jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
+from jobs.hazard_locks import read_locks, write_locks
 from jobs.import_jsonl import parse_entries
 from jobs.progress import Reporter
 from jobs.run_audit import REPORT_FILE, RESULT_FILE, make_executor, model_specs, name_backbone, read_events, run_audit
@@ -123,7 +125,7 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
     say.step(1, "Models")
     specs = replace(model_specs(config), vllm=SERVING)
     with reporter.steps() as progress:
-        prepare(specs, progress)
+        prepare(specs, progress, hazards=config.hazards != "off")
     say.plain(f"backbone {specs.backbone}, NLI {specs.nli}, embeddings {specs.embedder}: ready")
 
     say.step(2, "Sign the memories into a store and verify it")
@@ -233,7 +235,9 @@ def _audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     )
     worker = make_executor(specs, local=executor == "local", address=None)
     try:
-        return run_audit(snapshot, events, config, worker, place.run, reporter, now_ms=_now_ms())
+        result = run_audit(snapshot, events, config, worker, place.run, reporter, now_ms=_now_ms())
+        write_locks(snapshot, result, config, worker, place.run, reporter)
+        return result
     finally:
         worker.close()
 
@@ -254,11 +258,12 @@ def _purify(
         say.plain(f"done by an earlier start: version {purified.version}, {purified.entries} memories")
         return purified
     now_ms = _now_ms()
+    extra, taxonomy = read_locks(place.run, result)
 
     def remove(*, dry_run: bool) -> Purified:
         return purify(
-            place.store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now_ms, config=result.config,
-            models=result.models, dry_run=dry_run,
+            place.store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now_ms,
+            config={**result.config, **taxonomy}, models=result.models, extra=extra, dry_run=dry_run,
         )  # fmt: skip
 
     say.plain("dry run, as `memaudit purge` does without --apply:")
@@ -267,7 +272,7 @@ def _purify(
     purified = remove(dry_run=False)
     say.plain(
         f"applied, since this store is the demo's own copy: version {purified.version} has {purified.entries} memories "
-        f"and {len(purified.removed)} signed tombstones"
+        f"and {len(purified.removed)} signed tombstones, which hold what the removed ones taught and none of their text"
     )
     return purified
 
@@ -343,6 +348,8 @@ def _close(place: _Layout, result: AuditResult, say: _Narrator, *, keep: bool) -
         say.plain("look closer:")
         say.plain(f"  memaudit report {place.run}")
         say.plain(f"  memaudit verify {place.store} --keys {place.keys} --deep")
+        say.plain("keep the removed ones out, in other words too:")
+        say.plain(f"  memaudit guard check WRITES {place.store} --keys {place.keys} --tenant TENANT")
     else:
         for path in (place.keys, place.store, place.run / "replays", place.run / "entailment"):
             shutil.rmtree(path)

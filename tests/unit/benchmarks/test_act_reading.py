@@ -17,9 +17,12 @@ from benchmarks.act_reading import (
     SAFE,
     TEXTS,
     Fit,
+    Note,
     Scenario,
     TextStates,
     fit_reader,
+    notes,
+    notes_row,
     out_of_fold,
     rows_of,
     scenarios,
@@ -28,7 +31,7 @@ from benchmarks.act_reading import threshold_of as threshold
 from jobs.progress import Reporter
 from models.act_reader import read_act_weights
 
-SMALL = Fit(dimensions=8, units=16, heads=2, networks=1, epochs=40, dropped=0.1, harm_epochs=100)
+SMALL = Fit(dimensions=8, units=16, heads=2, networks=1, epochs=20, dropped=0.1, harm_epochs=12, harm_rate=0.02)
 FLAT = ActCurve(similarity_slope=1.0, harm_slope=0.0, bias=0.0, threshold_nats=0.0)
 HIDDEN = 24
 
@@ -49,7 +52,7 @@ def found_in(states, *, padded=True):
 
 
 def fitted(count=60, seed=0):
-    return fit_reader(*found_in(world(count, seed)), SMALL, FLAT)
+    return fit_reader(*found_in(world(count, seed)), [], SMALL, FLAT)
 
 
 def readings(weights, scenario):
@@ -99,7 +102,7 @@ def test_one_harmful_passage_among_many_is_found():
     routine = random.normal(scale=0.3, size=(*states.shape[:2], 5, HIDDEN)).astype(np.float32)
     passages = np.concatenate([states[:, :, None], routine], axis=2)
     means = [[TextStates(text[:1], text[random.permutation(6)]) for text in scenario] for scenario in passages]
-    weights = fit_reader(found[:60], means[:60], replace(SMALL, epochs=1, harm_epochs=250), FLAT)
+    weights = fit_reader(found[:60], means[:60], [], replace(SMALL, epochs=1, harm_epochs=20), FLAT)
     for scenario in means[60:]:
         harm = [weights.reading_of(text.windows, text.passages).harm_nats[0] for text in scenario]
         assert np.mean(harm[:HARMFUL]) > np.mean(harm[HARMFUL:]) + 1
@@ -108,7 +111,7 @@ def test_one_harmful_passage_among_many_is_found():
 def test_scores_are_out_of_fold_and_the_threshold_keeps_its_share():
     states = world(61)
     found, means = found_in(states)
-    scores = out_of_fold(found, means, SMALL, Reporter(Console(quiet=True)))
+    scores = out_of_fold(found, means, [], SMALL, Reporter(Console(quiet=True)))
     cut = threshold(scores, 0.02)
     assert threshold(scores, 0.2) < cut
     named = np.array([item.part for item in found])
@@ -121,9 +124,38 @@ def test_scores_are_out_of_fold_and_the_threshold_keeps_its_share():
     assert threshold(replace(scores, own=scores.own + 1.0), 0.02) == pytest.approx(cut + 1.0, abs=2e-3)
 
 
+def test_notes_are_learned_from_and_held_out_by_topic():
+    """Ordinary notes lie where no scenario does, on the harmful side: only notes tell that they are not."""
+    random = np.random.default_rng(5)
+    found, means = found_in(world(30, seed=5))
+    rows = random.normal(scale=0.3, size=(90, HIDDEN)).astype(np.float32)
+    rows[:, 0], rows[:, 1] = 1.0, 9.0
+    texts = [TextStates(row[None], row[None]) for row in rows]
+    noted = [(Note(topic=f"t{n % 3}", text="one two", bad=False), text) for n, text in enumerate(texts)]
+    without, learned = (fit_reader(found, means, some, SMALL, FLAT) for some in ([], noted[:60]))
+    last = [text for _, text in noted[60:]]
+    assert np.mean([without.reading_of(t.windows, t.passages).harm_nats[0] for t in last]) > 0
+    assert np.mean([learned.reading_of(t.windows, t.passages).harm_nats[0] for t in last]) < -1
+    scores = out_of_fold(found, means, noted, SMALL, Reporter(Console(quiet=True)))
+    row = notes_row(scores, [note for note, _ in noted], 1.0, 0.0)
+    assert np.isfinite(scores.notes).all()
+    assert row["ordinary"]["n"] == row["ordinary, 6 words at most"]["n"] == 90
+    assert row["ordinary"]["refused"] < 0.2
+
+
+def test_notes_are_of_both_sides_and_of_all_lengths():
+    found = notes()
+    assert len({note.topic for note in found}) == 6
+    assert len({note.text for note in found}) > 0.99 * len(found)
+    words = [len(note.text.split()) for note in found if not note.bad]
+    assert len(words) > 800
+    assert sum(count <= 6 for count in words) > 200
+    assert sum(note.bad for note in found) > 200
+
+
 def test_a_missing_text_is_no_score():
     found, means = found_in(world(30), padded=False)
-    scores = out_of_fold(found, means, SMALL, Reporter(Console(quiet=True)))
+    scores = out_of_fold(found, means, [], SMALL, Reporter(Console(quiet=True)))
     missing = HARMFUL - 1 + PADDED
     assert np.isnan(scores.own[:, missing]).all()
     assert not np.isnan(np.delete(scores.own, missing, axis=1)).any()

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from audit.entry import Entry
 from audit.errors import UsageError
+from audit.forget.tombstone import read_hazard
 from audit.provenance.keys import load_keyring, load_policy
 from audit.report.json import from_json
 from audit.report.summary import summarise
@@ -60,6 +61,7 @@ def test_it_clears_both_tenants_and_leaves_a_purified_attested_store(tmp_path, c
     snapshot = newest(folder)
     assert snapshot.version == 2
     assert {item.entry_id for item in snapshot.tombstones("globex")} == PLANTED["globex"]
+    assert all(read_hazard(item) is not None for item in snapshot.tombstones("globex"))
     data = (report.parent / "attestation.dsse.json").read_bytes()
     assert len(verify_attestation(data, snapshot.trust, "attestation", snapshot=snapshot).removed) == 4
     assert str(report) in printed
@@ -80,7 +82,7 @@ def test_a_second_start_shows_the_finished_demo_and_changes_nothing(tmp_path, co
     assert newest(folder).digest == digest
 
 
-@pytest.mark.parametrize("stage", ["create_store", "run_audit", "purify", "attest"])
+@pytest.mark.parametrize("stage", ["create_store", "run_audit", "write_locks", "purify", "attest"])
 def test_an_interrupted_demo_continues(tmp_path, corpus, monkeypatch, stage):
     folder = tmp_path / "demo"
 
@@ -145,7 +147,7 @@ def test_without_keep_only_the_findings_stay(tmp_path, corpus):
     folder = tmp_path / "demo"
     report, printed = start(folder, corpus, keep=False)
     assert sorted(path.name for path in report.parent.iterdir()) == [
-        "attestation.dsse.json", "models.json", "report.html", "result.json", "run.json",
+        "attestation.dsse.json", "hazards.json", "models.json", "report.html", "result.json", "run.json",
     ]  # fmt: skip
     assert not (folder / "keys").exists()
     assert not (folder / "store").exists()
