@@ -572,8 +572,9 @@ def _auc(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float:
     return round(auc(scores[there], (np.arange(len(scores)) < higher.size)[there]), 3)
 
 
-def _share(scores: NDArray[np.float64], threshold: float) -> float:
-    return round(float((scores[~np.isnan(scores)] >= threshold).mean()), 4)
+def _share(scores: NDArray[np.float64], threshold: float) -> float | None:
+    there = scores[~np.isnan(scores)]
+    return round(float((there >= threshold).mean()), 4) if there.size else None
 
 
 def _length(item: tuple[str, str]) -> int:
