@@ -348,7 +348,7 @@ def _close(place: _Layout, result: AuditResult, say: _Narrator, *, keep: bool) -
         say.plain("look closer:")
         say.plain(f"  memaudit report {place.run}")
         say.plain(f"  memaudit verify {place.store} --keys {place.keys} --deep")
-        say.plain("keep the removed ones out, in other words too:")
+        say.plain("judge what an agent wants to remember by what was removed:")
         say.plain(f"  memaudit guard check WRITES {place.store} --keys {place.keys} --tenant TENANT")
     else:
         for path in (place.keys, place.store, place.run / "replays", place.run / "entailment"):
