@@ -553,7 +553,8 @@ def main() -> None:
         "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "scenarios": len(found), "notes": len(noted),
         "most_false": options.most_false, "most_doubted": options.most_doubted, "fit": repr(fit), "curve": repr(curve),
     }  # fmt: skip
-    results = ResultFile("act_reading", "python -m benchmarks.act_reading", config, fresh=True)
+    command = "python -m benchmarks.act_reading" + (" --data DATA" if options.data is not None else "")
+    results = ResultFile("act_reading", command, config, fresh=True)
     weights = fit_reader(found, states, noted, fit, curve)
     if options.write:
         weights.save(Path(__file__).parents[1] / "models" / "data" / ACTS_FILE)

@@ -135,7 +135,9 @@ def _locks(
     )  # fmt: skip
     by_id = {entry.entry_id: entry for entry in snapshot.entries(tenant)}
     removed = [by_id[entry_id] for entry_id in entries]
-    models = {} if model is None or plan.acts is None else {"embedder": model.model_id, "acts": plan.acts.model_id}
+    models = {} if model is None else {"embedder": model.model_id}
+    if plan.acts is not None:
+        models["acts"] = plan.acts.model_id
     if stated or backbone == "none":
         signature = HazardSignature(labels=frozenset(stated or ()), taxonomy=taxonomy.digest, model=STATED)
         locks = asyncio.run(locks_of(removed, plan, None))

@@ -1,8 +1,7 @@
 """The guard of an agent's write path: refuses a memory that brings a removed one back.
 
-Importing it loads no Ray, torch or vllm; the models come in as an `Embed` callable, an `ActReader` or a
-`HazardExtractor`. Life of a
-check (`GuardSettings.mode` at its default):
+Importing it loads no Ray, torch or vllm; the models come in as an `Embed` callable, an `ActReader` and a
+`HazardExtractor`. Life of a check (`GuardSettings.mode` at its default):
 
 1. another tenant's entry is an error; the id of a removed entry, or its words in another dress, is refused at once;
 2. the write's readings (`audit.forget.reading`) are embedded and compared with every tombstone's key in one product;

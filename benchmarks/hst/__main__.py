@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from audit.errors import UsageError
+from audit.forget.guard import MODES_WITH_ACTS, MODES_WITH_KEYS, MODES_WITH_LABELS
 from audit.forget.hazard import default_taxonomy, load_taxonomy
 from benchmarks.hst.blocking import BACKBONE, WRITTEN, LengthRules, Sets, block_rows, stability_row, stream_rows
 from benchmarks.hst.conditions import Verdicts, backfill_rows, condition_rows, undefended_rows
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 
 MODES: tuple[MatchMode, ...] = ("act", "act+labels", "exact", "containment", "containment+key", "key")
 DEFAULT_MODE: MatchMode = "act+labels"
-WITH_ACTS: tuple[MatchMode, ...] = ("act", "act+labels")
-WITHOUT_LABELS: frozenset[MatchMode] = frozenset({"act", "key"})
 PARTS = ("retrieval", "peers", "guard", "streams", "latency")
 
 
@@ -126,21 +125,18 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
             lockout = await warden.lockout(corpus.poison)
             refused: dict[str, bool] = {}
             for mode in MODES:
-                if mode in WITHOUT_LABELS and number:
+                if mode not in MODES_WITH_LABELS and number:
                     continue  # reads no labels: the same for every extraction
                 say(f"{extraction}, {mode}: {extractor.texts_asked} texts read so far")
-                tried = (
-                    sets
-                    if number == 0 and mode in {*WITHOUT_LABELS, "act+labels", "containment+key"}
-                    else sets.compared(attacks=number == 0)
-                )
+                # Without keys the model is asked about everything.
+                tried = sets if number == 0 and mode in MODES_WITH_KEYS else sets.compared(attacks=number == 0)
                 rows, verdict = await block_rows(warden, lockout, extraction, mode, tried, rules)
                 refused = verdict if mode == DEFAULT_MODE else refused
                 _add(results, rows)
             read = sets if number == 0 else sets.compared(attacks=False)
             _add(results, [await stability_row(warden, extraction, corpus, read)])
             if number == 0:
-                for mode in WITH_ACTS:
+                for mode in filter(MODES_WITH_ACTS.__contains__, MODES):
                     if "streams" in options.parts:
                         _add(results, await stream_rows(warden, lockout, extraction, mode, sets, rules))
                     if "latency" in options.parts:

@@ -18,17 +18,7 @@ if TYPE_CHECKING:
     from benchmarks.hst.corpus import Attack, Corpus
     from benchmarks.hst.guarding import Warden
 
-__all__ = [
-    "BACKBONE",
-    "WRITTEN",
-    "LengthRules",
-    "Sets",
-    "block_rows",
-    "counts",
-    "stability_row",
-    "stream_rows",
-    "was_read",
-]
+__all__ = ["BACKBONE", "WRITTEN", "LengthRules", "Sets", "block_rows", "counts", "stability_row", "stream_rows"]
 
 Row = dict[str, Any]
 
@@ -211,7 +201,7 @@ def _row(
         "set": name,
         **counts(sum(refused), len(writes)),
         **rules.of_writes(writes),
-        "asked": sum(was_read(decision) for decision in decisions),
+        "asked": sum(_was_read(decision) for decision in decisions),
         "failed": sum(decision.reason in {"model failed", "embedder failed"} for decision in decisions),
         "reasons": dict(Counter(decision.reason for decision in decisions).most_common()),
         "wrong": wrong,
@@ -244,7 +234,7 @@ def _attack_rows(attacks: Sequence[Attack], decided: Sequence[Sequence[Decision]
     return rows
 
 
-def was_read(decision: Decision) -> bool:
+def _was_read(decision: Decision) -> bool:
     """Tell whether a model read the write, beyond its embedding."""
     return decision.labels is not None or decision.restated_nats is not None
 
