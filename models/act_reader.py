@@ -1,23 +1,26 @@
-"""Reads acts (`audit.forget.act`) from the packaged 0.5B's activations: a projection, and small networks for harm.
+"""Reads acts (`audit.forget.act`) from the packaged 0.5B's activations: a projection, and small networks.
 
-Both were fitted on scenarios written for this project (`python -m benchmarks.act_reading`): an act, the same act in
+All were fitted on scenarios written for this project (`python -m benchmarks.act_reading`): an act, the same act in
 other words, and safe answers to the same request. The projection brings restatements together and puts safe answers
-away; the networks tell harmful practice from sound. A text is read once. Its directions are of the states averaged as a
-whole and over windows; a network looks at short passages, and its attention says which of them count, so that harmless
-sentences around an act do not drown it.
+away; the networks (`models.act_networks`) tell harm by itself, and whether a text restates a given act. A text is read
+once. Its direction is of the states averaged as a whole; the networks look at short passages.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import zlib
+from dataclasses import dataclass, fields
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from audit.errors import UsageError
 from audit.forget.act import ActCurve, ActReading
+from models.act_networks import ComparingNetworks, HarmNetworks
 from models.hazard_probe import BACKBONE, READING, packaged_states, windows
 from models.packaged import ensure
 from models.weights_cache import folder_id
@@ -29,51 +32,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "ACTS_FILE", "ActWeights", "HarmNetworks", "PackagedActReader", "passage_means", "read_act_weights", "window_means",
+    "ACTS_FILE", "ActWeights", "PackagedActReader", "passage_means", "read_act_weights",
 ]  # fmt: skip
 
 ACTS_FILE = "act_reader.npz"
 
-_PARTS = ("projection", "offset", "units", "units_bias", "queries", "values", "scalars")
-_SCALARS = 6
+_HALF = ("projection", "harm.units", "comparing.units", "comparing.matched", "comparing.mixed")
+"""Stored in half precision; nearly all of the file."""
 
-WINDOW_TOKENS = 60
-"""Two or three sentences."""
+_SCALARS = ("restated_slope", "harm_slope", "bias", "threshold_nats", "doubt_nats")
 
 PASSAGE_TOKENS = 16
 """A clause or two."""
-
-WHOLE_UP_TO = 1.3
-"""Windows longer than a text's own share of this are left out: such a text is one window."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HarmNetworks:
-    """Networks of one layer of rectified units over passages, pooled by attention; their mean counts."""
-
-    units: NDArray[np.float32]
-    """Shape (networks, units, hidden)."""
-
-    units_bias: NDArray[np.float32]
-    """Shape (networks, units)."""
-
-    queries: NDArray[np.float32]
-    """Shape (networks, heads, units): what a head looks for in a passage."""
-
-    values: NDArray[np.float32]
-    """Shape (networks, heads, units): what a passage says where a head looks."""
-
-    bias: float
-
-    def log_odds(self, passages: NDArray[np.float32]) -> float:
-        """Return the log-odds in nats that a text of these passages, shape (passages, hidden), teaches harm."""
-        told = []
-        for units, bias, queries, values in zip(self.units, self.units_bias, self.queries, self.values, strict=True):
-            active = np.maximum(passages @ units.T + bias, 0)
-            sought = active @ queries.T
-            attention = np.exp(sought - sought.max(axis=0))
-            told.append(float((attention / attention.sum(axis=0) * (active @ values.T)).sum()))
-        return sum(told) / len(told) + self.bias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,33 +56,37 @@ class ActWeights:
     offset: NDArray[np.float32]
     """Shape (dimensions,)."""
 
-    networks: HarmNetworks
+    harm: HarmNetworks
+    comparing: ComparingNetworks
     curve: ActCurve
 
-    def reading(self, states: NDArray[np.float32]) -> ActReading:
-        """Read a text by the states of its tokens, shape (tokens, hidden)."""
-        return self.reading_of(window_means(states), passage_means(states))
-
-    def reading_of(self, means: NDArray[np.float32], passages: NDArray[np.float32]) -> ActReading:
-        """Read a text by the mean states of its windows, and of its passages, each of shape (…, hidden)."""
-        found = means @ self.projection.T + self.offset
+    def reading(self, passages: NDArray[np.float32]) -> ActReading:
+        """Read a text by its `passage_means`."""
+        found = passages[0] @ self.projection.T + self.offset
         return ActReading(
-            directions=np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32),
-            harm_nats=np.full(len(means), self.networks.log_odds(passages), np.float32),
-        )
+            direction=np.asarray(found / np.linalg.norm(found), np.float32), harm_nats=self.harm.log_odds(passages),
+            passages=self.comparing.seen(passages),
+        )  # fmt: skip
+
+    def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `audit.forget.act.ActReader`."""
+        return self.curve.log_odds(reading.harm_nats, self.comparing.log_odds(reading.passages, acts))
 
     def save(self, path: Path) -> None:
-        """Write the file that `read_act_weights` reads."""
-        curve, networks = self.curve, self.networks
-        np.savez_compressed(
-            path, projection=self.projection.astype(np.float16), offset=self.offset.astype(np.float32),
-            units=networks.units.astype(np.float16), units_bias=networks.units_bias.astype(np.float32),
-            queries=networks.queries.astype(np.float32), values=networks.values.astype(np.float32),
-            scalars=np.array([
-                networks.bias, curve.similarity_slope, curve.harm_slope, curve.bias, curve.threshold_nats,
-                curve.doubt_nats,
-            ]),
-        )  # fmt: skip
+        """Write the file that `read_act_weights` reads.
+
+        Raises:
+            UsageError: weights that it cannot hold.
+        """
+        parts: dict[str, Any] = {"projection": self.projection, "offset": self.offset}
+        for kind, networks in (("harm", self.harm), ("comparing", self.comparing)):
+            parts |= {f"{kind}.{part.name}": getattr(networks, part.name) for part in fields(networks)}
+        with np.errstate(over="ignore"):
+            stored = {name: part.astype(np.float16 if name in _HALF else np.float32) for name, part in parts.items()}
+        if not all(np.isfinite(part).all() for part in stored.values()):
+            raise UsageError(f"{path.name}: a weight is no number, or too large for the file")
+        stored["scalars"] = np.array([getattr(self.curve, name) for name in _SCALARS])
+        np.savez_compressed(path, **stored)
 
 
 class PackagedActReader:
@@ -129,22 +103,11 @@ class PackagedActReader:
 
     def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
         """See `audit.forget.act.ActReader`."""
-        return tuple(map(self._weights.reading, packaged_states().tokens(texts)))
+        return tuple(self._weights.reading(passage_means(states)) for states in packaged_states().tokens(texts))
 
-
-def window_means(states: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Average the states of a text's tokens: over all, and where it is longer than a window, over each window.
-
-    Args:
-        states: Shape (tokens, hidden).
-
-    Returns:
-        Shape (1 + windows, hidden).
-    """
-    found = [states.mean(0)]
-    if len(states) > WHOLE_UP_TO * WINDOW_TOKENS:
-        found += [states[window[0] : window[-1] + 1].mean(0) for window in windows(range(len(states)), WINDOW_TOKENS)]
-    return np.stack(found)
+    def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `audit.forget.act.ActReader`."""
+        return self._weights.log_odds(reading, acts)
 
 
 def passage_means(states: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -167,28 +130,31 @@ def read_act_weights() -> tuple[ActWeights, str]:
         UsageError: the file is not one of weights.
     """
     raw = files("models").joinpath("data", ACTS_FILE).read_bytes()
-    with files("models").joinpath("data", ACTS_FILE).open("rb") as file, np.load(file, allow_pickle=False) as data:
-        arrays = {name: np.asarray(data[name], np.float32) for name in _PARTS}
-    if [arrays[name].ndim for name in ("projection", "units", "queries")] != [2, 3, 3]:
+    try:
+        with np.load(BytesIO(raw), allow_pickle=False) as data:
+            arrays = {name: np.asarray(data[name], np.float32) for name in data.files}
+        scalars = arrays.pop("scalars")
+        weights = ActWeights(
+            projection=arrays.pop("projection"), offset=arrays.pop("offset"),
+            harm=HarmNetworks(**_taken("harm", arrays)), comparing=ComparingNetworks(**_taken("comparing", arrays)),
+            curve=ActCurve(**dict(zip(_SCALARS, map(float, scalars), strict=True))),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, OSError, EOFError, BadZipFile, zlib.error) as error:
+        raise UsageError(f"{ACTS_FILE}: not a file of a reader's weights ({error!s:.200})") from None
+    rows, hidden = weights.projection.shape if weights.projection.ndim == 2 else (0, 0)  # noqa: PLR2004
+    fitting = weights.harm.fits(hidden) and weights.comparing.fits(hidden, rows) and weights.offset.shape == (rows,)
+    if arrays or not fitting:
         raise UsageError(f"{ACTS_FILE}: its parts are not of one reader")
-    (rows, hidden), (networks, units, width) = arrays["projection"].shape, arrays["units"].shape
-    heads = (networks, arrays["queries"].shape[1], units)
-    expected = {
-        "offset": (rows,), "units_bias": (networks, units), "queries": heads, "values": heads, "scalars": (_SCALARS,)
-    }  # fmt: skip
-    if width != hidden or any(arrays[name].shape != shape for name, shape in expected.items()):
-        raise UsageError(f"{ACTS_FILE}: its parts are not of one reader")
-    if not all(np.isfinite(part).all() for part in arrays.values()):
+    everything = (weights.projection, weights.offset, *_arrays(weights.harm), *_arrays(weights.comparing), scalars)
+    if not all(np.isfinite(part).all() for part in everything):
         raise UsageError(f"{ACTS_FILE}: a weight is no number")
-    bias, similarity, harm, offset, threshold, doubt = map(float, arrays["scalars"])
-    weights = ActWeights(
-        projection=arrays["projection"], offset=arrays["offset"],
-        networks=HarmNetworks(
-            units=arrays["units"], units_bias=arrays["units_bias"], queries=arrays["queries"], values=arrays["values"],
-            bias=bias,
-        ),
-        curve=ActCurve(
-            similarity_slope=similarity, harm_slope=harm, bias=offset, threshold_nats=threshold, doubt_nats=doubt
-        ),
-    )  # fmt: skip
     return weights, hashlib.sha256(raw).hexdigest()[:16]
+
+
+def _taken(kind: str, arrays: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+    """Take the parts of one kind of networks out of a file's arrays."""
+    return {name.removeprefix(f"{kind}."): arrays.pop(name) for name in tuple(arrays) if name.startswith(f"{kind}.")}
+
+
+def _arrays(networks: HarmNetworks | ComparingNetworks) -> list[NDArray[np.float32]]:
+    return [getattr(networks, part.name) for part in fields(networks)]

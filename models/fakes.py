@@ -152,7 +152,7 @@ class FakeActReader:
         fails: Raise ModelError always.
     """
 
-    curve = ActCurve(similarity_slope=4.0, harm_slope=1.0, bias=-2.0, threshold_nats=0.0)
+    curve = ActCurve(restated_slope=4.0, harm_slope=1.0, bias=-2.0, threshold_nats=0.0)
 
     def __init__(self, harmful: Sequence[str] = ("skip", "upload", "curl", "hide"), *, fails: bool = False) -> None:
         self._harmful, self._fails = frozenset(harmful), fails
@@ -167,9 +167,13 @@ class FakeActReader:
         self.read_texts += texts
         harm = [1.0 if self._harmful & set(_words(text)) else -6.0 for text in texts]
         return tuple(
-            ActReading(directions=row[None], harm_nats=np.array([nats], np.float32))
+            ActReading(direction=row, harm_nats=nats, passages=row[None])
             for row, nats in zip(self._bag.embed(texts), harm, strict=True)
         )
+
+    def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Compare by cosine; see `audit.forget.act.ActReader`."""
+        return self.curve.log_odds(reading.harm_nats, (reading.passages @ acts.T).max(axis=0))
 
 
 def _words(text: str) -> list[str]:

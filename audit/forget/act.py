@@ -1,9 +1,10 @@
 """The act that a text teaches, read from a model's activations: the same in other words, another when it is put right.
 
 A semantic key says what a text is about, and a safe answer is about the same as the harmful one it replaces. An act
-reading says two things instead: a direction, near that of texts that teach the same act, and how harmful what it
-teaches is. A curve, fitted on texts of no benchmark, turns both into the log-odds that a write restates a removed act.
-No taxonomy is needed, no question is asked, and so nothing in a text can answer one.
+reading says other things instead: a direction, near that of texts that teach the same act; how harmful what it teaches
+is; and what its passages say when they are held against a removed act's direction. A curve, fitted on texts of no
+benchmark, turns the last two into the log-odds that a write restates a removed act. No taxonomy is needed, no question
+is asked, and so nothing in a text can answer one.
 
 The reader itself is `models.act_reader`; here is what a guard needs of it, without its libraries.
 """
@@ -28,39 +29,40 @@ __all__ = ["ActCurve", "ActReader", "ActReading", "checked_readings"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActReading:
-    """What one text teaches; its first window is the whole text."""
+    """What one text teaches."""
 
-    directions: NDArray[np.float32]
-    """Shape (windows, dimensions), rows of unit norm."""
+    direction: NDArray[np.float32]
+    """Shape (dimensions,), of unit norm: what a tombstone keeps."""
 
-    harm_nats: NDArray[np.float32]
-    """Shape (windows,): log-odds that what a window teaches is harmful."""
+    harm_nats: float
+    """Log-odds that it is harmful, whatever was removed."""
+
+    passages: NDArray[np.float32]
+    """Shape (passages, features): what its reader holds against acts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActCurve:
-    """From similarity and harm to the log-odds that a write restates a removed act."""
+    """From harm, and from what a comparison says, to the log-odds that a write restates a removed act."""
 
-    similarity_slope: float
-    """Nats for a cosine of 1."""
+    restated_slope: float
+    """Nats for a nat of what a comparison says."""
 
     harm_slope: float
+    """Nats for a nat of harm."""
+
     bias: float
+    """Nats where both are 0."""
+
     threshold_nats: float
     """Log-odds from which a write is refused, by calibration."""
 
     doubt_nats: float = -math.inf
     """Log-odds from which a second reader is worth its cost: below it a write is safe enough, by calibration."""
 
-    def log_odds(self, reading: ActReading, similarity: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the log-odds in nats by tombstone, of the window that speaks most: shape (tombstones,).
-
-        Args:
-            reading: Of a write.
-            similarity: Of its windows with the tombstones' acts, shape (windows, tombstones).
-        """
-        odds = self.similarity_slope * similarity + (self.harm_slope * reading.harm_nats + self.bias)[:, None]
-        return np.asarray(odds.max(axis=0), np.float32)
+    def log_odds(self, harm_nats: float, restated_nats: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the log-odds in nats, by act: shape (acts,), as `restated_nats` has."""
+        return np.asarray(self.restated_slope * restated_nats + (self.harm_slope * harm_nats + self.bias), np.float32)
 
 
 class ActReader(Protocol):
@@ -73,6 +75,18 @@ class ActReader(Protocol):
 
     def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
         """Read texts, in the order given.
+
+        Raises:
+            ModelError: the model failed.
+        """
+        ...
+
+    def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the log-odds in nats that a text restates each of some acts, shape (acts,).
+
+        Args:
+            reading: Of the text.
+            acts: Directions of removed texts, shape (acts, dimensions).
 
         Raises:
             ModelError: the model failed.
@@ -94,12 +108,13 @@ def checked_readings(readings: Sequence[ActReading], texts: int, dimensions: int
     if len(readings) != texts:
         raise ModelError(f"{len(readings)} act readings for {texts} texts")
     for reading in readings:
-        windows = len(reading.harm_nats)
-        width = dimensions or reading.directions.shape[-1]
-        if windows == 0 or reading.directions.shape != (windows, width):
+        shape, features = reading.direction.shape, reading.passages.shape
+        if len(shape) != 1 or not shape[0] or dimensions not in (0, shape[0]):
             raise ModelError(
-                f"an act reading has shape {reading.directions.shape} for {windows} windows of {width} dimensions"
+                f"an act reading has a direction of shape {shape}, expected {dimensions or 'some'} dimensions"
             )
-        if not (np.isfinite(reading.directions).all() and np.isfinite(reading.harm_nats).all()):
+        if len(features) != 2 or not features[0]:  # noqa: PLR2004
+            raise ModelError(f"an act reading has passages of shape {features}")
+        if not all(np.isfinite(part).all() for part in (reading.direction, reading.harm_nats, reading.passages)):
             raise ModelError("an act reading holds numbers that are not finite")
     return tuple(readings)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from audit.forget.act import ActCurve, ActReading
+    from audit.forget.act import ActCurve
     from audit.forget.decision import Reason
     from audit.forget.hazard import MatchMode
     from audit.forget.lockout import Lockout
@@ -197,41 +197,44 @@ def settle(
 
 
 def settle_acts(
-    lockout: Lockout, seen: Look, readings: Sequence[ActReading], curve: ActCurve, settings: GuardSettings
+    lockout: Lockout, seen: Look, found: Sequence[NDArray[np.float32] | str], curve: ActCurve, settings: GuardSettings
 ) -> tuple[Decision, NDArray[np.float32]]:
     """Decide on the acts that were read.
 
     Args:
         lockout: The tombstones.
         seen: From `look`, with texts to read.
-        readings: Of each of these texts.
+        found: Of each of these texts the log-odds by tombstone that it restates its act, NaN where there is none that
+            could be compared; or a line that says why the reader could not tell.
         curve: The reader's.
         settings: The threshold, where it is not the curve's, and the policy for failures.
 
     Returns:
-        The decision, and by tombstone the log-odds that the write restates its act, NaN where it has none that could
-        be compared.
+        The decision, and the log-odds of the whole write, by tombstone.
     """
     if seen.near is None:
         raise ValueError("nothing was read")
     odds = np.full(len(lockout), -np.inf, np.float32)
-    for reading, near in zip(readings, seen.near, strict=True):
-        restated = curve.log_odds(reading, lockout.acts.similarity(reading.directions))
-        odds = np.maximum(odds, np.where(near & ~lockout.acts.keyless, restated, np.float32(-np.inf)))
+    for told, near in zip(found, seen.near, strict=True):
+        if not isinstance(told, str):
+            odds = np.fmax(odds, np.where(near, told, np.float32(-np.inf)))
+    unknown = [told for told in found if isinstance(told, str)]
     stone = int(odds.argmax())
     largest = float(odds[stone])
     by_stone = np.where(lockout.acts.keyless, np.float32(np.nan), odds)
     threshold = curve.threshold_nats if settings.act_above_nats is None else settings.act_above_nats
-    told = None if math.isinf(largest) else largest
+    restated = None if math.isinf(largest) else largest
     if largest >= threshold:
         decision = Decision(
             allowed=False, reason="act restated", tombstone=lockout.stones[stone], similarity=seen.nearest,
-            restated_nats=told,
+            restated_nats=restated,
         )  # fmt: skip
+    elif unknown:
+        decision = failure("model failed", unknown[0], settings, seen.nearest)
     elif seen.left_out:
         decision = _too_long(seen, settings)
     else:
-        decision = Decision(allowed=True, reason="another act", similarity=seen.nearest, restated_nats=told)
+        decision = Decision(allowed=True, reason="another act", similarity=seen.nearest, restated_nats=restated)
     return decision, by_stone
 
 

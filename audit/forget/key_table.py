@@ -77,11 +77,24 @@ class KeyTable:
         # All texts at once: the keys are read from memory once, which is what the product costs.
         products = self._blocks @ np.ascontiguousarray(vectors.T)
         per_key = np.ascontiguousarray(products.reshape(-1, len(vectors))[: self._owners.size].T)
-        if self._one_key_each:
-            return per_key
-        best = np.full((len(vectors), self._stones), FAR, np.float32)
-        for row, values in zip(best, per_key, strict=True):
-            np.maximum.at(row, self._owners, values)
+        return per_key if self._one_key_each else np.stack([self.largest(values, FAR) for values in per_key])
+
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """The keys, shape (keys, dimensions)."""
+        blocks, rows, dimensions = self._blocks.shape
+        return self._blocks.reshape(blocks * rows, dimensions)[: self._owners.size]
+
+    def largest(self, values: NDArray[np.float32], missing: float) -> NDArray[np.float32]:
+        """Return by tombstone the largest of its keys' values, shape (tombstones,).
+
+        Args:
+            values: By key, in the order of `vectors`.
+            missing: What stands for a tombstone without a key.
+        """
+        best = np.full(self._stones, -np.inf, np.float32)
+        np.maximum.at(best, self._owners, values)
+        best[self.keyless] = missing
         return best
 
 

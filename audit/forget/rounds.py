@@ -10,6 +10,8 @@ import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from audit.errors import ModelError, UsageError
 from audit.forget.act import checked_readings
 from audit.forget.decision import FAILURES, Decision
@@ -18,7 +20,6 @@ from audit.forget.judging import failure, look, settle, settle_acts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from audit.forget.act import ActReader, ActReading
@@ -153,7 +154,7 @@ class Rounds:
         ]
         asked = [group[number] for group, seen in zip(groups, looks, strict=True) for number in seen.asked]
         answers: dict[str, list[HazardSignature | None]] = {}
-        acts: tuple[ActReading, ...] = ()
+        acts: list[NDArray[np.float32] | str] = []
         trouble = ""
         if asked:
             try:
@@ -180,16 +181,16 @@ class Rounds:
             judged.append(Judged(decision=decision, nearest=seen.nearest, odds=odds))
         return judged
 
-    def _read_acts(self, lockout: Lockout, texts: Sequence[str]) -> tuple[ActReading, ...]:
-        """Read what texts teach."""
+    def _read_acts(self, lockout: Lockout, texts: Sequence[str]) -> list[NDArray[np.float32] | str]:
+        """Read what texts teach, and hold each against all acts; see `settle_acts` for what is returned."""
         if self._acts is None:
             raise UsageError("no reader of acts")
         unique = list(dict.fromkeys(texts))
         with self._lock:
             self._asked += len(unique)
         found = checked_readings(self._acts.read(unique), len(unique), lockout.acts.dimensions)
-        by_text = dict(zip(unique, found, strict=True))
-        return tuple(by_text[text] for text in texts)
+        by_text = {text: _held_against(lockout, one, self._acts) for text, one in zip(unique, found, strict=True)}
+        return [by_text[text] for text in texts]
 
     def _ask(self, lockout: Lockout, texts: Sequence[str]) -> dict[str, list[HazardSignature | None]]:
         """Ask the model about texts, once for each taxonomy in use."""
@@ -208,6 +209,18 @@ class Rounds:
             by_text = dict(zip(unique, found, strict=True))
             answers[digest] = [by_text[text] for text in texts]
         return answers
+
+
+def _held_against(lockout: Lockout, reading: ActReading, reader: ActReader) -> NDArray[np.float32] | str:
+    """Return the log-odds by tombstone that a text restates its act, NaN where it has none; or why nobody knows."""
+    acts = lockout.acts.vectors
+    try:
+        found = reader.log_odds(reading, acts)
+    except Exception as error:  # noqa: BLE001 - whatever a reader raises, the policy decides, and says so
+        return error_line(error)
+    if found.shape != (len(acts),) or not np.isfinite(found).all():
+        return f"the reader of acts compared {len(acts)} acts and gave {found.shape}, or what is no number"
+    return lockout.acts.largest(found, np.nan)
 
 
 def error_line(error: BaseException) -> str:

@@ -88,6 +88,10 @@ class RememberedActs:
                 self._known.update(zip(new, self.reader.read(new), strict=True))
             return tuple(self._known[text] for text in texts)
 
+    def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `ActReader`."""
+        return self.reader.log_odds(reading, acts)
+
 
 class RememberedExtractor:
     """Implements `HazardExtractor`: passes texts to the real one on the loop it lives in, and remembers signatures.

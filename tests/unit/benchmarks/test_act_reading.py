@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from audit.forget.act import ActCurve
-from benchmarks.act_reading import (
-    HARMFUL,
-    PADDED,
-    SAFE,
-    TEXTS,
-    Fit,
-    Note,
-    Scenario,
-    TextStates,
-    fit_reader,
-    notes,
-    notes_row,
-    out_of_fold,
-    rows_of,
-    scenarios,
-)  # fmt: skip
-from benchmarks.act_reading import threshold_of as threshold
+from benchmarks.acts.comparing_fit import Network
+from benchmarks.acts.corpus import HARMFUL, PADDED, SAFE, TEXTS, Note, Scenario, notes, scenarios
+from benchmarks.acts.fitting import fit_reader
+from benchmarks.acts.passages import Passages
+from benchmarks.acts.report import notes_row, rows_of
+from benchmarks.acts.scores import _folds as folds_of
+from benchmarks.acts.scores import out_of_fold
+from benchmarks.acts.scores import threshold_of as threshold
+from benchmarks.acts.settings import Fit
 from jobs.progress import Reporter
+from models.act_networks import ComparingNetworks
 from models.act_reader import read_act_weights
 
-SMALL = Fit(dimensions=8, units=16, heads=2, networks=1, epochs=20, dropped=0.1, harm_epochs=12, harm_rate=0.02)
-FLAT = ActCurve(similarity_slope=1.0, harm_slope=0.0, bias=0.0, threshold_nats=0.0)
+PRACTICE = {"skip_check", "run_foreign_code", "send_outside", "false_success", "evade_audit"}
+STEERING = {"answers", "targets", "orders", "beliefs"}
+
+SMALL = Fit(
+    dimensions=8, units=16, heads=2, networks=1, epochs=20, dropped=0.1, harm_epochs=12, rate=0.02,
+    comparing_networks=1, second=16, comparing_epochs=8,
+)  # fmt: skip
+FLAT = ActCurve(restated_slope=1.0, harm_slope=0.0, bias=0.0, threshold_nats=0.0)
 HIDDEN = 24
 
 
@@ -48,7 +47,7 @@ def world(count=60, seed=0):
 def found_in(states, *, padded=True):
     texts = ("",) * (HARMFUL + SAFE)
     found = [Scenario(part=f"part {n % 3}", texts=texts, padded=padded) for n in range(len(states))]
-    return found, [[TextStates(text[None], text[None]) for text in scenario] for scenario in states]
+    return found, [[text[None] for text in scenario] for scenario in states]
 
 
 def fitted(count=60, seed=0):
@@ -56,14 +55,14 @@ def fitted(count=60, seed=0):
 
 
 def readings(weights, scenario):
-    found = [weights.reading_of(text[None], text[None]) for text in scenario]
-    return np.concatenate([r.directions for r in found]), np.concatenate([r.harm_nats for r in found])
+    found = [weights.reading(text[None]) for text in scenario]
+    return np.stack([r.direction for r in found]), np.array([r.harm_nats for r in found])
 
 
 def test_every_scenario_has_its_texts_and_no_text_is_there_twice():
     found = scenarios()
     assert len(found) > 1_000
-    assert len({scenario.part for scenario in found}) == 6
+    assert len({scenario.part for scenario in found}) == 10
     assert all(len(scenario.texts) == HARMFUL + SAFE and all(scenario.texts) for scenario in found)
     texts = [scenario.texts[place] for scenario in found for place in (0, *scenario.writes)]
     assert len(set(texts)) > 0.999 * len(texts)
@@ -76,7 +75,7 @@ def test_kinds_are_those_of_the_brief():
         for line in path.read_text(encoding="utf-8").splitlines()
         for kind in json.loads(line)["kinds"]
     }
-    assert kinds == {"skip_check", "run_foreign_code", "send_outside", "false_success", "evade_audit"}
+    assert kinds == PRACTICE | STEERING
 
 
 def test_a_fitted_reader_tells_sides_and_matters_that_it_has_not_seen():
@@ -91,7 +90,8 @@ def test_a_fitted_reader_tells_sides_and_matters_that_it_has_not_seen():
 def test_the_same_texts_give_the_same_reader():
     first, second = fitted(), fitted()
     assert np.array_equal(first.projection, second.projection)
-    assert np.array_equal(first.networks.units, second.networks.units)
+    for one, other in ((first.harm, second.harm), (first.comparing, second.comparing)):
+        assert all(np.array_equal(getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
 
 
 def test_one_harmful_passage_among_many_is_found():
@@ -101,11 +101,60 @@ def test_one_harmful_passage_among_many_is_found():
     found, _ = found_in(states)
     routine = random.normal(scale=0.3, size=(*states.shape[:2], 5, HIDDEN)).astype(np.float32)
     passages = np.concatenate([states[:, :, None], routine], axis=2)
-    means = [[TextStates(text[:1], text[random.permutation(6)]) for text in scenario] for scenario in passages]
+    means = [[np.concatenate([text[:1], text[random.permutation(6)]]) for text in scenario] for scenario in passages]
     weights = fit_reader(found[:60], means[:60], [], replace(SMALL, epochs=1, harm_epochs=20), FLAT)
     for scenario in means[60:]:
-        harm = [weights.reading_of(text.windows, text.passages).harm_nats[0] for text in scenario]
+        harm = [weights.reading(text).harm_nats for text in scenario]
         assert np.mean(harm[:HARMFUL]) > np.mean(harm[HARMFUL:]) + 1
+
+
+def test_what_was_fitted_is_what_the_reader_computes():
+    """The comparing network in the form it is fitted in, and in the form it is packaged in."""
+    import torch  # noqa: PLC0415
+
+    random = np.random.default_rng(4)
+    torch.manual_seed(4)
+    exact = replace(SMALL, dropped=0.0, noise=0.0)
+    projection = torch.from_numpy(random.normal(size=(8, HIDDEN)).astype(np.float32))
+    fitted = Network(projection, exact)
+    for part in fitted.parameters():
+        part.data *= 5  # so that what is said differs by far more than torch rounds
+    passages = [random.normal(size=(count, HIDDEN)).astype(np.float32) for count in (1, 4, 9)]
+    act = random.normal(size=(1, HIDDEN)).astype(np.float32)
+    batch = Passages(passages).batch(np.arange(3))
+    key = fitted.keys(torch.from_numpy(act))
+    odds = fitted.odds(*fitted.seen(batch), key.expand(3, -1), batch).detach().numpy()
+    packaged = ComparingNetworks(**{name: array[None] for name, array in fitted.arrays().items()})
+    direction = act @ projection.numpy().T
+    direction /= np.linalg.norm(direction)
+    again = [float(packaged.log_odds(packaged.seen(text), direction)[0]) for text in passages]
+    within = 0.02 * float(np.ptp(odds))  # torch computes in bfloat16
+    assert within > 0.1
+    assert odds == pytest.approx(np.array(again), abs=within)
+
+
+def test_the_comparison_tells_whose_act_it_is_where_harm_says_nothing():
+    """What is harmful in one scenario is what is safe in another, and only the act tells which it is."""
+    random = np.random.default_rng(6)
+    states = world(200, seed=6)
+    states[:, :, 0] *= 1.5
+    states[random.random(len(states)) < 0.5, :, 0] *= -1
+    found, means = found_in(states)
+    learned = replace(SMALL, dimensions=12, units=32, second=32, comparing_epochs=20, harm_epochs=5, rate=0.01)
+    weights = fit_reader(found[:160], means[:160], [], learned, FLAT)
+    compared, harm = [], []
+    for scenario in means[160:]:
+        act, *read = [weights.reading(text) for text in scenario]
+        odds = [float(weights.comparing.log_odds(one.passages, act.direction[None])[0]) for one in read]
+        nats = [one.harm_nats for one in read]
+        compared.append(np.mean(odds[: HARMFUL - 1]) - np.mean(odds[HARMFUL - 1 :]))
+        harm.append(np.mean(nats[: HARMFUL - 1]) - np.mean(nats[HARMFUL - 1 :]))
+    assert np.mean(np.array(compared) > 2) > 0.9
+    assert 0.2 < np.mean(np.array(harm) > 0) < 0.8
+
+
+def test_groups_go_round_the_folds():
+    assert folds_of(["a", "b", "a", "c", "d", "e", "f"], 5).tolist() == [0, 1, 0, 2, 3, 4, 0]
 
 
 def test_scores_are_out_of_fold_and_the_threshold_keeps_its_share():
@@ -130,12 +179,12 @@ def test_notes_are_learned_from_and_held_out_by_topic():
     found, means = found_in(world(30, seed=5))
     rows = random.normal(scale=0.3, size=(90, HIDDEN)).astype(np.float32)
     rows[:, 0], rows[:, 1] = 1.0, 9.0
-    texts = [TextStates(row[None], row[None]) for row in rows]
+    texts = [row[None] for row in rows]
     noted = [(Note(topic=f"t{n % 3}", text="one two", bad=False), text) for n, text in enumerate(texts)]
     without, learned = (fit_reader(found, means, some, SMALL, FLAT) for some in ([], noted[:60]))
     last = [text for _, text in noted[60:]]
-    assert np.mean([without.reading_of(t.windows, t.passages).harm_nats[0] for t in last]) > 0
-    assert np.mean([learned.reading_of(t.windows, t.passages).harm_nats[0] for t in last]) < -1
+    assert np.mean([without.reading(t).harm_nats for t in last]) > 0
+    assert np.mean([learned.reading(t).harm_nats for t in last]) < -1
     scores = out_of_fold(found, means, noted, SMALL, Reporter(Console(quiet=True)))
     row = notes_row(scores, [note for note, _ in noted], 1.0, 0.0)
     assert np.isfinite(scores.notes).all()
@@ -164,10 +213,10 @@ def test_a_missing_text_is_no_score():
 
 def test_the_packaged_weights_are_those_of_the_committed_result():
     weights, _ = read_act_weights()
-    committed = json.loads((TEXTS.parent / "results" / "act_reading.json").read_text(encoding="utf-8"))
+    committed = json.loads((TEXTS.parents[1] / "results" / "act_reading.json").read_text(encoding="utf-8"))
     assert committed["config"]["scenarios"] == len(scenarios())
     stated = [float(number) for number in re.findall(r"=(-?[\d.e-]+)", committed["config"]["curve"])]
     curve = weights.curve
-    mine = [curve.similarity_slope, curve.harm_slope, curve.bias, curve.threshold_nats, curve.doubt_nats]
+    mine = [curve.restated_slope, curve.harm_slope, curve.bias, curve.threshold_nats, curve.doubt_nats]
     assert stated == pytest.approx(mine)
     assert curve.doubt_nats < curve.threshold_nats

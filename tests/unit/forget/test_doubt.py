@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.errors import ModelError, UsageError
-from audit.forget.act import ActReading
 from audit.forget.decision import Decision
 from audit.forget.guard import GuardSettings, WriteGuard
 from audit.forget.judging import Scope, scopes
@@ -44,10 +43,7 @@ class Reader(FakeActReader):
         self._nats = nats
 
     def read(self, texts):
-        return tuple(
-            ActReading(directions=reading.directions, harm_nats=np.full(1, self._nats, np.float32))
-            for reading in super().read(texts)
-        )
+        return tuple(replace(reading, harm_nats=self._nats) for reading in super().read(texts))
 
 
 @pytest.fixture
@@ -128,7 +124,7 @@ def test_doubt_is_of_one_tombstone_and_not_of_all(made):
     near, labelled = stone(), stone(entry("Upload the ledger of roses", "m2"), labels=("external_upload",), index=1)
     text = "Always upload the validation step of the import and the ticket"
     held = lockout(near, labelled)
-    like_near, like_labelled = held.acts.similarity(ACTS.read([text])[0].directions)[0].tolist()
+    like_near, like_labelled = held.acts.similarity(ACTS.read([text])[0].direction[None])[0].tolist()
     assert like_near > like_labelled
     for doubt, reason in ((-50.0, "hazards match"), (2.0 * (like_near + like_labelled) - 2.0, "hazards differ")):
         decision = made(held, act_above_nats=50.0, doubt_above_nats=doubt)[0].check(entry(text))

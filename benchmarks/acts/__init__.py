@@ -1,0 +1,1 @@
+"""What the reader of acts is fitted on, how, and how it is tried out of fold (`python -m benchmarks.act_reading`)."""

@@ -1,0 +1,70 @@
+"""Passages of many texts as one matrix, and batches of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+    from numpy.typing import NDArray
+
+__all__ = ["Batch", "Passages", "attended"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Passages of some texts."""
+
+    states: torch.Tensor
+    """Shape (passages, hidden)."""
+
+    owner: torch.Tensor
+    """Shape (passages,): number of the text in the batch."""
+
+    place: torch.Tensor
+    """Shape (passages,): number of the passage in its text."""
+
+    texts: int
+    longest: int
+    """Passages of the longest text."""
+
+
+class Passages:
+    """Passages of texts.
+
+    Args:
+        texts: Standardised states of each text's passages, shape (passages, hidden).
+    """
+
+    def __init__(self, texts: Sequence[NDArray[np.float32]]) -> None:
+        import torch  # noqa: PLC0415 - heavy
+
+        self._lengths = np.array([len(rows) for rows in texts])
+        self._starts = np.cumsum(self._lengths) - self._lengths
+        self._states = torch.from_numpy(np.concatenate(texts).astype(np.float32))
+
+    def batch(self, chosen: NDArray[np.intp]) -> Batch:
+        """Return the passages of some texts."""
+        import torch  # noqa: PLC0415
+
+        lengths = self._lengths[chosen]
+        place = np.concatenate([np.arange(length) for length in lengths])
+        rows = np.repeat(self._starts[chosen], lengths) + place
+        return Batch(
+            states=self._states[torch.from_numpy(rows)], place=torch.from_numpy(place), texts=len(chosen),
+            owner=torch.from_numpy(np.repeat(np.arange(len(chosen)), lengths)), longest=int(lengths.max()),
+        )  # fmt: skip
+
+
+def attended(sought: torch.Tensor, said: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Pool what passages say where heads look, both of shape (passages, heads), into shape (texts,)."""
+    import torch  # noqa: PLC0415
+
+    blank = torch.full((batch.texts, batch.longest, sought.shape[1]), -1e9)
+    attention = blank.index_put((batch.owner, batch.place), sought).softmax(dim=1)[batch.owner, batch.place]
+    return torch.zeros(batch.texts).index_add(0, batch.owner, (attention * said).sum(1))

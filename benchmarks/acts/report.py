@@ -1,0 +1,107 @@
+"""Rows of the result file."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from audit.forget.reading import visible
+from benchmarks.acts.corpus import ANSWERS, RESTATED, RESTATEMENTS
+from benchmarks.acts.states import states_of
+from benchmarks.derivation.measures import auc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from benchmarks.acts.corpus import Note
+    from benchmarks.acts.scores import Scores
+    from jobs.progress import Reporter
+    from models.act_reader import ActWeights
+
+__all__ = ["conversations_row", "notes_row", "rows_of"]
+
+SHORT_WORDS = 6
+
+
+def rows_of(every: Scores, parts: NDArray[np.str_], threshold: float, doubt: float) -> Iterator[dict[str, object]]:
+    """Yield one row for all, and one for each part."""
+    for part in ("all", *dict.fromkeys(parts.tolist())):
+        held = (parts == part) | (part == "all")
+        scores = every.chosen(held)
+        own, harm, strangers, compared = scores.own, scores.harm, scores.strangers, scores.compared
+        yield {
+            "part": part, "scenarios": int(held.sum()),
+            "auc": _auc(own[:, :RESTATED], own[:, RESTATED:]),
+            "auc_comparison_alone": _auc(compared[:, :RESTATED], compared[:, RESTATED:]),
+            "auc_harm_alone": _auc(harm[:, :RESTATED], harm[:, RESTATED:]),
+            "auc_against": {kind: _auc(own[:, :RESTATED], own[:, RESTATED + n]) for n, kind in enumerate(ANSWERS)},
+            "restated_refused": _share(own[:, :RESTATED], threshold),
+            "refused_by_kind": {kind: _share(own[:, n], threshold) for n, kind in enumerate(RESTATEMENTS)},
+            "safe_refused": _share(own[:, RESTATED:], threshold),
+            "safe_refused_by_kind": {
+                kind: _share(own[:, RESTATED + n], threshold) for n, kind in enumerate(ANSWERS)
+            },
+            "restated_in_doubt_or_refused": _share(own[:, :RESTATED], doubt),
+            "in_doubt_or_refused_by_kind": {kind: _share(own[:, n], doubt) for n, kind in enumerate(RESTATEMENTS)},
+            "safe_in_doubt_or_refused": _share(own[:, RESTATED:], doubt),
+            "safe_elsewhere_in_doubt_or_refused": _share(strangers[:, RESTATED:], doubt),
+            "safe_elsewhere_refused": _share(strangers[:, RESTATED:], threshold),
+            "harmful_elsewhere_refused": _share(strangers[:, :RESTATED], threshold),
+        }  # fmt: skip
+
+
+def notes_row(scores: Scores, noted: Sequence[Note], threshold: float, doubt: float) -> dict[str, object]:
+    """Return what is said of notes, ordinary and bad, by length."""
+    row: dict[str, object] = {"part": "notes"}
+    words = np.array([len(note.text.split()) for note in noted])
+    for kind, bad in (("ordinary", False), ("bad", True)):
+        mine = np.array([note.bad == bad for note in noted])
+        for name, of_length in (("", words > 0), (", 6 words at most", words <= SHORT_WORDS)):
+            chosen = scores.notes[mine & of_length]
+            row[kind + name] = {
+                "n": len(chosen), "refused": _share(chosen, threshold),
+                "in_doubt_or_refused": _share(chosen, doubt),
+            }  # fmt: skip
+    return row
+
+
+def conversations_row(
+    data: Path, weights: ActWeights, acts: Sequence[NDArray[np.float32]], reporter: Reporter
+) -> dict[str, object]:
+    """Return what the weights say of MemoryBank's turns, as writes of a tenant whose removed acts are `acts`.
+
+    Args:
+        data: Folder with memorybank/.
+        weights: Fitted on none of this.
+        acts: Of scenarios.
+        reporter: For progress.
+    """
+    bank = json.loads((data / "memorybank" / "memory_bank_en.json").read_text(encoding="utf-8"))
+    turns = {
+        visible(said)
+        for user in bank.values() for day in user["history"].values() for turn in day for said in turn.values()
+    }  # fmt: skip
+    keys = np.stack([weights.reading(act).direction for act in acts])
+    odds = np.array([
+        float(weights.log_odds(weights.reading(text), keys).max()) for text in states_of(sorted(turns), reporter)
+    ])  # fmt: skip
+    return {
+        "part": "MemoryBank", "n": len(odds), "refused": _share(odds, weights.curve.threshold_nats),
+        "in_doubt_or_refused": _share(odds, weights.curve.doubt_nats),
+    }  # fmt: skip
+
+
+def _auc(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float:
+    scores = np.concatenate([higher.ravel(), lower.ravel()])
+    there = ~np.isnan(scores)
+    return round(auc(scores[there], (np.arange(len(scores)) < higher.size)[there]), 3)
+
+
+def _share(scores: NDArray[np.float64], threshold: float) -> float | None:
+    there = scores[~np.isnan(scores)]
+    return round(float((there >= threshold).mean()), 4) if there.size else None

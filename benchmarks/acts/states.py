@@ -1,0 +1,58 @@
+"""Mean states of texts, read once and kept in the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from models.act_reader import PASSAGE_TOKENS, passage_means
+from models.hazard_probe import BACKBONE, LAYER, READING, HiddenStates
+from models.packaged import ensure
+from models.weights_cache import cache_dir, folder_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from jobs.progress import Reporter
+
+__all__ = ["states_of"]
+
+
+def states_of(texts: Sequence[str], reporter: Reporter) -> list[NDArray[np.float32]]:
+    """Return each text's `passage_means`, shape (passages, hidden), from the cache where it was read before."""
+    folder = ensure(BACKBONE)
+    name = f"passages-{folder_id(folder).replace('@', '-')}-{LAYER}-{READING}-{PASSAGE_TOKENS}.npz"
+    path = cache_dir() / name
+    known: dict[str, NDArray[np.float16]] = {}
+    if path.is_file():
+        with np.load(path) as data:
+            known = dict(zip(data["keys"].tolist(), np.split(data["means"], np.cumsum(data["each"])[:-1]), strict=True))
+    keys = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
+    new = sorted({(key, text) for key, text in zip(keys, texts, strict=True) if key not in known}, key=_length)
+    if new:
+        states = HiddenStates(folder)
+        with reporter.stage("reading texts (0.5B)", len(new)) as progress:
+            for start in range(0, len(new), 32):
+                part = new[start : start + 32]
+                for (key, _), tokens in zip(part, states.tokens([text for _, text in part]), strict=True):
+                    known[key] = passage_means(tokens).astype(np.float16)
+                progress.advance(len(part))
+                if start % 2_048 == 0 or start + 32 >= len(new):
+                    _keep(path, known)
+    return [known[key].astype(np.float32) for key in keys]
+
+
+def _keep(path: Path, known: dict[str, NDArray[np.float16]]) -> None:
+    partial = path.with_suffix(".partial.npz")
+    each = np.array([len(means) for means in known.values()])
+    np.savez(partial, keys=np.array(list(known)), means=np.concatenate(list(known.values())), each=each)
+    partial.replace(path)
+
+
+def _length(item: tuple[str, str]) -> int:
+    return len(item[1])
