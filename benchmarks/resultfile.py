@@ -77,7 +77,7 @@ class ResultFile:
         self._record["seconds"] = round(self._seconds_before + time.perf_counter() - self._began, 3)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         partial = self.path.with_suffix(f".{os.getpid()}.part")
-        partial.write_text(json.dumps(self._record, indent=1, ensure_ascii=False, default=str) + "\n")
+        partial.write_text(json.dumps(self._record, indent=1, ensure_ascii=False, default=str, allow_nan=False) + "\n")
         partial.replace(self.path)
 
 

@@ -96,10 +96,13 @@ def conversations_row(
     }  # fmt: skip
 
 
-def _auc(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float:
+def _auc(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float | None:
     scores = np.concatenate([higher.ravel(), lower.ravel()])
     there = ~np.isnan(scores)
-    return round(auc(scores[there], (np.arange(len(scores)) < higher.size)[there]), 3)
+    positive = (np.arange(len(scores)) < higher.size)[there]
+    if positive.all() or not positive.any():
+        return None  # a kind of text that a part has none of
+    return round(auc(scores[there], positive), 3)
 
 
 def _share(scores: NDArray[np.float64], threshold: float) -> float | None:

@@ -209,6 +209,10 @@ def test_a_missing_text_is_no_score():
     assert np.isnan(scores.own[:, missing]).all()
     assert not np.isnan(np.delete(scores.own, missing, axis=1)).any()
     assert np.isfinite(threshold(scores, 0.01))
+    named = np.array([item.part for item in found])
+    row = next(rows_of(scores, named, 1.0, 0.0))
+    assert row["auc_against"]["padded, put right"] is None
+    assert row["auc_against"]["by other means"] > 0.5
 
 
 def test_the_packaged_weights_are_those_of_the_committed_result():
