@@ -44,12 +44,14 @@ class ResultFile:
         earlier = None if fresh else _load(self.path)
         config = json.loads(json.dumps(config))  # what a file can hold, so that equality means what a reader sees
         resumed = earlier if earlier is not None and earlier.get("config") == config else None
+        machine = describe_machine()
+        self._elsewhere = {} if resumed is None or resumed["machine"] == machine else {"machine": machine["cpu"]}
         self._seconds_before = float(resumed["seconds"]) if resumed else 0.0
         self._record: dict[str, Any] = {
             "name": name,
             "command": command,
             "commit": _commit(),
-            "machine": describe_machine(),
+            "machine": resumed["machine"] if resumed else machine,
             "started": resumed["started"] if resumed else datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "seconds": self._seconds_before,
             "config": config,
@@ -63,8 +65,8 @@ class ResultFile:
         return list(self._record["rows"])
 
     def add_row(self, row: dict[str, Any]) -> None:
-        """Append one row and write the file."""
-        self._record["rows"].append(row)
+        """Append one row and write the file; where a file is resumed on another machine, its rows name theirs."""
+        self._record["rows"].append(row | self._elsewhere)
         self._write()
 
     def add_bar(self, name: str, value: float | None, unit: str, limit: str, met: bool | None) -> None:  # noqa: FBT001

@@ -2,6 +2,7 @@
 
 import json
 
+from benchmarks import resultfile
 from benchmarks.resultfile import ResultFile, describe_machine
 
 
@@ -19,6 +20,16 @@ def test_an_equal_configuration_resumes_and_another_starts_empty(tmp_path):
     assert resumed.rows == [{"n": 1}]
     assert ResultFile("speed", "c", {"n": 4}, folder=tmp_path).rows == []
     assert ResultFile("speed", "c", {"n": 3, "sizes": (1, 2)}, folder=tmp_path, fresh=True).rows == []
+
+
+def test_rows_added_on_another_machine_name_it(tmp_path, monkeypatch):
+    ResultFile("speed", "c", {}, folder=tmp_path).add_row({"n": 1})
+    first = describe_machine()
+    monkeypatch.setattr(resultfile, "describe_machine", lambda: first | {"cpu": "another"})
+    ResultFile("speed", "c", {}, folder=tmp_path).add_row({"n": 2})
+    on_disk = json.loads((tmp_path / "speed.json").read_text())
+    assert on_disk["machine"] == first
+    assert on_disk["rows"] == [{"n": 1}, {"n": 2, "machine": "another"}]
 
 
 def test_a_bar_replaces_the_one_of_its_name(tmp_path):
