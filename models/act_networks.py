@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ComparingNetworks", "HarmNetworks"]
 
 _AT_ONCE = 256
-"""Acts; what they are compared in lies in memory, and one more than that costs less than a wait for it."""
+"""Acts compared in one step, which holds passages * acts * units of the second layer in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +120,11 @@ class ComparingNetworks:
             seen: Of the text's passages, from `seen`.
             acts: Directions, unit vectors, shape (acts, dimensions).
         """
-        wide, dimensions = self.units.shape[1], self.matched.shape[1]
-        keys = acts * _scale(dimensions)
         if len(acts) > _AT_ONCE:
             parts = np.split(acts, range(_AT_ONCE, len(acts), _AT_ONCE))
             return np.concatenate([self.log_odds(seen, part) for part in parts])
+        wide, dimensions = self.units.shape[1], self.matched.shape[1]
+        keys = acts * _scale(dimensions)
         told = np.zeros(len(acts), np.float32)
         start = 0
         for mixed, mixed_bias, queries, values in zip(

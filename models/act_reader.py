@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "ACTS_FILE", "ActWeights", "PackagedActReader", "passage_means", "read_act_weights",
-]  # fmt: skip
+__all__ = ["ACTS_FILE", "ActWeights", "PackagedActReader", "passage_means", "read_act_weights"]
 
 ACTS_FILE = "act_reader.npz"
 
@@ -133,20 +131,19 @@ def read_act_weights() -> tuple[ActWeights, str]:
     try:
         with np.load(BytesIO(raw), allow_pickle=False) as data:
             arrays = {name: np.asarray(data[name], np.float32) for name in data.files}
-        scalars = arrays.pop("scalars")
+        finite = all(np.isfinite(part).all() for part in arrays.values())
         weights = ActWeights(
             projection=arrays.pop("projection"), offset=arrays.pop("offset"),
             harm=HarmNetworks(**_taken("harm", arrays)), comparing=ComparingNetworks(**_taken("comparing", arrays)),
-            curve=ActCurve(**dict(zip(_SCALARS, map(float, scalars), strict=True))),
+            curve=ActCurve(**dict(zip(_SCALARS, map(float, arrays.pop("scalars")), strict=True))),
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError, OSError, EOFError, BadZipFile, zlib.error) as error:
+    except (KeyError, TypeError, ValueError, OSError, EOFError, NotImplementedError, BadZipFile, zlib.error) as error:
         raise UsageError(f"{ACTS_FILE}: not a file of a reader's weights ({error!s:.200})") from None
     rows, hidden = weights.projection.shape if weights.projection.ndim == 2 else (0, 0)  # noqa: PLR2004
     fitting = weights.harm.fits(hidden) and weights.comparing.fits(hidden, rows) and weights.offset.shape == (rows,)
     if arrays or not fitting:
         raise UsageError(f"{ACTS_FILE}: its parts are not of one reader")
-    everything = (weights.projection, weights.offset, *_arrays(weights.harm), *_arrays(weights.comparing), scalars)
-    if not all(np.isfinite(part).all() for part in everything):
+    if not finite:
         raise UsageError(f"{ACTS_FILE}: a weight is no number")
     return weights, hashlib.sha256(raw).hexdigest()[:16]
 
@@ -154,7 +151,3 @@ def read_act_weights() -> tuple[ActWeights, str]:
 def _taken(kind: str, arrays: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
     """Take the parts of one kind of networks out of a file's arrays."""
     return {name.removeprefix(f"{kind}."): arrays.pop(name) for name in tuple(arrays) if name.startswith(f"{kind}.")}
-
-
-def _arrays(networks: HarmNetworks | ComparingNetworks) -> list[NDArray[np.float32]]:
-    return [getattr(networks, part.name) for part in fields(networks)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.acts.corpus import EACH, HARMFUL, PADDED
-from benchmarks.acts.passages import attended
+from benchmarks.acts.passages import attended, kept
 from models.act_networks import ComparingNetworks
 
 if TYPE_CHECKING:
@@ -143,10 +143,10 @@ class Network:
         import torch  # noqa: PLC0415
 
         with torch.autocast("cpu", torch.bfloat16):
-            states = batch.states * self._kept(batch, self._hidden)
+            states = batch.states * kept(batch, self._hidden, self.fit.dropped)
             active = torch.nn.functional.relu(self._inner(states))
             vectors = states @ self._matched.T
-        return active.float() * self._kept(batch, self.fit.units), self._scaled(vectors.float())
+        return active.float() * kept(batch, self.fit.units, self.fit.dropped), self._scaled(vectors.float())
 
     def odds(self, active: torch.Tensor, vectors: torch.Tensor, keys: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Return log-odds that the batch's texts restate an act each; `keys` has one for each text."""
@@ -170,12 +170,6 @@ class Network:
             "bias": self._bias,
         }  # fmt: skip
         return {name: part.detach().numpy() for name, part in parts.items()}
-
-    def _kept(self, batch: Batch, width: int) -> torch.Tensor:
-        import torch  # noqa: PLC0415
-
-        dropped = self.fit.dropped
-        return ((torch.rand(batch.texts, width) > dropped).float() / (1 - dropped))[batch.owner]
 
     def _scaled(self, vectors: torch.Tensor) -> torch.Tensor:
         import torch  # noqa: PLC0415

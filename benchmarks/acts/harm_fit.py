@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.acts.passages import attended
+from benchmarks.acts.passages import attended, kept
 from models.act_networks import HarmNetworks
 
 if TYPE_CHECKING:
-    import torch
     from numpy.typing import NDArray
 
     from benchmarks.acts.passages import Passages
@@ -36,9 +35,6 @@ def harm_networks(
 
     truth = torch.from_numpy(harmful.astype(np.float32))
 
-    def kept(texts: int, width: int) -> torch.Tensor:
-        return (torch.rand(texts, width) > fit.dropped).float() / (1 - fit.dropped)
-
     fitted = []
     for network in range(fit.networks):
         torch.manual_seed(fit.seed + network)
@@ -52,8 +48,8 @@ def harm_networks(
             for chosen in torch.randperm(len(shown)).split(128):
                 batch = passages.batch(shown[chosen.numpy()])
                 with torch.autocast("cpu", torch.bfloat16):
-                    active = relu(inner(batch.states * kept(batch.texts, hidden)[batch.owner]))
-                    active = active * kept(batch.texts, fit.units)[batch.owner]
+                    active = relu(inner(batch.states * kept(batch, hidden, fit.dropped)))
+                    active = active * kept(batch, fit.units, fit.dropped)
                     sought, said = queries(active).float(), values(active).float()
                 loss = binary_cross_entropy_with_logits(attended(sought, said, batch) + bias, truth[chosen])
                 descent.zero_grad()

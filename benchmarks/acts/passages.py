@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-__all__ = ["Batch", "Passages", "attended"]
+__all__ = ["Batch", "Passages", "attended", "kept"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,16 @@ class Passages:
             states=self._states[torch.from_numpy(rows)], place=torch.from_numpy(place), texts=len(chosen),
             owner=torch.from_numpy(np.repeat(np.arange(len(chosen)), lengths)), longest=int(lengths.max()),
         )  # fmt: skip
+
+
+def kept(batch: Batch, width: int, dropped: float) -> torch.Tensor:
+    """Return what to multiply passages with to leave a share out at random, the same in all passages of a text.
+
+    Shape (passages, width): 0, or what keeps the mean.
+    """
+    import torch  # noqa: PLC0415
+
+    return ((torch.rand(batch.texts, width) > dropped).float() / (1 - dropped))[batch.owner]
 
 
 def attended(sought: torch.Tensor, said: torch.Tensor, batch: Batch) -> torch.Tensor:

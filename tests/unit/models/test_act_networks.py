@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models import act_networks
 from models.act_networks import HarmNetworks
 from tests.unit.models.act_weights import comparing_networks, harm_networks
 
@@ -39,13 +41,15 @@ def test_one_passage_is_its_values_and_attention_finds_one_among_many():
 
 
 @given(SEEDS, st.integers(1, 7), st.integers(1, 5))
-def test_acts_are_compared_each_by_itself(seed, passages, count):
+def test_acts_are_compared_each_by_itself_however_many_at_once(seed, passages, count):
     random = np.random.default_rng(seed)
     networks = comparing_networks(random)
     seen = networks.seen(random.normal(size=(passages, 6)).astype(np.float32))
     acts = random.normal(size=(count, 4)).astype(np.float32)
     alone = [float(networks.log_odds(seen, act[None])[0]) for act in acts]
     assert networks.log_odds(seen, acts) == pytest.approx(np.array(alone), abs=1e-4)
+    with patch.object(act_networks, "_AT_ONCE", 2):
+        assert networks.log_odds(seen, acts) == pytest.approx(np.array(alone), abs=1e-4)
     assert networks.log_odds(seen, acts[:0]).shape == (0,)
 
 
