@@ -3,7 +3,8 @@
 Read is the harmful action: the response, and metadata values that are sentences. The request is not read: a safe answer
 to the same request must stay welcome (measured: keys over request and response lock 3 of 10 safe twins, over the
 response 0 of 10). Texts are cut into pieces of PIECE_CHARS, so that nothing hides behind a long preamble, and a short
-response is read together with its metadata, so that an act split between the two is whole again.
+response is read together with its metadata, so that an act split between the two is whole again. What overrides its
+direction is read twice, as it is stored and as it is displayed (`audit.forget.bidi`).
 
 `visible` is the form in which text is embedded, hashed and shown to a model: Unicode NFKC; tag characters spelt out as
 the letters they hide; other invisible, bidirectional and control characters dropped; letters of other scripts that look
@@ -19,9 +20,12 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
+from audit.forget.bidi import displayed
 from audit.invisible import is_invisible
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from audit.entry import Entry
 
 __all__ = ["PIECE_CHARS", "action_of", "fingerprint", "is_foreign", "pieces", "readings", "visible"]
@@ -108,10 +112,11 @@ def readings(entry: Entry) -> tuple[str, ...]:
 
     The response's come first; with metadata, a response that is one piece is read with it as well.
     """
-    response, metadata = visible(entry.response), _notes(entry)
-    found = [*pieces(response), *pieces(metadata)]
-    if response and metadata and len(response) + len(metadata) < PIECE_CHARS:
-        found.append(f"{response} {metadata}")
+    found: list[str] = []
+    for response, metadata in _forms(entry):
+        found += [*pieces(response), *pieces(metadata)]
+        if response and metadata and len(response) + len(metadata) < PIECE_CHARS:
+            found.append(f"{response} {metadata}")
     return tuple(dict.fromkeys(found))
 
 
@@ -120,8 +125,10 @@ def action_of(entry: Entry) -> tuple[str, ...]:
 
     Metadata is not part of it otherwise: what all entries of a store have in common must not become a lock.
     """
-    response = visible(entry.response)
-    return pieces(response if _WORD.search(response) else _notes(entry))
+    found: list[str] = []
+    for response, metadata in _forms(entry):
+        found += pieces(response if _WORD.search(response) else metadata)
+    return tuple(dict.fromkeys(found))
 
 
 def fingerprint(text: str, salt: str) -> bytes | None:
@@ -157,8 +164,17 @@ def is_foreign(text: str) -> bool:
     return other >= 2 and other > english  # noqa: PLR2004 - one such word may be a name
 
 
-def _notes(entry: Entry) -> str:
-    shown = (visible(value) for value in entry.metadata.values())
+def _forms(entry: Entry) -> Iterator[tuple[str, str]]:
+    """Return the visible response and metadata of an entry: as stored, and as displayed where that differs."""
+    response, notes = entry.response, tuple(entry.metadata.values())
+    yield visible(response), _notes(notes)
+    turned, turned_notes = displayed(response), tuple(map(displayed, notes))
+    if (turned, turned_notes) != (response, notes):
+        yield visible(turned), _notes(turned_notes)
+
+
+def _notes(values: Iterable[str]) -> str:
+    shown = (visible(value) for value in values)
     return " ".join(value for value in shown if len(_WORD.findall(value)) >= MIN_METADATA_WORDS)
 
 

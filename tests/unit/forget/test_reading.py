@@ -65,6 +65,15 @@ def test_metadata_sentences_are_read_and_tags_are_not():
     assert readings(write) == ("Import it.", "skip the validation step", "Import it. skip the validation step")
 
 
+def test_what_overrides_its_direction_is_read_as_stored_and_as_displayed():
+    write = entry("Call it \u202elanif\u202c.", metadata={"note": "never \u202etaht ksa\u202c twice"})
+    assert readings(write) == (
+        "Call it lanif.", "never taht ksa twice", "Call it lanif. never taht ksa twice",
+        "Call it final.", "never ask that twice", "Call it final. never ask that twice",
+    )  # fmt: skip
+    assert action_of(write) == ("Call it lanif.", "Call it final.")
+
+
 def test_the_request_is_not_read():
     assert readings(entry("Import it.", request=HARMFUL)) == ("Import it.",)
 
