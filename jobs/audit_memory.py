@@ -18,10 +18,11 @@ from audit.attribution.search import SetSearch
 from audit.attribution.search_state import SearchSettings
 from audit.errors import EventError, IncompleteError, UsageError
 from audit.result import AuditResult
-from jobs.consistency import consistency_graph, resembling
+from jobs.consistency import consistency_graph
 from jobs.descendants import family_of
 from jobs.findings import TenantEvidence, influence_scores, rank, tenant_result
 from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
+from jobs.resemblance import Resemblance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -77,7 +78,7 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
             memory,
             harmful,
             settings,
-            resembles=resembling(entries, tenant_graph) if config.attribution == "set" else None,
+            resembles=Resemblance(entries, tenant_graph) if config.attribution == "set" else None,
             anomaly=dict(zip((entry.entry_id for entry in entries), tenant_graph.graph.cas.tolist(), strict=True)),
             scorer=replayer.scorer,
         )

@@ -22,16 +22,10 @@ if TYPE_CHECKING:
     from jobs.progress import Reporter
     from jobs.run_folder import RunFolder
 
-__all__ = ["TenantGraph", "consistency_graph", "resembling"]
+__all__ = ["TenantGraph", "consistency_graph"]
 
 PAIRS_PER_WRITE = 32
 """Pairs scored between two writes to disk: some seconds of work on two cores, so that the bar moves."""
-
-RESEMBLING = 12
-"""Most entries tied to one entry: what a search asks about when that entry is a culprit."""
-
-RESPONSE_SIMILARITY = 0.5
-"""Cosine of two responses from which they may serve one attack: poison shares its instruction, not its question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,24 +69,3 @@ def consistency_graph(
     return TenantGraph(
         graph=build_graph(neighbours, np.array([known[key] for key in keys], dtype=np.float64)), responses=responses
     )
-
-
-def resembling(entries: Sequence[Entry], tenant: TenantGraph) -> dict[str, list[str]]:
-    """Per entry, whom evidence ties to it, closest first: who answers alike, lives near, or has the same parents.
-
-    Writers are not used: where every entry has its own writer that says nothing, and where one account wrote much, it
-    says too much. What ties two entries here is only whom to *measure*; a measurement convicts.
-    """
-    ids = [entry.entry_id for entry in entries]
-    similar = np.round(tenant.responses @ tenant.responses.T, 6)
-    tied: dict[str, list[str]] = {}
-    for index, entry in enumerate(entries):
-        order = [int(other) for other in np.argsort(-similar[index], kind="stable") if int(other) != index]
-        alike = [ids[other] for other in order if similar[index, other] >= RESPONSE_SIMILARITY]
-        near = [ids[int(other)] for other in tenant.graph.neighbours.lists[index]]
-        parents = {parent.entry_id for parent in entry.parents}
-        kin = [other.entry_id for other in entries if parents & {parent.entry_id for parent in other.parents}]
-        tied[entry.entry_id] = [
-            other for other in dict.fromkeys([*alike, *near, *kin]) if other != entry.entry_id
-        ][:RESEMBLING]  # fmt: skip
-    return tied

@@ -20,8 +20,9 @@ from audit.consistency.graph import build_graph
 from audit.consistency.neighbours import all_pairs, nearest
 from benchmarks.attribution_peers.searching import GROWING, Searched, answer, run_searches
 from benchmarks.attribution_peers.verdicts import Attribution
-from jobs.consistency import TenantGraph, resembling
+from jobs.consistency import TenantGraph
 from jobs.replay_group import Program, ReplayQuestion
+from jobs.resemblance import Resemblance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,7 +61,7 @@ class Trial:
         return Program.of(self.config.agent, self.config.harm, self.config.seed)
 
 
-def resemblance(entries: Sequence[Entry], config: AuditConfig, executor: Executor) -> dict[str, list[str]]:
+def resemblance(entries: Sequence[Entry], config: AuditConfig, executor: Executor) -> Resemblance:
     """Whom the search asks about beside a culprit: as in the audit, whose NLI weights play no part in this."""
     vectors = executor.embed([*(entry.text for entry in entries), *(entry.response for entry in entries)])
     full = vectors[: len(entries)]
@@ -70,7 +71,7 @@ def resemblance(entries: Sequence[Entry], config: AuditConfig, executor: Executo
         else nearest(full, config.neighbours, seed=config.seed)
     )
     graph = build_graph(neighbours, np.zeros(len(neighbours.pairs)))
-    return resembling(entries, TenantGraph(graph=graph, responses=vectors[len(entries) :]))
+    return Resemblance(entries, TenantGraph(graph=graph, responses=vectors[len(entries) :]))
 
 
 def set_attribution(trial: Trial, resembles: Mapping[str, Sequence[str]]) -> Attribution:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from audit.errors import ModelError
-from jobs.consistency import RESEMBLING, consistency_graph, resembling
+from jobs.consistency import consistency_graph
 from jobs.executor_local import LocalExecutor
 from jobs.run_folder import RunFolder
 from tests.audit_world import CONFIG, FAKES, entries_of, entry, quiet
@@ -61,18 +61,7 @@ def test_small_stores_can_have_every_pair(tmp_path):
     assert executor.asked == len(entries) * (len(entries) - 1)
 
 
-def test_those_that_answer_alike_are_tied_and_nobody_to_itself(tmp_path):
-    entries = entries_of("globex")
-    tied = resembling(entries, build(tmp_path, Counting()))
-    assert set(tied) == {item.entry_id for item in entries}
-    assert set(tied["bad0"][:3]) == {"bad1", "bad2", "bad3"}
-    for name, others in tied.items():
-        assert name not in others
-        assert len(others) == len(set(others)) <= RESEMBLING
-
-
 def test_a_store_of_one_entry_has_a_graph_without_edges(tmp_path):
     entries = [entry("acme", "m1", "q", "a")]
     built = build(tmp_path, Counting(), entries=entries)
     assert len(built.graph.neighbours.pairs) == 0
-    assert resembling(entries, built) == {"m1": []}

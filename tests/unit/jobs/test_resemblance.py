@@ -1,0 +1,82 @@
+"""Who resembles whom, asked for one entry at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from audit.entry import Parent
+from jobs.consistency import TenantGraph, consistency_graph
+from jobs.executor_local import LocalExecutor
+from jobs.resemblance import RESEMBLING, Resemblance
+from jobs.run_folder import RunFolder
+from tests.audit_world import CONFIG, FAKES, entries_of, entry, quiet
+
+
+def graph_of(tmp_path, entries) -> TenantGraph:
+    return consistency_graph(entries, CONFIG, LocalExecutor(FAKES), RunFolder(tmp_path / "run", {"a": "b"}), quiet())
+
+
+def lonely(responses: list[list[float]]) -> TenantGraph:
+    """A graph in which nobody has a neighbour."""
+    nobody = SimpleNamespace(neighbours=SimpleNamespace(lists=np.zeros((len(responses), 0), np.int64)))
+    return TenantGraph(graph=nobody, responses=np.asarray(responses, np.float32))
+
+
+def test_those_that_answer_alike_are_tied_and_nobody_to_itself(tmp_path):
+    entries = entries_of("globex")
+    tied = Resemblance(entries, graph_of(tmp_path, entries))
+    assert set(tied) == {item.entry_id for item in entries}
+    assert set(tied["bad0"][:3]) == {"bad1", "bad2", "bad3"}
+    for name, others in tied.items():
+        assert name not in others
+        assert len(others) == len(set(others)) <= RESEMBLING
+
+
+def test_a_store_of_one_entry_has_nobody_to_resemble(tmp_path):
+    entries = [entry("acme", "m1", "q", "a")]
+    assert Resemblance(entries, graph_of(tmp_path, entries)) == {"m1": []}
+
+
+def test_those_who_answer_alike_come_before_those_of_the_same_parent():
+    family = (Parent(entry_id="root", weight_ppm=500_000),)
+    entries = [
+        dataclasses.replace(entry("acme", f"m{number}", "q", "a"), parents=family if number in {0, 1, 3} else ())
+        for number in range(5)
+    ]
+    directions = [[1, 0], [0, 1], [0.8, 0.6], [0, 1], [0.9, 0.43589]]
+    assert Resemblance(entries, lonely(directions))["m0"] == ["m4", "m2", "m1", "m3"]
+
+
+def test_equal_answers_are_tied_in_log_order_and_no_more_than_are_asked_about():
+    entries = [entry("acme", f"m{number}", "q", "a") for number in range(40)]
+    tied = Resemblance(entries, lonely([[1.0, 0.0]] * 40))
+    assert tied["m30"] == [f"m{number}" for number in range(RESEMBLING)]
+    assert tied["m3"] == [f"m{number}" for number in range(RESEMBLING + 1) if number != 3]
+
+
+class OneAtATime(np.ndarray):
+    """Vectors that may be compared with one, never with all: that fills 14 GiB for 60,000 memories."""
+
+    def __matmul__(self, other):
+        assert other.ndim == 1
+        return np.asarray(self) @ np.asarray(other)
+
+
+def test_nobody_is_compared_but_with_who_is_asked_about():
+    entries = [entry("acme", f"m{number}", "q", "a") for number in range(3)]
+    tenant = lonely([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]])
+    tied = Resemblance(entries, dataclasses.replace(tenant, responses=tenant.responses.view(OneAtATime)))
+    assert tied["m2"] == ["m0", "m1"]
+    assert tied["m0"] == ["m2"]
+
+
+def test_an_unknown_entry_resembles_nobody(tmp_path):
+    entries = entries_of("acme")
+    tied = Resemblance(entries, graph_of(tmp_path, entries))
+    assert tied.get("never there", []) == []
+    with pytest.raises(KeyError):
+        tied["never there"]
