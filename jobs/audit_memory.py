@@ -20,6 +20,7 @@ from audit.errors import EventError, IncompleteError, UsageError
 from audit.result import AuditResult
 from jobs.consistency import consistency_graph
 from jobs.descendants import family_of
+from jobs.embedding import embed_texts
 from jobs.findings import TenantEvidence, influence_scores, rank, tenant_result
 from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
 from jobs.resemblance import Resemblance
@@ -69,7 +70,7 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
     for tenant, (harmful, probes) in by_tenant.items():
         entries = snapshot.entries(tenant)
         tenant_graph = consistency_graph(entries, config, executor, run, reporter)
-        memory = _retrieval(entries, [*harmful, *probes], config, executor)
+        memory = _retrieval(entries, [*harmful, *probes], config, executor, run, reporter)
         settings = SearchSettings(
             attribution=config.attribution, culprit_nats=config.culprit_nats, fitting_nats=config.fitting_nats,
             samples=config.samples, max_replays=config.max_replays,
@@ -165,14 +166,19 @@ def _search(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None
                 evidence[tenant].search.observe([outcomes[ablation.pair_id] for ablation in ablations])
 
 
-def _retrieval(
-    entries: Sequence[Entry], events: Sequence[Event], config: AuditConfig, executor: Executor
+def _retrieval(  # noqa: PLR0913, PLR0917 - a tenant, and the parts of a run
+    entries: Sequence[Entry],
+    events: Sequence[Event],
+    config: AuditConfig,
+    executor: Executor,
+    run: RunFolder,
+    reporter: Reporter,
 ) -> RankedMemory:
     requests = [entry.request for entry in entries]
     if config.retrieval == "levenshtein":
         return RankedMemory(entries, levenshtein_ranker(requests), config.k)
     queries = sorted({event.query for event in events})
-    vectors = executor.embed([*requests, *queries])
+    vectors = embed_texts("requests", [*requests, *queries], executor, run, reporter)
     by_query = dict(zip(queries, vectors[len(requests) :], strict=True))
     return RankedMemory(entries, dense_ranker(vectors[: len(requests)], by_query), config.k)
 

@@ -64,6 +64,7 @@ from jobs.run_audit import (
     read_result,
     run_audit,
 )
+from jobs.run_folder import EarlierRun
 
 if TYPE_CHECKING:
     from audit.result import AuditResult
@@ -263,6 +264,10 @@ def audit(
     edges: Annotated[
         Path | None, typer.Option("--edges", help="Estimated edges, from `memaudit lineage estimate`.")
     ] = None,
+    reuse: Annotated[
+        Path | None,
+        typer.Option("--reuse", help="Earlier run folder, e.g. last night's: what it compared is not compared again."),
+    ] = None,
     address: Address = None,
     fail_on: Annotated[str | None, typer.Option(help="Exit 1 on: removed, or not-cleared.")] = None,
     *,
@@ -286,13 +291,16 @@ def audit(
     if apply:
         load_keyring(keys)  # a missing key is to be heard before the work, not after it
     read, guessed = read_events(events), None if edges is None else read_edges(edges)
+    earlier = None if reuse is None else EarlierRun(reuse)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
     reporter = Reporter(console, quiet=quiet or as_json)
     with reporter.steps() as progress:
         prepare_models(settings, progress)
     executor = make_executor(model_specs(settings), local=local, address=address)
     try:
-        result = run_audit(snapshot, read, settings, executor, out, reporter, now_ms=now, edges=guessed)
+        result = run_audit(
+            snapshot, read, settings, executor, out, reporter, now_ms=now, edges=guessed, earlier=earlier
+        )
         # A later purge may take the quarantined ones too: their hazards are read while the backbone is loaded.
         write_locks(snapshot, with_quarantined(result), settings, executor, out, reporter)
     finally:

@@ -10,6 +10,8 @@ import numpy as np
 from audit.consistency.entailment import plan_pairs, weights
 from audit.consistency.graph import ConsistencyGraph, build_graph
 from audit.consistency.neighbours import all_pairs, nearest
+from jobs.embedding import embed_texts, pieces_of
+from jobs.shards import pair_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["TenantGraph", "consistency_graph"]
 
 PAIRS_PER_WRITE = 32
-"""Pairs scored between two writes to disk: some seconds of work on two cores, so that the bar moves."""
+"""At least so many pairs are scored between two writes to disk: some seconds of work on two cores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,26 +48,37 @@ def consistency_graph(
         ModelError: a model failed; what was scored is on disk.
     """
     texts = [entry.text for entry in entries]
-    with reporter.stage("embedding memories", len(entries)) as progress:
-        vectors = executor.embed([*texts, *(entry.response for entry in entries)])
-        progress.advance(len(entries))
-    run.record_models(executor.model_ids())
+    vectors = embed_texts("memories", [*texts, *(entry.response for entry in entries)], executor, run, reporter)
     full, responses = vectors[: len(texts)], vectors[len(texts) :]
     neighbours = (
         all_pairs(full)
         if len(entries) <= config.all_pairs_below
         else nearest(full, config.neighbours, seed=config.seed)
     )
-    keys = [run.pair_key(texts[i], texts[j]) for i, j in neighbours.pairs.tolist()]
-    missing = [row for row, key in enumerate(keys) if key not in run.weights()]
+    keys = [pair_key(texts[i], texts[j]) for i, j in neighbours.pairs.tolist()]
+    _take_over(keys, executor, run, reporter)
+    missing = [row for row, key in enumerate(keys) if key not in run.weights]
+    step = pieces_of(len(missing), PAIRS_PER_WRITE)
     with reporter.stage("comparing memories (NLI)", len(missing)) as progress:
-        for start in range(0, len(missing), PAIRS_PER_WRITE):
-            rows = missing[start : start + PAIRS_PER_WRITE]
+        for start in range(0, len(missing), step):
+            rows = missing[start : start + step]
             scored = weights(executor.entail(plan_pairs(texts, neighbours.pairs[rows])))
             run.record_models(executor.model_ids())
             run.add_weights({keys[row]: weight for row, weight in zip(rows, scored.tolist(), strict=True)})
             progress.advance(len(rows))
-    known = run.weights()
+    known = run.weights
     return TenantGraph(
         graph=build_graph(neighbours, np.array([known[key] for key in keys], dtype=np.float64)), responses=responses
     )
+
+
+def _take_over(keys: Sequence[str], executor: Executor, run: RunFolder, reporter: Reporter) -> None:
+    """Take what an earlier run knows of these pairs, if the same model said it."""
+    missing = {key for key in keys if key not in run.weights}
+    if not missing or run.earlier is None:
+        return
+    executor.entail([])  # loaded now, so that its id is known
+    run.record_models(executor.model_ids())
+    if found := run.earlier.weights(missing, run.models["nli"]):
+        run.add_weights(found)
+        reporter.say(f"{len(found)} of {len(missing)} comparisons are those of {run.earlier.path}")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jobs.edges_file import EstimatedEdge
     from jobs.executor import Executor
     from jobs.progress import Reporter
+    from jobs.run_folder import EarlierRun
     from models.weights_cache import Progress
 
 __all__ = [
@@ -98,6 +99,7 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     *,
     now_ms: int,
     edges: tuple[tuple[EstimatedEdge, ...], str] | None = None,
+    earlier: EarlierRun | None = None,
 ) -> AuditResult:
     """Audit and write RUN/result.json and RUN/report.html.
 
@@ -110,6 +112,7 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
         reporter: Progress.
         now_ms: When the run started, Unix milliseconds.
         edges: From `read_edges`: derivation edges that somebody estimated.
+        earlier: A run whose comparisons and embeddings are taken over.
 
     Raises:
         UsageError: input that does not fit; nothing was written.
@@ -125,7 +128,7 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
         "events": events[1],
         **({} if edges is None else {"edges": edges[1]}),
     }
-    run = RunFolder(out, identity)
+    run = RunFolder(out, identity, earlier=earlier)
     run_id = hashlib.sha256("".join(identity.values()).encode()).hexdigest()[:16]
     if run.outcomes:
         reporter.say(f"resuming: {len(run.outcomes)} replays are known")

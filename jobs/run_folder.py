@@ -3,79 +3,80 @@
     RUN/run.json               what this run is of: digests of configuration, snapshot and events
     RUN/replays/*.parquet      outcomes, each shard written whole and renamed into place
     RUN/entailment/*.parquet   contradiction weights of pairs, by the digest of their texts
+    RUN/embedding/*.parquet    embeddings of texts, by their digest
     RUN/models.json            which weights answered: a resumed run may find everything known and load none
     RUN/result.json            the finding, written last
 
 A second start with the same digests continues; with others it is refused. Outcomes are keyed by pair id: what is there
-twice, after a retry or a crash, is one.
+twice, after a retry or a crash, is one. What NLI and embedder said depends on texts and weights alone: another run may
+take it over (`EarlierRun`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 import uuid
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from audit.attribution.ablation import Outcome
 from audit.errors import IncompleteError, UsageError
 from audit.provenance import durable
+from jobs.shards import (
+    outcomes_table,
+    parse_outcomes,
+    parse_vectors,
+    parse_weights,
+    vectors_table,
+    weights_table,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["RunFolder", "parse_marker", "parse_outcomes", "parse_weights"]
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
+    from audit.attribution.ablation import Outcome
+
+__all__ = ["EarlierRun", "RunFolder", "parse_marker"]
+
+T = TypeVar("T")
+
+MARKER_FILE = "run.json"
 MODELS_FILE = "models.json"
+REPLAYS, ENTAILMENT, EMBEDDING = "replays", "entailment", "embedding"
 SHARD_ROWS = 256
 SHARD_SECONDS = 5.0
 """A shard is written at least this often: what a crash can cost."""
-
-OUTCOMES_SCHEMA = pa.schema(
-    [
-        ("pair_id", pa.string()),
-        ("event_id", pa.string()),
-        ("context", pa.list_(pa.string())),
-        ("harm", pa.float64()),
-        ("log_odds_nats", pa.float64()),
-        ("output", pa.string()),
-        ("answers", pa.list_(pa.string())),
-        ("prompt_hash", pa.string()),
-        ("memoised", pa.bool_()),
-        ("prompt_tokens", pa.int64()),
-        ("cached_tokens", pa.int64()),
-        ("completion_tokens", pa.int64()),
-    ]
-)
-WEIGHTS_SCHEMA = pa.schema([("pair", pa.string()), ("contradiction", pa.float64())])
 
 
 class RunFolder:
     """An open run."""
 
-    def __init__(self, path: Path, identity: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, identity: Mapping[str, str], *, earlier: EarlierRun | None = None) -> None:
         """Open or start a run.
 
         Args:
             path: The folder; made if absent.
             identity: Digests and settings that the results depend on.
+            earlier: A run whose comparisons and embeddings are taken over where the same model would give them again.
 
         Raises:
             UsageError: the folder holds another run, or something that is no run.
             IncompleteError: the disk is full or refuses.
         """
         self.path = path
+        self._earlier = earlier
         self._pending: list[Outcome] = []
         self._written_at = time.monotonic()
-        marker = path / "run.json"
+        marker = path / MARKER_FILE
         if marker.exists():
-            known = self._read_marker(marker)
+            known = _read_marker(marker)
             different = sorted(name for name in identity.keys() | known.keys() if identity.get(name) != known.get(name))
             if different:
                 raise UsageError(
@@ -85,14 +86,20 @@ class RunFolder:
             raise UsageError(f"{path}: exists and is not a MemAudit run; choose another --out")
         else:
             try:
-                for folder in (path, path / "replays", path / "entailment"):
-                    folder.mkdir(parents=True, exist_ok=True)
+                path.mkdir(parents=True, exist_ok=True)
                 durable.replace(marker, json.dumps(dict(sorted(identity.items())), indent=1).encode())
             except OSError as error:
                 raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None
-        self._models = self._read_marker(path / MODELS_FILE) if (path / MODELS_FILE).exists() else {}
-        self._outcomes = self._load()
-        self._weights = self._load_weights()
+        try:
+            for kind in (REPLAYS, ENTAILMENT, EMBEDDING):
+                (path / kind).mkdir(exist_ok=True)
+        except OSError as error:
+            raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None
+        self._models = _read_marker(path / MODELS_FILE) if (path / MODELS_FILE).exists() else {}
+        outcomes = (item for found in _shards(path, REPLAYS, parse_outcomes) for item in found)
+        self._outcomes = {outcome.pair_id: outcome for outcome in outcomes}
+        self._weights = _merged(_shards(path, ENTAILMENT, parse_weights))
+        self._vectors = _merged(_shards(path, EMBEDDING, parse_vectors))
 
     @property
     def models(self) -> Mapping[str, str]:
@@ -136,25 +143,33 @@ class RunFolder:
         """
         self._written_at = time.monotonic()
         if self._pending:
-            table = pa.Table.from_pylist([_to_row(outcome) for outcome in self._pending], schema=OUTCOMES_SCHEMA)
-            self._write("replays", table)
+            self._write(REPLAYS, outcomes_table(self._pending))
             self._pending = []  # only now: where the write failed, the next flush tries them again
 
+    @property
     def weights(self) -> Mapping[str, float]:
-        """Contradiction weights known, by `pair_key`."""
+        """Contradiction weights known, by `jobs.shards.pair_key`."""
         return self._weights
 
     def add_weights(self, weights: Mapping[str, float]) -> None:
-        """Keep contradiction weights."""
+        """Keep contradiction weights. Raises like `flush`."""
         self._weights.update(weights)
-        rows = [{"pair": pair, "contradiction": weight} for pair, weight in weights.items()]
-        self._write("entailment", pa.Table.from_pylist(rows, schema=WEIGHTS_SCHEMA))
+        self._write(ENTAILMENT, weights_table(weights))
 
-    @staticmethod
-    def pair_key(a: str, b: str) -> str:
-        """Name an unordered pair of texts by their digests."""
-        digests = sorted(hashlib.sha256(text.encode()).hexdigest()[:32] for text in (a, b))
-        return "".join(digests)
+    @property
+    def vectors(self) -> Mapping[str, NDArray[np.float32]]:
+        """Embeddings known, each of shape (dimensions,), by `jobs.shards.text_key`."""
+        return self._vectors
+
+    def add_vectors(self, vectors: Mapping[str, NDArray[np.float32]]) -> None:
+        """Keep embeddings. Raises like `flush`."""
+        self._vectors.update(vectors)
+        self._write(EMBEDDING, vectors_table(vectors))
+
+    @property
+    def earlier(self) -> EarlierRun | None:
+        """The run that may know more."""
+        return self._earlier
 
     def write(self, name: str, data: bytes) -> Path:
         """Put a finished file into the run, whole or not at all."""
@@ -176,26 +191,41 @@ class RunFolder:
                 f"{final.parent}: cannot write results ({error.strerror}); free space and start the same command again"
             ) from None
 
-    @staticmethod
-    def _read_marker(marker: Path) -> dict[str, str]:
-        try:
-            data = marker.read_bytes()
-        except OSError as error:
-            raise UsageError(f"{marker}: cannot be read ({error.strerror}); choose another --out") from None
-        return parse_marker(data, str(marker))
 
-    def _load(self) -> dict[str, Outcome]:
-        outcomes = (item for shard in self._shards("replays") for item in parse_outcomes(_bytes(shard), str(shard)))
-        return {outcome.pair_id: outcome for outcome in outcomes}
+class EarlierRun:
+    """What the NLI model and the embedder of another run said, read once it is asked for. Nothing is written there.
 
-    def _load_weights(self) -> dict[str, float]:
-        known: dict[str, float] = {}
-        for shard in self._shards("entailment"):
-            known |= parse_weights(_bytes(shard), str(shard))
-        return known
+    Args:
+        path: Its folder; the run need not be finished.
 
-    def _shards(self, kind: str) -> Iterable[Path]:
-        return sorted((self.path / kind).glob("*.parquet"))
+    Raises:
+        UsageError: no run there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not (path / MARKER_FILE).is_file():
+            raise UsageError(f"{path}: no run there whose comparisons could be taken over")
+        _read_marker(path / MARKER_FILE)
+        self.path = path
+        self.models: Mapping[str, str] = _read_marker(path / MODELS_FILE) if (path / MODELS_FILE).exists() else {}
+
+    def weights(self, wanted: Collection[str], nli: str) -> dict[str, float]:
+        """Return those known of `wanted` contradiction weights, by `jobs.shards.pair_key`, if this model gave them."""
+        known = self._weights if self.models.get("nli") == nli else {}
+        return {key: known[key] for key in wanted if key in known}
+
+    def vectors(self, wanted: Collection[str], embedder: str) -> dict[str, NDArray[np.float32]]:
+        """Return those known of `wanted` embeddings, by `jobs.shards.text_key`, if this model gave them."""
+        known = self._vectors if self.models.get("embedder") == embedder else {}
+        return {key: known[key] for key in wanted if key in known}
+
+    @cached_property
+    def _weights(self) -> dict[str, float]:
+        return _merged(_shards(self.path, ENTAILMENT, parse_weights))
+
+    @cached_property
+    def _vectors(self) -> dict[str, NDArray[np.float32]]:
+        return _merged(_shards(self.path, EMBEDDING, parse_vectors))
 
 
 def parse_marker(data: bytes, where: str) -> dict[str, str]:
@@ -213,49 +243,25 @@ def parse_marker(data: bytes, where: str) -> dict[str, str]:
     return known
 
 
-def parse_outcomes(data: bytes, where: str) -> list[Outcome]:
-    """Read a shard of replays.
-
-    Raises:
-        UsageError: names the shard; not one that a run wrote.
-    """
-    optional = {"harm", "log_odds_nats"}
-    return [_from_row(row) for row in _rows(data, OUTCOMES_SCHEMA, optional, where)]
-
-
-def parse_weights(data: bytes, where: str) -> dict[str, float]:
-    """Read a shard of contradiction weights, by `RunFolder.pair_key`. Raises UsageError like `parse_outcomes`."""
-    return {row["pair"]: row["contradiction"] for row in _rows(data, WEIGHTS_SCHEMA, set(), where)}
-
-
-def _bytes(shard: Path) -> bytes:
+def _read_marker(marker: Path) -> dict[str, str]:
     try:
-        return shard.read_bytes()
+        data = marker.read_bytes()
     except OSError as error:
-        raise UsageError(f"{shard}: not readable ({error.strerror}); delete it and resume") from None
+        raise UsageError(f"{marker}: cannot be read ({error.strerror}); choose another --out") from None
+    return parse_marker(data, str(marker))
 
 
-def _rows(data: bytes, schema: pa.Schema, optional: set[str], where: str) -> list[dict[str, Any]]:
-    try:
-        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-        if not table.schema.equals(schema):
-            raise ValueError(f"columns {table.schema.names!r:.60}")  # noqa: TRY301 - as unreadable as no Parquet
-        table.validate(full=True)  # UTF-8, offsets
-        rows: list[dict[str, Any]] = table.to_pylist()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        text = " ".join(str(error).split())[:100]
-        raise UsageError(f"{where}: not readable ({text}); delete it and resume") from None
-    for row in rows:
-        if any(value is None and name not in optional for name, value in row.items()) or any(
-            None in value for value in row.values() if isinstance(value, list)
-        ):
-            raise UsageError(f"{where}: a value is missing; delete it and resume")
-    return rows
+def _shards(path: Path, kind: str, parse: Callable[[bytes, str], T]) -> Iterator[T]:
+    for shard in sorted((path / kind).glob("*.parquet")):
+        try:
+            data = shard.read_bytes()
+        except OSError as error:
+            raise UsageError(f"{shard}: not readable ({error.strerror}); delete it and resume") from None
+        yield parse(data, str(shard))
 
 
-def _to_row(outcome: Outcome) -> dict[str, object]:
-    return asdict(outcome)
-
-
-def _from_row(row: dict[str, Any]) -> Outcome:
-    return Outcome(**{**row, "context": tuple(row["context"]), "answers": tuple(row["answers"])})
+def _merged(shards: Iterable[Mapping[str, T]]) -> dict[str, T]:
+    known: dict[str, T] = {}
+    for found in shards:
+        known |= found
+    return known

@@ -22,7 +22,15 @@ from audit.report.untrusted import as_html, as_line
 from audit.result import AuditResult, EntryScore, EventFinding, GraphEdge, ProbeFinding, TenantResult
 from benchmarks.fuzz.target import Target, same
 from jobs.hazard_locks import parse_locks
-from jobs.run_folder import OUTCOMES_SCHEMA, WEIGHTS_SCHEMA, parse_marker, parse_outcomes, parse_weights
+from jobs.run_folder import parse_marker
+from jobs.shards import (
+    OUTCOMES_SCHEMA,
+    VECTORS_SCHEMA,
+    WEIGHTS_SCHEMA,
+    parse_outcomes,
+    parse_vectors,
+    parse_weights,
+)
 from models.entailment import parse_labels
 from models.generator_http import read_completion
 from models.hazard_calibration import parse_labelled
@@ -48,6 +56,7 @@ def _runs() -> list[Target]:
         "completion_tokens": 3,
     }  # fmt: skip
     weight = {"pair": "ab", "contradiction": 0.5}
+    vector = {"text": "ab", "vector": b"\0\0\x80\x3f" * 4}
 
     def read_result(data: bytes) -> None:
         result = from_json(data, "f")
@@ -72,6 +81,10 @@ def _runs() -> list[Target]:
         Target(
             name="entailment shard", decode=lambda data: parse_weights(data, "f"), raises=UsageError,
             seeds=(_parquet(weight, WEIGHTS_SCHEMA),),
+        ),
+        Target(
+            name="embedding shard", decode=lambda data: parse_vectors(data, "f"), raises=UsageError,
+            seeds=(_parquet(vector, VECTORS_SCHEMA),),
         ),
     ]  # fmt: skip
 

@@ -97,6 +97,25 @@ def test_an_audit_names_the_culprits_changes_nothing_and_exits_zero(store, run, 
     assert (desk / "run" / "report.html").is_file()
 
 
+def test_a_second_night_takes_over_what_the_first_compared_and_finds_the_same(store, run, desk):
+    run(*AUDIT)
+    tonight = ["tonight" if word == "run" else word for word in AUDIT if word != "--quiet"]
+    code, out, _ = run(*tonight, "--reuse", "run")
+    assert code == 0
+    assert "comparisons are those of run" in out
+    assert "embeddings are those of run" in out
+    first, second = (json.loads((desk / name / "result.json").read_text()) for name in ("run", "tonight"))
+    assert second["tenants"] == first["tenants"]
+    assert second["models"] == first["models"]
+
+
+def test_reusing_what_is_no_run_is_refused_before_anything_is_written(store, run, desk):
+    code, _, err = run(*AUDIT, "--reuse", "state")
+    assert code == 2
+    assert "no run there whose comparisons could be taken over" in one_line(err)
+    assert not (desk / "run").exists()
+
+
 def test_fail_on_turns_findings_into_exit_one(store, run):
     assert run(*AUDIT, "--fail-on", "removed")[0] == 1
     assert run(*AUDIT, "--fail-on", "not-cleared")[0] == 0

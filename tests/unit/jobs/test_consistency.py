@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
 from audit.errors import ModelError
 from jobs.consistency import consistency_graph
 from jobs.executor_local import LocalExecutor
-from jobs.run_folder import RunFolder
+from jobs.run_folder import EarlierRun, RunFolder
 from tests.audit_world import CONFIG, FAKES, entries_of, entry, quiet
 
 
 class Counting(LocalExecutor):
-    """Counts NLI questions, and dies after some."""
+    """Counts NLI questions and embedded texts, and dies after some questions."""
 
     def __init__(self, pairs_left: int = 10**6) -> None:
         super().__init__(FAKES)
-        self.asked = 0
+        self.asked = self.embedded = 0
         self._left = pairs_left
 
     def entail(self, pairs):
@@ -28,9 +29,13 @@ class Counting(LocalExecutor):
         self.asked += len(pairs)
         return super().entail(pairs)
 
+    def embed(self, texts):
+        self.embedded += len(texts)
+        return super().embed(texts)
 
-def build(tmp_path, executor, config=CONFIG, entries=None):
-    run = RunFolder(tmp_path / "run", {"a": "b"})
+
+def build(tmp_path, executor, config=CONFIG, entries=None, earlier=None):
+    run = RunFolder(tmp_path / "run", {"a": "b"}, earlier=earlier)
     return consistency_graph(entries_of("globex") if entries is None else entries, config, executor, run, quiet())
 
 
@@ -65,3 +70,35 @@ def test_a_store_of_one_entry_has_a_graph_without_edges(tmp_path):
     entries = [entry("acme", "m1", "q", "a")]
     built = build(tmp_path, Counting(), entries=entries)
     assert len(built.graph.neighbours.pairs) == 0
+
+
+def test_each_text_is_embedded_once_and_never_again(tmp_path):
+    first, second = Counting(), Counting()
+    entries = entries_of("globex")
+    built = build(tmp_path, first)
+    assert first.embedded == len({entry.text for entry in entries} | {entry.response for entry in entries})
+    assert build(tmp_path, second).responses.tolist() == built.responses.tolist()
+    assert second.embedded == 0
+
+
+def test_another_night_pays_for_what_is_new(tmp_path):
+    last_night = entries_of("globex")
+    whole, first, second = Counting(), Counting(), Counting()
+    build(tmp_path / "last", first, entries=last_night)
+    tonight = [*last_night, entry("globex", "new", "What is the refund window for a tent?", "Thirty days.")]
+    graph = build(tmp_path / "whole", whole, entries=tonight).graph
+    again = build(tmp_path / "tonight", second, entries=tonight, earlier=EarlierRun(tmp_path / "last" / "run")).graph
+    assert again.cas.tolist() == graph.cas.tolist()
+    assert second.embedded == 2
+    assert 0 < second.asked < whole.asked / 2
+
+
+def test_what_another_model_said_is_not_taken_over(tmp_path):
+    build(tmp_path / "last", Counting())
+    for role in ("nli", "embedder"):
+        models = json.loads((tmp_path / "last" / "run" / "models.json").read_text())
+        (tmp_path / "last" / "run" / "models.json").write_text(json.dumps({**models, role: "another@1"}))
+        executor = Counting()
+        build(tmp_path / role, executor, earlier=EarlierRun(tmp_path / "last" / "run"))
+        assert (executor.asked if role == "nli" else executor.embedded) > 0
+        (tmp_path / "last" / "run" / "models.json").write_text(json.dumps(models))

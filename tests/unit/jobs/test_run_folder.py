@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,11 +17,11 @@ from audit.errors import IncompleteError, UsageError
 from jobs.run_folder import (
     SHARD_ROWS,
     SHARD_SECONDS,
-    WEIGHTS_SCHEMA,
+    EarlierRun,
     RunFolder,
     parse_marker,
-    parse_weights,
 )
+from jobs.shards import VECTORS_SCHEMA, WEIGHTS_SCHEMA, pair_key, parse_vectors, parse_weights, text_key
 
 IDENTITY = {"configuration": "c", "snapshot": "s"}
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -60,11 +61,15 @@ def test_outcomes_come_back_as_they_were_kept_and_the_last_of_a_name_counts(tmp_
 
 def test_weights_and_models_come_back(tmp_path):
     run = RunFolder(tmp_path / "run", IDENTITY)
-    run.add_weights({run.pair_key("a", "b"): 0.25})
+    run.add_weights({pair_key("a", "b"): 0.25})
+    run.add_vectors({text_key("a"): np.array([0.6, 0.8], np.float32)})
     run.record_models({"nli": "n@1"})
     run.record_models({"backbone": "b@1", "nli": "n@1"})
     again = RunFolder(tmp_path / "run", IDENTITY)
-    assert again.weights() == {again.pair_key("b", "a"): 0.25}
+    assert again.weights == {pair_key("b", "a"): 0.25}
+    assert {key: vector.tolist() for key, vector in again.vectors.items()} == {
+        text_key("a"): np.float32([0.6, 0.8]).tolist()
+    }
     assert again.models == {"backbone": "b@1", "nli": "n@1"}
     with pytest.raises(UsageError, match="holds answers of the nli n@1, not of n@2; choose another --out"):
         again.record_models({"nli": "n@2"})
@@ -73,7 +78,7 @@ def test_weights_and_models_come_back(tmp_path):
 @given(TEXT, TEXT, TEXT, TEXT)
 def test_pairs_are_named_by_their_texts_in_either_order(a, b, c, d):
     same = {a, b} == {c, d} and (a == b) == (c == d)
-    assert (RunFolder.pair_key(a, b) == RunFolder.pair_key(c, d)) == same
+    assert (pair_key(a, b) == pair_key(c, d)) == same
 
 
 def test_a_shard_is_written_when_it_is_full_or_old(tmp_path, monkeypatch):
@@ -127,7 +132,7 @@ def test_a_damaged_marker_is_refused(tmp_path, raw):
 
 
 @pytest.mark.parametrize("raw", [b"", b"PAR1", b"x" * 100])
-@pytest.mark.parametrize("kind", ["replays", "entailment"])
+@pytest.mark.parametrize("kind", ["replays", "entailment", "embedding"])
 def test_a_damaged_shard_is_refused_by_name_in_one_line(tmp_path, kind, raw):
     run = RunFolder(tmp_path / "run", IDENTITY)
     shard = run.path / kind / "0.parquet"
@@ -181,3 +186,31 @@ def test_a_shard_without_a_value_or_of_other_columns_is_refused():
         pq.write_table(pa.Table.from_pylist([row], schema=schema), sink)
         with pytest.raises(UsageError, match="delete it and resume"):
             parse_weights(sink.getvalue(), "f")
+
+
+@pytest.mark.parametrize("vectors", [[b"abc"], [b"abcd", b"abcdefgh"], [b"\x00\x00\xc0\x7f"]])
+def test_embeddings_of_other_sizes_or_no_numbers_are_refused(vectors):
+    sink = io.BytesIO()
+    rows = [{"text": f"{number}", "vector": vector} for number, vector in enumerate(vectors)]
+    pq.write_table(pa.Table.from_pylist(rows, schema=VECTORS_SCHEMA), sink)
+    with pytest.raises(UsageError, match="delete it and resume"):
+        parse_vectors(sink.getvalue(), "f")
+
+
+def test_an_earlier_run_gives_what_is_asked_for_and_is_left_as_it_is(tmp_path):
+    run = RunFolder(tmp_path / "run", IDENTITY)
+    run.add_weights({"a": 0.25, "b": 0.5})
+    run.add_vectors({"t": np.ones(2, np.float32), "u": np.zeros(2, np.float32)})
+    run.record_models({"nli": "n@1", "embedder": "e@1"})
+    before = sorted(path for path in (tmp_path / "run").rglob("*"))
+    earlier = EarlierRun(tmp_path / "run")
+    assert earlier.weights({"b", "c"}, "n@1") == {"b": 0.5}
+    assert earlier.vectors({"t"}, "e@1").keys() == {"t"}
+    assert not earlier.weights({"b"}, "n@2")
+    assert not earlier.vectors({"t"}, "n@1")
+    assert sorted(path for path in (tmp_path / "run").rglob("*")) == before
+
+
+def test_what_is_no_run_cannot_be_an_earlier_one(tmp_path):
+    with pytest.raises(UsageError, match="no run there whose comparisons could be taken over"):
+        EarlierRun(tmp_path)
