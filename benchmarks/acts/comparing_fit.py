@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits, normalize, relu
 
 from benchmarks.acts.corpus import EACH, HARMFUL, PADDED
 from benchmarks.acts.passages import attended, kept
@@ -13,7 +15,6 @@ from models.act_networks import ComparingNetworks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import torch
     from numpy.typing import NDArray
 
     from benchmarks.acts.corpus import Scenario
@@ -47,8 +48,6 @@ def comparing_networks(
         projection: To directions, of standardised states.
         fit: How.
     """
-    import torch  # noqa: PLC0415
-
     acts = torch.from_numpy(np.ascontiguousarray(whole[:, :HARMFUL], np.float32))
     there = np.ones((len(found), EACH), np.bool_)
     there[[not scenario.padded for scenario in found], HARMFUL + PADDED] = False
@@ -83,9 +82,6 @@ def _loss(
     drawn: np.random.Generator,
 ) -> torch.Tensor:
     """Compare texts with the act as it was planted, with another text of it, and with another scenario's act."""
-    import torch  # noqa: PLC0415
-    from torch.nn.functional import binary_cross_entropy_with_logits  # noqa: PLC0415
-
     count = len(acts)
     notes = batch.texts - count * EACH
     active, vectors = one.seen(batch)
@@ -115,8 +111,6 @@ class Network:
     """One of them, as torch has it; see `ComparingNetworks`. Acts' directions are not fitted."""
 
     def __init__(self, projection: torch.Tensor, fit: Fit) -> None:
-        import torch  # noqa: PLC0415
-
         dimensions, hidden = projection.shape
         self.fit, self._projection, self._hidden = fit, projection, hidden
         self._matched = projection.clone().requires_grad_()
@@ -134,29 +128,21 @@ class Network:
 
     def keys(self, states: torch.Tensor) -> torch.Tensor:
         """Return acts' directions, with noise, scaled as `ComparingNetworks` scales them."""
-        import torch  # noqa: PLC0415
-
         return self._scaled((states + self.fit.noise * torch.randn(states.shape)) @ self._projection.T)
 
     def seen(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Return units and vectors of the passages, some left out at random: the same in all passages of a text."""
-        import torch  # noqa: PLC0415
-
         with torch.autocast("cpu", torch.bfloat16):
             states = batch.states * kept(batch, self._hidden, self.fit.dropped)
-            active = torch.nn.functional.relu(self._inner(states))
+            active = relu(self._inner(states))
             vectors = states @ self._matched.T
         return active.float() * kept(batch, self.fit.units, self.fit.dropped), self._scaled(vectors.float())
 
     def odds(self, active: torch.Tensor, vectors: torch.Tensor, keys: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Return log-odds that the batch's texts restate an act each; `keys` has one for each text."""
-        import torch  # noqa: PLC0415
-
         of_passages = keys[batch.owner]
         with torch.autocast("cpu", torch.bfloat16):
-            second = torch.nn.functional.relu(
-                self._mixed(torch.cat([active, vectors * of_passages, of_passages], dim=-1))
-            )
+            second = relu(self._mixed(torch.cat([active, vectors * of_passages, of_passages], dim=-1)))
             told = torch.cat([second, active.to(second.dtype)], dim=-1)
             sought, said = self._queries(told).float(), self._values(told).float()
         return attended(sought, said, batch) + self._bias
@@ -172,6 +158,4 @@ class Network:
         return {name: part.detach().numpy() for name, part in parts.items()}
 
     def _scaled(self, vectors: torch.Tensor) -> torch.Tensor:
-        import torch  # noqa: PLC0415
-
-        return torch.nn.functional.normalize(vectors, dim=-1) * float(np.sqrt(vectors.shape[-1]))
+        return normalize(vectors, dim=-1) * float(np.sqrt(vectors.shape[-1]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch.nn.functional import normalize
 
 from benchmarks.acts.corpus import HARMFUL, RESTATED
 
@@ -23,9 +25,6 @@ def contrasted(standard: NDArray[np.float32], fit: Fit) -> NDArray[np.float32]:
         standard: Standardised states of whole texts, shape (scenarios, texts, hidden).
         fit: How.
     """
-    import torch  # noqa: PLC0415 - heavy
-    from torch.nn.functional import normalize  # noqa: PLC0415
-
     drawn = torch.Generator().manual_seed(fit.seed)
     states = torch.from_numpy(np.ascontiguousarray(standard, np.float32))
     flat = standard.reshape(-1, standard.shape[-1])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits, relu
 
 from benchmarks.acts.passages import attended, kept
 from models.act_networks import HarmNetworks
@@ -30,9 +32,6 @@ def harm_networks(
         fit: How.
         hidden: Dimensions of the states.
     """
-    import torch  # noqa: PLC0415
-    from torch.nn.functional import binary_cross_entropy_with_logits, relu  # noqa: PLC0415
-
     truth = torch.from_numpy(harmful.astype(np.float32))
 
     fitted = []

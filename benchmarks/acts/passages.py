@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import torch
     from numpy.typing import NDArray
 
 __all__ = ["Batch", "Passages", "attended", "kept"]
@@ -42,16 +42,12 @@ class Passages:
     """
 
     def __init__(self, texts: Sequence[NDArray[np.float32]]) -> None:
-        import torch  # noqa: PLC0415 - heavy
-
         self._lengths = np.array([len(rows) for rows in texts])
         self._starts = np.cumsum(self._lengths) - self._lengths
         self._states = torch.from_numpy(np.concatenate(texts).astype(np.float32))
 
     def batch(self, chosen: NDArray[np.intp]) -> Batch:
         """Return the passages of some texts."""
-        import torch  # noqa: PLC0415
-
         lengths = self._lengths[chosen]
         place = np.concatenate([np.arange(length) for length in lengths])
         rows = np.repeat(self._starts[chosen], lengths) + place
@@ -66,15 +62,11 @@ def kept(batch: Batch, width: int, dropped: float) -> torch.Tensor:
 
     Shape (passages, width): 0, or what keeps the mean.
     """
-    import torch  # noqa: PLC0415
-
     return ((torch.rand(batch.texts, width) > dropped).float() / (1 - dropped))[batch.owner]
 
 
 def attended(sought: torch.Tensor, said: torch.Tensor, batch: Batch) -> torch.Tensor:
     """Pool what passages say where heads look, both of shape (passages, heads), into shape (texts,)."""
-    import torch  # noqa: PLC0415
-
     blank = torch.full((batch.texts, batch.longest, sought.shape[1]), -1e9)
     attention = blank.index_put((batch.owner, batch.place), sought).softmax(dim=1)[batch.owner, batch.place]
     return torch.zeros(batch.texts).index_add(0, batch.owner, (attention * said).sum(1))

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 from audit.forget.act import ActCurve
@@ -110,8 +111,6 @@ def test_one_harmful_passage_among_many_is_found():
 
 def test_what_was_fitted_is_what_the_reader_computes():
     """The comparing network in the form it is fitted in, and in the form it is packaged in."""
-    import torch  # noqa: PLC0415
-
     random = np.random.default_rng(4)
     torch.manual_seed(4)
     exact = replace(SMALL, dropped=0.0, noise=0.0)
