@@ -17,6 +17,7 @@ from audit.forget.decision_log import DecisionLog, as_record
 from audit.forget.guarded_store import GuardedStore
 from audit.forget.settings import GuardSettings
 from audit.report.untrusted import as_line
+from audit.snapshot.reader import open_snapshot
 from jobs.cli_forget import TaxonomyFile  # noqa: TC001 - typer reads the annotation
 from jobs.cli_options import spread_options
 from jobs.cli_store import (
@@ -245,6 +246,11 @@ def _guarded(
     from models.loading import ModelSpecs  # noqa: PLC0415
 
     policy, taxonomy = installed_policy(options.keys, options.trust), taxonomy_of(options.taxonomy)
+    pin = known_pin(store, options.pin, policy, now_ms())
+    held = open_snapshot(store, policy, now_ms=now_ms(), pin=pin)  # what is wrong with it is heard before models load
+    for tenant in tenants:
+        if tenant not in held.log_refs:
+            raise UsageError(f"no tenant {tenant!r:.80} in {store}")
     specs = ModelSpecs(backbone=options.backbone, embedder=options.embedder)
     with contextlib.ExitStack() as opened:
         models = opened.enter_context(
@@ -261,7 +267,7 @@ def _guarded(
             embedder="" if models.embedder is None else models.embedder.model_id, acts=models.acts,
             extractor=None if models.hazards is None else models.hazards.reader, taxonomies=[taxonomy],
             settings=settings, clock_ms=now_ms, on_decision=None if log is None else log.write,
-            pin=known_pin(store, options.pin, policy, now_ms()), tenants=tenants,
+            pin=pin, tenants=tenants,
         )  # fmt: skip
         opened.callback(guarded.close)
         if models.hazards is not None:

@@ -142,6 +142,17 @@ def test_check_prints_what_it_blocks_and_exits_1_only_when_asked(desk, run):
     assert check(run, desk, writes[1], options=("--fail-on", "blocked"))[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "message"), [(("nowhere",), "nowhere"), (("store", "--tenant", "hooli"), "no tenant 'hooli' in store")]
+)
+def test_what_is_wrong_with_the_store_is_told_before_any_model_loads(desk, run, monkeypatch, words, message):
+    monkeypatch.setattr("jobs.guard_models.load_embedder", lambda _: pytest.fail("a model was loaded"))
+    code, _, err = run("guard", "serve", *words, "--mode", "key", "--embedder", "fake")
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+
+
 def test_by_default_the_act_is_read_and_no_backbone_is_asked(desk, run):
     assert run(*FORGET, "--apply")[0] == 0
     (desk / "writes.jsonl").write_text(
