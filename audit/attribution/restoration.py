@@ -12,119 +12,99 @@ from audit.attribution.ablation import leave_out
 from audit.attribution.harm import HARMFUL
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection
 
     from audit.attribution.ablation import Ablation, Outcome
-    from audit.attribution.measurements import Measurements
-    from audit.attribution.retrieval import RankedMemory
-    from audit.attribution.search_state import EventState, SearchSettings
+    from audit.attribution.search_state import EventState, SearchState
 
-__all__ = ["Restoration", "incurable"]
+__all__ = ["put_back", "put_back_unseen", "restore_round"]
 
 
-def incurable(states: Mapping[str, EventState]) -> dict[str, EventState]:
+def restore_round(search: SearchState) -> list[Ablation]:
+    """Return the replays that tell whether cleared events stay so when the candidates go back."""
+    kept_out = frozenset(search.removed) - _idle(search)
+    return [
+        leave_out(event_id, "removal", "text", kept_out)
+        for event_id, state in _cleared(search)
+        if search.context(state, kept_out) not in state.replayed
+    ]
+
+
+def put_back(search: SearchState) -> None:
+    """Read those replays, and put all candidates back where every cleared event stays so."""
+    idle = _idle(search)
+    kept_out = frozenset(search.removed) - idle
+    without: dict[str, Outcome] = {}
+    for event_id, state in _cleared(search):
+        context = search.context(state, kept_out)
+        asked = search.measured.get(leave_out(event_id, "removal", "text", kept_out))
+        if asked is not None:
+            state.replayed[context] = asked
+        without[event_id] = state.replayed[context]
+    if any(replay.harm is None or _harmful(replay) for replay in without.values()):
+        put_back_unseen(search)
+        return
+    for event_id, replay in without.items():
+        search.states[event_id].after = replay
+    _return(search, idle)
+
+
+def put_back_unseen(search: SearchState) -> None:
+    """Put back the candidates who can go, one after the other, while no cleared event's replay changes."""
+    found: list[str] = []
+    out = frozenset(search.removed)
+    for entry_id in sorted(_idle(search)):
+        fewer = out - {entry_id}
+        if all(search.context(state, fewer) == search.context(state, out) for _, state in _cleared(search)):
+            found.append(entry_id)
+            out = fewer
+    _return(search, found)
+
+
+def _return(search: SearchState, entries: Collection[str]) -> None:
+    """Take entries out of S, and say so at the events that spoke against them."""
+    for entry_id in entries:
+        del search.removed[entry_id]
+    for state in _incurable(search).values() if entries else ():
+        if not state.at_large:
+            state.reason = "harm stays without the memories that spoke against it alone, and they were put back"
+
+
+def _idle(search: SearchState) -> set[str]:
+    """Return the candidates: whom only incurable events speak against. None where no event is incurable.
+
+    Whom an event spared that was cleared, or who resembles a culprit that stays, was not asked there: they stay. Nobody
+    is one once what S derived went.
+    """
+    stuck = _incurable(search)
+    if search.taken or not stuck:
+        return set()
+    weak = search.settings.weak_nats
+    others = {event_id: state for event_id, state in search.states.items() if event_id not in stuck}
+    idle = {
+        entry_id
+        for entry_id in search.removed
+        if not any(
+            state.alone(entry_id) >= weak or event_id in search.spared.get(entry_id, ())
+            for event_id, state in others.items()
+        )
+    }
+    for culprit in set(search.removed) - idle:
+        idle.difference_update(search.resembles.get(culprit, ()))
+    return idle
+
+
+def _incurable(search: SearchState) -> dict[str, EventState]:
     """Return the events whose harm stayed without S, as the scorer saw it."""
     return {
         event_id: state
-        for event_id, state in states.items()
+        for event_id, state in search.states.items()
         if state.status == "not cleared" and state.after is not None and _harmful(state.after)
     }
 
 
-class Restoration:
-    """Who may go back, over one store. Holds no state of its own.
-
-    Args:
-        memory: Retrieval over the store.
-        measured: What was replayed.
-        settings: Thresholds.
-        resembles: Per entry id the ids of entries that evidence ties to it.
-    """
-
-    def __init__(
-        self,
-        memory: RankedMemory,
-        measured: Measurements,
-        settings: SearchSettings,
-        resembles: Mapping[str, Sequence[str]],
-    ) -> None:
-        self._memory, self._measured, self._settings, self._resembles = memory, measured, settings, resembles
-
-    def idle(
-        self, states: Mapping[str, EventState], removed: Collection[str], spared: Mapping[str, Collection[str]]
-    ) -> set[str]:
-        """Return whom only incurable events speak against; nobody where none is incurable.
-
-        Whom an event spared that was cleared, or who resembles a culprit that stays, was not asked there: they stay.
-
-        Args:
-            states: Events by id.
-            removed: S.
-            spared: Per entry id the events at which it was not measured, since another had convicted it.
-        """
-        stuck = incurable(states)
-        if not stuck:
-            return set()
-        weak = self._settings.weak_nats
-        others = {event_id: state for event_id, state in states.items() if event_id not in stuck}
-        idle = {
-            entry_id
-            for entry_id in removed
-            if not any(
-                state.alone(entry_id) >= weak or event_id in spared.get(entry_id, ())
-                for event_id, state in others.items()
-            )
-        }
-        for culprit in set(removed) - idle:
-            idle.difference_update(self._resembles.get(culprit, ()))
-        return idle
-
-    def replays(
-        self, states: Mapping[str, EventState], removed: Collection[str], idle: Collection[str]
-    ) -> list[Ablation]:
-        """Return the replays that tell whether cleared events stay so when `idle` go back."""
-        kept_out = frozenset(removed) - set(idle)
-        return [
-            leave_out(event_id, "removal", "text", kept_out)
-            for event_id, state in _cleared(states)
-            if self._memory.context(state.event.query, kept_out) not in state.replayed
-        ]
-
-    def put_back(
-        self, states: Mapping[str, EventState], removed: Collection[str], idle: Collection[str]
-    ) -> Collection[str]:
-        """Read those replays, and return who goes back: all of `idle` where every cleared event stays so."""
-        kept_out = frozenset(removed) - set(idle)
-        without: dict[str, Outcome] = {}
-        for event_id, state in _cleared(states):
-            context = self._memory.context(state.event.query, kept_out)
-            asked = self._measured.get(leave_out(event_id, "removal", "text", kept_out))
-            if asked is not None:
-                state.replayed[context] = asked
-            without[event_id] = state.replayed[context]
-        if any(replay.harm is None or _harmful(replay) for replay in without.values()):
-            return self.unseen(states, removed, idle)
-        for event_id, replay in without.items():
-            states[event_id].after = replay
-        return idle
-
-    def unseen(self, states: Mapping[str, EventState], removed: Collection[str], idle: Collection[str]) -> list[str]:
-        """Return those of `idle` who can go back, one after the other, while no cleared event's replay changes."""
-        found: list[str] = []
-        out = frozenset(removed)
-        for entry_id in sorted(idle):
-            fewer = out - {entry_id}
-            if all(
-                self._memory.context(state.event.query, fewer) == self._memory.context(state.event.query, out)
-                for _, state in _cleared(states)
-            ):
-                found.append(entry_id)
-                out = fewer
-        return found
-
-
-def _cleared(states: Mapping[str, EventState]) -> list[tuple[str, EventState]]:
-    return [(event_id, state) for event_id, state in states.items() if state.status == "cleared"]
+def _cleared(search: SearchState) -> list[tuple[str, EventState]]:
+    return [(event_id, state) for event_id, state in search.states.items() if state.status == "cleared"]
 
 
 def _harmful(replay: Outcome) -> bool:

@@ -1,4 +1,8 @@
-"""What the set search is told, and what it knows of one event."""
+"""What the set search is told, what it knows of one event, and what it knows over all events.
+
+Records only: what is asked next is `audit.attribution.rounds`, and what the answers mean is said by the files of the
+steps (see `audit.attribution.search`).
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,32 @@ from typing import TYPE_CHECKING, Literal
 from audit.attribution.evidence import Influence, credit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from audit.attribution.ablation import Outcome
     from audit.attribution.decision import DecisionPoint
+    from audit.attribution.measurements import Measurements
+    from audit.attribution.retrieval import RankedMemory
     from audit.events import Event
 
-__all__ = ["EventState", "SearchSettings", "Status"]
+__all__ = ["EventState", "Phase", "SearchSettings", "SearchState", "Status"]
 
 Status = Literal["open", "cleared", "memory is not the cause", "not reproduced", "not cleared", "not examined"]
 Attribution = Literal["set", "loo"]
+Phase = Literal[
+    "gate",
+    "substance",
+    "points",
+    "baseline",
+    "reference",
+    "sufficiency",
+    "necessity",
+    "closure",
+    "verify",
+    "neighbours",
+    "restore",
+    "done",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,3 +168,49 @@ class EventState:
         influence = self.influences.get(entry_id)
         value = None if influence is None else credit(influence)
         return -1.0 if value is None else value
+
+
+@dataclass(slots=True, kw_only=True)
+class SearchState:
+    """What is known over all events of one tenant."""
+
+    memory: RankedMemory
+    settings: SearchSettings
+    states: dict[str, EventState]
+    """Events by id, in the order of their ids."""
+
+    measured: Measurements
+    resembles: Mapping[str, Sequence[str]]
+    """Per entry id the ids of entries that evidence ties to it, closest first."""
+
+    anomaly: Mapping[str, float]
+    """CAS per entry id (eq. 8)."""
+
+    phase: Phase = "gate"
+    removed: dict[str, str] = field(default_factory=dict)
+    """S so far: entry id to the machine-written reason."""
+
+    taken: set[str] = field(default_factory=set)
+    """Members of S that were taken along with others, not convicted."""
+
+    spared: dict[str, set[str]] = field(default_factory=dict)
+    """Per entry id the events at which it was not measured, since it was another one's turn."""
+
+    neighbours_asked: set[str] = field(default_factory=set)
+    deeper: bool = False
+    """An event that renounced its points may have later ones: they are to be taken next."""
+
+    def live(self) -> list[tuple[str, EventState]]:
+        """Return the open events by id."""
+        return [(event_id, state) for event_id, state in self.states.items() if state.status == "open"]
+
+    def context(self, state: EventState, removed: frozenset[str] | None = None) -> tuple[str, ...]:
+        r"""R(q, M \ S), with S as it stands unless another is given."""
+        return self.memory.context(state.event.query, frozenset(self.removed) if removed is None else removed)
+
+    def reopen(self) -> Phase:
+        """S changed: every event judged without the old S must be judged without the new one; return where to go on."""
+        for state in self.states.values():
+            if state.status in {"cleared", "not cleared"} and not state.at_large:
+                state.status = "open"
+        return "closure"

@@ -1,0 +1,206 @@
+"""What the set search asks next: the ablations of each phase, read off what is known so far.
+
+Nothing is judged here. What has an answer already may be asked for again: `SetSearch.plan` leaves it out. A round that
+shows memories alone notes whom it shows in groups and whom it spares, one that asks neighbours whom it asked.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from audit.attribution.ablation import Ablation, Kind, keep_only, leave_out
+from audit.attribution.restoration import restore_round
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from audit.attribution.placebos import Placebos
+    from audit.attribution.search_state import EventState, SearchState
+
+__all__ = ["baseline_round", "continued", "formless", "next_round", "pending"]
+
+
+def next_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
+    """Return what the phase asks, answered or not; empty where it asks nothing."""
+    match search.phase:
+        case "gate":
+            return _gate_round(search)
+        case "substance":
+            return _substance_round(search, placebos)
+        case "points":
+            return _points_round(search)
+        case "baseline":
+            return baseline_round(search, placebos)
+        case "reference":
+            return _reference_round(search, placebos)
+        case "sufficiency" | "closure":
+            return _alone_round(search)
+        case "necessity":
+            return _necessity_round(search)
+        case "verify":
+            return _verify_round(search)
+        case "neighbours":
+            return _neighbour_round(search)
+        case "restore":
+            return restore_round(search)
+        case "done":
+            return []
+
+
+def pending(search: SearchState) -> bool:
+    """Tell whether answers call for more of the same round: a next point, or the members of a group."""
+    return any(ablation not in search.measured for ablation in _alone_round(search))
+
+
+def formless(search: SearchState, placebos: Placebos) -> list[tuple[str, EventState]]:
+    """Return the open events whose points are all form, and for which no memory's clean replay was taken yet."""
+    return [(event_id, state) for event_id, state in search.live() if placebos.formless(state)]
+
+
+def continued(event_id: str, state: EventState) -> Ablation:
+    """Ask how the clean replay goes on past the last point: without memory, or with the placebo it was taken from."""
+    kind: Kind = "keep_one" if state.reference else "gate"
+    return keep_only(event_id, kind, "continuation", state.reference, len(state.points) - 1)
+
+
+def _gate_round(search: SearchState) -> list[Ablation]:
+    return [
+        ablation
+        for event_id in search.states
+        for ablation in (
+            leave_out(event_id, "full", "text", frozenset()),
+            keep_only(event_id, "gate", "text", ()),
+        )
+    ]
+
+
+def _substance_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
+    return [
+        ablation
+        for event_id, state in search.live()
+        for point in range(state.spoken)
+        for ablation in placebos.without(event_id, state, point)
+    ]
+
+
+def _points_round(search: SearchState) -> list[Ablation]:
+    return [continued(event_id, state) for event_id, state in search.live() if 0 < state.partings < state.depth]
+
+
+def baseline_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
+    """Ask how the points fare without a cause, and whether those that look like form are."""
+    asked: list[Ablation] = []
+    for event_id, state in search.live():
+        for measure, point in search.measured.measures(state):
+            if measure == "sample":
+                asked.append(keep_only(event_id, "gate", "sample", ()))
+            elif measure == "odds" and point not in state.baseline:
+                asked.extend(placebos.at_parting(event_id, state, point))
+    return asked + [
+        item for event_id, state in formless(search, placebos) for item in placebos.doubting_form(event_id, state)
+    ]
+
+
+def _reference_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
+    return [item for event_id, state in formless(search, placebos) for item in placebos.replays(event_id, state)]
+
+
+def _alone_round(search: SearchState) -> list[Ablation]:
+    asked: list[Ablation] = []
+    claimed: dict[str, str] = {}
+    for event_id, state in search.live():
+        context = [
+            entry_id
+            for entry_id in search.context(state)
+            if entry_id not in state.acquitted and _is_turn(search, entry_id, event_id, claimed)
+        ]
+        fresh = {
+            entry_id
+            for entry_id in context
+            if entry_id not in state.suspects
+            and any(item not in search.measured for item in search.measured.shown(event_id, state, (entry_id,))[:1])
+        }
+        if state.screening and state.points and len(fresh) >= search.settings.screen_from:
+            state.groups = _grouped([entry_id for entry_id in context if entry_id in fresh])
+            context = [entry_id for entry_id in context if entry_id not in fresh]
+        else:
+            state.groups = []
+        for kept in [*state.groups, *((entry_id,) for entry_id in context)]:
+            asked.extend(search.measured.shown(event_id, state, kept))
+    return asked
+
+
+def _is_turn(search: SearchState, entry_id: str, event_id: str, claimed: dict[str, str]) -> bool:
+    """Tell whether to measure a memory at an event now.
+
+    Who moves up moves up in many events at once where they are alike. One event convicts it for all; only where it
+    does not are the others asked.
+    """
+    if search.phase != "closure" or _has_evidence(search, entry_id):
+        return True
+    if claimed.setdefault(entry_id, event_id) == event_id:
+        return True
+    search.spared.setdefault(entry_id, set()).add(event_id)
+    return False
+
+
+def _has_evidence(search: SearchState, entry_id: str) -> bool:
+    """Tell whether a memory was measured at any event."""
+    return any(entry_id in state.influences for state in search.states.values())
+
+
+def _grouped(entry_ids: Sequence[str]) -> list[tuple[str, ...]]:
+    """Cut a context into groups of about its square root, neighbours in the ranking together."""
+    size = math.isqrt(len(entry_ids) - 1) + 1
+    return [tuple(entry_ids[start : start + size]) for start in range(0, len(entry_ids), size)]
+
+
+def _necessity_round(search: SearchState) -> list[Ablation]:
+    asked: list[Ablation] = []
+    for event_id, state in search.live():
+        context = search.context(state, frozenset())
+        if search.settings.attribution == "set" and any(entry_id in search.removed for entry_id in context):
+            continue
+        for measure, point in search.measured.measures(state):
+            if measure != "text":
+                asked.append(leave_out(event_id, "full", measure, frozenset(), point))
+            asked.extend(leave_out(event_id, "leave_one_out", measure, {entry_id}, point) for entry_id in context)
+    return asked
+
+
+def _verify_round(search: SearchState) -> list[Ablation]:
+    removed = frozenset(search.removed)
+    return [
+        leave_out(event_id, "removal", "text", removed)
+        for event_id, state in search.live()
+        if search.context(state) not in state.replayed
+    ]
+
+
+def _neighbour_round(search: SearchState) -> list[Ablation]:
+    asked: list[Ablation] = []
+    room = search.settings.neighbour_candidates
+    for culprit in sorted(search.removed):
+        event_id = _best_event(search, culprit)
+        if event_id is None:
+            continue
+        for entry_id in search.resembles.get(culprit, ()):
+            known = entry_id in search.removed or entry_id in search.states[event_id].influences
+            if known or entry_id in search.neighbours_asked or entry_id not in search.memory or room == 0:
+                continue
+            room -= 1
+            search.neighbours_asked.add(entry_id)
+            asked.extend(
+                keep_only(event_id, "keep_one", measure, (entry_id,), point)
+                for measure, point in search.measured.measures(search.states[event_id])
+            )
+    return asked
+
+
+def _best_event(search: SearchState, culprit: str) -> str | None:
+    """Return the event on which this culprit weighs most: the most sensitive instrument for its like."""
+    weighed = [
+        (state.alone(culprit), event_id) for event_id, state in search.states.items() if culprit in state.influences
+    ]
+    return max(weighed)[1] if weighed else None

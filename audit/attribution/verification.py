@@ -1,0 +1,78 @@
+"""Step 6 of the search: does the harm end without S? Where it stays, S grows, or the evidence is doubted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from audit.attribution.ablation import leave_out
+from audit.attribution.harm import HARMFUL
+from audit.attribution.hearing import doubt_screening, hear_no_more, renounce
+from audit.attribution.points import deepen
+
+if TYPE_CHECKING:
+    from audit.attribution.conviction import Conviction
+    from audit.attribution.search_state import EventState, Phase, SearchState
+
+__all__ = ["read_verify"]
+
+
+def read_verify(search: SearchState, conviction: Conviction) -> Phase:
+    """Take in the replays without S: clear events whose harm is gone, act where it stays; return where that leads.
+
+    What helps is tried in turn: whom a group acquitted, the next memory by credit, later points, not hearing events
+    that speak against a large share of the store.
+    """
+    removed = frozenset(search.removed)
+    stuck = []
+    for event_id, state in search.live():
+        context = search.context(state)
+        asked = search.measured.get(leave_out(event_id, "removal", "text", removed))
+        if asked is not None:
+            state.replayed[context] = asked
+        state.after = state.replayed[context]
+        if state.after.harm is not None and state.after.harm < HARMFUL:
+            state.status, state.reason = "cleared", "harm is gone on replay without the removed set"
+        else:
+            stuck.append((event_id, state))
+    if doubt_screening(state for _, state in stuck):
+        return "closure"
+    if any([_escalate(search, event_id, state) for event_id, state in stuck]):  # noqa: C419 - every stuck event acts
+        return search.reopen()
+    deeper = [state for _, state in stuck if deepen(search, state)]
+    if deeper:
+        renounce(search, deeper)
+        return "points"
+    futile = [
+        state
+        for _, state in stuck
+        if state.after is not None and state.after.harm is not None and conviction.is_large(len(conviction.by(state)))
+    ]
+    for state in futile:  # none has later points
+        hear_no_more(
+            search, state,
+            "harm stays without the memories it speaks against, a large share of the store: not heard",
+        )  # fmt: skip
+    if futile:
+        return "closure"
+    for _, state in stuck:
+        state.status = "not cleared"
+        state.reason = (
+            "the harm scorer could not judge the replay without the removed set"
+            if state.after is not None and state.after.harm is None
+            else "harm stays, and no memory left in its context has evidence against it" if search.context(state)
+            else "harm stays although its whole context was removed"
+        )  # fmt: skip
+    return "neighbours"
+
+
+def _escalate(search: SearchState, event_id: str, state: EventState) -> bool:
+    """Take the most credited memory left in a stuck event's context into S; True if there is one to take."""
+    context = search.context(state)
+    if not context:
+        return False
+    worst = max(context, key=lambda name: (state.credit_of(name), search.anomaly.get(name, 0.0), name))
+    credited = state.credit_of(worst)
+    if credited < search.settings.weak_nats:
+        return worst in search.removed
+    search.removed.setdefault(worst, f"next by credit while harm stayed in {event_id} (credit {credited:.1f} nats)")
+    return True
