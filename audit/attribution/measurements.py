@@ -10,6 +10,7 @@ from audit.attribution.evidence import Influence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from collections.abc import Set as AbstractSet
 
     from audit.attribution.search_state import EventState, SearchSettings
 
@@ -24,6 +25,18 @@ class Measurements:
         sampled = settings.samples > 0 and settings.attribution == "set"
         self._pointless: tuple[Measure, int] = ("sample" if sampled else "text", 0)
         self.outcomes: dict[str, Outcome] = {}
+        self._asked_about: dict[str, set[str]] = {}
+
+    def expect(self, ablations: Iterable[Ablation]) -> None:
+        """Note what is about to be asked."""
+        for ablation in ablations:
+            singled_out = ablation.removed if ablation.kept is None else ablation.kept
+            if len(singled_out) == 1:
+                self._asked_about.setdefault(ablation.event_id, set()).update(singled_out)
+
+    def asked_about(self, event_id: str) -> AbstractSet[str]:
+        """Return the entries that were shown alone, or left out alone, at an event: `influence` tells of no other."""
+        return self._asked_about.get(event_id, frozenset())
 
     def __contains__(self, ablation: Ablation) -> bool:
         """Tell whether a question is answered."""

@@ -157,6 +157,7 @@ class SetSearch:
                 self._give_up(f"budget of {budget} replays is spent")
             else:
                 self._planned += cost
+                self._measured.expect(unique.values())
                 order = sorted(unique.values(), key=lambda item: (item.event_id, item.kind != "full", item.pair_id))
                 return tuple(order)
         return ()
