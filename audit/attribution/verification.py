@@ -10,6 +10,8 @@ from audit.attribution.hearing import doubt_screening, hear_no_more, renounce
 from audit.attribution.points import deepen
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from audit.attribution.conviction import Conviction
     from audit.attribution.search_state import EventState, Phase, SearchState
 
@@ -36,7 +38,7 @@ def read_verify(search: SearchState, conviction: Conviction) -> Phase:
             stuck.append((event_id, state))
     if doubt_screening(state for _, state in stuck):
         return "closure"
-    if any([_escalate(search, event_id, state) for event_id, state in stuck]):  # noqa: C419 - every stuck event acts
+    if _escalate(search, stuck):
         return search.reopen()
     deeper = [state for _, state in stuck if deepen(search, state)]
     if deeper:
@@ -59,20 +61,25 @@ def read_verify(search: SearchState, conviction: Conviction) -> Phase:
         state.reason = (
             "the harm scorer could not judge the replay without the removed set"
             if state.after is not None and state.after.harm is None
-            else "harm stays, and no memory left in its context has evidence against it" if search.context(state)
-            else "harm stays although its whole context was removed"
+            else "harm stays, and no memory left in its context has evidence against it"
         )  # fmt: skip
     return "neighbours"
 
 
-def _escalate(search: SearchState, event_id: str, state: EventState) -> bool:
-    """Take the most credited memory left in a stuck event's context into S; True if there is one to take."""
-    context = search.context(state)
-    if not context:
-        return False
-    worst = max(context, key=lambda name: (state.credit_of(name), search.anomaly.get(name, 0.0), name))
-    credited = state.credit_of(worst)
-    if credited < search.settings.weak_nats:
-        return worst in search.removed
-    search.removed.setdefault(worst, f"next by credit while harm stayed in {event_id} (credit {credited:.1f} nats)")
-    return True
+def _escalate(search: SearchState, stuck: Iterable[tuple[str, EventState]]) -> bool:
+    """Take the most credited memory left in each stuck event's context into S; True if there is one to take.
+
+    Of events that share it one takes: the others' contexts change with that, and their harm may be gone.
+    """
+    candidates = []
+    for event_id, state in stuck:
+        context = search.context(state)
+        worst = max(context, key=lambda name: (state.credit_of(name), search.anomaly.get(name, 0.0), name))
+        if state.credit_of(worst) >= search.settings.weak_nats:
+            candidates.append((state.credit_of(worst), search.anomaly.get(worst, 0.0), worst, event_id, context))
+    taken: set[str] = set()
+    for credited, _, worst, event_id, context in sorted(candidates, reverse=True):
+        if taken.isdisjoint(context):
+            taken.add(worst)
+            search.removed[worst] = f"next by credit while harm stayed in {event_id} (credit {credited:.1f} nats)"
+    return bool(taken)

@@ -55,6 +55,38 @@ def test_collective_poison_that_alone_does_nothing_visible_is_still_graded():
     assert set(search.removed) == {"m000", "m001", "m002", "m003"}
 
 
+def weak(weights: dict[int, float], needed: float):
+    """Memories that are no culprits by themselves; those in the context tip the verdict where they come to `needed`."""
+    return lambda _query, context: sum(weights.get(number, 0.0) for number in context) - needed
+
+
+@pytest.mark.parametrize("events", [1, 2, 5])
+def test_where_harm_stays_in_events_that_share_their_context_one_memory_joins_at_a_time(events):
+    lean = weak({0: 1.5, 1: 1.2, 2: 1.1}, 2.4)
+    world = World(8, {f"query {number}": list(range(8)) for number in range(events)}, lean)
+    search = search_of(world, events, culprit_nats=9.0)
+    world.run(search)
+    assert set(search.removed) == {"m000"}
+    assert {state.status for state in search.states.values()} == {"cleared"}
+
+
+def test_where_harm_stays_in_events_apart_each_takes_its_own_in_one_round():
+    orders = {f"query {number}": [*range(5 * number, 20), *range(5 * number)] for number in range(4)}
+
+    def lean(query: str, context: frozenset[int]) -> float:
+        first = 5 * int(query.removeprefix("query "))
+        return weak({first: 1.5, first + 1: 1.2, first + 2: 1.1}, 2.4)(query, context)
+
+    world = World(20, orders, lean)
+    search = search_of(world, 4, culprit_nats=9.0)
+    rounds = 0
+    while ablations := search.plan():
+        rounds += search.phase == "verify"
+        search.observe([world.answer(search.states[item.event_id].event, item) for item in ablations])
+    assert set(search.removed) == {"m000", "m005", "m010", "m015"}
+    assert rounds == 1
+
+
 def test_the_next_poison_in_line_is_found_when_the_first_are_gone():
     poison = set(range(9))
     world = World(20, {"query 0": list(range(20))}, hijack(poison))
