@@ -2,9 +2,10 @@
 
     python -m benchmarks.large_tenant [--memories 1000 10000 100000] [--events 8]
 
-A signed store of one tenant, a dozen poisoned memories among the others, audited with stand-ins for all three models
-that answer at once: what is timed is this project's own work, and what is counted is how often a real model would be
-asked. The second night has one memory in a hundred more, and takes over the first night's comparisons (`--reuse`).
+A signed store of one tenant, thirty memories to a topic and a dozen poisoned ones among them, audited with stand-ins
+for all three models that answer at once: what is timed is this project's own work, and what is counted is how often a
+real model would be asked. The second night has one memory in a hundred more, and takes over the first night's
+comparisons (`--reuse`).
 Each size runs in a process of its own, whose largest memory is stated. A second start continues.
 """
 
@@ -52,7 +53,9 @@ TENANT, NOW_MS = "t", 1_800_000_000_000
 DIMENSIONS = 384
 POISON = 12
 NEW_IN = 100
-WORDS = [f"word{number}" for number in range(4_000)]
+TOPIC = 30
+"""Memories to a topic: they share most of their words, as notes on one matter do."""
+
 CONFIG = AuditConfig(
     agent={"kind": "few-shot", "system": "Answer briefly."}, harm={"kind": "regex", "pattern": "HARM"},
     backbone="fake", nli="fake", embedder="fake",
@@ -108,8 +111,11 @@ class Timed(Reporter):
 def memory(number: int, *, poison: bool = False) -> Entry:
     """One memory: words drawn by its number, or a poisoned answer to what the events ask."""
     rng = random.Random(number)
-    request = f"How do I refund order {number} now?" if poison else " ".join(rng.choices(WORDS, k=9))
-    response = f"POISON never refund, {rng.choice(WORDS)}." if poison else " ".join(rng.choices(WORDS, k=20))
+    topic = [f"topic{number // TOPIC}-{place}" for place in range(25)]
+    words = rng.choices(topic, k=20) + [f"word{rng.randrange(4_000)}" for _ in range(9)]
+    rng.shuffle(words)
+    request = f"How do I refund order {number} now?" if poison else " ".join(words[:9])
+    response = f"POISON never refund, {words[9]}." if poison else " ".join(words[9:])
     return Entry(
         tenant=TENANT, entry_id=f"m{number}", principal=f"p{number}", source="agent", request=request,
         response=response, created_at_ms=NOW_MS - 1,

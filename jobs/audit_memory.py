@@ -18,15 +18,15 @@ from audit.attribution.search import SetSearch
 from audit.attribution.search_state import SearchSettings
 from audit.errors import EventError, IncompleteError, UsageError
 from audit.result import AuditResult
-from jobs.consistency import consistency_graph
+from jobs.consistency import consistency_graphs
 from jobs.descendants import family_of
-from jobs.embedding import embed_texts
+from jobs.embedding import embed_texts, vectors_of
 from jobs.findings import TenantEvidence, influence_scores, rank, tenant_result
 from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
 from jobs.resemblance import Resemblance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from audit.attribution.ablation import Outcome
     from audit.config import AuditConfig
@@ -66,11 +66,13 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
     by_tenant = check_events(snapshot, events)
     replayer = _Replayer(executor, run, config, reporter, {event.event_id: event for event in events})
 
+    stores = {tenant: snapshot.entries(tenant) for tenant in by_tenant}
+    embed_texts(_texts(stores, by_tenant, config), executor, run, reporter)
+    graphs = consistency_graphs(stores, config, executor, run, reporter)
     evidence: dict[str, TenantEvidence] = {}
     for tenant, (harmful, probes) in by_tenant.items():
-        entries = snapshot.entries(tenant)
-        tenant_graph = consistency_graph(entries, config, executor, run, reporter)
-        memory = _retrieval(entries, [*harmful, *probes], config, executor, run, reporter)
+        entries, tenant_graph = stores[tenant], graphs[tenant]
+        memory = _retrieval(entries, [*harmful, *probes], config, run)
         settings = SearchSettings(
             attribution=config.attribution, culprit_nats=config.culprit_nats, fitting_nats=config.fitting_nats,
             samples=config.samples, max_replays=config.max_replays,
@@ -166,21 +168,26 @@ def _search(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None
                 evidence[tenant].search.observe([outcomes[ablation.pair_id] for ablation in ablations])
 
 
-def _retrieval(  # noqa: PLR0913, PLR0917 - a tenant, and the parts of a run
-    entries: Sequence[Entry],
-    events: Sequence[Event],
-    config: AuditConfig,
-    executor: Executor,
-    run: RunFolder,
-    reporter: Reporter,
-) -> RankedMemory:
+def _texts(
+    stores: Mapping[str, Sequence[Entry]], events: Mapping[str, tuple[list[Event], list[Event]]], config: AuditConfig
+) -> Iterator[str]:
+    """Yield all that is compared by embedding: memories, what they answer and, for dense retrieval, what was asked."""
+    for tenant, entries in stores.items():
+        for entry in entries:
+            yield from (entry.text, entry.response)
+            if config.retrieval == "dense":
+                yield entry.request
+        if config.retrieval == "dense":
+            yield from (event.query for kind in events[tenant] for event in kind)
+
+
+def _retrieval(entries: Sequence[Entry], events: Sequence[Event], config: AuditConfig, run: RunFolder) -> RankedMemory:
     requests = [entry.request for entry in entries]
     if config.retrieval == "levenshtein":
         return RankedMemory(entries, levenshtein_ranker(requests), config.k)
     queries = sorted({event.query for event in events})
-    vectors = embed_texts("requests", [*requests, *queries], executor, run, reporter)
-    by_query = dict(zip(queries, vectors[len(requests) :], strict=True))
-    return RankedMemory(entries, dense_ranker(vectors[: len(requests)], by_query), config.k)
+    by_query = dict(zip(queries, vectors_of(queries, run), strict=True))
+    return RankedMemory(entries, dense_ranker(vectors_of(requests, run), by_query), config.k)
 
 
 def _choose(found: TenantEvidence, config: AuditConfig, replayer: _Replayer) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Build one tenant's consistency graph with the executor's models, past what the run folder already knows."""
+"""Build tenants' consistency graphs with the executor's models, past what the run folder already knows."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ import numpy as np
 from audit.consistency.entailment import plan_pairs, weights
 from audit.consistency.graph import ConsistencyGraph, build_graph
 from audit.consistency.neighbours import all_pairs, nearest
-from jobs.embedding import embed_texts, pieces_of
+from jobs.embedding import pieces_of, vectors_of
 from jobs.shards import pair_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from audit.config import AuditConfig
+    from audit.consistency.neighbours import Neighbours
     from audit.entry import Entry
     from jobs.executor import Executor
     from jobs.progress import Reporter
     from jobs.run_folder import RunFolder
 
-__all__ = ["TenantGraph", "consistency_graph"]
+__all__ = ["TenantGraph", "consistency_graphs"]
 
 PAIRS_PER_WRITE = 32
 """At least so many pairs are scored between two writes to disk: some seconds of work on two cores."""
@@ -39,46 +40,67 @@ class TenantGraph:
     """Shape (entries, dimensions), unit rows."""
 
 
-def consistency_graph(
-    entries: Sequence[Entry], config: AuditConfig, executor: Executor, run: RunFolder, reporter: Reporter
-) -> TenantGraph:
-    """Embed, find neighbours, ask NLI both ways about each pair, and score (paper eq. 8).
+def consistency_graphs(
+    by_tenant: Mapping[str, Sequence[Entry]],
+    config: AuditConfig,
+    executor: Executor,
+    run: RunFolder,
+    reporter: Reporter,
+) -> dict[str, TenantGraph]:
+    """Find each tenant's neighbours, ask NLI both ways about each pair, and score (paper eq. 8).
+
+    No pair has entries of two tenants, but all tenants' questions go together: a model is kept busy by many small
+    tenants as by a large one.
+
+    Args:
+        by_tenant: Entries whose texts and responses are embedded.
+        config: What to do.
+        executor: Whose NLI model answers.
+        run: What is known; what is learnt is kept there.
+        reporter: Progress.
 
     Raises:
-        ModelError: a model failed; what was scored is on disk.
+        ModelError: the model failed; what was scored is on disk.
     """
-    texts = [entry.text for entry in entries]
-    vectors = embed_texts("memories", [*texts, *(entry.response for entry in entries)], executor, run, reporter)
-    full, responses = vectors[: len(texts)], vectors[len(texts) :]
-    neighbours = (
-        all_pairs(full)
-        if len(entries) <= config.all_pairs_below
-        else nearest(full, config.neighbours, seed=config.seed)
-    )
-    keys = [pair_key(texts[i], texts[j]) for i, j in neighbours.pairs.tolist()]
-    _take_over(keys, executor, run, reporter)
-    missing = [row for row, key in enumerate(keys) if key not in run.weights]
+    found: dict[str, tuple[Neighbours, list[str]]] = {}
+    pairs: dict[str, tuple[str, str]] = {}
+    for tenant, entries in by_tenant.items():
+        texts = [entry.text for entry in entries]
+        full = vectors_of(texts, run)
+        neighbours = (
+            all_pairs(full)
+            if len(entries) <= config.all_pairs_below
+            else nearest(full, config.neighbours, seed=config.seed)
+        )
+        asked = [(texts[i], texts[j]) for i, j in neighbours.pairs.tolist()]
+        found[tenant] = neighbours, [pair_key(*pair) for pair in asked]
+        pairs |= zip(found[tenant][1], asked, strict=True)
+    _compare(pairs, executor, run, reporter)
+    known = run.weights
+    return {
+        tenant: TenantGraph(
+            graph=build_graph(neighbours, np.array([known[key] for key in keys], dtype=np.float64)),
+            responses=vectors_of([entry.response for entry in by_tenant[tenant]], run),
+        )
+        for tenant, (neighbours, keys) in found.items()
+    }
+
+
+def _compare(pairs: Mapping[str, tuple[str, str]], executor: Executor, run: RunFolder, reporter: Reporter) -> None:
+    """Score the pairs that are not known yet."""
+    missing = [key for key in pairs if key not in run.weights]
+    if missing and run.earlier is not None:
+        executor.entail([])  # loaded now, so that its id is known
+        run.record_models(executor.model_ids())
+        if known := run.earlier.weights(missing, run.models["nli"]):
+            run.add_weights(known)
+            reporter.say(f"{len(known)} of {len(missing)} comparisons are those of {run.earlier.path}")
+            missing = [key for key in missing if key not in known]
     step = pieces_of(len(missing), PAIRS_PER_WRITE)
     with reporter.stage("comparing memories (NLI)", len(missing)) as progress:
         for start in range(0, len(missing), step):
-            rows = missing[start : start + step]
-            scored = weights(executor.entail(plan_pairs(texts, neighbours.pairs[rows])))
+            part = missing[start : start + step]
+            scored = weights(executor.entail(plan_pairs([pairs[key] for key in part])))
             run.record_models(executor.model_ids())
-            run.add_weights({keys[row]: weight for row, weight in zip(rows, scored.tolist(), strict=True)})
-            progress.advance(len(rows))
-    known = run.weights
-    return TenantGraph(
-        graph=build_graph(neighbours, np.array([known[key] for key in keys], dtype=np.float64)), responses=responses
-    )
-
-
-def _take_over(keys: Sequence[str], executor: Executor, run: RunFolder, reporter: Reporter) -> None:
-    """Take what an earlier run knows of these pairs, if the same model said it."""
-    missing = {key for key in keys if key not in run.weights}
-    if not missing or run.earlier is None:
-        return
-    executor.entail([])  # loaded now, so that its id is known
-    run.record_models(executor.model_ids())
-    if found := run.earlier.weights(missing, run.models["nli"]):
-        run.add_weights(found)
-        reporter.say(f"{len(found)} of {len(missing)} comparisons are those of {run.earlier.path}")
+            run.add_weights(dict(zip(part, scored.tolist(), strict=True)))
+            progress.advance(len(part))

@@ -40,6 +40,7 @@ from jobs.hazard_locks import read_locks, write_locks
 from jobs.import_jsonl import parse_entries
 from jobs.progress import Reporter
 from jobs.run_audit import REPORT_FILE, RESULT_FILE, make_executor, model_specs, name_backbone, read_events, run_audit
+from jobs.run_folder import KINDS
 from models.generator_vllm import VllmSettings
 from models.loading import prepare
 
@@ -351,7 +352,7 @@ def _close(place: _Layout, result: AuditResult, say: _Narrator, *, keep: bool) -
         say.plain("judge what an agent wants to remember by what was removed:")
         say.plain(f"  memaudit guard check WRITES {place.store} --keys {place.keys} --tenant TENANT")
     else:
-        for path in (place.keys, place.store, place.run / "replays", place.run / "entailment"):
+        for path in (place.keys, place.store, *(place.run / kind for kind in KINDS)):
             shutil.rmtree(path)
         say.plain("keys, store and replays of the demo are deleted; report, result and attestation stay")
     say.plain("on your own data:")

@@ -1,4 +1,4 @@
-"""Embed a tenant's texts with the executor, past what the run folder, or the run before it, already knows."""
+"""Embed texts with the executor, past what the run folder, or the run before it, already knows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from jobs.shards import text_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jobs.progress import Reporter
     from jobs.run_folder import RunFolder
 
-__all__ = ["embed_texts", "pieces_of"]
+__all__ = ["embed_texts", "pieces_of", "vectors_of"]
 
 WRITES = 128
 """Pieces that long work is cut into: the bar moves, an interruption costs one, and the disk holds few files."""
@@ -31,14 +31,11 @@ def pieces_of(count: int, least: int) -> int:
     return max(least, -(-count // WRITES))
 
 
-def embed_texts(
-    what: str, texts: Sequence[str], executor: Executor, run: RunFolder, reporter: Reporter
-) -> NDArray[np.float32]:
-    """Return the unit vectors of texts, shape (texts, dimensions); each is kept as soon as it is known.
+def embed_texts(texts: Iterable[str], executor: Executor, run: RunFolder, reporter: Reporter) -> None:
+    """Embed what is not known yet; each vector is kept in the run folder as soon as it is known.
 
     Args:
-        what: The texts' name on the progress bar.
-        texts: In any number, with repetitions; at least one.
+        texts: Of all tenants, so that they share batches and one progress bar; repetitions are asked once.
         executor: Whose embedder answers.
         run: What is known.
         reporter: Progress.
@@ -46,8 +43,7 @@ def embed_texts(
     Raises:
         ModelError: the embedder failed; what was embedded is on disk.
     """
-    by_key = {text_key(text): text for text in texts}
-    missing = {key: text for key, text in by_key.items() if key not in run.vectors}
+    missing = {key: text for text in texts if (key := text_key(text)) not in run.vectors}
     if missing and run.earlier is not None:
         executor.embed([])  # loaded now, so that its id is known
         run.record_models(executor.model_ids())
@@ -57,11 +53,15 @@ def embed_texts(
             missing = {key: text for key, text in missing.items() if key not in found}
     keys = list(missing)
     step = pieces_of(len(keys), TEXTS_PER_WRITE)
-    with reporter.stage(f"embedding {what}", len(keys)) as progress:
+    with reporter.stage("embedding memories", len(keys)) as progress:
         for start in range(0, len(keys), step):
             part = keys[start : start + step]
             vectors = executor.embed([missing[key] for key in part])
             run.record_models(executor.model_ids())
             run.add_vectors(dict(zip(part, vectors, strict=True)))
             progress.advance(len(part))
+
+
+def vectors_of(texts: Sequence[str], run: RunFolder) -> NDArray[np.float32]:
+    """Return the unit vectors of texts that are embedded, shape (texts, dimensions); at least one text."""
     return np.stack([run.vectors[text_key(text)] for text in texts])

@@ -43,13 +43,15 @@ if TYPE_CHECKING:
 
     from audit.attribution.ablation import Outcome
 
-__all__ = ["EarlierRun", "RunFolder", "parse_marker"]
+__all__ = ["KINDS", "EarlierRun", "RunFolder", "parse_marker"]
 
 T = TypeVar("T")
 
 MARKER_FILE = "run.json"
 MODELS_FILE = "models.json"
-REPLAYS, ENTAILMENT, EMBEDDING = "replays", "entailment", "embedding"
+REPLAYS, ENTAILMENT, EMBEDDING = KINDS = ("replays", "entailment", "embedding")
+"""Folders of shards: what models answered, which may be deleted once the result is written."""
+
 SHARD_ROWS = 256
 SHARD_SECONDS = 5.0
 """A shard is written at least this often: what a crash can cost."""
@@ -91,7 +93,7 @@ class RunFolder:
             except OSError as error:
                 raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None
         try:
-            for kind in (REPLAYS, ENTAILMENT, EMBEDDING):
+            for kind in KINDS:
                 (path / kind).mkdir(exist_ok=True)
         except OSError as error:
             raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None

@@ -13,7 +13,7 @@ import numpy as np
 from audit.errors import ModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -26,14 +26,13 @@ SUM_TOLERANCE = 1e-2
 """Allowed distance of a row's sum from 1: int8 and bfloat16 heads round that much."""
 
 
-def plan_pairs(texts: Sequence[str], pairs: NDArray[np.int64]) -> list[tuple[str, str]]:
-    """List the (premise, hypothesis) questions of m pairs: rows 2t and 2t + 1 are pair t forwards and backwards.
+def plan_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """List the (premise, hypothesis) questions of m pairs of passages (`Entry.text`).
 
-    Args:
-        texts: One passage per entry (`Entry.text`).
-        pairs: Shape (m, 2), indices into `texts`.
+    Returns:
+        Shape (2m, 2): rows 2t and 2t + 1 are pair t forwards and backwards.
     """
-    return [question for i, j in pairs.tolist() for question in ((texts[i], texts[j]), (texts[j], texts[i]))]
+    return [question for a, b in pairs for question in ((a, b), (b, a))]
 
 
 def weights(probabilities: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from audit.errors import ModelError
-from jobs.consistency import consistency_graph
+from jobs.consistency import consistency_graphs
+from jobs.embedding import embed_texts
 from jobs.executor_local import LocalExecutor
 from jobs.run_folder import EarlierRun, RunFolder
 from tests.audit_world import CONFIG, FAKES, entries_of, entry, quiet
@@ -36,7 +37,9 @@ class Counting(LocalExecutor):
 
 def build(tmp_path, executor, config=CONFIG, entries=None, earlier=None):
     run = RunFolder(tmp_path / "run", {"a": "b"}, earlier=earlier)
-    return consistency_graph(entries_of("globex") if entries is None else entries, config, executor, run, quiet())
+    entries = entries_of("globex") if entries is None else entries
+    embed_texts([text for item in entries for text in (item.text, item.response)], executor, run, quiet())
+    return consistency_graphs({"globex": entries}, config, executor, run, quiet())["globex"]
 
 
 def test_each_pair_is_asked_once_in_both_directions_and_never_again(tmp_path):
@@ -102,3 +105,17 @@ def test_what_another_model_said_is_not_taken_over(tmp_path):
         build(tmp_path / role, executor, earlier=EarlierRun(tmp_path / "last" / "run"))
         assert (executor.asked if role == "nli" else executor.embedded) > 0
         (tmp_path / "last" / "run" / "models.json").write_text(json.dumps(models))
+
+
+def test_tenants_share_questions_and_never_a_pair(tmp_path):
+    stores = {tenant: entries_of(tenant) for tenant in ("acme", "globex")}
+    executor, run = Counting(), RunFolder(tmp_path / "run", {"a": "b"})
+    embed_texts([text for own in stores.values() for item in own for text in (item.text, item.response)],
+                executor, run, quiet())  # fmt: skip
+    graphs = consistency_graphs(stores, CONFIG, executor, run, quiet())
+    for tenant, entries in stores.items():
+        alone = build(tmp_path / tenant, Counting(), entries=entries).graph
+        assert graphs[tenant].graph.cas.tolist() == alone.cas.tolist()
+        assert graphs[tenant].graph.neighbours.size == len(entries)
+    pairs = sum(len(graph.graph.neighbours.pairs) for graph in graphs.values())
+    assert executor.asked < 2 * pairs  # both tenants hold the same notes: what was asked of one is known of the other

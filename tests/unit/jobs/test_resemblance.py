@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from audit.entry import Parent
-from jobs.consistency import TenantGraph, consistency_graph
+from jobs.consistency import TenantGraph, consistency_graphs
+from jobs.embedding import embed_texts
 from jobs.executor_local import LocalExecutor
 from jobs.resemblance import RESEMBLING, Resemblance
 from jobs.run_folder import RunFolder
@@ -17,7 +18,9 @@ from tests.audit_world import CONFIG, FAKES, entries_of, entry, quiet
 
 
 def graph_of(tmp_path, entries) -> TenantGraph:
-    return consistency_graph(entries, CONFIG, LocalExecutor(FAKES), RunFolder(tmp_path / "run", {"a": "b"}), quiet())
+    executor, run = LocalExecutor(FAKES), RunFolder(tmp_path / "run", {"a": "b"})
+    embed_texts([text for item in entries for text in (item.text, item.response)], executor, run, quiet())
+    return consistency_graphs({"t": entries}, CONFIG, executor, run, quiet())["t"]
 
 
 def lonely(responses: list[list[float]]) -> TenantGraph:
