@@ -2,10 +2,19 @@
 
 Life of a round: the driver packs the round's groups, whole events only, into tasks of about REPLAYS_PER_TASK
 questions. A task sends its questions to the backbone's replicas, one replica per event, awaits them concurrently, and
-yields each outcome as it arrives; the driver writes it to disk. A task that dies with its node is repeated by Ray from
-its start, while its stream is taken up where it was: as outcomes come in any order, some then come twice and others
-not at all. Outcomes are keyed by content, so what comes twice is one, and what did not come is asked again. When the
-cluster itself goes, the run folder is the resume.
+yields each outcome as it arrives; the driver writes it to disk.
+
+What a lost node costs, by what was on it:
+
+    tasks   Ray repeats a task from its start, TASK_RETRIES times, while its stream is taken up where it was: as
+            outcomes come in any order, some then come twice and others not at all. Outcomes are keyed by content, so
+            what comes twice is one, and what did not come is asked again.
+    models  Other replicas answer meanwhile; Ray starts the lost one anew where there is room (`models.ray_actors`).
+    head    Nothing goes on without it. Ray ends the driver, with exit code 1 and a line of its own, within a minute of
+            losing the head; a driver on the head goes with it.
+
+Where nothing takes the place of what was lost within `models.ray_actors.PATIENCE_S`, the run stops with a ModelError.
+After that, as after the head's loss, the run folder is the resume: the same command, given again, continues.
 """
 
 from __future__ import annotations
@@ -51,6 +60,9 @@ REPLAYS_PER_TASK = 64
 """Twice what one replica decodes together: its queue never runs dry, and a lost task repeats little."""
 
 TASK_RETRIES = 3
+
+LOOK_S = 5.0
+"""How often a driver that gets no outcomes looks whether any node is left that could bring them."""
 
 
 class RayExecutor:
@@ -100,9 +112,18 @@ class RayExecutor:
     def _stream(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
         pool = self._pool("backbone")
         streams = [_replay_task.options(max_retries=TASK_RETRIES).remote(pool, part, program) for part in _pack(groups)]
+        alone_s = 0.0
         try:
             while streams:
-                ready, _ = ray.wait(streams, num_returns=1, fetch_local=False)
+                ready, _ = ray.wait(streams, num_returns=1, timeout=LOOK_S, fetch_local=False)
+                alone_s = 0.0 if ready or ray.cluster_resources().get("CPU", 0) >= 1 else alone_s + LOOK_S
+                if alone_s > pool.patience_s:
+                    raise ModelError(
+                        "no node is left in the cluster that can run replays; "
+                        "finished replays are kept: start the same command again to continue"
+                    )
+                if not ready:
+                    continue
                 stream = ready[0]
                 try:
                     yield ray.get(next(stream))

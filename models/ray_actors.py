@@ -4,6 +4,15 @@ Life of a replay: a Ray task holds one event's whole group of requests; its `Rem
 replica chosen by the group's name, so that variants of one prompt meet in one prefix cache; the actor runs them
 concurrently in one vLLM engine. NLI pairs and texts are cut into chunks that go to the replicas in turn.
 
+Life of a loss: a replica goes with its machine or its process, while it answers or while it loads.
+
+ 1. Ray starts it anew on any machine that has room, RESTARTS times, and it loads its model again.
+ 2. What it had not answered is asked again, here and not by Ray, whose `max_task_retries` counts attempts and uses
+    them up before a lost machine is noticed. Asking twice is safe: no model remembers what it was asked.
+ 3. The other replicas answer meanwhile; without any, calls wait until its place is taken, `patience_s` at most.
+ 4. Each call says which weights it means: a replica that finds others on its new machine refuses.
+ 5. Where no replica can come back, or none does in time, the call is a ModelError: the run stops and can be resumed.
+
 On a machine without GPUs actors ask Ray for no CPU: the engine's threads fill the cores anyway, and tasks that only
 wait for it must still be scheduled.
 """
@@ -12,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
-from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError, RayError, RayTaskError
 
 from audit.errors import AuditError, ModelError
 from models.loading import ModelSpecs, load_embedder, load_entailment, load_generator
@@ -42,6 +52,20 @@ CHUNK_TEXTS = 256
 CONCURRENT_REQUESTS = 256
 """Requests one actor holds at once: more than vLLM decodes together, so that its queue never runs dry."""
 
+RESTARTS = 2
+"""Times that Ray starts one replica anew: machines are lost now and then, but a model whose process ends a third time
+does not fit its machine, and would be started for ever."""
+
+PATIENCE_S = 900.0
+"""How long a lost replica's place may stay empty: an autoscaler's new machine is up and installed in less. Nothing else
+tells a cluster that has lost its last machine of a kind from one that is about to get the next."""
+
+RETRY_S = 1.0
+"""Pause before replicas that are all away are asked again."""
+
+LOST = (ActorUnavailableError, ActorDiedError, OutOfMemoryError)
+"""What Ray says of a replica that is away for now, and of one that is for good."""
+
 
 class GeneratorActor:
     """Hosts one backbone: a vLLM engine, an HTTP client or the fake."""
@@ -57,8 +81,9 @@ class GeneratorActor:
         """Load the model where that has not happened yet, and return its id."""
         return self._generator.model_id
 
-    async def generate(self, request: GenerationRequest) -> Completion:
-        """Answer one request."""
+    async def generate(self, request: GenerationRequest, model_id: str) -> Completion:
+        """Answer one request of a run that `model_id` serves."""
+        _check_served(self._generator.model_id, model_id)
         return await self._generator.generate(request)
 
     async def close(self) -> None:
@@ -80,8 +105,9 @@ class EntailmentActor:
         """Load the model where that has not happened yet, and return its id."""
         return self._model.model_id
 
-    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """Score pairs."""
+    def probabilities(self, pairs: Sequence[tuple[str, str]], model_id: str) -> NDArray[np.float32]:
+        """Score pairs of a run that `model_id` serves."""
+        _check_served(self._model.model_id, model_id)
         return self._model.probabilities(pairs)
 
 
@@ -99,8 +125,9 @@ class EmbedderActor:
         """Load the model where that has not happened yet, and return its id."""
         return self._model.model_id
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Embed texts."""
+    def embed(self, texts: Sequence[str], model_id: str) -> NDArray[np.float32]:
+        """Embed texts of a run that `model_id` serves."""
+        _check_served(self._model.model_id, model_id)
         return self._model.embed(texts)
 
 
@@ -110,6 +137,8 @@ class ActorPool:
 
     model_id: str
     handles: tuple[Any, ...]
+    patience_s: float = PATIENCE_S
+    """How long a call waits while all replicas are away: carried here, since calls are made from other processes."""
 
     def stop(self) -> None:
         """End the actors and what they hold. Idempotent."""
@@ -122,22 +151,34 @@ class RemoteGenerator:
 
     Args:
         pool: The replicas.
-        group: Name of what the requests have in common (an event id): all go to one replica. Without it, a request
-            goes by its first message, which variants of one conversation share.
+        group: Name of what the requests have in common (an event id): all go to one replica, while it is there.
+            Without it, a request goes by its first message, which variants of one conversation share.
     """
 
     def __init__(self, pool: ActorPool, group: str = "") -> None:
         self.model_id = pool.model_id
         self._pool, self._group = pool, group
+        self._lost: set[Any] = set()  # asked last: a call to one that is away takes seconds to fail
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """Answer one request; see `models.protocols.Generator`."""
-        handle = self._pool.handles[self.replica(request)]
+        outage = _Outage(self._pool.patience_s)
         try:
-            answer: Completion = await handle.generate.remote(request)
+            while True:
+                losses = []
+                in_turn = _in_turn(self._pool.handles, self.replica(request))
+                for handle in sorted(in_turn, key=self._lost.__contains__):
+                    try:
+                        answer: Completion = await handle.generate.remote(request, self.model_id)
+                    except LOST as loss:
+                        losses.append(loss)
+                        self._lost.add(handle)
+                    else:
+                        self._lost.discard(handle)
+                        return answer
+                await asyncio.sleep(outage.pause_s(losses))
         except RayError as error:
             raise _as_model_error(error, self.model_id) from error
-        return answer
 
     def replica(self, request: GenerationRequest) -> int:
         """Return which replica answers a request: the same for all requests of a group."""
@@ -174,7 +215,7 @@ class RemoteEmbedder:
 
 
 def start_actors(actor: type, specs: ModelSpecs, *, replicas: int = 1, gpus: float = 0) -> ActorPool:
-    """Start the replicas of one model and wait until each has loaded it.
+    """Start the replicas of one model and wait until each has loaded it, also where it is lost while it does.
 
     Args:
         actor: `GeneratorActor`, `EntailmentActor` or `EmbedderActor`.
@@ -186,7 +227,7 @@ def start_actors(actor: type, specs: ModelSpecs, *, replicas: int = 1, gpus: flo
         UsageError: a specification that cannot be meant.
         ModelError: a model that cannot be loaded, or replicas with different weights.
     """
-    options: dict[str, Any] = {"num_cpus": 0, "num_gpus": gpus}
+    options: dict[str, Any] = {"num_cpus": 0, "num_gpus": gpus, "max_restarts": RESTARTS}
     if not gpus:  # Ray gives an actor without CPUs one thread; ours compute, one kind at a time
         options["runtime_env"] = {"env_vars": {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0)))}}
     if actor is GeneratorActor:
@@ -194,26 +235,91 @@ def start_actors(actor: type, specs: ModelSpecs, *, replicas: int = 1, gpus: flo
     remote: Any = ray.remote(actor)
     handles = tuple(remote.options(**options).remote(specs) for _ in range(replicas))
     try:
-        ids = ray.get([handle.model_id.remote() for handle in handles])
+        ids = _ask_all([(handle,) for handle in handles], "model_id", [()] * replicas, PATIENCE_S)
     except RayError as error:
         for handle in handles:
             ray.kill(handle)
         raise _as_model_error(error, specs.backbone if actor is GeneratorActor else actor.__name__) from error
     if len(set(ids)) > 1:
         raise ModelError(f"replicas serve different weights: {', '.join(sorted(set(ids))):.300}")
-    return ActorPool(model_id=ids[0], handles=handles)
+    return ActorPool(model_id=ids[0], handles=handles, patience_s=PATIENCE_S)
 
 
 def _gather(pool: ActorPool, method: str, items: Sequence[Any], chunk: int) -> NDArray[np.float32]:
     """Send chunks to the replicas in turn and return the rows in the order given; one empty chunk keeps the shape."""
     chunks = [list(items[start : start + chunk]) for start in range(0, len(items), chunk)] or [[]]
-    pending = [
-        getattr(pool.handles[number % len(pool.handles)], method).remote(part) for number, part in enumerate(chunks)
-    ]
+    in_turn = [_in_turn(pool.handles, number) for number in range(len(chunks))]
     try:
-        return np.concatenate(ray.get(pending))
+        return np.concatenate(_ask_all(in_turn, method, [(part, pool.model_id) for part in chunks], pool.patience_s))
     except RayError as error:
         raise _as_model_error(error, pool.model_id) from error
+
+
+def _in_turn(handles: tuple[Any, ...], first: int) -> tuple[Any, ...]:
+    """Return the replicas in the order in which a call asks them."""
+    first %= len(handles)
+    return handles[first:] + handles[:first]
+
+
+def _ask_all(
+    handles: Sequence[tuple[Any, ...]], method: str, arguments: Sequence[tuple[Any, ...]], patience_s: float
+) -> list[Any]:
+    """Send each call to the first of its replicas, all at once; what is lost is sent to each of them in turn."""
+    sent = [getattr(own[0], method).remote(*given) for own, given in zip(handles, arguments, strict=True)]
+    answers = []
+    for own, given, first in zip(handles, arguments, sent, strict=True):
+        try:
+            answers.append(ray.get(first))
+        except LOST:
+            answers.append(_ask_again(own, method, given, patience_s))
+    return answers
+
+
+def _ask_again(handles: tuple[Any, ...], method: str, arguments: tuple[Any, ...], patience_s: float) -> Any:
+    outage = _Outage(patience_s)
+    while True:
+        losses = []
+        for handle in handles:
+            try:
+                return ray.get(getattr(handle, method).remote(*arguments))
+            except LOST as loss:
+                losses.append(loss)
+        time.sleep(outage.pause_s(losses))
+
+
+class _Outage:
+    """The time in which none of a call's replicas was there to answer it."""
+
+    __slots__ = ("_ends_s", "_patience_s")
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._ends_s: float | None = None
+
+    def pause_s(self, losses: Sequence[RayError]) -> float:
+        """Return how long to wait before replicas that were all lost are asked again.
+
+        Raises:
+            RayError: the loss, where none can come back or they have been away for long enough.
+        """
+        now_s = time.monotonic()
+        if self._ends_s is None:
+            self._ends_s = now_s + self._patience_s
+        away = [loss for loss in losses if isinstance(loss, ActorUnavailableError)]
+        if not away:
+            raise losses[0]
+        if now_s >= self._ends_s:
+            raise away[0]
+        return RETRY_S
+
+
+def _check_served(found: str, expected: str) -> None:
+    """Raise ModelError unless a replica serves the run's weights: only one started anew elsewhere may not."""
+    if found != expected:
+        raise ModelError(
+            f"a machine that took over serves {found:.80}, the run was started with {expected:.80}: "
+            "give all machines the same weights and start the same command again"
+        )
 
 
 def _as_model_error(error: RayError, model: str) -> AuditError:
@@ -224,8 +330,11 @@ def _as_model_error(error: RayError, model: str) -> AuditError:
     if isinstance(cause, AuditError):
         return type(cause)(str(cause))
     lines = [line for line in str(error).strip().splitlines() if line.strip()] or [type(error).__name__]
-    # Ray's own text on lack of memory is fifty lines about the node.
-    why = "the machine ran out of memory" if isinstance(error, OutOfMemoryError) else lines[-1].strip()[:200]
+    why = lines[-1].strip()[:200]
+    if isinstance(error, OutOfMemoryError):  # Ray's own text is fifty lines about the node
+        why = "the machine ran out of memory"
+    elif isinstance(error, ActorUnavailableError):  # Ray's own text is about sockets
+        why = "nothing took its place in time"
     return ModelError(
         f"the process that serves {model} died ({why}); "
         "finished replays are kept: start the same command again to continue"

@@ -7,16 +7,20 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import psutil
 import pytest
 import ray
 
+from audit.attribution.ablation import leave_out
 from audit.errors import ModelError, UsageError
 from jobs.executor_local import LocalExecutor
-from jobs.executor_ray import RayExecutor
+from jobs.executor_ray import RayExecutor, _replay_task
+from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
 from models.fakes import FakeGenerator
-from tests.audit_world import FAKES, PLANTED, json_of, removed, run_local, run_with
+from models.ray_actors import ActorPool
+from tests.audit_world import CONFIG, FAKES, PLANTED, json_of, removed, run_local, run_with
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +34,20 @@ def test_a_local_run_and_a_ray_run_give_equal_bytes(local_ray, snapshot, tmp_pat
     assert json_of(result) == reference
 
 
-def test_replicas_and_small_tasks_change_no_byte(local_ray, snapshot, tmp_path, reference, monkeypatch):
+def test_replicas_small_tasks_and_the_loss_of_a_replica_change_no_byte(
+    local_ray, snapshot, tmp_path, reference, monkeypatch
+):
+    class Halved(RayExecutor):
+        rounds = 0
+
+        def replay(self, groups, program):
+            self.rounds += 1
+            if self.rounds == 3:
+                ray.kill(self._pools["backbone"].handles[0])
+            yield from super().replay(groups, program)
+
     monkeypatch.setattr("jobs.executor_ray.REPLAYS_PER_TASK", 1)
-    result = run_with(RayExecutor(FAKES, replicas=2), snapshot, tmp_path / "run")
+    result = run_with(Halved(FAKES, replicas=2), snapshot, tmp_path / "run")
     assert json_of(result) == reference
 
 
@@ -149,3 +164,16 @@ def test_outcomes_that_a_repeated_task_skipped_are_asked_again_and_those_it_repe
     executor = Skipping(FAKES)
     assert json_of(run_with(executor, snapshot, tmp_path / "run")) == reference
     assert executor.streams > 1
+
+
+def test_a_run_that_no_node_is_left_for_stops_and_does_not_hang(local_ray, monkeypatch):
+    nowhere = SimpleNamespace(options=lambda **options: _replay_task.options(**options, resources={"no such": 1}))
+    monkeypatch.setattr("jobs.executor_ray._replay_task", nowhere)
+    monkeypatch.setattr("jobs.executor_ray.LOOK_S", 0.1)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"memory": 1e9})
+    executor = RayExecutor(FAKES)
+    executor._pools["backbone"] = ActorPool(model_id="m", handles=(), patience_s=0.25)
+    question = ReplayQuestion(ablation=leave_out("e", "removal", "text", frozenset()), memories=())
+    groups = [ReplayGroup(event_id="e", query="q", questions=(question,))]
+    with pytest.raises(ModelError, match=r"no node is left .* start the same command again"):
+        list(executor.replay(groups, Program.of(CONFIG.agent, CONFIG.harm, 0)))

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import signal
 import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import ray
-from ray.exceptions import OutOfMemoryError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError
 
 from audit.errors import ModelError, UsageError
 from audit.generation import GenerationRequest, Message
 from models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator
 from models.loading import ModelSpecs
 from models.ray_actors import (
+    RESTARTS,
     ActorPool,
     EmbedderActor,
     EntailmentActor,
@@ -29,7 +35,7 @@ from models.ray_actors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 FAKES = ModelSpecs(backbone="fake", nli="fake", embedder="fake")
 
@@ -109,3 +115,95 @@ def test_a_dead_replica_is_a_model_error_that_says_how_to_go_on(pools: list[Acto
         for _ in range(100):  # Ray kills in the background: the actor may answer a little longer
             asyncio.run(RemoteGenerator(pool).generate(request(1)))
             time.sleep(0.1)
+
+
+def test_a_replica_whose_process_ends_is_started_anew_and_asked_again(pools: list[ActorPool]):
+    pool = start_actors(GeneratorActor, FAKES)
+    pools.append(pool)
+    os.kill(ray.get(pool.handles[0].__ray_call__.remote(lambda _: os.getpid())), signal.SIGKILL)
+    assert asyncio.run(RemoteGenerator(pool).generate(request(1))).text == "HARM"
+
+
+class DyingActor(EmbedderActor):
+    """Ends its process while it loads, RESTARTS times; its folder has one file for each time that it began."""
+
+    def model_id(self) -> str:
+        folder = Path(self._specs.embedder)
+        begun = len(list(folder.iterdir()))
+        (folder / str(begun)).touch()
+        if begun < RESTARTS:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "loaded"
+
+
+def test_a_replica_lost_while_it_loads_is_started_anew_but_not_for_ever(pools: list[ActorPool], tmp_path: Path):
+    pool = start_actors(DyingActor, replace(FAKES, embedder=str(tmp_path)))
+    pools.append(pool)
+    assert pool.model_id == "loaded"
+    assert len(list(tmp_path.iterdir())) == 1 + RESTARTS
+    os.kill(ray.get(pool.handles[0].__ray_call__.remote(lambda _: os.getpid())), signal.SIGKILL)
+    with pytest.raises(ModelError, match=r"serves loaded died .*same command"):
+        RemoteEmbedder(pool).embed(["a"])
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: asyncio.run(GeneratorActor(FAKES).generate(request(1), "other@1")),
+        lambda: EntailmentActor(FAKES).probabilities([("a", "b")], "other@1"),
+        lambda: EmbedderActor(FAKES).embed(["a"], "other@1"),
+    ],
+)
+def test_a_replica_that_finds_other_weights_on_its_new_machine_refuses(ask: Callable[[], object]):
+    with pytest.raises(ModelError, match=r"took over serves fake-.*, the run was started with other@1: "):
+        ask()
+
+
+@dataclass(eq=False)
+class Away:
+    """A replica that is away: for good, or for so many calls."""
+
+    calls: int | None = None
+    asked: int = 0
+
+    @property
+    def generate(self) -> SimpleNamespace:
+        return SimpleNamespace(remote=self._generate)
+
+    async def _generate(self, *_: object) -> str:
+        self.asked += 1
+        if self.calls is None:
+            raise ActorDiedError
+        if self.asked <= self.calls:
+            raise ActorUnavailableError("its machine is gone", None)
+        return "answer"
+
+
+def ask_twice(*replicas: Away) -> list[object]:
+    """Ask twice over fake replicas, of which a call asks the first given first."""
+    generator = RemoteGenerator(ActorPool(model_id="m", handles=replicas, patience_s=0.095))
+    first = generator.replica(request(1))
+    generator._pool = replace(generator._pool, handles=replicas[-first:] + replicas[:-first])
+
+    async def ask() -> list[object]:
+        return [await generator.generate(request(1)) for _ in range(2)]
+
+    return asyncio.run(ask())
+
+
+def test_other_replicas_answer_for_one_that_is_away_and_are_asked_first_from_then_on():
+    gone, away, there = Away(), Away(1_000), Away(0)
+    assert ask_twice(gone, away, there) == ["answer"] * 2
+    assert (gone.asked, away.asked, there.asked) == (1, 1, 2)
+
+
+def test_where_all_replicas_are_away_a_call_waits_for_one_but_not_for_ever(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("models.ray_actors.RETRY_S", 0.01)
+    gone, back, away = Away(), Away(3), Away(1_000)
+    assert ask_twice(gone, back) == ["answer"] * 2
+    assert back.asked == 5
+    with pytest.raises(ModelError, match=r"m died \(nothing took its place in time\); finished replays are kept"):
+        ask_twice(gone, away)
+    assert 3 < away.asked < 12
+    with pytest.raises(ModelError, match=r"m died \(The actor died"):
+        ask_twice(gone, Away())

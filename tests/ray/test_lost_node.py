@@ -1,0 +1,107 @@
+"""What an audit does when nodes of its cluster are lost: it goes on where it can, and else stops and can be resumed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from audit.provenance.keys import save_policy
+from jobs.executor_local import LocalExecutor
+from models.fakes import FakeGenerator
+from tests.audit_world import FAKES, PLANTED, json_of, keyring, make_snapshot, removed, run_local, run_with
+from tests.ray.losing_nodes import outcomes_on_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from audit.result import AuditResult
+    from audit.snapshot.reader import VerifiedSnapshot
+
+REPOSITORY = Path(__file__).parents[2]
+DEADLINE_S = 110.0
+"""Less than pytest's own, which would end the test without its cleaning up. It takes 50 s where two cores are busy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What the program left behind."""
+
+    folder: Path
+    snapshot: VerifiedSnapshot
+    exit_code: int
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    folder = tmp_path_factory.mktemp("lost")
+    snapshot = make_snapshot(folder / "memory")
+    save_policy(keyring().policy, folder / "policy.json")
+    # Not pytest's folder, whose name is too long for Ray's sockets; and not /tmp/ray, which `ray.init()` looks into.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as scratch:
+        with (folder / "printed").open("wb") as printed:
+            program = subprocess.Popen(
+                [sys.executable, "-m", "tests.ray.losing_nodes", str(folder)],
+                cwd=REPOSITORY, env=os.environ | {"RAY_TMPDIR": scratch, "PYTHONPATH": str(REPOSITORY)},
+                stdout=printed, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            try:
+                with contextlib.suppress(subprocess.TimeoutExpired):  # its exit code then says so
+                    program.wait(DEADLINE_S)
+            finally:
+                end_session(program.pid)
+                program.wait()
+        told = (folder / "printed").read_text(errors="replace")
+        yield Told(folder=folder, snapshot=snapshot, exit_code=program.returncode, printed=told)
+
+
+def end_session(session: int) -> None:
+    """End what the program started: losing a head leaves processes behind, and all are of the program's session."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError):
+            if os.getsid(process.pid) == session:
+                os.kill(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def reference(told, tmp_path_factory) -> AuditResult:
+    return run_local(told.snapshot, tmp_path_factory.mktemp("local") / "run")
+
+
+def test_an_audit_that_loses_the_nodes_of_its_tasks_and_of_each_of_its_models_ends_with_the_same_bytes(told, reference):
+    assert not (told.folder / "lost.error").exists(), told.printed
+    assert (told.folder / "lost.json").read_text() == json_of(reference), told.printed
+    kept = outcomes_on_disk(told.folder / "lost")
+    assert len(kept) == len(set(kept)) == reference.counters["replays"]
+
+
+def test_where_nothing_takes_the_place_of_a_lost_model_the_audit_stops_with_one_line_and_its_exit_code(told):
+    stopped = json.loads((told.folder / "stopped.error").read_text())
+    assert (stopped["kind"], stopped["exit_code"]) == ("ModelError", 3)
+    assert "died (nothing took its place in time); finished replays are kept: start the same " in stopped["line"]
+    assert "\n" not in stopped["line"]
+    assert stopped["kept"]
+
+
+def test_started_again_the_audit_continues_and_what_it_had_when_the_head_was_lost_is_kept(told, reference):
+    assert told.exit_code == 1, told.printed
+    assert "Failed to connect to GCS" in told.printed
+    assert not (told.folder / "stopped.json").exists()
+    kept = outcomes_on_disk(told.folder / "stopped")
+    assert len(kept) == len(set(kept)) > json.loads((told.folder / "stopped.error").read_text())["kept"]
+    generator = FakeGenerator()
+    result = run_with(LocalExecutor(FAKES, generator), told.snapshot, told.folder / "stopped")
+    assert json_of(result) == json_of(reference)
+    assert removed(result) == PLANTED
+    assert len(kept) + generator.requests == reference.counters["replays"]
