@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,6 +39,12 @@ EXCLUDED = ("*.key", "**/*.key", ".git", ".venv", "__pycache__")
 """Never uploaded with a working folder: private keys, and what the nodes have themselves (gitignore patterns)."""
 
 MAX_ID_CHARACTERS = 128
+
+NOT_READY = "No available agent"
+"""What a cluster says that has just started: its dashboard answers before a node can take a job."""
+
+PATIENCE_S, RETRY_S = 60.0, 2.0
+"""How long a cluster may take until it does, and how often it is asked."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
@@ -109,18 +116,23 @@ def submit(
             raise UsageError(f"{working_dir}: no such folder to upload as the job's working folder")
         runtime_env |= {"working_dir": str(working_dir), "excludes": list(EXCLUDED)}
     client = _client(address)
-    try:
-        accepted: str = client.submit_job(
-            entrypoint=shlex.join(argv), submission_id=submission_id, runtime_env=runtime_env
-        )
-    except (RuntimeError, ValueError, OSError) as error:
-        if "already exists" in str(error):
-            raise UsageError(
-                f"job {submission_id} was submitted to {address} already: see `memaudit status`, "
-                "or submit under another name to run it twice"
-            ) from None
-        raise UsageError(f"{address} did not take job {submission_id}: {_line(error)}") from None
-    return accepted
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            accepted: str = client.submit_job(
+                entrypoint=shlex.join(argv), submission_id=submission_id, runtime_env=runtime_env
+            )
+        except (RuntimeError, ValueError, OSError) as error:
+            if "already exists" in str(error):
+                raise UsageError(
+                    f"job {submission_id} was submitted to {address} already: see `memaudit status`, "
+                    "or submit under another name to run it twice"
+                ) from None
+            if NOT_READY not in str(error) or time.monotonic() >= deadline:
+                raise UsageError(f"{address} did not take job {submission_id}: {_line(error)}") from None
+            time.sleep(RETRY_S)
+        else:
+            return accepted
 
 
 def status(address: str, submission_id: str) -> JobState:

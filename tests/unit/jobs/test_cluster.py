@@ -120,3 +120,38 @@ def test_no_key_is_copied_to_the_cluster():
     assert "*.key" in cluster()["rsync_exclude"]
     assert {"*.key", "**/*.key"} <= set(EXCLUDED)
     assert "PRIVATE" not in (REPOSITORY / "ray_cluster.yaml").read_text()
+
+
+class StartingUp:
+    """A client of a cluster that cannot take jobs yet."""
+
+    def __init__(self, refusals: int, why: str = "Request failed with status code 500: No available agent") -> None:
+        self.refusals, self.why, self.asked = refusals, why, 0
+
+    def submit_job(self, *, submission_id: str, **_: object) -> str:
+        self.asked += 1
+        if self.asked <= self.refusals:
+            raise RuntimeError(self.why)
+        return submission_id
+
+
+@pytest.mark.parametrize(("refusals", "patience_s", "taken"), [(0, 1.0, True), (3, 1.0, True), (100, 0.05, False)])
+def test_a_cluster_that_has_just_started_is_asked_again_for_a_while(monkeypatch, refusals, patience_s, taken):
+    client = StartingUp(refusals)
+    monkeypatch.setattr("jobs.cluster._client", lambda _: client)
+    monkeypatch.setattr("jobs.cluster.PATIENCE_S", patience_s)
+    monkeypatch.setattr("jobs.cluster.RETRY_S", 0.01)
+    if taken:
+        assert submit("http://127.0.0.1:1", ["true"], submission_id="night") == "night"
+        assert client.asked == refusals + 1
+    else:
+        with pytest.raises(UsageError, match=r"did not take job night: .*No available agent"):
+            submit("http://127.0.0.1:1", ["true"], submission_id="night")
+
+
+def test_any_other_refusal_is_final(monkeypatch):
+    client = StartingUp(1, "no such runtime environment")
+    monkeypatch.setattr("jobs.cluster._client", lambda _: client)
+    with pytest.raises(UsageError, match="did not take job night: no such runtime environment"):
+        submit("http://127.0.0.1:1", ["true"], submission_id="night")
+    assert client.asked == 1
