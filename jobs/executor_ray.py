@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import ray
@@ -29,7 +29,6 @@ from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 
 from audit.errors import AuditError, ModelError, UsageError
 from jobs.replay_group import stream_outcomes
-from models.loading import gpu_present
 from models.ray_actors import (
     EmbedderActor,
     EntailmentActor,
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from models.protocols import Generator
     from models.ray_actors import ActorPool
 
-__all__ = ["RayExecutor"]
+__all__ = ["GpuShares", "RayExecutor"]
 
 T = TypeVar("T")
 
@@ -71,7 +70,7 @@ class RayExecutor:
     Args:
         specs: The models.
         address: `None` starts Ray on this machine and ends it on close; otherwise the cluster's address.
-        replicas: Backbone replicas; 0 is one per GPU of the cluster, or one where there is none.
+        replicas: Backbone replicas; 0 is as many as `GpuShares` says.
     """
 
     def __init__(self, specs: ModelSpecs, *, address: str | None = None, replicas: int = 0) -> None:
@@ -164,20 +163,50 @@ class RayExecutor:
 
     def _pool(self, role: str) -> ActorPool:
         if role not in self._pools:
-            gpus = int(ray.cluster_resources().get("GPU", 0))
+            shares = GpuShares.of(
+                int(ray.cluster_resources().get("GPU", 0)),
+                local_backbone=not self._specs.backbone.startswith(("openai:", "fake")),
+            )
             if role == "backbone":
-                local_model = not self._specs.backbone.startswith(("openai:", "fake"))
-                replicas = self._replicas or max(gpus, 1)
                 pool = start_actors(
-                    GeneratorActor, self._specs, replicas=replicas, gpus=1.0 if gpus and local_model else 0.0
+                    GeneratorActor, self._specs, replicas=self._replicas or shares.replicas, gpus=shares.backbone
                 )
             else:
                 actor = EntailmentActor if role == "nli" else EmbedderActor
-                # The small models share a GPU with nobody's backbone: they run where one is free, else on CPUs.
-                free = ray.available_resources().get("GPU", 0) >= 1 and gpu_present()
-                pool = start_actors(actor, self._specs, gpus=0.5 if free else 0.0)
+                pool = start_actors(actor, self._specs, gpus=shares.small)
             self._pools[role] = pool
         return self._pools[role]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuShares:
+    """Who gets which part of a cluster's GPUs, as Ray counts them.
+
+    Whatever starts first, all fit: a model that waits for a GPU that another one holds would wait for ever.
+    """
+
+    backbone: float
+    """Of one replica."""
+
+    replicas: int
+    small: float
+    """Of the NLI model, and of the embedder."""
+
+    @staticmethod
+    def of(gpus: int, *, local_backbone: bool) -> GpuShares:
+        """Share out the GPUs of a cluster.
+
+        Args:
+            gpus: How many there are.
+            local_backbone: Whether the backbone is served here; one behind a URL needs none.
+        """
+        if not gpus:
+            return GpuShares(backbone=0.0, replicas=1, small=0.0)
+        if not local_backbone:
+            return GpuShares(backbone=0.0, replicas=1, small=0.5)
+        if gpus == 1:
+            return GpuShares(backbone=0.8, replicas=1, small=0.1)
+        return GpuShares(backbone=1.0, replicas=gpus - 1, small=0.5)  # one is for the small models
 
 
 def _only(groups: Sequence[ReplayGroup], wanted: set[str]) -> list[ReplayGroup]:

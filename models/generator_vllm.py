@@ -41,7 +41,11 @@ class VllmSettings:
     """Tokens computed in one step; on a CPU at least `max_model_len`, since prompts are not split there."""
 
     kv_cache_gib: int = 4
-    """Memory of the prefix cache on CPU; on GPU vLLM takes what is free."""
+    """Memory of the prefix cache on CPU; on GPU vLLM takes what is left of its share."""
+
+    gpu_memory_share: float = 0.8
+    """Of a GPU's memory. The rest is for the NLI model and the embedder, where a machine has one GPU for all: vLLM does
+    not start where its share is not free."""
 
     block_size: int | None = None
     """Tokens in one block of the prefix cache; None leaves the choice to vLLM."""
@@ -80,6 +84,8 @@ class VllmGenerator:
             # seed's generator by an offset, which CPU generators do not have. Unsplit prompts must fit into one step.
             optional["enable_chunked_prefill"] = False
             step_tokens = max(step_tokens, settings.max_model_len)
+        else:
+            optional["gpu_memory_utilization"] = settings.gpu_memory_share
         try:
             self._engine: Any = AsyncLLM.from_engine_args(
                 AsyncEngineArgs(

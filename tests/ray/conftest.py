@@ -33,7 +33,7 @@ def local_ray() -> Iterator[str]:
 
 def _start() -> RayContext:
     return ray.init(
-        address="local", num_cpus=4, num_gpus=0, include_dashboard=True, dashboard_port=0, log_to_driver=False,
+        address="local", num_cpus=4, num_gpus=1, include_dashboard=True, dashboard_port=0, log_to_driver=False,
         configure_logging=False,
         _system_config={"memory_monitor_refresh_ms": 0},  # what else fills this machine is not what is tested
     )  # fmt: skip

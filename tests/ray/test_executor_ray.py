@@ -16,7 +16,7 @@ import ray
 from audit.attribution.ablation import leave_out
 from audit.errors import ModelError, UsageError
 from jobs.executor_local import LocalExecutor
-from jobs.executor_ray import RayExecutor, _replay_task
+from jobs.executor_ray import GpuShares, RayExecutor, _replay_task
 from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
 from models.fakes import FakeGenerator
 from models.ray_actors import ActorPool
@@ -62,6 +62,19 @@ def test_closing_ends_the_actors_and_leaves_a_ray_that_others_started(local_ray,
         for _ in range(100):  # Ray kills in the background: the actor may answer a little longer
             ray.get(handle.model_id.remote())
             time.sleep(0.1)
+
+
+def test_the_only_gpu_is_shared_by_all_models(local_ray, monkeypatch):
+    shares = GpuShares.of(1, local_backbone=True)
+    monkeypatch.setattr(GpuShares, "of", staticmethod(lambda gpus, local_backbone: shares))  # a fake needs none itself
+    executor = RayExecutor(FAKES)
+    try:
+        assert executor.embed(["a"]).shape == (1, 64)
+        assert executor.entail([("a", "b")]).shape == (1, 3)
+        executor.start_backbone()  # waited for ever when the others held parts that left no whole GPU
+        assert executor.model_ids().keys() == {"backbone", "embedder", "nli"}
+    finally:
+        executor.close()
 
 
 class Killing(RayExecutor):
