@@ -84,9 +84,6 @@ class Machines:
         """Start a node, with room for so many tasks and models; what is asked of it waits until it is up."""
         return self._cluster.add_node(wait=False, num_cpus=cpus, resources={"models": models} if models else {})
 
-    def await_all(self) -> None:
-        self._cluster.wait_for_nodes()
-
     def lose(self, node: Node) -> None:
         """Kill all that runs on a node."""
         for process in reversed(hang(node)):
@@ -196,8 +193,7 @@ class Audits:
 
 def main(folder: Path) -> None:
     machines = Machines()
-    tasks, models = machines.add(cpus=2), machines.add(models=1)
-    machines.await_all()
+    models = machines.add(models=1)
     ray.init(address=machines.address, log_to_driver=False, configure_logging=False)
     audits = Audits(folder)
 
@@ -212,6 +208,7 @@ def main(folder: Path) -> None:
             "replay 5": lambda: hang(models),
         })  # fmt: skip
         audit = audits.start("lost", executor)
+        tasks = machines.add(cpus=2)
         executor.await_call("entail 2")
         models = lose_models()
         executor.await_call("replay 3")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parents[2]
 DEADLINE_S = 110.0
-"""Less than pytest's own, which would end the test without its cleaning up. It takes 50 s where two cores are busy."""
+"""Less than pytest's own, which would end the test without its cleaning up. It takes 45 s where two cores are busy."""
 
 
 @dataclass(frozen=True, kw_only=True)
