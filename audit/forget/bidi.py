@@ -1,54 +1,118 @@
-"""The order in which text is displayed where it overrides its direction (UAX #9, X4 to X7).
+"""The order in which text is displayed where it overrides its direction (UAX #9, X1 to X8 and L2).
 
 U+202E makes what follows appear right to left, to the next U+202C or the end of the paragraph: "\u202elanif\u202c" is
 shown as "final". A person reads the one, a language model the other, so that either may be what an attacker means.
-Overrides and their nesting are followed; embeddings, isolates and letters that run right to left by nature are left as
-they are stored.
+Overrides, embeddings and isolates are followed; a letter that no override covers is taken for one that runs left to
+right, as Latin ones do.
 """
 
 from __future__ import annotations
 
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 __all__ = ["displayed"]
 
 _RIGHT_TO_LEFT = "\u202e"
-_OPENING = "\u202a\u202b\u202d\u202e"  # embeddings and overrides; all are ended by the same character
-_CLOSING = "\u202c"
+_OPENING = {  # whether it runs right to left, overrides, isolates
+    "\u202a": (False, False, False),
+    "\u202b": (True, False, False),
+    "\u202d": (False, True, False),
+    "\u202e": (True, True, False),
+    "\u2066": (False, False, True),
+    "\u2067": (True, False, True),
+    "\u2068": (False, False, True),  # the first strong letter decides: a Latin one
+}
+_POP, _POP_ISOLATE = "\u202c", "\u2069"
 _PARAGRAPH_ENDS = "\n\r\x1c\x1d\x1e\x85\u2029"
-
 _MAX_DEPTH = 125
-"""Runs within runs that are followed, no fewer than the standard's levels (BD2); opening more has no effect."""
+"""Highest embedding level (BD2)."""
+
+
+class _Run(NamedTuple):
+    """An entry of the directional status stack."""
+
+    level: int
+    override: bool | None
+    """Whether letters are made to run right to left; None leaves them as they are."""
+
+    isolate: bool
 
 
 def displayed(text: str) -> str:
-    """Return text with what is overridden to run right to left turned round, without the characters that say so."""
+    """Return text in the order in which it is shown, without the characters that give it; as it is without U+202E."""
     if _RIGHT_TO_LEFT not in text:
         return text
     shown: list[str] = []
-    open_runs: list[tuple[bool, list[str]]] = []  # whether it runs right to left, and its parts
-    beyond = 0
-    for character in text:
-        if character in _PARAGRAPH_ENDS:
-            while open_runs:
-                _close(open_runs, shown)
-            beyond = 0
-            shown.append(character)
-        elif character in _OPENING and len(open_runs) == _MAX_DEPTH:
-            beyond += 1
-        elif character in _OPENING:
-            open_runs.append((character == _RIGHT_TO_LEFT, []))
-        elif character == _CLOSING:
-            if beyond:
-                beyond -= 1
-            elif open_runs:
-                _close(open_runs, shown)
-        else:
-            (open_runs[-1][1] if open_runs else shown).append(character)
-    while open_runs:
-        _close(open_runs, shown)
+    for ends, characters in groupby(text, _PARAGRAPH_ENDS.__contains__):
+        paragraph = "".join(characters)
+        shown.append(paragraph if ends else _reordered(_levels(paragraph)))
     return "".join(shown)
 
 
-def _close(open_runs: list[tuple[bool, list[str]]], shown: list[str]) -> None:
-    """End the innermost run: it is one part of what surrounds it."""
-    turned, parts = open_runs.pop()
-    (open_runs[-1][1] if open_runs else shown).append("".join(reversed(parts) if turned else parts))
+def _levels(paragraph: str) -> list[tuple[str, int]]:
+    """Return what is shown, each character with its embedding level (X1 to X8, I1 and I2).
+
+    Of what opens and closes isolates an empty string stays: it parts the runs on its sides.
+    """
+    stack = [_Run(0, None, isolate=False)]
+    overflown = overflown_isolates = 0
+    placed: list[tuple[str, int]] = []
+
+    def place(shown: str) -> None:
+        level, turned = stack[-1].level, bool(stack[-1].override)
+        placed.append((shown, level + (level % 2 != turned)))
+
+    for character in paragraph:
+        if character in _OPENING:
+            turned, overrides, isolate = _OPENING[character]
+            if isolate:
+                place("")
+            level = stack[-1].level + 1 + (stack[-1].level % 2 == turned)
+            if level <= _MAX_DEPTH and not overflown and not overflown_isolates:
+                stack.append(_Run(level, turned if overrides else None, isolate=isolate))
+            elif isolate:
+                overflown_isolates += 1
+            elif not overflown_isolates:
+                overflown += 1
+        elif character == _POP_ISOLATE:
+            if overflown_isolates:
+                overflown_isolates -= 1
+            elif any(run.isolate for run in stack):
+                overflown = 0
+                while not stack.pop().isolate:
+                    pass
+            place("")
+        elif character != _POP:
+            place(character)
+        elif not overflown_isolates:
+            if overflown:
+                overflown -= 1
+            elif len(stack) > 1 and not stack[-1].isolate:
+                stack.pop()
+    return placed
+
+
+def _reordered(placed: Iterable[tuple[str, int]]) -> str:
+    """Reverse every run of characters at a level and above, from the highest level down to the lowest odd one (L2).
+
+    A run of one level is turned once at each level up to its own: it ends up turned where that is odd.
+    """
+    runs = [
+        ("".join(character for character, _ in run)[:: -1 if level % 2 else 1], level)
+        for level, run in groupby(placed, lambda item: item[1])
+    ]
+    for lowest in range(max((level for _, level in runs), default=0), 0, -1):
+        turned: list[tuple[str, int]] = []
+        above: list[tuple[str, int]] = []
+        for run in runs:
+            if run[1] >= lowest:
+                above.append(run)
+            else:
+                turned += [*reversed(above), run]
+                above = []
+        runs = [*turned, *reversed(above)]
+    return "".join(text for text, _ in runs)
