@@ -36,8 +36,8 @@ from audit.snapshot.reader import open_snapshot
 from benchmarks.resultfile import ResultFile
 from jobs.executor_local import LocalExecutor
 from jobs.progress import Reporter
+from jobs.reuse import EarlierRun
 from jobs.run_audit import run_audit
-from jobs.run_folder import EarlierRun
 from models.fakes import FakeGenerator
 from models.loading import ModelSpecs
 

@@ -54,6 +54,7 @@ from jobs.edges_file import read_edges
 from jobs.hazard_locks import read_locks, removals_of, write_locks
 from jobs.import_jsonl import read_entries
 from jobs.progress import Reporter
+from jobs.reuse import EarlierRun
 from jobs.run_audit import (
     RESULT_FILE,
     make_executor,
@@ -64,7 +65,6 @@ from jobs.run_audit import (
     read_result,
     run_audit,
 )
-from jobs.run_folder import EarlierRun
 
 if TYPE_CHECKING:
     from audit.result import AuditResult

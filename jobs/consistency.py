@@ -10,7 +10,8 @@ import numpy as np
 from audit.consistency.entailment import plan_pairs, weights
 from audit.consistency.graph import ConsistencyGraph, build_graph
 from audit.consistency.neighbours import all_pairs, nearest
-from jobs.embedding import pieces_of, vectors_of
+from jobs.embedding import vectors_of
+from jobs.pieces import pieces
 from jobs.shards import pair_key
 
 if TYPE_CHECKING:
@@ -92,14 +93,11 @@ def _compare(pairs: Mapping[str, tuple[str, str]], executor: Executor, run: RunF
     if missing and run.earlier is not None:
         executor.entail([])  # loaded now, so that its id is known
         run.record_models(executor.model_ids())
-        if known := run.earlier.weights(missing, run.models["nli"]):
+        for known in run.earlier.weights(missing, run.models["nli"], reporter):
             run.add_weights(known)
-            reporter.say(f"{len(known)} of {len(missing)} comparisons are those of {run.earlier.path}")
-            missing = [key for key in missing if key not in known]
-    step = pieces_of(len(missing), PAIRS_PER_WRITE)
+        missing = [key for key in missing if key not in run.weights]
     with reporter.stage("comparing memories (NLI)", len(missing)) as progress:
-        for start in range(0, len(missing), step):
-            part = missing[start : start + step]
+        for part in pieces(missing, PAIRS_PER_WRITE):
             scored = weights(executor.entail(plan_pairs([pairs[key] for key in part])))
             run.record_models(executor.model_ids())
             run.add_weights(dict(zip(part, scored.tolist(), strict=True)))

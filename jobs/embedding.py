@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from audit.consistency.neighbours import check_vectors
+from jobs.pieces import pieces
 from jobs.shards import text_key
 
 if TYPE_CHECKING:
@@ -17,18 +19,7 @@ if TYPE_CHECKING:
     from jobs.progress import Reporter
     from jobs.run_folder import RunFolder
 
-__all__ = ["embed_texts", "pieces_of", "vectors_of"]
-
-WRITES = 128
-"""Pieces that long work is cut into: the bar moves, an interruption costs one, and the disk holds few files."""
-
-TEXTS_PER_WRITE = 256
-"""At least so many go together: a batch of the embedder."""
-
-
-def pieces_of(count: int, least: int) -> int:
-    """Return how many of `count` go together, so that there are at most WRITES pieces of at least `least`."""
-    return max(least, -(-count // WRITES))
+__all__ = ["embed_texts", "vectors_of"]
 
 
 def embed_texts(texts: Iterable[str], executor: Executor, run: RunFolder, reporter: Reporter) -> None:
@@ -41,22 +32,19 @@ def embed_texts(texts: Iterable[str], executor: Executor, run: RunFolder, report
         reporter: Progress.
 
     Raises:
-        ModelError: the embedder failed; what was embedded is on disk.
+        ModelError: the embedder failed, or gave what is no unit vector; what was embedded is on disk.
     """
     missing = {key: text for text in texts if (key := text_key(text)) not in run.vectors}
     if missing and run.earlier is not None:
-        executor.embed([])  # loaded now, so that its id is known
+        dimensions = executor.embed([]).shape[1]  # loaded now, so that its id is known
         run.record_models(executor.model_ids())
-        if found := run.earlier.vectors(missing, run.models["embedder"]):
-            run.add_vectors(found)
-            reporter.say(f"{len(found)} of {len(missing)} embeddings are those of {run.earlier.path}")
-            missing = {key: text for key, text in missing.items() if key not in found}
-    keys = list(missing)
-    step = pieces_of(len(keys), TEXTS_PER_WRITE)
-    with reporter.stage("embedding memories", len(keys)) as progress:
-        for start in range(0, len(keys), step):
-            part = keys[start : start + step]
+        for known in run.earlier.vectors(missing, run.models["embedder"], dimensions, reporter):
+            run.add_vectors(known)
+        missing = {key: text for key, text in missing.items() if key not in run.vectors}
+    with reporter.stage("embedding memories", len(missing)) as progress:
+        for part in pieces(list(missing)):
             vectors = executor.embed([missing[key] for key in part])
+            check_vectors(vectors)
             run.record_models(executor.model_ids())
             run.add_vectors(dict(zip(part, vectors, strict=True)))
             progress.advance(len(part))

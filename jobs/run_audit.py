@@ -17,7 +17,7 @@ from audit.report.json import from_json, to_json
 from jobs.audit_memory import audit_memory, check_events
 from jobs.edges_file import check_edges
 from jobs.executor_local import LocalExecutor
-from jobs.run_folder import RunFolder
+from jobs.run_folder import RUN_FORMAT, RunFolder
 from models.loading import ModelSpecs, named_backbone, prepare
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jobs.edges_file import EstimatedEdge
     from jobs.executor import Executor
     from jobs.progress import Reporter
-    from jobs.run_folder import EarlierRun
+    from jobs.reuse import EarlierRun
     from models.weights_cache import Progress
 
 __all__ = [
@@ -122,7 +122,7 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     if edges is not None:
         check_edges(edges[0], snapshot, "estimated edges")
     identity = {
-        "format": "memaudit run v1",
+        "format": RUN_FORMAT,
         "configuration": config.digest(),
         "snapshot": snapshot.digest,
         "events": events[1],

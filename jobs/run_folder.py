@@ -9,7 +9,7 @@
 
 A second start with the same digests continues; with others it is refused. Outcomes are keyed by pair id: what is there
 twice, after a retry or a crash, is one. What NLI and embedder said depends on texts and weights alone: another run may
-take it over (`EarlierRun`).
+take it over (`jobs.reuse`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow.parquet as pq
@@ -34,7 +33,7 @@ from jobs.shards import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     import numpy as np
@@ -42,10 +41,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from audit.attribution.ablation import Outcome
+    from jobs.reuse import EarlierRun
 
-__all__ = ["KINDS", "EarlierRun", "RunFolder", "parse_marker"]
+__all__ = ["KINDS", "RUN_FORMAT", "RunFolder", "parse_marker", "read_identity", "read_models", "shards"]
 
 T = TypeVar("T")
+
+RUN_FORMAT = "memaudit run v1"
+"""Of what a run folder holds: another where `Entry.text`, a key of `jobs.shards` or the weight of a pair changes."""
 
 MARKER_FILE = "run.json"
 MODELS_FILE = "models.json"
@@ -97,11 +100,11 @@ class RunFolder:
                 (path / kind).mkdir(exist_ok=True)
         except OSError as error:
             raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None
-        self._models = _read_marker(path / MODELS_FILE) if (path / MODELS_FILE).exists() else {}
-        outcomes = (item for found in _shards(path, REPLAYS, parse_outcomes) for item in found)
+        self._models = read_models(path)
+        outcomes = (item for found in _read(path, REPLAYS, parse_outcomes) for item in found)
         self._outcomes = {outcome.pair_id: outcome for outcome in outcomes}
-        self._weights = _merged(_shards(path, ENTAILMENT, parse_weights))
-        self._vectors = _merged(_shards(path, EMBEDDING, parse_vectors))
+        self._weights = {key: value for found in _read(path, ENTAILMENT, parse_weights) for key, value in found.items()}
+        self._vectors = {key: value for found in _read(path, EMBEDDING, parse_vectors) for key, value in found.items()}
 
     @property
     def models(self) -> Mapping[str, str]:
@@ -194,40 +197,28 @@ class RunFolder:
             ) from None
 
 
-class EarlierRun:
-    """What the NLI model and the embedder of another run said, read once it is asked for. Nothing is written there.
-
-    Args:
-        path: Its folder; the run need not be finished.
+def read_identity(path: Path) -> dict[str, str]:
+    """Return what the run in a folder depends on.
 
     Raises:
-        UsageError: no run there.
+        UsageError: no run there, or one of another format.
     """
+    if not (path / MARKER_FILE).is_file():
+        raise UsageError(f"{path}: no run there")
+    identity = _read_marker(path / MARKER_FILE)
+    if identity.get("format") != RUN_FORMAT:
+        raise UsageError(f"{path}: a run of the format {identity.get('format', 'none')!r:.40}, not {RUN_FORMAT!r}")
+    return identity
 
-    def __init__(self, path: Path) -> None:
-        if not (path / MARKER_FILE).is_file():
-            raise UsageError(f"{path}: no run there whose comparisons could be taken over")
-        _read_marker(path / MARKER_FILE)
-        self.path = path
-        self.models: Mapping[str, str] = _read_marker(path / MODELS_FILE) if (path / MODELS_FILE).exists() else {}
 
-    def weights(self, wanted: Collection[str], nli: str) -> dict[str, float]:
-        """Return those known of `wanted` contradiction weights, by `jobs.shards.pair_key`, if this model gave them."""
-        known = self._weights if self.models.get("nli") == nli else {}
-        return {key: known[key] for key in wanted if key in known}
+def read_models(path: Path) -> dict[str, str]:
+    """Return which models answered in a run: role to model id. Raises UsageError where the file is damaged."""
+    return _read_marker(path / MODELS_FILE) if (path / MODELS_FILE).exists() else {}
 
-    def vectors(self, wanted: Collection[str], embedder: str) -> dict[str, NDArray[np.float32]]:
-        """Return those known of `wanted` embeddings, by `jobs.shards.text_key`, if this model gave them."""
-        known = self._vectors if self.models.get("embedder") == embedder else {}
-        return {key: known[key] for key in wanted if key in known}
 
-    @cached_property
-    def _weights(self) -> dict[str, float]:
-        return _merged(_shards(self.path, ENTAILMENT, parse_weights))
-
-    @cached_property
-    def _vectors(self) -> dict[str, NDArray[np.float32]]:
-        return _merged(_shards(self.path, EMBEDDING, parse_vectors))
+def shards(path: Path, kind: str) -> list[Path]:
+    """Return a run's shards of one of KINDS, in the order of their names."""
+    return sorted((path / kind).glob("*.parquet"))
 
 
 def parse_marker(data: bytes, where: str) -> dict[str, str]:
@@ -253,17 +244,10 @@ def _read_marker(marker: Path) -> dict[str, str]:
     return parse_marker(data, str(marker))
 
 
-def _shards(path: Path, kind: str, parse: Callable[[bytes, str], T]) -> Iterator[T]:
-    for shard in sorted((path / kind).glob("*.parquet")):
+def _read(path: Path, kind: str, parse: Callable[[bytes, str], T]) -> Iterator[T]:
+    for shard in shards(path, kind):
         try:
             data = shard.read_bytes()
         except OSError as error:
             raise UsageError(f"{shard}: not readable ({error.strerror}); delete it and resume") from None
         yield parse(data, str(shard))
-
-
-def _merged(shards: Iterable[Mapping[str, T]]) -> dict[str, T]:
-    known: dict[str, T] = {}
-    for found in shards:
-        known |= found
-    return known

@@ -89,7 +89,10 @@ def parse_outcomes(data: bytes, where: str) -> list[Outcome]:
 
 def parse_weights(data: bytes, where: str) -> dict[str, float]:
     """Read a shard of contradiction weights, by `pair_key`. Raises UsageError like `parse_outcomes`."""
-    return {row["pair"]: row["contradiction"] for row in _rows(data, WEIGHTS_SCHEMA, set(), where)}
+    found = {row["pair"]: row["contradiction"] for row in _rows(data, WEIGHTS_SCHEMA, set(), where)}
+    if not all(0.0 <= weight <= 1.0 for weight in found.values()):  # false for NaN too
+        raise UsageError(f"{where}: a weight outside 0 to 1; delete it and resume")
+    return found
 
 
 def parse_vectors(data: bytes, where: str) -> dict[str, NDArray[np.float32]]:

@@ -23,7 +23,7 @@ from audit.errors import ModelError, UsageError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ALL_PAIRS_LIMIT", "EXACT_LIMIT", "Neighbours", "all_pairs", "nearest"]
+__all__ = ["ALL_PAIRS_LIMIT", "EXACT_LIMIT", "Neighbours", "all_pairs", "check_vectors", "nearest"]
 
 SIMILARITY_STEP = 1e-7
 """Similarities closer than this are ties: float32 embeddings carry no more digits."""
@@ -85,7 +85,7 @@ def nearest(
         ModelError: the vectors are not finite or not of unit norm.
         UsageError: k is less than 1.
     """
-    _check(vectors)
+    check_vectors(vectors)
     if k < 1:
         raise UsageError(f"k is {k}, expected at least 1 neighbour")
     wide = vectors.astype(np.float64)
@@ -111,7 +111,12 @@ def all_pairs(vectors: NDArray[np.float32]) -> Neighbours:
     return nearest(vectors, max(len(vectors) - 1, 1), method="exact")
 
 
-def _check(vectors: NDArray[np.float32]) -> None:
+def check_vectors(vectors: NDArray[np.float32]) -> None:
+    """Check what an embedder gave, shape (texts, dimensions).
+
+    Raises:
+        ModelError: another shape, or a row that is not of unit norm.
+    """
     if vectors.ndim != 2:  # noqa: PLR2004 - rows and columns
         raise ModelError(f"embeddings have shape {vectors.shape}, expected (entries, dimensions)")
     norms = np.linalg.norm(vectors.astype(np.float64), axis=1)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from audit.errors import ModelError
 from jobs.consistency import consistency_graphs
 from jobs.embedding import embed_texts
 from jobs.executor_local import LocalExecutor
-from jobs.run_folder import EarlierRun, RunFolder
+from jobs.reuse import EarlierRun
+from jobs.run_folder import RUN_FORMAT, RunFolder
 from tests.audit_world import CONFIG, FAKES, entries_of, entry, quiet
 
 
@@ -36,7 +38,7 @@ class Counting(LocalExecutor):
 
 
 def build(tmp_path, executor, config=CONFIG, entries=None, earlier=None):
-    run = RunFolder(tmp_path / "run", {"a": "b"}, earlier=earlier)
+    run = RunFolder(tmp_path / "run", {"format": RUN_FORMAT}, earlier=earlier)
     entries = entries_of("globex") if entries is None else entries
     embed_texts([text for item in entries for text in (item.text, item.response)], executor, run, quiet())
     return consistency_graphs({"globex": entries}, config, executor, run, quiet())["globex"]
@@ -97,13 +99,14 @@ def test_another_night_pays_for_what_is_new(tmp_path):
 
 
 def test_what_another_model_said_is_not_taken_over(tmp_path):
-    build(tmp_path / "last", Counting())
+    first = Counting()
+    build(tmp_path / "last", first)
     for role in ("nli", "embedder"):
         models = json.loads((tmp_path / "last" / "run" / "models.json").read_text())
         (tmp_path / "last" / "run" / "models.json").write_text(json.dumps({**models, role: "another@1"}))
         executor = Counting()
         build(tmp_path / role, executor, earlier=EarlierRun(tmp_path / "last" / "run"))
-        assert (executor.asked if role == "nli" else executor.embedded) > 0
+        assert (executor.asked, executor.embedded) == ((first.asked, 0) if role == "nli" else (0, first.embedded))
         (tmp_path / "last" / "run" / "models.json").write_text(json.dumps(models))
 
 
@@ -119,3 +122,15 @@ def test_tenants_share_questions_and_never_a_pair(tmp_path):
         assert graphs[tenant].graph.neighbours.size == len(entries)
     pairs = sum(len(graph.graph.neighbours.pairs) for graph in graphs.values())
     assert executor.asked < 2 * pairs  # both tenants hold the same notes: what was asked of one is known of the other
+
+
+def test_what_is_no_unit_vector_is_refused_and_not_kept(tmp_path):
+    class Broken(Counting):
+        def embed(self, texts):
+            vectors = super().embed(texts)
+            vectors[:1] = np.nan
+            return vectors
+
+    with pytest.raises(ModelError, match="norm"):
+        build(tmp_path, Broken())
+    assert not list((tmp_path / "run" / "embedding").iterdir())

@@ -17,7 +17,6 @@ from audit.errors import IncompleteError, UsageError
 from jobs.run_folder import (
     SHARD_ROWS,
     SHARD_SECONDS,
-    EarlierRun,
     RunFolder,
     parse_marker,
 )
@@ -197,20 +196,9 @@ def test_embeddings_of_other_sizes_or_no_numbers_are_refused(vectors):
         parse_vectors(sink.getvalue(), "f")
 
 
-def test_an_earlier_run_gives_what_is_asked_for_and_is_left_as_it_is(tmp_path):
-    run = RunFolder(tmp_path / "run", IDENTITY)
-    run.add_weights({"a": 0.25, "b": 0.5})
-    run.add_vectors({"t": np.ones(2, np.float32), "u": np.zeros(2, np.float32)})
-    run.record_models({"nli": "n@1", "embedder": "e@1"})
-    before = sorted(path for path in (tmp_path / "run").rglob("*"))
-    earlier = EarlierRun(tmp_path / "run")
-    assert earlier.weights({"b", "c"}, "n@1") == {"b": 0.5}
-    assert earlier.vectors({"t"}, "e@1").keys() == {"t"}
-    assert not earlier.weights({"b"}, "n@2")
-    assert not earlier.vectors({"t"}, "n@1")
-    assert sorted(path for path in (tmp_path / "run").rglob("*")) == before
-
-
-def test_what_is_no_run_cannot_be_an_earlier_one(tmp_path):
-    with pytest.raises(UsageError, match="no run there whose comparisons could be taken over"):
-        EarlierRun(tmp_path)
+@pytest.mark.parametrize("weight", [-0.1, 1.5, float("nan")])
+def test_weights_that_are_none_are_refused(weight):
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([{"pair": "ab", "contradiction": weight}], schema=WEIGHTS_SCHEMA), sink)
+    with pytest.raises(UsageError, match="a weight outside 0 to 1; delete it and resume"):
+        parse_weights(sink.getvalue(), "f")
