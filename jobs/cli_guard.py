@@ -130,9 +130,10 @@ def check(
         raise UsageError(f"--fail-on is {fail_on!r:.40}, expected blocked")
     settings = replace(options.settings(), model_timeout_s=PATIENCE_S)
     entries = _read(file, tenant)
-    with _guarded(store, options, settings, warm=False) as guarded:
+    named = tuple(sorted({entry.tenant for entry in entries}))
+    with _guarded(store, options, settings, tenants=named, warm=False) as guarded:
         decisions: dict[int, Decision] = {}
-        for name in sorted({entry.tenant for entry in entries}):
+        for name in named:
             numbers = [number for number, entry in enumerate(entries) if entry.tenant == name]
             found = guarded.guard(name).check_many([entries[number] for number in numbers])
             decisions |= zip(numbers, found, strict=True)

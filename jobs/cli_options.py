@@ -46,6 +46,8 @@ def spread_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _options_of(group: Any) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
+    if any(field.default_factory is not MISSING for field in fields(group)):
+        raise TypeError(f"{group.__name__}: an option's default is a value")
     return [
         inspect.Parameter(
             field.name, inspect.Parameter.KEYWORD_ONLY, annotation=hints[field.name],

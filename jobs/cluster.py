@@ -7,8 +7,8 @@ A job's command and runtime environment are stored by the cluster and shown on i
 put there: what looks like one is refused, key files are left out of what is uploaded, and a job finds its keys by
 reference, as the name of a file or of a variable that the cluster's own nodes hold.
 
-Not here: starting clusters (`ray up ray_cluster.yaml`), and retries. A job dies with its cluster; submit it again with
-the same RUN folder and it continues.
+Not here: starting clusters (`ray up ray_cluster.yaml`), and starting a job again. It dies with its cluster; submit it
+again with the same RUN folder and it continues.
 """
 
 from __future__ import annotations
@@ -117,12 +117,15 @@ def submit(
         runtime_env |= {"working_dir": str(working_dir), "excludes": list(EXCLUDED)}
     client = _client(address)
     deadline = time.monotonic() + PATIENCE_S
+    refused = False
     while True:
         try:
             accepted: str = client.submit_job(
                 entrypoint=shlex.join(argv), submission_id=submission_id, runtime_env=runtime_env
             )
         except (RuntimeError, ValueError, OSError) as error:
+            if "already exists" in str(error) and refused:
+                return submission_id  # the cluster took what it said it could not: it had only answered too late
             if "already exists" in str(error):
                 raise UsageError(
                     f"job {submission_id} was submitted to {address} already: see `memaudit status`, "
@@ -130,6 +133,7 @@ def submit(
                 ) from None
             if NOT_READY not in str(error) or time.monotonic() >= deadline:
                 raise UsageError(f"{address} did not take job {submission_id}: {_line(error)}") from None
+            refused = True
             time.sleep(RETRY_S)
         else:
             return accepted

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jobs.replay_group import stream_outcomes
+from models.generator_vllm import SHARED_GPU
 from models.loading import load_embedder, load_entailment, load_generator
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class LocalExecutor:
     def __init__(
         self, specs: ModelSpecs, generator: Generator | None = None, *, closes_generator: bool = False
     ) -> None:
-        self._specs = specs
+        self._specs = replace(specs, vllm=replace(specs.vllm, gpu_memory_share=SHARED_GPU))  # all are in this process
         self._generator = generator
         self._owns_generator = generator is None or closes_generator
         self._entailment: EntailmentModel | None = None

@@ -29,6 +29,8 @@ from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 
 from audit.errors import AuditError, ModelError, UsageError
 from jobs.replay_group import stream_outcomes
+from models.generator_vllm import SHARED_GPU
+from models.loading import served_here
 from models.ray_actors import (
     EmbedderActor,
     EntailmentActor,
@@ -77,6 +79,7 @@ class RayExecutor:
         self._specs = specs
         self._replicas = replicas
         self._pools: dict[str, ActorPool] = {}
+        self._shares: GpuShares | None = None
         self._owns_ray = not ray.is_initialized()
         if self._owns_ray:
             if address is None:  # Ray's own default makes workers yield to everything else on a machine it does not own
@@ -163,13 +166,15 @@ class RayExecutor:
 
     def _pool(self, role: str) -> ActorPool:
         if role not in self._pools:
-            shares = GpuShares.of(
-                int(ray.cluster_resources().get("GPU", 0)),
-                local_backbone=not self._specs.backbone.startswith(("openai:", "fake")),
-            )
+            if self._shares is None:  # once: what a model holds already must not be shared out again
+                gpus = int(ray.cluster_resources().get("GPU", 0))
+                self._shares = GpuShares.of(gpus, local_backbone=served_here(self._specs.backbone))
+            shares = self._shares
             if role == "backbone":
+                share = SHARED_GPU if 0 < shares.backbone < 1 else None
+                specs = replace(self._specs, vllm=replace(self._specs.vllm, gpu_memory_share=share))
                 pool = start_actors(
-                    GeneratorActor, self._specs, replicas=self._replicas or shares.replicas, gpus=shares.backbone
+                    GeneratorActor, specs, replicas=self._replicas or shares.replicas, gpus=shares.backbone
                 )
             else:
                 actor = EntailmentActor if role == "nli" else EmbedderActor
@@ -205,7 +210,7 @@ class GpuShares:
         if not local_backbone:
             return GpuShares(backbone=0.0, replicas=1, small=0.5)
         if gpus == 1:
-            return GpuShares(backbone=0.8, replicas=1, small=0.1)
+            return GpuShares(backbone=SHARED_GPU, replicas=1, small=0.1)
         return GpuShares(backbone=1.0, replicas=gpus - 1, small=0.5)  # one is for the small models
 
 

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
     from audit.generation import GenerationRequest
 
-__all__ = ["VllmGenerator", "VllmSettings"]
+__all__ = ["SHARED_GPU", "VllmGenerator", "VllmSettings"]
+
+SHARED_GPU = 0.8
+"""Share of a GPU's memory for a backbone that has the NLI model and the embedder beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +46,9 @@ class VllmSettings:
     kv_cache_gib: int = 4
     """Memory of the prefix cache on CPU; on GPU vLLM takes what is left of its share."""
 
-    gpu_memory_share: float = 0.8
-    """Of a GPU's memory. The rest is for the NLI model and the embedder, where a machine has one GPU for all: vLLM does
-    not start where its share is not free."""
+    gpu_memory_share: float | None = None
+    """Of a GPU's memory; None is vLLM's own default, which leaves nothing for a second model. vLLM does not start where
+    its share is not free."""
 
     block_size: int | None = None
     """Tokens in one block of the prefix cache; None leaves the choice to vLLM."""
@@ -84,7 +87,7 @@ class VllmGenerator:
             # seed's generator by an offset, which CPU generators do not have. Unsplit prompts must fit into one step.
             optional["enable_chunked_prefill"] = False
             step_tokens = max(step_tokens, settings.max_model_len)
-        else:
+        elif settings.gpu_memory_share is not None:
             optional["gpu_memory_utilization"] = settings.gpu_memory_share
         try:
             self._engine: Any = AsyncLLM.from_engine_args(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ModelSpecs", "backbone_id", "entailment_id", "gpu_present", "load_acts", "load_embedder", "load_entailment",
-    "load_generator", "load_probe", "named_backbone", "packaged_together", "prepare",
+    "load_generator", "load_probe", "named_backbone", "packaged_together", "prepare", "served_here",
 ]  # fmt: skip
 
 FAKE = "fake"
@@ -59,6 +59,11 @@ class ModelSpecs:
     def __post_init__(self) -> None:
         # Once, where the run is started: a cluster's workers may be of another kind, and must serve the same weights.
         object.__setattr__(self, "backbone", named_backbone(self.backbone))
+
+
+def served_here(backbone: str) -> bool:
+    """Tell whether a backbone is loaded by this project: it is no fake and no server's."""
+    return backbone != FAKE and not backbone.startswith(OPENAI_PREFIX)
 
 
 def named_backbone(spec: str) -> str:
@@ -92,7 +97,7 @@ def prepare(
         UsageError: a folder that is not there, a package that is not installed, too little disk.
         ModelError: weights that do not match their SHA-256.
     """
-    if "backbone" in parts and specs.backbone != FAKE and not specs.backbone.startswith(OPENAI_PREFIX):
+    if "backbone" in parts and served_here(specs.backbone):
         _backbone_folder(specs.backbone, progress)
     if "nli" in parts and specs.nli != FAKE:
         _folder(specs.nli, "nli", progress)

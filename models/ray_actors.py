@@ -29,7 +29,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError, RayError, RayTaskError
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayError,
+    RayTaskError,
+)
 
 from audit.errors import AuditError, ModelError
 from models.loading import ModelSpecs, load_embedder, load_entailment, load_generator
@@ -60,10 +67,13 @@ PATIENCE_S = 900.0
 """How long a lost replica's place may stay empty: an autoscaler's new machine is up and installed in less. Nothing else
 tells a cluster that has lost its last machine of a kind from one that is about to get the next."""
 
+START_S = 3_600.0
+"""How long a replica may take to find a place and load its model, which may have to be downloaded first."""
+
 RETRY_S = 1.0
 """Pause before replicas that are all away are asked again."""
 
-LOST = (ActorUnavailableError, ActorDiedError, OutOfMemoryError)
+LOST = (ActorUnavailableError, ActorDiedError, ObjectLostError, OutOfMemoryError)
 """What Ray says of a replica that is away for now, and of one that is for good."""
 
 
@@ -234,15 +244,35 @@ def start_actors(actor: type, specs: ModelSpecs, *, replicas: int = 1, gpus: flo
         options["max_concurrency"] = CONCURRENT_REQUESTS
     remote: Any = ray.remote(actor)
     handles = tuple(remote.options(**options).remote(specs) for _ in range(replicas))
+    name = specs.backbone if actor is GeneratorActor else actor.__name__
+    _wait_for_places(handles, name)
     try:
         ids = _ask_all([(handle,) for handle in handles], "model_id", [()] * replicas, PATIENCE_S)
     except RayError as error:
         for handle in handles:
             ray.kill(handle)
-        raise _as_model_error(error, specs.backbone if actor is GeneratorActor else actor.__name__) from error
+        raise _as_model_error(error, name) from error
     if len(set(ids)) > 1:
         raise ModelError(f"replicas serve different weights: {', '.join(sorted(set(ids))):.300}")
     return ActorPool(model_id=ids[0], handles=handles, patience_s=PATIENCE_S)
+
+
+def _wait_for_places(handles: Sequence[Any], name: str) -> None:
+    """Wait until each replica has loaded its model, or failed to.
+
+    Raises:
+        ModelError: one has not in START_S; all are ended.
+    """
+    asked = [handle.model_id.remote() for handle in handles]
+    _, waiting = ray.wait(asked, num_returns=len(asked), timeout=START_S, fetch_local=False)
+    if waiting:
+        for handle in handles:
+            ray.kill(handle)
+        free, there = (found.get("GPU", 0) for found in (ray.available_resources(), ray.cluster_resources()))
+        raise ModelError(
+            f"{len(waiting)} of {len(asked)} replicas of {name:.80} did not start within {START_S:.0f} s: "
+            f"{free:g} of the cluster's {there:g} GPUs are free; start the same command again when there is room"
+        )
 
 
 def _gather(pool: ActorPool, method: str, items: Sequence[Any], chunk: int) -> NDArray[np.float32]:
@@ -305,7 +335,7 @@ class _Outage:
         now_s = time.monotonic()
         if self._ends_s is None:
             self._ends_s = now_s + self._patience_s
-        away = [loss for loss in losses if isinstance(loss, ActorUnavailableError)]
+        away = [loss for loss in losses if isinstance(loss, ActorUnavailableError | ObjectLostError)]
         if not away:
             raise losses[0]
         if now_s >= self._ends_s:

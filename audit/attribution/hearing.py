@@ -49,13 +49,10 @@ def read_influences(search: SearchState) -> None:
             for point in range(len(state.points))
             for outcome in (search.measured.get(leave_out(event_id, "full", "odds", frozenset(), point)),)
         ]
-        asked_about = search.measured.asked_about(event_id)
-        for entry in search.memory.entries:
-            if entry.entry_id not in asked_about:
-                continue
-            influence = search.measured.influence(event_id, state, entry.entry_id)
+        for entry_id in search.memory.in_log_order(search.measured.asked_about(event_id)):
+            influence = search.measured.influence(event_id, state, entry_id)
             if influence is not None:
-                state.influences[entry.entry_id] = influence
+                state.influences[entry_id] = influence
 
 
 def without_culprit(search: SearchState) -> list[EventState]:

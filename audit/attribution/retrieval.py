@@ -18,7 +18,7 @@ from rapidfuzz.process import cdist
 from audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -67,7 +67,7 @@ def dense_ranker(request_vectors: NDArray[np.float32], query_vectors: Mapping[st
 class RankedMemory:
     """One tenant's entries with retrieval over them."""
 
-    __slots__ = ("_by_id", "_entries", "_orders", "_rank", "k")
+    __slots__ = ("_by_id", "_entries", "_orders", "_places", "_rank", "k")
 
     def __init__(self, entries: Sequence[Entry], rank: _Rank, k: int) -> None:
         """Take entries in log order.
@@ -88,6 +88,7 @@ class RankedMemory:
             raise UsageError("two live entries of one tenant share an entry id")
         self._rank = rank
         self._orders: dict[str, NDArray[np.intp]] = {}
+        self._places: dict[str, int] | None = None
         self.k = k
 
     def __len__(self) -> int:
@@ -100,6 +101,12 @@ class RankedMemory:
     def entries(self) -> tuple[Entry, ...]:
         """All entries in log order."""
         return self._entries
+
+    def in_log_order(self, entry_ids: Iterable[str]) -> list[str]:
+        """Return ids of entries in the order in which they were logged; those of no entry are left out."""
+        if self._places is None:
+            self._places = {entry.entry_id: place for place, entry in enumerate(self._entries)}
+        return sorted((name for name in entry_ids if name in self._by_id), key=self._places.__getitem__)
 
     def entry(self, entry_id: str) -> Entry:
         """Return one entry; KeyError if there is none."""

@@ -19,7 +19,7 @@ from jobs.executor_local import LocalExecutor
 from jobs.executor_ray import GpuShares, RayExecutor, _replay_task
 from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
 from models.fakes import FakeGenerator
-from models.ray_actors import ActorPool
+from models.ray_actors import ActorPool, EmbedderActor, start_actors
 from tests.audit_world import CONFIG, FAKES, PLANTED, json_of, removed, run_local, run_with
 
 
@@ -75,6 +75,12 @@ def test_the_only_gpu_is_shared_by_all_models(local_ray, monkeypatch):
         assert executor.model_ids().keys() == {"backbone", "embedder", "nli"}
     finally:
         executor.close()
+
+
+def test_a_model_that_finds_no_place_is_given_up_and_not_waited_for_for_ever(local_ray, monkeypatch):
+    monkeypatch.setattr("models.ray_actors.START_S", 1.0)
+    with pytest.raises(ModelError, match=r"2 of 2 replicas of EmbedderActor did not start .* GPUs are free; start the"):
+        start_actors(EmbedderActor, FAKES, replicas=2, gpus=7.0)
 
 
 class Killing(RayExecutor):

@@ -143,11 +143,17 @@ def test_check_prints_what_it_blocks_and_exits_1_only_when_asked(desk, run):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"), [(("nowhere",), "nowhere"), (("store", "--tenant", "hooli"), "no tenant 'hooli' in store")]
+    ("words", "message"),
+    [
+        (("serve", "nowhere"), "nowhere"),
+        (("serve", "store", "--tenant", "hooli"), "no tenant 'hooli' in store"),
+        (("check", "writes.jsonl", "store", "--tenant", "hooli"), "no tenant 'hooli' in store"),
+    ],
 )
 def test_what_is_wrong_with_the_store_is_told_before_any_model_loads(desk, run, monkeypatch, words, message):
     monkeypatch.setattr("jobs.guard_models.load_embedder", lambda _: pytest.fail("a model was loaded"))
-    code, _, err = run("guard", "serve", *words, "--mode", "key", "--embedder", "fake")
+    (desk / "writes.jsonl").write_text(json.dumps({"entry_id": "w", "request": "how", "response": "so"}))
+    code, _, err = run("guard", *words, "--mode", "key", "--embedder", "fake")
     assert code == 2
     assert message in err
     assert err.count("\n") == 1

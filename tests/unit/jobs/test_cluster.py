@@ -155,3 +155,15 @@ def test_any_other_refusal_is_final(monkeypatch):
     with pytest.raises(UsageError, match="did not take job night: no such runtime environment"):
         submit("http://127.0.0.1:1", ["true"], submission_id="night")
     assert client.asked == 1
+
+
+def test_a_job_that_was_taken_though_the_cluster_said_not_is_no_duplicate(monkeypatch):
+    answers = iter([RuntimeError("No available agent to submit job"), RuntimeError("Job night already exists")])
+
+    class Late:
+        def submit_job(self, **_: object) -> str:
+            raise next(answers)
+
+    monkeypatch.setattr("jobs.cluster._client", lambda _: Late())
+    monkeypatch.setattr("jobs.cluster.RETRY_S", 0.01)
+    assert submit("http://127.0.0.1:1", ["true"], submission_id="night") == "night"
