@@ -112,6 +112,8 @@ class RayExecutor:
                 return  # nothing more comes; the caller names what is missing
 
     def _stream(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
+        # Tasks that are left when this ends early are not cancelled: cancelling one that is just finishing ends Ray's
+        # driver on the spot (a failed check in its task manager). They end with the models they ask, or the driver.
         pool = self._pool("backbone")
         streams = [_replay_task.options(max_retries=TASK_RETRIES).remote(pool, part, program) for part in _pack(groups)]
         alone_s = 0.0
@@ -136,9 +138,6 @@ class RayExecutor:
             raise cause or ModelError(f"a replay task failed: {_line(error)}; the run can be resumed") from error
         except RayError as error:
             raise ModelError(f"the Ray cluster failed: {_line(error)}; the run can be resumed") from error
-        finally:
-            for stream in streams:
-                ray.cancel(stream)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See `Executor.embed`."""
