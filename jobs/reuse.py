@@ -41,11 +41,11 @@ class EarlierRun:
         read_identity(path)
         self.path = path
         self.models = read_models(path)
-        self._unreadable = 0
 
     def weights(self, wanted: Collection[str], nli: str, reporter: Reporter) -> Iterator[dict[str, float]]:
         """Yield what is known of `wanted` contradiction weights, by `jobs.shards.pair_key`, in pieces."""
-        known = self._known(ENTAILMENT, parse_weights, frozenset(wanted)) if self._same("nli", nli, reporter) else {}
+        same = self._same("nli", nli, reporter)
+        known = self._known(ENTAILMENT, parse_weights, frozenset(wanted), reporter) if same else {}
         return self._found("comparisons", wanted, known, reporter)
 
     def vectors(
@@ -53,7 +53,7 @@ class EarlierRun:
     ) -> Iterator[dict[str, NDArray[np.float32]]]:
         """Yield what is known of `wanted` embeddings, by `jobs.shards.text_key`, in pieces."""
         same = self._same("embedder", embedder, reporter)
-        known = self._known(EMBEDDING, parse_vectors, frozenset(wanted)) if same else {}
+        known = self._known(EMBEDDING, parse_vectors, frozenset(wanted), reporter) if same else {}
         fitting = {key: vector for key, vector in known.items() if vector.shape == (dimensions,)}
         return self._found("embeddings", wanted, fitting, reporter)
 
@@ -63,21 +63,25 @@ class EarlierRun:
             reporter.say(f"nothing is taken over of the {role} of {self.path}: it is {theirs:.80}, not {model_id:.80}")
         return theirs == model_id
 
-    def _known(self, kind: str, parse: Callable[[bytes, str], dict[str, T]], wanted: frozenset[str]) -> dict[str, T]:
+    def _known(
+        self, kind: str, parse: Callable[[bytes, str], dict[str, T]], wanted: frozenset[str], reporter: Reporter
+    ) -> dict[str, T]:
         known: dict[str, T] = {}
+        unreadable = 0
         for shard in shards(self.path, kind):
             try:
                 found = parse(shard.read_bytes(), str(shard))
             except (OSError, UsageError):
-                self._unreadable += 1
+                unreadable += 1
             else:
                 known |= {key: value for key, value in found.items() if key in wanted}
+        if unreadable:
+            reporter.say(f"{self.path / kind}: {unreadable} files there cannot be read")
         return known
 
     def _found(
         self, what: str, wanted: Collection[str], known: Mapping[str, T], reporter: Reporter
     ) -> Iterator[dict[str, T]]:
-        broken = f"; {self._unreadable} files there cannot be read" if self._unreadable else ""
-        reporter.say(f"{len(known)} of {len(wanted)} {what} are those of {self.path}{broken}")
+        reporter.say(f"{len(known)} of {len(wanted)} {what} are those of {self.path}")
         for part in pieces(list(known)):
             yield {key: known[key] for key in part}

@@ -76,7 +76,7 @@ class RunFolder:
             IncompleteError: the disk is full or refuses.
         """
         self.path = path
-        self._earlier = earlier
+        self.earlier = earlier
         self._pending: list[Outcome] = []
         self._written_at = time.monotonic()
         marker = path / MARKER_FILE
@@ -89,13 +89,10 @@ class RunFolder:
                 )
         elif path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UsageError(f"{path}: exists and is not a MemAudit run; choose another --out")
-        else:
-            try:
-                path.mkdir(parents=True, exist_ok=True)
-                durable.replace(marker, json.dumps(dict(sorted(identity.items())), indent=1).encode())
-            except OSError as error:
-                raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None
         try:
+            path.mkdir(parents=True, exist_ok=True)
+            if not marker.exists():
+                durable.replace(marker, json.dumps(dict(sorted(identity.items())), indent=1).encode())
             for kind in KINDS:
                 (path / kind).mkdir(exist_ok=True)
         except OSError as error:
@@ -170,11 +167,6 @@ class RunFolder:
         """Keep embeddings. Raises like `flush`."""
         self._vectors.update(vectors)
         self._write(EMBEDDING, vectors_table(vectors))
-
-    @property
-    def earlier(self) -> EarlierRun | None:
-        """The run that may know more."""
-        return self._earlier
 
     def write(self, name: str, data: bytes) -> Path:
         """Put a finished file into the run, whole or not at all."""

@@ -67,7 +67,7 @@ def dense_ranker(request_vectors: NDArray[np.float32], query_vectors: Mapping[st
 class RankedMemory:
     """One tenant's entries with retrieval over them."""
 
-    __slots__ = ("_by_id", "_entries", "_orders", "_places", "_rank", "k")
+    __slots__ = ("_entries", "_orders", "_places", "_rank", "k")
 
     def __init__(self, entries: Sequence[Entry], rank: _Rank, k: int) -> None:
         """Take entries in log order.
@@ -83,19 +83,18 @@ class RankedMemory:
         if k < 1:
             raise UsageError(f"k is {k}: the agent must retrieve at least one memory")
         self._entries = tuple(entries)
-        self._by_id = {entry.entry_id: entry for entry in self._entries}
-        if len(self._by_id) != len(self._entries):
+        self._places = {entry.entry_id: place for place, entry in enumerate(self._entries)}
+        if len(self._places) != len(self._entries):
             raise UsageError("two live entries of one tenant share an entry id")
         self._rank = rank
         self._orders: dict[str, NDArray[np.intp]] = {}
-        self._places: dict[str, int] | None = None
         self.k = k
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def __contains__(self, entry_id: object) -> bool:
-        return entry_id in self._by_id
+        return entry_id in self._places
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -104,13 +103,11 @@ class RankedMemory:
 
     def in_log_order(self, entry_ids: Iterable[str]) -> list[str]:
         """Return ids of entries in the order in which they were logged; those of no entry are left out."""
-        if self._places is None:
-            self._places = {entry.entry_id: place for place, entry in enumerate(self._entries)}
-        return sorted((name for name in entry_ids if name in self._by_id), key=self._places.__getitem__)
+        return sorted((name for name in entry_ids if name in self._places), key=self._places.__getitem__)
 
     def entry(self, entry_id: str) -> Entry:
         """Return one entry; KeyError if there is none."""
-        return self._by_id[entry_id]
+        return self._entries[self._places[entry_id]]
 
     def retrieve(self, query: str, removed: frozenset[str] = frozenset(), *, k: int | None = None) -> tuple[Entry, ...]:
         r"""R(q, M \\ removed): the k best entries that are left, best first."""

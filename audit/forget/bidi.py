@@ -36,8 +36,8 @@ class _Run(NamedTuple):
     """An entry of the directional status stack."""
 
     level: int
-    override: bool | None
-    """Whether letters are made to run right to left; None leaves them as they are."""
+    turned: bool
+    """Letters are made to run right to left."""
 
     isolate: bool
 
@@ -58,13 +58,13 @@ def _levels(paragraph: str) -> list[tuple[str, int]]:
 
     Of what opens and closes isolates an empty string stays: it parts the runs on its sides.
     """
-    stack = [_Run(0, None, isolate=False)]
+    stack = [_Run(0, turned=False, isolate=False)]
     overflown = overflown_isolates = 0
     placed: list[tuple[str, int]] = []
 
     def place(shown: str) -> None:
-        level, turned = stack[-1].level, bool(stack[-1].override)
-        placed.append((shown, level + (level % 2 != turned)))
+        level = stack[-1].level
+        placed.append((shown, level + (level % 2 != stack[-1].turned)))
 
     for character in paragraph:
         if character in _OPENING:
@@ -73,7 +73,7 @@ def _levels(paragraph: str) -> list[tuple[str, int]]:
                 place("")
             level = stack[-1].level + 1 + (stack[-1].level % 2 == turned)
             if level <= _MAX_DEPTH and not overflown and not overflown_isolates:
-                stack.append(_Run(level, turned if overrides else None, isolate=isolate))
+                stack.append(_Run(level, turned=overrides and turned, isolate=isolate))
             elif isolate:
                 overflown_isolates += 1
             elif not overflown_isolates:

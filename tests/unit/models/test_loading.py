@@ -78,14 +78,20 @@ def test_packaged_means_int8_on_a_cpu_and_bf16_on_a_gpu(monkeypatch: pytest.Monk
     assert named_backbone("packaged:0.5b") == "packaged:0.5b"
 
 
-def test_the_probes_backbone_is_assembled_where_hazards_are_read(monkeypatch, tmp_path):
-    assembled = []
+@pytest.fixture
+def assembled(monkeypatch, tmp_path):
+    """Names of the packaged weights that would have been assembled; none is."""
+    names = []
 
     def record(name, _progress=None):
-        assembled.append(name)
+        names.append(name)
         return tmp_path
 
     monkeypatch.setattr("models.loading.ensure", record)
+    return names
+
+
+def test_the_probes_backbone_is_assembled_where_hazards_are_read(assembled):
     specs = ModelSpecs(backbone="packaged:1.5b", nli="packaged", embedder="packaged")
     prepare(specs)
     assert BACKBONE not in assembled
@@ -93,14 +99,7 @@ def test_the_probes_backbone_is_assembled_where_hazards_are_read(monkeypatch, tm
     assert assembled[-1] == BACKBONE
 
 
-def test_only_the_parts_that_will_be_used_are_assembled(monkeypatch, tmp_path):
-    assembled = []
-
-    def record(name, _progress=None):
-        assembled.append(name)
-        return tmp_path
-
-    monkeypatch.setattr("models.loading.ensure", record)
+def test_only_the_parts_that_will_be_used_are_assembled(assembled):
     specs = ModelSpecs(backbone="packaged:1.5b", nli="packaged", embedder="packaged")
     prepare(specs, parts={"embedder"})
     assert assembled == ["minilm"]
