@@ -135,7 +135,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=40, help="memories in the store")
     parser.add_argument("--retrieval", choices=("dense", "levenshtein"), default="dense")
     parser.add_argument("--kv-gib", type=int, default=2, help="prefix cache of the packaged backbones")
-    parser.set_defaults(held_out=0, probes=0, poison="composed", one_writer=False)
+    parser.set_defaults(held_out=0, probes=0, poison="composed", one_writer=False, copies=1)
     return parser.parse_args()
 
 

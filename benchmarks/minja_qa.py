@@ -4,7 +4,8 @@
 
 Benign memories are human-written worked examples; victims are MMLU questions with the trigger word; poison comes in the
 words of the attack's released notes, composed or really injected (`--poison injected`). Every entry has its own writer,
-one source label, shuffled times, no metadata.
+one source label, shuffled times, no metadata. `--copies N` is an attacker who knows CAS: it has few questions answered,
+N times each, so that its memories agree with their neighbours.
 A second start continues: rows that are there are kept, and the backbone's answers are kept in the user's cache.
 """
 
@@ -21,6 +22,7 @@ from audit.attribution.harm import answer_label
 from audit.config import AuditConfig
 from benchmarks.answers_on_disk import study_executor
 from benchmarks.minja.cells import METHODS, run_cell
+from benchmarks.minja.copies import copies_of, repeated
 from benchmarks.minja.qa_data import load_questions, note_steps, split_questions, worked_examples
 from benchmarks.minja.qa_store import composed, demonstration, inject, make_entries
 from benchmarks.minja.study import Cell, SharedScores, Study
@@ -51,10 +53,11 @@ def main() -> None:
     config = {
         "backbone": generator.model_id, "retrieval": options.retrieval, "k": options.k, "size": options.size,
         "victims": options.victims, "held_out": options.held_out, "probes": options.probes, "poison": options.poison,
-        "one_writer": options.one_writer, "agent": AGENT,
+        "one_writer": options.one_writer, "agent": AGENT, **copies_of(options.copies),
     }  # fmt: skip
     command = f"python -m benchmarks.minja_qa --data DATA --backbone {options.backbone} --retrieval {options.retrieval}"
-    results = ResultFile(name, command + f" --poison {options.poison} --suffix '{options.suffix}'", config)
+    command += f" --poison {options.poison} --copies {options.copies} --suffix '{options.suffix}'"
+    results = ResultFile(name, command, config)
     try:
         for rho in options.rho:
             for seed in options.seeds:
@@ -85,7 +88,7 @@ def qa_cell(options: argparse.Namespace, executor: LocalExecutor, rho: float, se
         poison, tried = inject(executor, AGENT, demo, rest, notes, poisoned, Reporter(Console()).say)
         injection = {"injections_tried": tried, "injections_kept": len(poison)}
     else:
-        poison = composed(rest[:poisoned], notes[0])
+        poison = composed(repeated(rest, poisoned, options.copies), notes[0])
     entries, ids = make_entries(benign, poison, seed, one_writer=options.one_writer)
     probes = [question for question in other if len(question.text) < SHORT_CHARACTERS]
     asked = {question.text: question.answer for question in [*victims, *held_out, *probes[: options.probes]]}
@@ -118,6 +121,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--probes", type=int, default=6)
     parser.add_argument("--poison", choices=("composed", "injected"), default="composed")
     parser.add_argument("--one-writer", action="store_true", help="all poison from one account")
+    parser.add_argument("--copies", type=int, default=1, help="how often each composed poison is in the store")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--kv-gib", type=int, default=2, help="prefix cache of the packaged backbones")
     parser.add_argument("--suffix", default="", help="added to the result's file name")

@@ -21,6 +21,7 @@ from audit.config import AuditConfig
 from audit.errors import UsageError
 from benchmarks.answers_on_disk import study_executor
 from benchmarks.minja.cells import METHODS, run_cell
+from benchmarks.minja.copies import copies_of, repeated
 from benchmarks.minja.rap_notes import Pair, load_notes, load_pairs
 from benchmarks.minja.study import TENANT, Cell, SharedScores, Study
 from benchmarks.resultfile import ResultFile
@@ -57,9 +58,10 @@ def main() -> None:
     config = {
         "backbone": generator.model_id, "victim": options.victim, "k": options.k, "size": options.size,
         "victims": options.victims, "held_out": options.held_out, "probes": options.probes,
-        "one_writer": options.one_writer,
+        "one_writer": options.one_writer, **copies_of(options.copies),
     }  # fmt: skip
-    command = f"python -m benchmarks.minja_rap --data DATA --backbone {options.backbone} --suffix '{options.suffix}'"
+    command = f"python -m benchmarks.minja_rap --data DATA --backbone {options.backbone}"
+    command += f" --copies {options.copies} --suffix '{options.suffix}'"
     results = ResultFile(f"minja_rap{options.suffix}", command, config)
     try:
         for rho in options.rho:
@@ -83,7 +85,7 @@ def _cell(options: argparse.Namespace, rho: float, seed: int) -> Cell:
     victims, held_out = named[: options.victims], named[options.victims : options.victims + options.held_out]
     rest = named[options.victims + options.held_out :]
     poisoned = round(options.size * rho)
-    poison = [compose(text, pair, notes, catalogue, index) for text in (rest * poisoned)[:poisoned]]
+    poison = [compose(text, pair, notes, catalogue, index) for text in repeated(rest, poisoned, options.copies)]
     records = [
         record
         for record in load_benign_records(options.data / "webshop")
@@ -137,6 +139,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--held-out", type=int, default=4)
     parser.add_argument("--probes", type=int, default=6)
     parser.add_argument("--one-writer", action="store_true", help="all poison from one account")
+    parser.add_argument("--copies", type=int, default=1, help="how often each poison is in the store")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--kv-gib", type=int, default=2, help="prefix cache of the packaged backbones")
     parser.add_argument("--suffix", default="", help="added to the result's file name")

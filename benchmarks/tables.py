@@ -74,6 +74,8 @@ def _variant(config: dict[str, Any]) -> str:
         parts.append("injected")
     if config.get("one_writer"):
         parts.append("one attacker account")
+    if config.get("copies", 1) > 1:
+        parts.append(f"each poison {config['copies']} times")
     return ", ".join(parts)
 
 

@@ -274,6 +274,7 @@ def _options() -> argparse.Namespace:
     # Of the QA study: the same store needs the same split of the questions.
     parser.add_argument("--held-out", type=int, default=4, help=argparse.SUPPRESS)
     parser.add_argument("--probes", type=int, default=6, help=argparse.SUPPRESS)
+    parser.set_defaults(copies=1)
     return parser.parse_args()
 
 
