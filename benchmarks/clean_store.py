@@ -101,7 +101,7 @@ def audit_clean_store(study: Study, cell: Cell) -> dict[str, Any]:
     for name, events in (("own", own), ("all", wrong)):
         removed, verdicts = 0, {}
         if events:
-            result, _, _ = study.audit(cell, events, cell.config)
+            result = study.audit(cell, events, cell.config).result
             removed = sum(score.removed for score in result.tenants[0].scores)
             verdicts = verdicts_of(result)
         row |= {f"{name}_removed": removed, f"{name}_verdicts": verdicts}

@@ -11,12 +11,13 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.minja.study import Cell, Study, baseline_removals, plain_removal
+from benchmarks.minja.study import baseline_removals, plain_removal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from audit.result import AuditResult
+    from benchmarks.minja.study import Audited, Cell, Study
     from benchmarks.resultfile import ResultFile
 
 __all__ = ["METHODS", "run_cell", "verdicts_of"]
@@ -57,26 +58,25 @@ def run_cell(study: Study, cell: Cell, key: Mapping[str, Any], methods: Sequence
             results.add_row({**key, "method": name, "events": 0, **study.after(cell, attacked, frozenset())})
         return
 
-    set_result, set_seconds, left = study.audit(cell, events, cell.config)
-    removed = frozenset(entry.entry_id for entry in cell.entries) - {entry.entry_id for entry in left}
+    ours = study.audit(cell, events, cell.config)
+    removed = _missing(cell, ours)
     common = {**key, "events": len(harmful), "attack_seconds": round(attack_seconds, 1)}
     if "set" in wanted:
         results.add_row({
-            **common, "method": "set", **study.after(cell, attacked, removed), **_cost(set_result, set_seconds),
-            **_calibration(set_result, cell.poison),
+            **common, "method": "set", **study.after(cell, attacked, removed), **_cost(ours),
+            **_calibration(ours.result, cell.poison),
         })  # fmt: skip
     if OWN_COUNT in wanted:
-        own, own_seconds, left = study.audit(cell, events, dataclasses.replace(cell.config, attribution="loo"))
-        chosen_alone = frozenset(entry.entry_id for entry in cell.entries) - {entry.entry_id for entry in left}
+        own = study.audit(cell, events, dataclasses.replace(cell.config, attribution="loo"))
         results.add_row({
-            **common, "method": OWN_COUNT, **study.after(cell, attacked, chosen_alone), **_cost(own, own_seconds),
+            **common, "method": OWN_COUNT, **study.after(cell, attacked, _missing(cell, own)), **_cost(own),
         })  # fmt: skip
     if any(name not in {"set", OWN_COUNT} for name in wanted):
         plain_config = dataclasses.replace(cell.config, attribution="loo", budget=len(removed))
-        plain, plain_seconds, _ = study.audit(cell, events, plain_config)
-        for name, chosen in _choices(study, cell, plain, attacked, len(removed)).items():
+        plain = study.audit(cell, events, plain_config)
+        for name, chosen in _choices(cell, plain.result, attacked, len(removed)).items():
             if name in wanted:
-                cost = _cost(plain, plain_seconds) if name == f"plain α={PLAIN_ALPHA}" else {}
+                cost = _cost(plain) if name == f"plain α={PLAIN_ALPHA}" else {}
                 results.add_row({**common, "method": name, **study.after(cell, attacked, chosen), **cost})
 
 
@@ -95,25 +95,27 @@ def _names(methods: Sequence[str]) -> list[str]:
     return names
 
 
-def _choices(
-    study: Study, cell: Cell, plain: AuditResult, attacked: Mapping[str, Any], count: int
-) -> dict[str, frozenset[str]]:
-    del study
+def _missing(cell: Cell, audited: Audited) -> frozenset[str]:
+    return frozenset(entry.entry_id for entry in cell.entries) - {entry.entry_id for entry in audited.left}
+
+
+def _choices(cell: Cell, plain: AuditResult, attacked: Mapping[str, Any], count: int) -> dict[str, frozenset[str]]:
     chosen = {f"plain α={alpha}": plain_removal(plain, count, alpha) for alpha in ALPHAS}
     chosen["CMIS only"] = plain_removal(plain, count, 1.0)
     chosen["MCG only"] = plain_removal(plain, count, 0.0)
     return chosen | baseline_removals(plain, attacked["memory"], cell.victims, count, cell.config.seed)
 
 
-def _cost(result: AuditResult, seconds: float) -> dict[str, Any]:
-    counters = result.counters
+def _cost(audited: Audited) -> dict[str, Any]:
+    counters = audited.result.counters
     return {
-        "audit_seconds": round(seconds, 1),
+        "audit_seconds": round(audited.seconds, 1),
         "replays": counters.get("replays", 0),
+        "distinct_replays": audited.distinct_replays,
         "prompt_tokens": counters.get("prompt_tokens", 0),
         "cached_tokens": counters.get("cached_tokens", 0),
         "completion_tokens": counters.get("completion_tokens", 0),
-        "verdicts": verdicts_of(result),
+        "verdicts": verdicts_of(audited.result),
     }
 
 

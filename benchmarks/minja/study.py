@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from audit.result import AuditResult
     from jobs.executor import Executor
 
-__all__ = ["Cell", "SharedScores", "Study", "baseline_removals", "plain_removal"]
+__all__ = ["Audited", "Cell", "SharedScores", "Study", "baseline_removals", "plain_removal"]
 
 TENANT = "study"
 NOW_MS = 1_760_000_000_000
@@ -92,6 +92,19 @@ class SharedScores:
     def __getattr__(self, name: str) -> Any:
         """Everything else is the executor's own."""
         return getattr(self._executor, name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """An audit, and what it left."""
+
+    result: AuditResult
+    seconds: float
+    left: Sequence[Entry]
+    """The purged store."""
+
+    distinct_replays: int
+    """Replays that ask something else than any other one: copies of a memory are asked about at the cost of one."""
 
 
 @dataclass(slots=True)
@@ -165,8 +178,8 @@ class Study:
             )
         return tuple(logged)
 
-    def audit(self, cell: Cell, events: Sequence[Event], config: AuditConfig) -> tuple[AuditResult, float, Any]:
-        """Audit through the job, on a real signed store, and purge it; return result, seconds and the purged store."""
+    def audit(self, cell: Cell, events: Sequence[Event], config: AuditConfig) -> Audited:
+        """Audit through the job, on a real signed store, and purge it."""
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             keyring = generate_keys("study")
@@ -187,7 +200,8 @@ class Study:
                     models=result.models,
                 )  # fmt: skip
                 left = open_snapshot(store, keyring.policy, now_ms=NOW_MS).entries(TENANT)
-            return result, seconds, left
+            distinct = len({outcome.prompt_hash for outcome in run.outcomes.values()})
+            return Audited(result=result, seconds=seconds, left=left, distinct_replays=distinct)
 
     def after(self, cell: Cell, attacked: Mapping[str, Any], removed: frozenset[str]) -> dict[str, Any]:
         """Ask everything again without the removed entries; rates over all victims, not only the harmful ones."""
