@@ -27,6 +27,7 @@ bars: $(STAMP)
 
 tables: $(STAMP)
 	$(BIN)/python -m benchmarks.tables
+	$(BIN)/python -m benchmarks.headline
 
 setup: $(STAMP)
 
