@@ -80,16 +80,17 @@ def guard_models(  # noqa: PLR0913 - what a guard can read with
         warm: Load the reader of acts now, and not with the first write.
 
     Raises:
-        UsageError: a model that is not there, or a mode that reads acts without the packaged reader of them.
+        UsageError: a model that is not there or cannot be meant, or a mode that reads acts without the packaged reader
+            of them.
         ModelError: a model cannot be loaded.
     """
     mode = settings.mode
     with ExitStack() as opened:
-        acts = _acts(mode, specs, reporter, warm=warm) if mode in MODES_WITH_ACTS else None
         hazards = None
-        if mode in MODES_WITH_LABELS:
+        if mode in MODES_WITH_LABELS:  # first: a backbone that cannot be meant is to be heard before any work
             hazards = opened.enter_context(hazard_models(specs, taxonomy, nli=nli, cache=cache))
             _assemble(hazards, specs, nli, reporter)
+        acts = _acts(mode, specs, reporter, warm=warm) if mode in MODES_WITH_ACTS else None
         embedder = load_embedder(specs) if mode in MODES_WITH_KEYS else None
         yield GuardModels(acts=acts, hazards=hazards, embedder=embedder)
 
@@ -107,7 +108,7 @@ def hazard_models(
         cache: The cache's file; None is the one in the user's cache.
 
     Raises:
-        UsageError: a model that is not there, or a cache that cannot be opened.
+        UsageError: a model that is not there or cannot be meant, or a cache that cannot be opened.
     """
     with closing(SignatureCache(cache_dir() / CACHE_FILE if cache is None else cache)) as kept:
         backbone = LazyGenerator(specs)

@@ -1,10 +1,14 @@
-"""A backbone that is loaded when it is first asked, and only then: most writes that a guard sees never need one."""
+"""A backbone that is loaded when it is first asked, and only then: most writes that a guard sees never need one.
+
+A server's is nothing to load: its client is made at once, so that an address that cannot be meant is heard before the
+first write that needs it. The server is not contacted for that.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from models.loading import backbone_id, load_generator
+from models.loading import backbone_id, load_generator, served_here
 
 if TYPE_CHECKING:
     from audit.generation import Completion, GenerationRequest
@@ -18,13 +22,13 @@ class LazyGenerator:
     """Implements `models.protocols.Generator`. One event loop.
 
     Raises:
-        UsageError: a backbone that is not there.
+        UsageError: a backbone that is not there, or cannot be meant.
     """
 
     def __init__(self, specs: ModelSpecs) -> None:
         self.model_id = backbone_id(specs.backbone)
         self._specs = specs
-        self._generator: Generator | None = None
+        self._generator: Generator | None = None if served_here(specs.backbone) else load_generator(specs)
 
     async def start(self) -> None:
         """Load the backbone now, in a minute or so. Idempotent. Raises like `models.loading.load_generator`."""

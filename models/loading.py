@@ -15,6 +15,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
+from urllib.parse import urlsplit
 
 from audit.errors import UsageError
 from models.fakes import FakeActReader, FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
@@ -123,7 +124,7 @@ def load_generator(specs: ModelSpecs) -> Generator:
         return FakeGenerator()
     if specs.backbone.startswith(OPENAI_PREFIX):
         url, _, model = specs.backbone.removeprefix(OPENAI_PREFIX).partition("#")
-        if not url.startswith(("http://", "https://")) or not model:
+        if not _is_web_address(url) or not model:
             raise UsageError(f"backbone {specs.backbone!r:.120}: expected openai:http://HOST:PORT/v1#MODEL")
         return HttpGenerator(url, model, specs.http)
     if importlib.util.find_spec("vllm") is None:
@@ -221,6 +222,14 @@ def gpu_present() -> bool:
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # Ray hides GPUs from actors that did not ask for one
         return False
     return Path("/dev/nvidia0").exists()
+
+
+def _is_web_address(text: str) -> bool:
+    try:
+        address = urlsplit(text)
+        return address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
+    except ValueError:  # of brackets, or of a port that is no number
+        return False
 
 
 def _backbone_folder(spec: str, progress: Progress | None = None) -> Path:

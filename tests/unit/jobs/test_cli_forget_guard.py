@@ -159,6 +159,16 @@ def test_what_is_wrong_with_the_store_is_told_before_any_model_loads(desk, run, 
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", [("check", "writes.jsonl", "store"), ("serve", "store")])
+def test_a_backbone_that_cannot_be_meant_is_told_at_the_start(desk, run, monkeypatch, command):
+    monkeypatch.setattr("jobs.guard_models.load_acts", lambda _: pytest.fail("a model was loaded"))
+    (desk / "writes.jsonl").write_text(json.dumps(memory("acme", "w", "so")))
+    code, _, err = run("guard", *command, "--embedder", "fake", "--backbone", "openai:http://host/v1")
+    assert code == 2
+    assert "expected openai:http://HOST:PORT/v1#MODEL" in err
+    assert err.count("\n") == 1
+
+
 def test_by_default_the_act_is_read_and_no_backbone_is_asked(desk, run):
     assert run(*FORGET, "--apply")[0] == 0
     (desk / "writes.jsonl").write_text(

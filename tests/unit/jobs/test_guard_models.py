@@ -91,12 +91,28 @@ def test_the_cache_is_closed_where_a_later_model_is_not_there(caches, models_of)
     assert [cache.closed for cache in caches] == [True]
 
 
+@pytest.mark.parametrize("mode", ["act+labels", "exact", "containment", "containment+key"])
+@pytest.mark.parametrize("spec", ["openai:http://127.0.0.1:9/v1", "openai:http://a:secret@127.0.0.1:9/v1#m"])
+def test_a_backbone_that_cannot_be_meant_is_told_before_anything_is_assembled(caches, assembled, models_of, mode, spec):
+    with pytest.raises(UsageError, match="backbone"), models_of(mode, ModelSpecs(backbone=spec)):
+        pass
+    assert assembled == []
+    assert [cache.closed for cache in caches] == [True]
+
+
+@pytest.mark.usefixtures("caches", "assembled")
+@pytest.mark.parametrize("mode", ["act", "key"])
+def test_a_mode_that_asks_no_backbone_looks_at_none(models_of, mode):
+    with models_of(mode, ModelSpecs(backbone="openai:")) as models:
+        assert models.hazards is None
+
+
 @pytest.mark.usefixtures("caches")
 @pytest.mark.parametrize(
     ("mode", "nli", "names"),
     [
         ("act", None, ["minilm", BACKBONE]),
-        ("act+labels", None, ["minilm", BACKBONE, "minilm"]),
+        ("act+labels", None, ["minilm", "minilm", BACKBONE]),
         ("containment", None, ["minilm"]),
         ("containment", "fake", ["minilm", BACKBONE]),
         ("key", None, []),

@@ -36,7 +36,13 @@ def test_a_server_is_named_by_address_and_model(cache: Path):
     asyncio.run(generator.close())
 
 
-@pytest.mark.parametrize("spec", ["openai:", "openai:http://host/v1", "openai:host/v1#model", "openai:ftp://host#m"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "openai:", "openai:http://host/v1", "openai:host/v1#model", "openai:ftp://host#m", "openai:http://#m",
+        "openai:http://HOST:PORT/v1#m", "openai:http://[::1/v1#m", "openai:http://host:0/v1#m",
+    ],
+)  # fmt: skip
 def test_half_an_address_is_refused(spec: str):
     with pytest.raises(UsageError, match="expected openai:http://HOST:PORT/v1#MODEL"):
         load_generator(ModelSpecs(backbone=spec))
