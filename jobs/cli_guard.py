@@ -211,9 +211,10 @@ def calibrate(
             await models.backbone.close()
 
     # What was read is kept, so that a second start, or another share, asks only what is new.
+    reporter = Reporter(Console(stderr=True))
     with (
-        hazard_models(ModelSpecs(backbone=backbone), named, nli=nli, cache=cache) as models,
-        Reporter(Console(stderr=True)).stage("reading the hazards of labelled texts", len(labelled)) as progress,
+        hazard_models(ModelSpecs(backbone=backbone), named, nli=nli, cache=cache, reporter=reporter) as models,
+        reporter.stage("reading the hazards of labelled texts", len(labelled)) as progress,
     ):
         margins = asyncio.run(read(models, progress))
     known = [(found, item.labels) for found, item in zip(margins, labelled, strict=True) if found is not None]
@@ -253,13 +254,11 @@ def _guarded(
         if tenant not in held.log_refs:
             raise UsageError(f"no tenant {tenant!r:.80} in {store}")
     specs = ModelSpecs(backbone=options.backbone, embedder=options.embedder)
+    reporter = Reporter(Console(stderr=True))
     with contextlib.ExitStack() as opened:
         models = opened.enter_context(
-            guard_models(
-                settings, specs, taxonomy, nli=options.nli, cache=options.cache,
-                reporter=Reporter(Console(stderr=True)), warm=warm,
-            )
-        )  # fmt: skip
+            guard_models(settings, specs, taxonomy, nli=options.nli, cache=options.cache, reporter=reporter, warm=warm)
+        )
         log = None
         if options.log is not None:
             log = opened.enter_context(contextlib.closing(DecisionLog(options.log, clock_ms=now_ms)))
@@ -275,7 +274,9 @@ def _guarded(
             backbone = models.hazards.backbone
             opened.callback(lambda: guarded.run(backbone.close()))
             if warm:
-                guarded.run(backbone.start())
+                with reporter.stage("starting the backbone", 1) as progress:
+                    guarded.run(backbone.start())
+                    progress.advance()
         remember(guarded.snapshot, options.pin)
         yield guarded
 

