@@ -22,9 +22,11 @@ from audit.snapshot.purify import Purified, purify
 from audit.snapshot.reader import VerifiedSnapshot, open_snapshot
 from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, known_pin, now_ms, print_json, remember
 from jobs.hazard_locks import LockPlan, described, locks_of, taxonomy_of
+from jobs.progress import Reporter
 
 if TYPE_CHECKING:
     from audit.forget.tombstone import Lock
+    from models.loading import Part
 
 __all__ = ["TaxonomyFile", "expiry_ms", "forget"]
 
@@ -123,10 +125,16 @@ def _locks(
 ) -> tuple[list[Lock], dict[str, str]]:
     """Load what is needed and build the locks, in the order of `entries`."""
     from models.hazard_extraction import HazardReader  # noqa: PLC0415 - the model layer
-    from models.hazard_statements import statements_for  # noqa: PLC0415
-    from models.loading import ModelSpecs, load_acts, load_embedder, load_generator  # noqa: PLC0415
+    from models.hazard_statements import nli_beside, statements_for  # noqa: PLC0415
+    from models.loading import ModelSpecs, load_acts, load_embedder, load_generator, prepare  # noqa: PLC0415
 
     specs = ModelSpecs(backbone=backbone, embedder=embedder)
+    reads = not stated and backbone != "none"
+    beside = nli_beside(specs, taxonomy, None) if reads else None
+    used: dict[Part, bool] = {"backbone": reads, "nli": beside is not None, "embedder": embedder != "none"}
+    with Reporter(Console(stderr=True)).steps() as progress:
+        parts = [part for part, needed in used.items() if needed]
+        prepare(specs, progress, parts=parts, hazards=used["embedder"] or used["nli"])
     model = None if embedder == "none" else load_embedder(specs)
     plan = LockPlan(
         store_id=snapshot.store_id, taxonomy=taxonomy, embed=None if model is None else model.embed,
@@ -138,7 +146,7 @@ def _locks(
     models = {} if model is None else {"embedder": model.model_id}
     if plan.acts is not None:
         models["acts"] = plan.acts.model_id
-    if stated or backbone == "none":
+    if not reads:
         signature = HazardSignature(labels=frozenset(stated or ()), taxonomy=taxonomy.digest, model=STATED)
         locks = asyncio.run(locks_of(removed, plan, None))
         return [replace(lock, signature=signature if stated else None) for lock in locks], models

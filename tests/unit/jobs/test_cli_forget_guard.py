@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from audit.errors import UsageError
 from audit.forget.lockout import read_lockout
 from audit.provenance.keys import load_keyring
 from audit.snapshot.reader import open_snapshot
@@ -97,6 +98,30 @@ def test_forget_removes_and_locks_out_with_a_stated_hazard(desk, run):
     assert stone.lock.expires_at_ms is not None
     assert stones(desk, "globex") == ()
     assert run("verify", "store", "--deep", "--quiet")[0] == 0
+
+
+@pytest.mark.usefixtures("desk")
+@pytest.mark.parametrize(
+    ("options", "parts", "hazards"),
+    [
+        (("--backbone", "none", "--embedder", "none"), [], False),
+        (("--backbone", "none", "--embedder", "fake"), ["embedder"], True),
+        (("--hazard", "skip_validation", "--embedder", "fake"), ["embedder"], True),
+        (("--backbone", "fake", "--embedder", "fake"), ["backbone", "embedder"], True),
+        (("--backbone", "packaged:1.5b", "--embedder", "none"), ["backbone", "nli"], True),
+    ],
+)
+def test_forget_assembles_what_it_reads_with_before_it_loads_a_model(run, monkeypatch, options, parts, hazards):
+    asked = []
+
+    def prepare(_specs, progress, *, parts, hazards):
+        asked.append((callable(progress), parts, hazards))
+        raise UsageError("as far as that")
+
+    monkeypatch.setattr("models.loading.prepare", prepare)
+    words = ("forget", "store", "m1", "--tenant", "acme", "--reason", "ticket 7", "--apply")
+    assert run(*words, *options)[0] == 2
+    assert asked == [(True, parts, hazards)]
 
 
 def test_an_operator_wide_tombstone_holds_for_other_tenants(desk, run):
