@@ -24,6 +24,7 @@ from jobs.embedding import embed_texts, vectors_of
 from jobs.findings import TenantEvidence, influence_scores, rank, tenant_result
 from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
 from jobs.resemblance import Resemblance
+from jobs.run_folder import resumable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,6 +45,7 @@ PREFIX_SHARE = 0.5
 """Longest prefix of the ranking that the plain method may remove: beyond half, the store is not repaired but lost."""
 
 
+@resumable()
 def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
     snapshot: VerifiedSnapshot,
     events: Sequence[Event],

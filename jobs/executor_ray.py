@@ -122,10 +122,7 @@ class RayExecutor:
                 ready, _ = ray.wait(streams, num_returns=1, timeout=LOOK_S, fetch_local=False)
                 alone_s = 0.0 if ready or ray.cluster_resources().get("CPU", 0) >= 1 else alone_s + LOOK_S
                 if alone_s > pool.patience_s:
-                    raise ModelError(
-                        "no node is left in the cluster that can run replays; "
-                        "finished replays are kept: start the same command again to continue"
-                    )
+                    raise ModelError("no node is left in the cluster that can run replays")
                 if not ready:
                     continue
                 stream = ready[0]
@@ -135,9 +132,9 @@ class RayExecutor:
                     streams.remove(stream)
         except RayTaskError as error:
             cause = error.cause if isinstance(error.cause, AuditError) else None
-            raise cause or ModelError(f"a replay task failed: {_line(error)}; the run can be resumed") from error
+            raise cause or ModelError(f"a replay task failed: {_line(error)}") from error
         except RayError as error:
-            raise ModelError(f"the Ray cluster failed: {_line(error)}; the run can be resumed") from error
+            raise ModelError(f"the Ray cluster failed: {_line(error)}") from error
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See `Executor.embed`."""

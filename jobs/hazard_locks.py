@@ -19,6 +19,7 @@ from audit.forget.hazard import HazardSignature, default_taxonomy, load_taxonomy
 from audit.forget.reading import readings
 from audit.forget.tombstone import EXTRA_KEY, lock_out, read_lock
 from audit.provenance import durable, strict_json
+from jobs.run_folder import resumable
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import HazardStatements, packaged_curves
 from models.loading import ModelSpecs, load_acts, load_probe, packaged_together
@@ -118,6 +119,7 @@ def removals_of(result: AuditResult) -> dict[str, dict[str, str]]:
     return {tenant: entries for tenant, entries in found.items() if entries}
 
 
+@resumable()
 def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     snapshot: VerifiedSnapshot,
     result: AuditResult,

@@ -17,11 +17,12 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow.parquet as pq
 
-from audit.errors import IncompleteError, UsageError
+from audit.errors import IncompleteError, ModelError, UsageError
 from audit.provenance import durable
 from jobs.shards import (
     outcomes_table,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from audit.attribution.ablation import Outcome
     from jobs.reuse import EarlierRun
 
-__all__ = ["KINDS", "RUN_FORMAT", "RunFolder", "parse_marker", "read_identity", "read_models", "shards"]
+__all__ = ["KINDS", "RUN_FORMAT", "RunFolder", "parse_marker", "read_identity", "read_models", "resumable", "shards"]
 
 T = TypeVar("T")
 
@@ -58,6 +59,19 @@ REPLAYS, ENTAILMENT, EMBEDDING = KINDS = ("replays", "entailment", "embedding")
 SHARD_ROWS = 256
 SHARD_SECONDS = 5.0
 """A shard is written at least this often: what a crash can cost."""
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Say of a model's failure how to go on; what asks models for a run is decorated with it.
+
+    Raises:
+        ModelError: the failure, with that.
+    """
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(f"{error}; finished replays are kept: start the same command again to continue") from error
 
 
 class RunFolder:

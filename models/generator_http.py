@@ -156,10 +156,7 @@ class HttpGenerator:
                 return await self._attempt(body)
             except _RetryableError as error:
                 if attempt == self._settings.attempts:
-                    raise ModelError(
-                        f"{self._url}: {error} ({attempt} attempts); finished replays are kept: "
-                        "start the same command again to continue"
-                    ) from None
+                    raise ModelError(f"{self._url}: {error} ({attempt} attempts)") from None
                 spread = 1 + digest[attempt % len(digest)] / 255  # requests that failed together do not return together
                 wait_s = error.wait_s or self._settings.first_wait_s * 2 ** (attempt - 1) * spread
                 await asyncio.sleep(min(wait_s, MAX_WAIT_S))

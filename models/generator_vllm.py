@@ -127,10 +127,7 @@ class VllmGenerator:
             async for output in self._engine.generate(prompt, sampling, f"replay-{next(self._numbers)}"):
                 final = output
         except VLLMServerError as error:
-            raise ModelError(
-                f"vLLM died while serving {self.model_id} ({_first_line(error)}); "
-                "finished replays are kept: start the same command again to continue"
-            ) from error
+            raise ModelError(f"vLLM died while serving {self.model_id} ({_first_line(error)})") from error
         except (VLLMError, ValueError) as error:  # a prompt longer than max_model_len, a bad grammar
             raise ModelError(f"vLLM refused a request to {self.model_id}: {_first_line(error)}") from error
         if final is None or not final.finished:

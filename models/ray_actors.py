@@ -271,7 +271,7 @@ def _wait_for_places(handles: Sequence[Any], name: str) -> None:
         free, there = (found.get("GPU", 0) for found in (ray.available_resources(), ray.cluster_resources()))
         raise ModelError(
             f"{len(waiting)} of {len(asked)} replicas of {name:.80} did not start within {START_S:.0f} s: "
-            f"{free:g} of the cluster's {there:g} GPUs are free; start the same command again when there is room"
+            f"{free:g} of the cluster's {there:g} GPUs are free; make room for them"
         )
 
 
@@ -348,7 +348,7 @@ def _check_served(found: str, expected: str) -> None:
     if found != expected:
         raise ModelError(
             f"a machine that took over serves {found:.80}, the run was started with {expected:.80}: "
-            "give all machines the same weights and start the same command again"
+            "give all machines the same weights"
         )
 
 
@@ -365,7 +365,4 @@ def _as_model_error(error: RayError, model: str) -> AuditError:
         why = "the machine ran out of memory"
     elif isinstance(error, ActorUnavailableError):  # Ray's own text is about sockets
         why = "nothing took its place in time"
-    return ModelError(
-        f"the process that serves {model} died ({why}); "
-        "finished replays are kept: start the same command again to continue"
-    )
+    return ModelError(f"the process that serves {model} died ({why})")

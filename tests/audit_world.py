@@ -151,6 +151,6 @@ class DyingGenerator(FakeGenerator):
 
     async def generate(self, request: GenerationRequest) -> Completion:
         if self._left == 0:
-            raise ModelError("the backbone died; start the same command again")
+            raise ModelError("the backbone died")
         self._left -= 1
         return await super().generate(request)

@@ -144,7 +144,7 @@ def test_a_prompt_too_long_is_refused_and_the_engine_lives_on(pool: ActorPool):
     assert answers(generator, ask("Hello", max_tokens=1))[0].completion_tokens == 1
 
 
-def test_a_killed_engine_is_a_model_error_that_says_how_to_go_on(pool: ActorPool):
+def test_a_killed_engine_is_a_model_error(pool: ActorPool):
     async def kill_while_answering() -> None:
         running = asyncio.create_task(
             RemoteGenerator(pool, "event").generate(ask("Count to a thousand.", max_tokens=1_000))
@@ -155,7 +155,7 @@ def test_a_killed_engine_is_a_model_error_that_says_how_to_go_on(pool: ActorPool
                 process.kill()
         await running
 
-    with pytest.raises(ModelError, match=r"vLLM died .*start the same command again to continue"):
+    with pytest.raises(ModelError, match=r"vLLM died while serving"):
         asyncio.run(kill_while_answering())
 
 

@@ -137,7 +137,9 @@ def test_no_replay_is_asked_for_twice(whole):
 @pytest.mark.parametrize("answers", [0, 1, 9, 22, 29])
 def test_a_run_whose_model_dies_continues_where_it_was_and_ends_with_the_same_bytes(snapshot, whole, tmp_path, answers):
     _, text, requests = whole
-    with pytest.raises(ModelError, match="start the same command again") as failure:
+    with pytest.raises(
+        ModelError, match=r"^the backbone died; finished replays are kept: start the same command again to continue$"
+    ) as failure:
         run_local(snapshot, tmp_path / "run", generator=DyingGenerator(answers))
     assert failure.value.exit_code == 3
     second = FakeGenerator()

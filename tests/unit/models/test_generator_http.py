@@ -137,9 +137,9 @@ def test_a_passing_fault_is_tried_again(server: Server, status: int):
     assert len(server.bodies) == 3
 
 
-def test_a_lasting_fault_ends_after_the_attempts_and_says_how_to_go_on(server: Server):
+def test_a_lasting_fault_ends_after_the_attempts(server: Server):
     server.script = [(503, {}, b"overloaded\nby far")]
-    with pytest.raises(ModelError, match=r"HTTP 503: overloaded by far \(3 attempts\).*same command again"):
+    with pytest.raises(ModelError, match=r"HTTP 503: overloaded by far \(3 attempts\)$"):
         ask(server)
     assert len(server.bodies) == 3
 

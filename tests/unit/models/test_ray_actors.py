@@ -104,14 +104,13 @@ def test_an_actor_that_cannot_load_says_why_in_the_callers_process(pools: list[A
 def test_lack_of_memory_is_told_in_one_line():
     error = _as_model_error(OutOfMemoryError("Memory on the node was low.\nRefer to the documentation."), "tiny")
     assert isinstance(error, ModelError)
-    assert str(error).startswith("the process that serves tiny died (the machine ran out of memory); ")
-    assert "\n" not in str(error)
+    assert str(error) == "the process that serves tiny died (the machine ran out of memory)"
 
 
-def test_a_dead_replica_is_a_model_error_that_says_how_to_go_on(pools: list[ActorPool]):
+def test_a_dead_replica_is_a_model_error(pools: list[ActorPool]):
     pool = start_actors(GeneratorActor, FAKES)
     pool.stop()
-    with pytest.raises(ModelError, match=r"fake-generator.* died .*same command"):  # noqa: PT012 - until it is gone
+    with pytest.raises(ModelError, match=r"fake-generator.* died \("):  # noqa: PT012 - until it is gone
         for _ in range(100):  # Ray kills in the background: the actor may answer a little longer
             asyncio.run(RemoteGenerator(pool).generate(request(1)))
             time.sleep(0.1)
@@ -142,7 +141,7 @@ def test_a_replica_lost_while_it_loads_is_started_anew_but_not_for_ever(pools: l
     assert pool.model_id == "loaded"
     assert len(list(tmp_path.iterdir())) == 1 + RESTARTS
     os.kill(ray.get(pool.handles[0].__ray_call__.remote(lambda _: os.getpid())), signal.SIGKILL)
-    with pytest.raises(ModelError, match=r"serves loaded died .*same command"):
+    with pytest.raises(ModelError, match=r"serves loaded died \("):
         RemoteEmbedder(pool).embed(["a"])
 
 
@@ -202,7 +201,7 @@ def test_where_all_replicas_are_away_a_call_waits_for_one_but_not_for_ever(monke
     gone, back, away = Away(), Away(3), Away(1_000)
     assert ask_twice(gone, back) == ["answer"] * 2
     assert back.asked == 5
-    with pytest.raises(ModelError, match=r"m died \(nothing took its place in time\); finished replays are kept"):
+    with pytest.raises(ModelError, match=r"m died \(nothing took its place in time\)$"):
         ask_twice(gone, away)
     assert 3 < away.asked < 12
     with pytest.raises(ModelError, match=r"m died \(The actor died"):
