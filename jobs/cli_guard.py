@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -166,15 +167,18 @@ def serve(
     options: GuardOptions,
 ) -> None:
     """Serve a guard over HTTP: POST /check, GET /health, GET /metrics."""
-    from jobs.guard_server import serve_guard  # noqa: PLC0415 - brings the web server
+    from jobs.guard_server import bound, serve_guard  # noqa: PLC0415 - brings the web server
 
     token = _token(token_file)
     if not token and host not in {"127.0.0.1", "::1", "localhost"}:
         raise UsageError(f"--host {host} is open to others: give a token with --token-file or MEMAUDIT_GUARD_TOKEN")
-    if not 0 <= port < 1 << 16 or refresh_s <= 0:
-        raise UsageError(f"--port is {port} and --refresh-s {refresh_s}: expected 0 to 65535, and more than 0")
-    with _guarded(store, options, options.settings(), tenants=tuple(tenant or ()), warm=True) as guarded:
-        serve_guard(guarded, host=host, port=port, token=token, refresh_s=refresh_s)
+    if not 0 <= port < 1 << 16:
+        raise UsageError(f"--port is {port}, expected 0 to 65535")
+    if not 0 < refresh_s < math.inf:
+        raise UsageError(f"--refresh-s is {refresh_s}, expected more than 0")
+    settings, served = options.settings(), tuple(tenant or ())
+    with bound(host, port) as sockets, _guarded(store, options, settings, tenants=served, warm=True) as guarded:
+        serve_guard(guarded, sockets, token=token, refresh_s=refresh_s)
 
 
 @guard_app.command("calibrate")
@@ -256,12 +260,12 @@ def _guarded(
     specs = ModelSpecs(backbone=options.backbone, embedder=options.embedder)
     reporter = Reporter(Console(stderr=True))
     with contextlib.ExitStack() as opened:
-        models = opened.enter_context(
-            guard_models(settings, specs, taxonomy, nli=options.nli, cache=options.cache, reporter=reporter, warm=warm)
-        )
         log = None
         if options.log is not None:
             log = opened.enter_context(contextlib.closing(DecisionLog(options.log, clock_ms=now_ms)))
+        models = opened.enter_context(
+            guard_models(settings, specs, taxonomy, nli=options.nli, cache=options.cache, reporter=reporter, warm=warm)
+        )
         guarded = GuardedStore(
             store, policy, embed=None if models.embedder is None else models.embedder.embed,
             embedder="" if models.embedder is None else models.embedder.model_id, acts=models.acts,
@@ -299,7 +303,8 @@ def _token(file: Path | None) -> str:
         try:
             token = file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{file}: cannot read the token ({error!s:.80})") from None
+            reason = "not ASCII" if isinstance(error, UnicodeDecodeError) else error.strerror
+            raise UsageError(f"{file}: cannot read the token ({reason})") from None
     if (token or file is not None) and (len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable()):
         raise UsageError(f"the guard's token must have at least {MIN_TOKEN_CHARS} printable ASCII characters")
     return token

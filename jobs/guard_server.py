@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -26,7 +28,7 @@ from audit.forget.decision_log import as_record
 from jobs.import_jsonl import parse_entries
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from audit.entry import Entry
     from audit.forget.decision import Decision
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-__all__ = ["guard_application", "parse_writes", "serve_guard"]
+__all__ = ["bound", "guard_application", "parse_writes", "serve_guard"]
 
 MAX_BODY_BYTES = 4 << 20
 """A few entries at their limit, or thousands of usual ones."""
@@ -152,17 +154,41 @@ def guard_application(guarded: GuardedStore, *, token: str, refresh_s: float) ->
     return application
 
 
-def serve_guard(guarded: GuardedStore, *, host: str, port: int, token: str, refresh_s: float) -> None:
+@contextmanager
+def bound(host: str, port: int) -> Iterator[Sequence[socket.socket]]:
+    """Take all addresses of a host, and yield them; who connects is refused until they are served.
+
+    Raises:
+        UsageError: an address cannot be used.
+    """
+    with ExitStack() as opened:
+        sockets = []
+        try:
+            places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, kind, protocol, _, address in dict.fromkeys(places):
+                taken = opened.enter_context(socket.socket(family, kind, protocol))
+                taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:  # 0.0.0.0 is taken by itself
+                    taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                taken.bind(address)
+                sockets.append(taken)
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"cannot listen on {host} port {port}: {reason!s:.120}") from None
+        yield sockets
+
+
+def serve_guard(guarded: GuardedStore, sockets: Sequence[socket.socket], *, token: str, refresh_s: float) -> None:
     """Serve until interrupted.
 
     Raises:
-        UsageError: the address cannot be used.
+        UsageError: an address was taken by somebody else after all.
     """
     application = guard_application(guarded, token=token, refresh_s=refresh_s)
     try:
-        web.run_app(application, host=host, port=port, access_log=None, print=_say)
+        web.run_app(application, sock=sockets, access_log=None, print=_say)
     except OSError as error:
-        raise UsageError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+        raise UsageError(f"cannot listen: {error.strerror or error}") from None
 
 
 async def _judge(guarded: GuardedStore, entry: Entry) -> Decision:

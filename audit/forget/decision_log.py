@@ -17,7 +17,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from audit.errors import IncompleteError
+from audit.errors import IncompleteError, UsageError
 from audit.forget.decision import FAILURES
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class DecisionLog:
         max_bytes: Size at which the file is put aside.
 
     Raises:
-        IncompleteError: the file cannot be opened.
+        UsageError: the file cannot be opened.
     """
 
     def __init__(
@@ -53,7 +53,10 @@ class DecisionLog:
         self._lock = threading.Lock()
         self._file: int | None = None
         self._size = 0
-        self._open()
+        try:
+            self._open()
+        except OSError as error:
+            raise UsageError(f"{path}: cannot open the decision log ({error.strerror})") from None
 
     def write(self, entry: Entry, decision: Decision) -> None:
         """Append one decision, in one write.
@@ -81,11 +84,8 @@ class DecisionLog:
             self._close()
 
     def _open(self) -> None:
-        try:
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
-            self._size = os.fstat(self._file).st_size
-        except OSError as error:
-            raise IncompleteError(f"{self._path}: cannot open the decision log ({error.strerror})") from None
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        self._size = os.fstat(self._file).st_size
 
     def _close(self) -> None:
         if self._file is not None:

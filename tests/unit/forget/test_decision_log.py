@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from audit.errors import IncompleteError
+from audit.errors import IncompleteError, UsageError
 from audit.forget import decision_log
 from audit.forget.decision import Decision
 from audit.forget.decision_log import DecisionLog, as_record
@@ -71,5 +71,5 @@ def test_a_log_that_cannot_be_written_stops_the_guard(tmp_path, monkeypatch):
         log.write(entry(), REFUSED)
     monkeypatch.undo()
     log.close()
-    with pytest.raises(IncompleteError, match="cannot open the decision log"):
+    with pytest.raises(UsageError, match="cannot open the decision log"):
         DecisionLog(tmp_path / "none" / "log", clock_ms=lambda: NOW)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 
 import pytest
@@ -146,6 +147,12 @@ def test_an_operator_wide_tombstone_holds_for_other_tenants(desk, run):
         (("guard", "check", "memories.jsonl", "store", "--fail-on", "all"), "expected blocked"),
         (("guard", "serve", "store", "--host", "0.0.0.0"), "give a token"),  # noqa: S104 - refused
         (("guard", "serve", "store", "--token-file", "memories.jsonl", "--mode", "x"), "token must have|mode is"),
+        (
+            ("guard", "serve", "store", "--token-file", "none"),
+            "none: cannot read the token (No such file or directory)",
+        ),
+        (("guard", "serve", "store", "--port", "70000"), "--port is 70000, expected 0 to 65535"),
+        (("guard", "serve", "store", "--refresh-s", "nan"), "--refresh-s is nan, expected more than 0"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_and_exit_2(desk, run, change, message):
@@ -173,15 +180,27 @@ def test_check_prints_what_it_blocks_and_exits_1_only_when_asked(desk, run):
         (("serve", "nowhere"), "nowhere"),
         (("serve", "store", "--tenant", "hooli"), "no tenant 'hooli' in store"),
         (("check", "writes.jsonl", "store", "--tenant", "hooli"), "no tenant 'hooli' in store"),
+        (("check", "writes.jsonl", "store", "--tenant", "acme", "--log", "no/log"), "cannot open the decision log"),
+        (("serve", "store", "--host", "no..host", "--token-file", "token"), "cannot listen on no..host port 8414"),
     ],
 )
-def test_what_is_wrong_with_the_store_is_told_before_any_model_loads(desk, run, monkeypatch, words, message):
+def test_what_is_wrong_with_store_log_or_address_is_told_before_any_model_loads(desk, run, monkeypatch, words, message):
     monkeypatch.setattr("jobs.guard_models.load_embedder", lambda _: pytest.fail("a model was loaded"))
+    (desk / "token").write_text("a token of enough letters")
     (desk / "writes.jsonl").write_text(json.dumps({"entry_id": "w", "request": "how", "response": "so"}))
     code, _, err = run("guard", *words, "--mode", "key", "--embedder", "fake")
     assert code == 2
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("desk")
+def test_a_port_in_use_is_told_before_any_model_loads(run, monkeypatch):
+    monkeypatch.setattr("jobs.guard_models.load_embedder", lambda _: pytest.fail("a model was loaded"))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, _, err = run("guard", "serve", "store", "--mode", "key", "--embedder", "fake", "--port", str(port))
+    assert (code, err) == (2, f"memaudit: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
 
 
 @pytest.mark.parametrize("command", [("check", "writes.jsonl", "store"), ("serve", "store")])

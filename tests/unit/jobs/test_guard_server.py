@@ -11,7 +11,7 @@ from aiohttp import web
 
 from audit.forget.guarded_store import GuardedStore
 from audit.forget.settings import GuardSettings
-from jobs.guard_server import MAX_BODY_BYTES, guard_application
+from jobs.guard_server import MAX_BODY_BYTES, bound, guard_application
 from tests.unit.forget.locks import ACTS, EMBEDDER
 from tests.unit.forget.test_lockout import purged
 from tests.unit.snapshot.stores import NOW, keyring, make_store
@@ -32,7 +32,8 @@ async def served(tmp_path):
     )  # fmt: skip
     runner = web.AppRunner(guard_application(guarded, token=TOKEN, refresh_s=0.05))
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    with bound("127.0.0.1", 0) as (taken,):
+        site = web.SockSite(runner, taken.dup())
     await site.start()
     port = runner.addresses[0][1]
     async with httpx.AsyncClient(
@@ -132,3 +133,8 @@ async def test_under_load_every_write_gets_its_own_answer(served):
     assert {answer.status_code for answer in answers} == {200}
     assert [answer.json()["entry_id"] for answer in answers] == [write["entry_id"] for write in writes]
     assert [answer.json()["allowed"] for answer in answers] == [n % 3 != 0 for n in range(150)]
+
+
+def test_who_connects_is_refused_until_the_guard_serves():
+    with bound("127.0.0.1", 0) as (taken,), pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://127.0.0.1:{taken.getsockname()[1]}/health")
