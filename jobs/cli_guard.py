@@ -58,7 +58,11 @@ PATIENCE_S = 3_600.0
 guard_app = typer.Typer(help="Keep removed memories from coming back.", no_args_is_help=True)
 
 Backbone = Annotated[
-    str, typer.Option(help="Model that reads hazards; started when one is to be read, never by the modes act and key.")
+    str,
+    typer.Option(
+        help="Model that reads hazards: packaged, a folder or id, or openai:URL#MODEL; never started by the modes act "
+        "and key."
+    ),
 ]
 Nli = Annotated[
     str | None,
@@ -118,7 +122,9 @@ class GuardOptions:
 @guard_app.command("check")
 @spread_options
 def check(
-    file: Annotated[Path, typer.Argument(help="Writes, one JSON object per line; - reads standard input.")],
+    file: Annotated[
+        Path, typer.Argument(help="Writes, JSON lines as for `memaudit import jsonl`; - reads standard input.")
+    ],
     store: Store,
     *,
     tenant: Annotated[str | None, typer.Option(help="Tenant of lines that name none.")] = None,
@@ -161,12 +167,19 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8414,
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="File with the token; default: $MEMAUDIT_GUARD_TOKEN.")
+        Path | None,
+        typer.Option(
+            "--token-file",
+            help=f"File with the token, of {MIN_TOKEN_CHARS} characters or more; default: $MEMAUDIT_GUARD_TOKEN.",
+        ),
     ] = None,
     refresh_s: Annotated[float, typer.Option(help="How often to look for a newer version of the store.")] = 5.0,
     options: GuardOptions,
 ) -> None:
-    """Serve a guard over HTTP: POST /check, GET /health, GET /metrics."""
+    """Serve a guard over HTTP.
+
+    POST /check judges a write, or several as JSON lines; GET /health, GET /metrics. Follows the store's newest version.
+    """
     from jobs.guard_server import bound, serve_guard  # noqa: PLC0415 - brings the web server
 
     token = _token(token_file)
@@ -194,7 +207,10 @@ def calibrate(
     ] = 0.01,
     cache: Cache = None,
 ) -> None:
-    """Choose the thresholds of the hazard labels for one model, on texts that are no benchmark's."""
+    """Choose the thresholds of the hazard labels for one model.
+
+    On labelled texts that are no benchmark's. Prints them as JSON; a taxonomy file takes them.
+    """
     import asyncio  # noqa: PLC0415
 
     from jobs.guard_models import HazardModels, hazard_models  # noqa: PLC0415 - the model layer
@@ -291,7 +307,7 @@ def _read(file: Path, tenant: str | None) -> list[Entry]:
         defaults["tenant"] = tenant
     entries = read_entries(file, defaults)
     if not entries:
-        raise UsageError(f"{file}: no writes in it")
+        raise UsageError(f"{'standard input' if str(file) == '-' else file}: no writes in it")
     return entries
 
 
@@ -322,6 +338,7 @@ def _show(judged: list[tuple[Entry, Decision]]) -> None:
         parts = f", with {', '.join(map(as_line, decision.with_earlier))}" if decision.with_earlier else ""
         odds = "" if decision.restated_nats is None else f" ({decision.restated_nats:.1f} nats)"
         line = f"{verb} {as_line(entry.tenant)}/{as_line(entry.entry_id)}{by}: {decision.reason}{labels}{odds}{parts}"
-        console.print(f"{line} {as_line(decision.detail, 200)}".rstrip(), markup=False, highlight=False)
+        why = f" ({as_line(decision.detail, 200)})" if decision.detail else ""
+        console.print(f"{line}{why}", markup=False, highlight=False)
     blocked = sum(not decision.allowed for _, decision in judged)
     console.print(f"{len(judged)} writes checked, {blocked} blocked", markup=False, highlight=False)

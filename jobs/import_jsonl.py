@@ -37,15 +37,18 @@ def read_entries(file: Path, defaults: Mapping[str, object]) -> list[Entry]:
     """Read a whole file of JSON lines; the path `-` is standard input.
 
     Raises:
-        UsageError: there is no such file.
+        UsageError: there is no such file, or it cannot be read.
         EntryError: as `parse_entries`.
     """
     if str(file) == "-":
         return list(parse_entries(sys.stdin.buffer, "standard input", defaults))
-    if not file.is_file():
-        raise UsageError(f"{file}: no such file")
-    with file.open("rb") as lines:
-        return list(parse_entries(lines, file.name, defaults))
+    try:
+        with file.open("rb") as lines:  # also a pipe, such as a shell's <(…)
+            return list(parse_entries(lines, file.name, defaults))
+    except FileNotFoundError:
+        raise UsageError(f"{file}: no such file") from None
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
 
 
 def parse_entries(lines: Iterable[bytes], source: str, defaults: Mapping[str, object]) -> Iterator[Entry]:

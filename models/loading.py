@@ -23,7 +23,7 @@ from models.generator_http import HttpGenerator, HttpSettings
 from models.generator_vllm import VllmGenerator, VllmSettings
 from models.hazard_probe import BACKBONE as PROBED
 from models.hazard_probe import HazardProbe
-from models.packaged import ensure, installed
+from models.packaged import BACKBONES, ensure, installed
 from models.weights_cache import folder_id
 
 if TYPE_CHECKING:
@@ -235,6 +235,8 @@ def _is_web_address(text: str) -> bool:
 def _backbone_folder(spec: str, progress: Progress | None = None) -> Path:
     name, _, size = spec.partition(":")
     if name == PACKAGED_PREFIX:
+        if size not in BACKBONES:
+            raise UsageError(f"no packaged backbone {size!r:.40}; there are {', '.join(BACKBONES)}")
         return ensure(size, progress)
     return _folder(spec, "", progress)
 

@@ -25,7 +25,7 @@ from models.weights_cache import DIGEST_FILE, Progress, build_folder, cache_dir,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["PACKAGED", "GgufParts", "ensure", "installed"]
+__all__ = ["BACKBONES", "PACKAGED", "GgufParts", "ensure", "installed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +180,9 @@ PACKAGED: dict[str, tuple[str, Callable[[Progress], None]]] = {
     "minilm": (MINILM_FOLDER, _build_minilm),
 }
 """Name to (folder in the cache, how to build it)."""
+
+BACKBONES = ("1.5b", "0.5b", "1.5b-int8", "0.5b-int8")
+"""Those that can be asked."""
 
 
 def _module_folder(module: str) -> Path:

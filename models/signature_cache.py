@@ -50,7 +50,9 @@ class SignatureCache:
             with self._database:
                 self._database.execute("create table if not exists margins (key text primary key, margins text)")
         except (sqlite3.Error, OSError) as error:
-            raise UsageError(f"{path}: cannot be used as a signature cache ({error!s:.120}); delete it") from None
+            raise UsageError(
+                f"{path}: cannot be used as a signature cache ({error!s:.120}); delete it or name another"
+            ) from None
 
     def get(self, key: str) -> dict[str, float] | None:
         """Return what is known; a row that cannot be read is as none."""

@@ -72,7 +72,7 @@ class GuardSettings:
         for name in ("act_above_nats", "doubt_above_nats"):
             nats = getattr(self, name)
             if nats is not None and not math.isfinite(nats):
-                raise UsageError(f"{name} is {nats}, expected nats")
+                raise UsageError(f"{name} is {nats}, expected a finite number")
         for name, minimum in (
             ("recent_writes", 0),
             ("recent_s", 0),

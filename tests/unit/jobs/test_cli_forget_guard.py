@@ -143,7 +143,10 @@ def test_an_operator_wide_tombstone_holds_for_other_tenants(desk, run):
         ((*FORGET, "--expires", "2001-01-01"), "in the past"),
         ((*FORGET, "--expires", "soon"), "expected days like 90d"),
         (("guard", "check", "none.jsonl", "store"), "no such file"),
+        (("guard", "check", "store", "store"), "store: cannot be read (Is a directory)"),
+        (("guard", "check", "/dev/null", "store"), "/dev/null: no writes in it"),
         (("guard", "check", "memories.jsonl", "store", "--mode", "fuzzy"), "mode is 'fuzzy'"),
+        (("guard", "check", "memories.jsonl", "store", "--act-above", "inf"), "expected a finite number"),
         (("guard", "check", "memories.jsonl", "store", "--fail-on", "all"), "expected blocked"),
         (("guard", "serve", "store", "--host", "0.0.0.0"), "give a token"),  # noqa: S104 - refused
         (("guard", "serve", "store", "--token-file", "memories.jsonl", "--mode", "x"), "token must have|mode is"),
@@ -246,7 +249,7 @@ def test_writes_that_could_not_be_judged_exit_3(desk, run):
         "--embedder", "fake", "--cache", "cache.sqlite", "--mode", "containment+key",
     )  # fmt: skip
     assert code == 3
-    assert "blocked acme/w1: model failed ModelError: http://127.0.0.1:9/v1: ConnectError" in out
+    assert "blocked acme/w1: model failed (ModelError: http://127.0.0.1:9/v1: ConnectError" in out
     assert "could not be judged" in err
     assert "replays" not in out + err  # an audit's, and not a guard's
 

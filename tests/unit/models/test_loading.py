@@ -62,9 +62,10 @@ def test_a_folder_that_is_no_model_is_refused(cache: Path, tmp_path: Path):
         prepare(ModelSpecs(backbone="fake", nli=str(tmp_path), embedder="fake"))
 
 
-def test_an_unknown_packaged_backbone_is_refused(cache: Path):
-    with pytest.raises(UsageError, match=r"no packaged model '70b'"):
-        prepare(ModelSpecs(backbone="packaged:70b", nli="fake", embedder="fake"))
+@pytest.mark.parametrize("size", ["70b", "nli", "minilm", ""])
+def test_an_unknown_packaged_backbone_is_refused(cache: Path, size: str):
+    with pytest.raises(UsageError, match=rf"^no packaged backbone '{size}'; there are 1\.5b, 0\.5b, 1\.5b-int8, 0\.5b"):
+        prepare(ModelSpecs(backbone=f"packaged:{size}", nli="fake", embedder="fake"))
 
 
 def test_loading_fakes_imports_no_heavy_library():
