@@ -46,6 +46,8 @@ def test_a_server_is_named_by_address_and_model(cache: Path):
 def test_half_an_address_is_refused(spec: str):
     with pytest.raises(UsageError, match="expected openai:http://HOST:PORT/v1#MODEL"):
         load_generator(ModelSpecs(backbone=spec))
+    with pytest.raises(UsageError, match="expected openai:http://HOST:PORT/v1#MODEL"):
+        prepare(ModelSpecs(backbone=spec, nli="fake", embedder="fake"))
 
 
 @pytest.mark.parametrize("role", ["backbone", "nli", "embedder"])
