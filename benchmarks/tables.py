@@ -41,7 +41,7 @@ SWEPT = {
 PANELS_ACROSS = 3
 TICKS_APART = 0.03
 ASIDE = 0.006
-"""Points of the methods at one ρ stand this far to the sides of it, or one would hide the other, and what was before."""
+"""Points of the methods at one ρ stand this far to the sides of it, or one hides another, and what was before."""
 
 Group = dict[str, Any]
 
