@@ -79,7 +79,9 @@ def test_the_only_gpu_is_shared_by_all_models(local_ray, monkeypatch):
 
 def test_a_model_that_finds_no_place_is_given_up_and_not_waited_for_for_ever(local_ray, monkeypatch):
     monkeypatch.setattr("models.ray_actors.START_S", 1.0)
-    with pytest.raises(ModelError, match=r"2 of 2 replicas of EmbedderActor did not start .* GPUs are free; start the"):
+    with pytest.raises(
+        ModelError, match=r"2 of 2 replicas of EmbedderActor did not start .* GPUs are free; make room for them"
+    ):
         start_actors(EmbedderActor, FAKES, replicas=2, gpus=7.0)
 
 

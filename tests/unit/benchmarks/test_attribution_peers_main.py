@@ -32,7 +32,7 @@ def bench_of(tmp_path):
         executor = LocalExecutor(ModelSpecs(backbone="fake", nli="fake", embedder="fake"), generator=backbone)
         options = argparse.Namespace(
             data=data, backbone="fake", rho=[0.5], seeds=[0], methods=methods, fresh=False, retrieval="dense", k=3,
-            size=10, victims=3, poison="composed", one_writer=False, held_out=1, probes=0,
+            size=10, victims=3, poison="composed", one_writer=False, copies=1, held_out=1, probes=0,
         )  # fmt: skip
         study = Study(executor, Reporter(Console(quiet=True), quiet=True))
         results = ResultFile("peers", "x", {}, folder=tmp_path)
