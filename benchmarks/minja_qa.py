@@ -22,7 +22,7 @@ from audit.attribution.harm import answer_label
 from audit.config import AuditConfig
 from benchmarks.answers_on_disk import study_executor
 from benchmarks.minja.cells import METHODS, run_cell
-from benchmarks.minja.copies import copies_of, repeated
+from benchmarks.minja.copies import copies, copies_of, repeated
 from benchmarks.minja.qa_data import load_questions, note_steps, split_questions, worked_examples
 from benchmarks.minja.qa_store import composed, demonstration, inject, make_entries
 from benchmarks.minja.study import Cell, SharedScores, Study
@@ -78,14 +78,14 @@ def qa_cell(options: argparse.Namespace, executor: LocalExecutor, rho: float, se
     poisoned = round(options.size * rho)
     victims, held_out = food[: options.victims], food[options.victims : options.victims + options.held_out]
     rest = food[options.victims + options.held_out :]
-    if len(rest) < poisoned:
-        rest *= 1 + poisoned // max(len(rest), 1)  # at the highest ρ a question may be poisoned twice
     demo = demonstration((options.data / "minja" / "QA" / "initial_demo.txt").read_text(encoding="utf-8"))
     pool = worked_examples(options.data, trigger)
     benign = random.Random(seed).sample(pool, min(options.size - poisoned, len(pool)))
     injection = {}
     if options.poison == "injected":
-        poison, tried = inject(executor, AGENT, demo, rest, notes, poisoned, Reporter(Console()).say)
+        # At the highest ρ a question may be poisoned twice.
+        asked_of = rest if len(rest) >= poisoned else rest * (1 + poisoned // max(len(rest), 1))
+        poison, tried = inject(executor, AGENT, demo, asked_of, notes, poisoned, Reporter(Console()).say)
         injection = {"injections_tried": tried, "injections_kept": len(poison)}
     else:
         poison = composed(repeated(rest, poisoned, options.copies), notes[0])
@@ -121,11 +121,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--probes", type=int, default=6)
     parser.add_argument("--poison", choices=("composed", "injected"), default="composed")
     parser.add_argument("--one-writer", action="store_true", help="all poison from one account")
-    parser.add_argument("--copies", type=int, default=1, help="how often each composed poison is in the store")
+    parser.add_argument("--copies", type=copies, default=1, help="how often each composed poison is in the store")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--kv-gib", type=int, default=2, help="prefix cache of the packaged backbones")
     parser.add_argument("--suffix", default="", help="added to the result's file name")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.poison == "injected" and options.copies > 1:
+        parser.error("--copies is of composed poison: injected poison comes as often as it takes hold")
+    return options
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from audit.config import AuditConfig
 from audit.errors import UsageError
 from benchmarks.answers_on_disk import study_executor
 from benchmarks.minja.cells import METHODS, run_cell
-from benchmarks.minja.copies import copies_of, repeated
+from benchmarks.minja.copies import copies, copies_of, repeated
 from benchmarks.minja.rap_notes import Pair, load_notes, load_pairs
 from benchmarks.minja.study import TENANT, Cell, SharedScores, Study
 from benchmarks.resultfile import ResultFile
@@ -139,7 +139,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--held-out", type=int, default=4)
     parser.add_argument("--probes", type=int, default=6)
     parser.add_argument("--one-writer", action="store_true", help="all poison from one account")
-    parser.add_argument("--copies", type=int, default=1, help="how often each poison is in the store")
+    parser.add_argument("--copies", type=copies, default=1, help="how often each poison is in the store")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--kv-gib", type=int, default=2, help="prefix cache of the packaged backbones")
     parser.add_argument("--suffix", default="", help="added to the result's file name")

@@ -100,7 +100,7 @@ def prepare(
         ModelError: weights that do not match their SHA-256.
     """
     if "backbone" in parts and specs.backbone.startswith(OPENAI_PREFIX):
-        _server(specs.backbone)  # what cannot be meant is told now, not after hours of other work
+        load_generator(specs)  # contacts nobody; what cannot be meant is told now, not after hours of other work
     if "backbone" in parts and served_here(specs.backbone):
         _backbone_folder(specs.backbone, progress)
     if "nli" in parts and specs.nli != FAKE:
@@ -126,7 +126,10 @@ def load_generator(specs: ModelSpecs) -> Generator:
     if specs.backbone == FAKE:
         return FakeGenerator()
     if specs.backbone.startswith(OPENAI_PREFIX):
-        return HttpGenerator(*_server(specs.backbone), specs.http)
+        url, _, model = specs.backbone.removeprefix(OPENAI_PREFIX).partition("#")
+        if not _is_web_address(url) or not model:
+            raise UsageError(f"backbone {specs.backbone!r:.120}: expected openai:http://HOST:PORT/v1#MODEL")
+        return HttpGenerator(url, model, specs.http)
     if importlib.util.find_spec("vllm") is None:
         raise UsageError(
             f"backbone {specs.backbone!r:.120} needs vLLM: pip install 'memaudit[cpu]' (or [gpu]), "
@@ -222,18 +225,6 @@ def gpu_present() -> bool:
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # Ray hides GPUs from actors that did not ask for one
         return False
     return Path("/dev/nvidia0").exists()
-
-
-def _server(spec: str) -> tuple[str, str]:
-    """Return address and model that a specification names.
-
-    Raises:
-        UsageError: it cannot be meant.
-    """
-    url, _, model = spec.removeprefix(OPENAI_PREFIX).partition("#")
-    if not _is_web_address(url) or not model:
-        raise UsageError(f"backbone {spec!r:.120}: expected openai:http://HOST:PORT/v1#MODEL")
-    return url, model
 
 
 def _is_web_address(text: str) -> bool:

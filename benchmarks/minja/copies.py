@@ -7,23 +7,31 @@ leaving one of them out lets the next one in: neither half of the paper's score 
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["copies_of", "repeated"]
+__all__ = ["copies", "copies_of", "repeated"]
 
 T = TypeVar("T")
 
 
-def repeated(items: Sequence[T], count: int, copies: int) -> list[T]:
-    """Return `count` items, each of the first ones `copies` times; from the first again where they run out."""
-    distinct = -(-count // copies)
+def copies(text: str) -> int:
+    """Read how often, from the command line."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r:.20}: expected 1 or more")
+    return int(text)
+
+
+def repeated(items: Sequence[T], count: int, each: int) -> list[T]:
+    """Return `count` items, each of the first ones `each` times; from the first again where they run out."""
+    distinct = -(-count // each)
     few = [items[number % len(items)] for number in range(distinct)]
-    return [item for item in few for _ in range(copies)][:count]
+    return [item for item in few for _ in range(each)][:count]
 
 
-def copies_of(copies: int) -> dict[str, int]:
+def copies_of(each: int) -> dict[str, int]:
     """What a result's configuration says of them; nothing where there is one each, as in results that are older."""
-    return {"copies": copies} if copies > 1 else {}
+    return {"copies": each} if each > 1 else {}

@@ -50,6 +50,11 @@ def test_half_an_address_is_refused(spec: str):
         prepare(ModelSpecs(backbone=spec, nli="fake", embedder="fake"))
 
 
+def test_a_password_in_an_address_is_refused_before_anything_is_loaded(cache: Path):
+    with pytest.raises(UsageError, match="holds a user or a password"):
+        prepare(ModelSpecs(backbone="openai:http://a:secret@host/v1#m", nli="fake", embedder="fake"))
+
+
 @pytest.mark.parametrize("role", ["backbone", "nli", "embedder"])
 @pytest.mark.parametrize("spec", ["/no/such/folder", "./missing", "nonsense"])
 def test_a_missing_folder_is_one_line_before_anything_is_loaded(cache: Path, role: str, spec: str):
