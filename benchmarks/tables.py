@@ -110,6 +110,7 @@ def rate(successes: float, trials: int) -> str:
 
 def main() -> None:
     """Write tables, plots and bars."""
+    mpl.rcParams["svg.hashsalt"] = "tables"  # equal data, equal file
     grouped: dict[tuple[str, str, str], dict[tuple[float, str], list[dict[str, Any]]]] = defaultdict(
         lambda: defaultdict(list)
     )
