@@ -315,9 +315,9 @@ class WriteGuard:
         """Judge groups of texts, each a write: one call of the embedder, one of the model for each taxonomy."""
         settings, lockout = self.settings, state.lockout
         flat = [text for group in groups for text in group]
-        if self._embed is not None and flat and len(lockout) and vectors is None:
+        if self._embed is not None and flat and len(lockout):
             try:
-                vectors = _checked(self._embed(flat), len(flat))
+                vectors = _checked(self._embed(flat) if vectors is None else vectors, len(flat))
             except Exception as error:  # noqa: BLE001 - whatever an embedder raises, the policy decides, and says so
                 return [_failed(failure("embedder failed", error_line(error), settings)) for _ in groups]
         spans = np.cumsum([0, *map(len, groups)]).tolist()
@@ -351,7 +351,7 @@ class WriteGuard:
 def _checked(vectors: NDArray[np.float32], texts: int) -> NDArray[np.float32]:
     if vectors.ndim != 2 or len(vectors) != texts or not np.isfinite(vectors).all():  # noqa: PLR2004 - texts, dimensions
         raise ModelError(
-            f"the embedder returned shape {vectors.shape} for {texts} texts, or numbers that are not finite"
+            f"vectors of shape {vectors.shape} were given for {texts} texts, or numbers that are not finite"
         )
     return np.asarray(vectors, np.float32)
 

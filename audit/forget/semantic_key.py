@@ -48,5 +48,9 @@ class SemanticKey:
 
     def vector(self) -> NDArray[np.float32]:
         """Return the direction again: shape (dimensions,), unit L2 norm."""
-        raw = np.frombuffer(self.quantised, np.int8).astype(np.float32)
+        raw = self.levels().astype(np.float32)
         return np.asarray(raw / np.linalg.norm(raw), np.float32)
+
+    def levels(self) -> NDArray[np.int8]:
+        """Return the whole numbers, shape (dimensions,)."""
+        return np.frombuffer(self.quantised, np.int8)

@@ -291,6 +291,12 @@ def test_vectors_computed_before_are_used(made):
     assert not held.check(write, vectors=EMBEDDER.embed(readings(write))).allowed
 
 
+@pytest.mark.parametrize("wrong", [np.full((1, 1_024), np.nan, np.float32), np.zeros((0, 1_024), np.float32)])
+def test_vectors_computed_before_that_say_nothing_let_nothing_in(made, wrong):
+    decision = made().check(entry(PARAPHRASE), vectors=wrong)
+    assert (decision.allowed, decision.reason) == (False, "embedder failed")
+
+
 async def test_the_async_form_decides_alike_and_leaves_the_loop_free(made):
     held = made()
     decisions = await asyncio.gather(*(held.check_async(entry(text, principal=text)) for text in (PARAPHRASE, SAFE)))

@@ -21,6 +21,9 @@ def table(counts, seed=0, dimensions=5):
     return KeyTable(keys, "m")
 
 
+ROUNDED = 5**0.5 / 2 / 127 / 254
+"""Half a step in each of five components, at the worst."""
+
 COUNTS = st.lists(st.integers(0, 4), min_size=1, max_size=6)
 
 
@@ -43,7 +46,18 @@ def test_similarity_is_the_cosine_with_the_nearest_key(counts, seed):
     write = np.random.default_rng(seed + 1).normal(size=5).astype(np.float32)
     write /= np.linalg.norm(write)
     expected = held.largest(held.vectors @ write, FAR)
-    assert held.similarity(write[None])[0] == pytest.approx(expected, abs=1e-5)
+    assert held.similarity(write[None])[0] == pytest.approx(expected, abs=ROUNDED)
+
+
+@given(st.integers(1, 4), st.integers(0, 1_000))
+def test_many_writes_are_compared_as_one_at_a_time(count, seed):
+    held = table([1, 2, 0, 1], seed)
+    writes = np.random.default_rng(seed + 1).normal(size=(count, 5)).astype(np.float32)
+    assert (held.similarity(writes) == np.concatenate([held.similarity(row[None]) for row in writes])).all()
+
+
+def test_a_vector_that_points_nowhere_is_near_nothing():
+    assert (table([1, 1]).similarity(np.zeros((1, 5), np.float32)) == 0).all()
 
 
 def test_a_table_without_keys_has_none_to_compare():
