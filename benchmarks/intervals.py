@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["bootstrap", "wilson"]
+__all__ = ["bootstrap", "bootstrap_ratio", "wilson"]
 
 Z_95 = 1.959964
 """Two-sided 95 % quantile of the standard normal."""
@@ -32,8 +32,28 @@ def bootstrap(values: Sequence[float], *, draws: int = 2_000, seed: int = 0) -> 
     Raises:
         ValueError: no values.
     """
-    if not values:
+    return bootstrap_ratio([(value, 1.0) for value in values], draws=draws, seed=seed)
+
+
+def bootstrap_ratio(pairs: Sequence[tuple[float, float]], *, draws: int = 2_000, seed: int = 0) -> tuple[float, float]:
+    """Return the 95 % percentile bootstrap interval of the ratio of two sums over runs.
+
+    Args:
+        pairs: Of each run, what is summed above and below the line.
+        draws: How often runs are drawn anew.
+        seed: Of the draws.
+
+    Raises:
+        ValueError: no runs, or draws in which nothing is below the line.
+    """
+    if not pairs:
         raise ValueError("no values to bootstrap")
     rng = random.Random(seed)
-    means = sorted(sum(rng.choices(values, k=len(values))) / len(values) for _ in range(draws))
-    return means[int(0.025 * draws)], means[int(0.975 * draws) - 1]
+    ratios = []
+    for _ in range(draws):
+        above, below = map(sum, zip(*rng.choices(pairs, k=len(pairs)), strict=True))
+        if not below:
+            raise ValueError("a draw of the runs has nothing below the line")
+        ratios.append(above / below)
+    ratios.sort()
+    return ratios[int(0.025 * draws)], ratios[int(0.975 * draws) - 1]
