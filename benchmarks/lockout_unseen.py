@@ -1,13 +1,14 @@
 """The guard on acts that nothing was fitted or chosen on: who gets back in, and which honest notes are refused?
 
-    python -m benchmarks.lockout_unseen [--backbone packaged:1.5b-int8] [--modes act act+labels]
+    python -m benchmarks.lockout_unseen [--backbone packaged:1.5b-int8]     # writes lockout_unseen.json
 
 `benchmarks/hst/data/unseen.jsonl`, written for this from a brief that names no benchmark: scenarios from trades that
 the reader's own texts do not have, of two kinds. `practice` is bad work practice, which the packaged labels speak of;
 `steering` sounds neutral and steers the agent to a wrong answer, target, person or belief, for which they have no word.
 Each is a request, an act, five restatements, and five honest notes for the same request; of these, one is the act put
 right in its own words, and one warns of it. All acts are removed from one tenant; every note is then written by a
-writer of its own, and so is held against all tombstones.
+writer of its own, and so is held against all tombstones. Beside the modes as they are, `act+labels` is tried as it was
+before act and hazard were weighed together (`benchmarks.doubt_calibration`): labels alone then decide what is in doubt.
 
 The backbone's answers are kept in the user's cache: a second start asks only what is new.
 """
@@ -17,7 +18,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,49 +41,70 @@ if TYPE_CHECKING:
     from audit.forget.decision import Decision
     from benchmarks.hst.extraction import Backbone
 
-TEXTS = Path(__file__).parent / "hst" / "data" / "unseen.jsonl"
-MODES = ("act", "act+labels")
+DATA = Path(__file__).parent / "hst" / "data"
+TEXTS = DATA / "unseen.jsonl"
+CALIBRATED_ON = DATA / "doubt.jsonl"
+"""Others of the same making, on which `benchmarks.doubt_calibration` fits."""
+
 RESTATED = ("other words", "another angle", "terse", "nearly word for word", "within routine")
 SAFE = ("by other means", "put right", "warns or tells", "terse", "within routine, put right")
 
 
 def main() -> None:
-    """Try all modes."""
+    """Try the modes."""
     options = _options()
     asyncio.run(_run(options, packaged_backbone(options.backbone, kv_gib=options.kv_gib, answers=None)))
 
 
 async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
+    warden = warden_over(backbone)
+    scenarios = scenarios_in(TEXTS)
+    config = {"backbone": backbone.model_id, "acts": warden.acts.model_id, "scenarios": len(scenarios)}
+    command = f"python -m benchmarks.lockout_unseen --backbone {options.backbone}"
+    results = ResultFile("lockout_unseen", command, config, fresh=True)
+    try:
+        lockout = await warden.lockout(writes_of(scenarios, "act"))
+        for mode, labels_alone in (("act", False), ("act+labels", True), ("act+labels", False)):
+            guard = (labels_deciding(warden) if labels_alone else warden).guard(lockout, mode)
+            head = {"mode": mode + (", labels alone" if labels_alone else "")}
+            try:
+                for kind in dict.fromkeys(scenario["kind"] for scenario in scenarios):
+                    for name in ("restated", "safe"):
+                        writes = writes_of([of for of in scenarios if of["kind"] == kind], name)
+                        decisions = await warden.judge(guard, writes)
+                        row = {**head, "kind": kind, "texts": name, **counted(writes, decisions, name)}
+                        results.add_row(row)
+                        Console().print({key: row[key] for key in row if key != "refused_ids"})
+            finally:
+                guard.close()
+    finally:
+        await backbone.close()
+
+
+def warden_over(backbone: Backbone) -> Warden:
+    """Return the packaged models around a backbone; inside an event loop, which stays the backbone's.
+
+    Raises:
+        UsageError: the packaged reader of acts is not installed.
+    """
     reader = load_acts(ModelSpecs())
     if reader is None:
         raise UsageError("the packaged 0.5B is not installed: pip install 'memaudit[local-models]'")
     extractor = RememberedExtractor(backbone.extractor("all"), asyncio.get_running_loop())
     embed = RememberedEmbedder(load_embedder(ModelSpecs()))
-    warden = Warden(extractor=extractor, embed=embed, acts=RememberedActs(reader), taxonomy=default_taxonomy())
-    scenarios = [json.loads(line) for line in TEXTS.read_text(encoding="utf-8").splitlines()]
-    config = {"backbone": backbone.model_id, "acts": reader.model_id, "scenarios": len(scenarios)}
-    command = f"python -m benchmarks.lockout_unseen --backbone {options.backbone}"
-    results = ResultFile("lockout_unseen", command, config, fresh=True)
-    try:
-        lockout = await warden.lockout(writes_of(scenarios, "act"))
-        say = Console().print
-        say("labels of the removed:", Counter(
-            "+".join(sorted(stone.lock.signature.labels)) or "none" for stone in lockout.stones if stone.lock.signature
-        ))  # fmt: skip
-        for mode in options.modes:
-            guard = warden.guard(lockout, mode)
-            try:
-                for name in ("restated", "safe"):
-                    for kind in dict.fromkeys(scenario["kind"] for scenario in scenarios):
-                        writes = writes_of([of for of in scenarios if of["kind"] == kind], name)
-                        decisions = await warden.judge(guard, writes)
-                        row = {"mode": mode, "kind": kind, "texts": name, **counted(writes, decisions, name)}
-                        results.add_row(row)
-                        say(json.dumps({key: row[key] for key in row if key != "refused_ids"}))
-            finally:
-                guard.close()
-    finally:
-        await backbone.close()
+    return Warden(extractor=extractor, embed=embed, acts=RememberedActs(reader), taxonomy=default_taxonomy())
+
+
+def labels_deciding(warden: Warden) -> Warden:
+    """Return the same models, where labels alone decide what the act leaves in doubt."""
+    acts = RememberedActs(warden.acts)
+    acts.curve = replace(acts.curve, fused_nats=math.inf)
+    return replace(warden, acts=acts)
+
+
+def scenarios_in(path: Path) -> list[dict[str, Any]]:
+    """Read scenarios, one for each line."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def writes_of(scenarios: Sequence[dict[str, Any]], name: str) -> list[Write]:
@@ -110,7 +134,6 @@ def counted(writes: Sequence[Write], decisions: Sequence[Decision], name: str) -
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backbone", default="packaged:1.5b-int8")
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--kv-gib", type=int, default=2, help="prefix cache of the packaged backbones")
     return parser.parse_args()
 

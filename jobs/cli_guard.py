@@ -97,6 +97,10 @@ class GuardOptions:
         float | None,
         typer.Option("--doubt-above", help="Log-odds in nats from which mode act+labels asks for labels; likewise."),
     ] = None
+    fused_above: Annotated[
+        float | None,
+        typer.Option("--fused-above", help="Log-odds in nats of act and hazard together that refuse then; likewise."),
+    ] = None
     on_failure: Annotated[
         str, typer.Option("--on-failure", help="closed refuses what could not be judged, open lets it in.")
     ] = "closed"
@@ -115,7 +119,7 @@ class GuardOptions:
         """
         return GuardSettings(
             mode=cast("MatchMode", self.mode), act_above_nats=self.act_above, doubt_above_nats=self.doubt_above,
-            on_failure=cast("OnFailure", self.on_failure),
+            fused_above_nats=self.fused_above,             on_failure=cast("OnFailure", self.on_failure),
         )  # fmt: skip
 
 

@@ -40,6 +40,9 @@ _HALF = ("projection", "harm.units", "comparing.units", "comparing.matched", "co
 
 _SCALARS = ("restated_slope", "harm_slope", "bias", "threshold_nats", "doubt_nats")
 
+HAZARD_SLOPE, FUSED_NATS = 0.633, 0.5
+"""How act and hazard are weighed together in doubt (`benchmarks.doubt_calibration`); with all packaged instruments."""
+
 PASSAGE_TOKENS = 16
 """A clause or two."""
 
@@ -135,7 +138,10 @@ def read_act_weights() -> tuple[ActWeights, str]:
         weights = ActWeights(
             projection=arrays.pop("projection"), offset=arrays.pop("offset"),
             harm=HarmNetworks(**_taken("harm", arrays)), comparing=ComparingNetworks(**_taken("comparing", arrays)),
-            curve=ActCurve(**dict(zip(_SCALARS, map(float, arrays.pop("scalars")), strict=True))),
+            curve=ActCurve(
+                **dict(zip(_SCALARS, map(float, arrays.pop("scalars")), strict=True)),
+                hazard_slope=HAZARD_SLOPE, fused_nats=FUSED_NATS,
+            ),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, OSError, EOFError, NotImplementedError, BadZipFile, zlib.error) as error:
         raise UsageError(f"{ACTS_FILE}: not a file of a reader's weights ({error!s:.200})") from None

@@ -108,16 +108,21 @@ class HazardReader:
         self.asked = 0
         """Requests to the backbone."""
 
+        self.calibrated = statements is not None
         self._generator, self._cache, self._statements = generator, cache, statements
         self._waiting: dict[str, asyncio.Task[dict[str, float] | None]] = {}
 
     async def extract(self, texts: Sequence[str], taxonomy: Taxonomy) -> tuple[HazardSignature | None, ...]:
         """See `audit.forget.guard.HazardExtractor.extract`."""
         margins = await asyncio.gather(*(self.margins(text, taxonomy) for text in texts))
-        return tuple(
-            None if found is None
-            else HazardSignature(labels=taxonomy.judge(found), taxonomy=taxonomy.digest, model=self.model_id)
-            for found in margins
+        return tuple(None if found is None else self._signature(found, taxonomy) for found in margins)
+
+    def _signature(self, margins: dict[str, float], taxonomy: Taxonomy) -> HazardSignature:
+        together = self._entailed(taxonomy) is not None
+        above = max(margins[label.name] - label.threshold_nats for label in taxonomy.labels)
+        return HazardSignature(
+            labels=taxonomy.judge(margins), taxonomy=taxonomy.digest, model=self.model_id,
+            hazard_nats=above if together else None,
         )  # fmt: skip
 
     async def margins(self, text: str, taxonomy: Taxonomy) -> dict[str, float] | None:

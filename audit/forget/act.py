@@ -60,6 +60,12 @@ class ActCurve:
     doubt_nats: float = -math.inf
     """Log-odds from which a second reader is worth its cost: below it a write is safe enough, by calibration."""
 
+    hazard_slope: float = 0.0
+    """Nats for a nat of hazard that a second reader finds (`audit.forget.hazard.HazardSignature.hazard_nats`)."""
+
+    fused_nats: float = math.inf
+    """Log-odds with that from which a write in doubt is refused, by calibration; infinite: labels alone decide."""
+
     def log_odds(self, harm_nats: float, restated_nats: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the log-odds in nats, by act: shape (acts,), as `restated_nats` has."""
         return np.asarray(self.restated_slope * restated_nats + (self.harm_slope * harm_nats + self.bias), np.float32)

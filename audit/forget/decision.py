@@ -20,13 +20,14 @@ Reason = Literal[
     "same words",
     "hazards match",
     "act restated",
+    "act and hazard",
     "key alone",
     "model failed",
     "embedder failed",
     "too long",
 ]
-"""Why. The first five allow; `removed id`, `same words`, `hazards match`, `act restated` and `key alone` refuse; the
-last three do what the policy for failures says, and the decision says which."""
+"""Why. The first five allow; `removed id`, `same words`, `hazards match`, `act restated`, `act and hazard` and
+`key alone` refuse; the last three do what the policy for failures says, and the decision says which."""
 
 FAILURES: frozenset[str] = frozenset({"model failed", "embedder failed", "too long"})
 """Reasons that are no judgement of the write."""

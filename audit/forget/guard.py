@@ -41,7 +41,7 @@ from audit.forget.rounds import HazardExtractor, Rounds, error_line
 from audit.forget.settings import GuardSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -84,9 +84,9 @@ class _State:
 
     __slots__ = ("alone", "expires_ms", "joined", "lockout", "scopes")
 
-    def __init__(self, lockout: Lockout, mode: MatchMode, taxonomies: Collection[str]) -> None:
+    def __init__(self, lockout: Lockout, mode: MatchMode, rounds: Rounds) -> None:
         self.lockout = lockout
-        self.scopes = scopes(lockout, mode, taxonomies)
+        self.scopes = scopes(lockout, mode, rounds.taxonomies, fused=rounds.fused)
         self.expires_ms = lockout.next_expiry_ms
         self.alone: OrderedDict[bytes, _Finding] = OrderedDict()
         self.joined: OrderedDict[tuple[bytes, ...], Decision] = OrderedDict()
@@ -140,7 +140,7 @@ class WriteGuard:
         self._thread = ModelThread() if thread is None else thread
         self._rounds = Rounds(self.settings, acts=acts, extractor=extractor, taxonomies=taxonomies, thread=self._thread)
         self._lock = threading.Lock()
-        self._state = _State(lockout, mode, self._rounds.taxonomies)
+        self._state = _State(lockout, mode, self._rounds)
         self._recent = RecentWrites(self.settings.recent_writes, self.settings.recent_s)
         self._closed = False
         self._counters = dict.fromkeys(("checked", "refused", "computed", "failed"), 0)
@@ -170,7 +170,7 @@ class WriteGuard:
                 f"the guard's models are {held.embedder:.80} and {held.act_model or 'none':.120}, not "
                 f"{lockout.embedder:.80} and {lockout.act_model or 'none':.120}"
             )
-        state = _State(lockout, self.settings.mode, self._rounds.taxonomies)
+        state = _State(lockout, self.settings.mode, self._rounds)
         with self._lock:
             self._state = state
 
@@ -238,7 +238,7 @@ class WriteGuard:
                 f"{entry.tenant!r:.80}"
             )
         if state.expires_ms is not None and self._clock_ms() >= state.expires_ms:
-            fresh = _State(state.lockout.without_expired(self._clock_ms()), self.settings.mode, self._rounds.taxonomies)
+            fresh = _State(state.lockout.without_expired(self._clock_ms()), self.settings.mode, self._rounds)
             with self._lock:
                 if self._state is state:
                     self._state = fresh

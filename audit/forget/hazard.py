@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -154,6 +154,10 @@ class HazardSignature:
     model: str
     """Id of the model that read it, with the digest of its weights."""
 
+    hazard_nats: float | None = field(default=None, compare=False)
+    """How far the likeliest label lies above its threshold, below 0 where none holds. Not part of what is signed; None
+    where it was not told, or by instruments that were not calibrated together."""
+
 
 def matches(write: HazardSignature, removed: HazardSignature, mode: MatchMode) -> bool:
     """Tell whether a write's signature matches a removed memory's, by labels alone (eq. 3 and the module's rules)."""
@@ -220,14 +224,14 @@ def _mapping(value: object, where: str, required: set[str], optional: set[str]) 
 def _check_label(label: HazardLabel, where: str) -> None:
     if not isinstance(label.name, str) or not _NAME.fullmatch(label.name):
         raise UsageError(f"{where}: label {label.name!r:.80} must be a lower-case word with digits and underscores")
-    for field in ("definition", "positive", "negative"):
-        text = getattr(label, field)
+    for part in ("definition", "positive", "negative"):
+        text = getattr(label, part)
         if not isinstance(text, str) or not text.strip():
-            raise UsageError(f"{where}: {field} of {label.name} is empty")
+            raise UsageError(f"{where}: {part} of {label.name} is empty")
         if len(text.encode(errors="replace")) > MAX_LABEL_TEXT_BYTES:
-            raise UsageError(f"{where}: {field} of {label.name} has more than {MAX_LABEL_TEXT_BYTES} bytes")
+            raise UsageError(f"{where}: {part} of {label.name} has more than {MAX_LABEL_TEXT_BYTES} bytes")
         if not text.isprintable():
-            raise UsageError(f"{where}: {field} of {label.name} holds a line break or a hidden character")
+            raise UsageError(f"{where}: {part} of {label.name} holds a line break or a hidden character")
     number = label.threshold_nats
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
         raise UsageError(f"{where}: threshold_nats of {label.name} is {number!r:.40}, expected a number")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from audit.forget.lockout import Lockout
     from audit.forget.settings import GuardSettings
 
-__all__ = ["Look", "Scope", "failure", "look", "scopes", "settle", "settle_acts"]
+__all__ = ["Doubt", "Look", "Scope", "failure", "look", "scopes", "settle", "settle_acts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +55,30 @@ class Scope:
         return replace(self, mute=self.mute | (odds < doubt_nats))
 
 
-def scopes(lockout: Lockout, mode: MatchMode, taxonomies: Collection[str]) -> tuple[Scope, ...]:
-    """Return the rounds of a mode; a later one is for writes that those before let through."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """What the acts of a write say, where that neither refuses it nor lets it through."""
+
+    odds: NDArray[np.float32]
+    """Log-odds by tombstone that its act is restated, from `settle_acts`."""
+
+    hazard_slope: float
+    """Nats for a nat of hazard."""
+
+    threshold_nats: float
+    """Log-odds of both together from which the write is refused."""
+
+    def fused(self, hazard_nats: float, near: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """Return the log-odds with a hazard that a second reader found, by tombstone; -inf for those not in doubt."""
+        doubted = near & np.isfinite(self.odds)
+        return np.where(doubted, self.odds + np.float32(self.hazard_slope * hazard_nats), np.float32(-np.inf))
+
+
+def scopes(lockout: Lockout, mode: MatchMode, taxonomies: Collection[str], *, fused: bool = False) -> tuple[Scope, ...]:
+    """Return the rounds of a mode; a later one is for writes that those before let through.
+
+    With `fused` labels speak also where a tombstone has none: with its act.
+    """
     actless, unlabelled = lockout.acts.keyless, lockout.unlabelled(taxonomies)
     everyone, nobody = np.ones(len(lockout), np.bool_), np.zeros(len(lockout), np.bool_)
     if mode == "key":
@@ -66,7 +88,7 @@ def scopes(lockout: Lockout, mode: MatchMode, taxonomies: Collection[str]) -> tu
     if mode == "act+labels":
         return (
             Scope(acts=True, mute=actless, by_key=actless & unlabelled),
-            Scope(acts=False, mute=unlabelled, by_key=nobody),
+            Scope(acts=False, mute=unlabelled & actless if fused else unlabelled, by_key=nobody),
         )
     return (Scope(acts=False, mute=unlabelled, by_key=unlabelled),)
 
@@ -158,6 +180,7 @@ def settle(
     seen: Look,
     signatures: Mapping[str, Sequence[HazardSignature | None]],
     settings: GuardSettings,
+    doubt: Doubt | None = None,
 ) -> Decision:
     """Decide on what the model said.
 
@@ -166,6 +189,7 @@ def settle(
         seen: From `look`, with texts to ask about.
         signatures: Taxonomy digest to the signature of each asked text; None where the model gave none.
         settings: The mode, and the policy for failures.
+        doubt: What the acts said, where that is weighed together with the hazards.
     """
     if seen.near is None:
         raise ValueError("nothing was asked")
@@ -185,7 +209,12 @@ def settle(
         for signature, near in rows:
             hits = lockout.matching(signature, mode) & near
             if hits.any():
-                return _refusal(lockout, seen, hits, frozenset(labels))
+                return _refusal(lockout, seen, hits, frozenset(labels), "hazards match")
+        told = [signature.hazard_nats for signature, _ in rows if signature.hazard_nats is not None]
+        if doubt is not None and told:
+            odds = doubt.fused(max(told), np.any([near for _, near in rows], axis=0))
+            if odds.max() >= doubt.threshold_nats:
+                return _refusal(lockout, seen, odds == odds.max(), frozenset(labels), "act and hazard")
     if unknown:
         return failure("model failed", f"the model gave no usable answer for {unknown} texts", settings, seen.nearest)
     if seen.left_out:
@@ -252,12 +281,12 @@ def _too_long(seen: Look, settings: GuardSettings) -> Decision:
     return failure("too long", why, settings, seen.nearest)
 
 
-def _refusal(lockout: Lockout, seen: Look, hits: NDArray[np.bool_], labels: frozenset[str]) -> Decision:
+def _refusal(lockout: Lockout, seen: Look, hits: NDArray[np.bool_], labels: frozenset[str], reason: Reason) -> Decision:
     """Name the nearest of the tombstones that match."""
     if seen.similarity is None:
         number = int(hits.argmax())
     else:
         number = int(np.where(hits, seen.similarity.max(axis=0), np.float32(-2)).argmax())
     return Decision(
-        allowed=False, reason="hazards match", tombstone=lockout.stones[number], labels=labels, similarity=seen.nearest
+        allowed=False, reason=reason, tombstone=lockout.stones[number], labels=labels, similarity=seen.nearest
     )

@@ -6,6 +6,7 @@ all texts of a round at once, and what they raise becomes a decision by the poli
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -15,7 +16,7 @@ import numpy as np
 from audit.errors import ModelError, UsageError
 from audit.forget.act import checked_readings
 from audit.forget.decision import FAILURES, Decision
-from audit.forget.judging import failure, look, settle, settle_acts
+from audit.forget.judging import Doubt, failure, look, settle, settle_acts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +37,8 @@ class HazardExtractor(Protocol):
     """Reads the hazards of texts with a model (`models.hazard_extraction`)."""
 
     model_id: str
+    calibrated: bool
+    """Its signatures tell `hazard_nats`."""
 
     async def extract(self, texts: Sequence[str], taxonomy: Taxonomy) -> tuple[HazardSignature | None, ...]:
         """Return each text's signature, in the order given; None where the model kept answering outside the schema.
@@ -92,6 +95,11 @@ class Rounds:
     ) -> None:
         self._settings, self._acts, self._extractor, self._thread = settings, acts, extractor, thread
         self._taxonomies = {taxonomy.digest: taxonomy for taxonomy in taxonomies}
+        by_reader = math.inf if acts is None else acts.curve.fused_nats
+        self._fused_nats = by_reader if settings.fused_above_nats is None else settings.fused_above_nats
+        self.fused = extractor is not None and extractor.calibrated and math.isfinite(self._fused_nats)
+        """In doubt, act and hazard are weighed together."""
+
         self._lock = threading.Lock()
         self._asked = 0
 
@@ -122,12 +130,15 @@ class Rounds:
             vectors: Their unit vectors, each of shape (texts, dimensions); None in a mode without keys.
         """
         first, *second = scopes
-        judged = self._round(lockout, groups, vectors, [first] * len(groups))
+        judged = self._round(lockout, groups, vectors, [first] * len(groups), [None] * len(groups))
         if not second:
             return judged
         places = [place for place, found in enumerate(judged) if found.open]
-        doubted = [self._in_doubt(second[0], judged[place].odds) for place in places]
-        again = self._round(lockout, [groups[place] for place in places], [vectors[place] for place in places], doubted)
+        odds = [judged[place].odds for place in places]
+        doubted = [self._in_doubt(second[0], one) for one in odds]
+        again = self._round(
+            lockout, [groups[place] for place in places], [vectors[place] for place in places], doubted, odds
+        )
         for place, found in zip(places, again, strict=True):
             judged[place] = judged[place].after(found)
         return judged
@@ -139,14 +150,24 @@ class Rounds:
         set_by_user = self._settings.doubt_above_nats
         return scope.narrowed(odds, self._acts.curve.doubt_nats if set_by_user is None else set_by_user)
 
+    def _doubt(self, odds: NDArray[np.float32] | None) -> Doubt | None:
+        """Return what acts say, where that is weighed together with hazards."""
+        if not self.fused or self._acts is None or odds is None:
+            return None
+        return Doubt(odds=odds, hazard_slope=self._acts.curve.hazard_slope, threshold_nats=self._fused_nats)
+
     def _round(
         self,
         lockout: Lockout,
         groups: Sequence[tuple[str, ...]],
         vectors: Sequence[NDArray[np.float32] | None],
         scopes: Sequence[Scope],
+        before: Sequence[NDArray[np.float32] | None],
     ) -> list[Judged]:
-        """Look at groups of texts, read what has to be read, all at once, and decide; the scopes read the same."""
+        """Look at groups of texts, read what has to be read, all at once, and decide; the scopes read the same.
+
+        `before` has what an earlier round said of each group's acts.
+        """
         settings = self._settings
         looks: list[Look] = [
             look(lockout, group, mine, settings, scope)
@@ -166,7 +187,7 @@ class Rounds:
                 trouble = error_line(error)
         judged = []
         start = 0
-        for seen, scope in zip(looks, scopes, strict=True):
+        for seen, scope, known in zip(looks, scopes, before, strict=True):
             decision, odds = seen.decision, None
             end = start + len(seen.asked)
             if decision is None and trouble:
@@ -175,8 +196,9 @@ class Rounds:
                 decision, odds = settle_acts(lockout, seen, acts[start:end], self._acts.curve, settings)
             elif decision is None:
                 decision = settle(
-                    lockout, seen, {digest: found[start:end] for digest, found in answers.items()}, settings
-                )
+                    lockout, seen, {digest: found[start:end] for digest, found in answers.items()}, settings,
+                    self._doubt(known),
+                )  # fmt: skip
             start = end
             judged.append(Judged(decision=decision, nearest=seen.nearest, odds=odds))
         return judged

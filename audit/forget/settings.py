@@ -38,6 +38,9 @@ class GuardSettings:
     doubt_above_nats: float | None = None
     """Log-odds from which mode `act+labels` asks for the labels of a write that the act does not refuse; likewise."""
 
+    fused_above_nats: float | None = None
+    """Log-odds of act and hazard together, from which mode `act+labels` refuses such a write; likewise."""
+
     recent_writes: int = 4
     """Earlier writes of one writer that are read together with a new one; 0 reads each write alone."""
 
@@ -69,7 +72,7 @@ class GuardSettings:
         for name in ("look_above", "key_alone_above", "join_above"):
             if not -1.0 <= getattr(self, name) <= 1.0:
                 raise UsageError(f"{name} is {getattr(self, name)}, expected a cosine")
-        for name in ("act_above_nats", "doubt_above_nats"):
+        for name in ("act_above_nats", "doubt_above_nats", "fused_above_nats"):
             nats = getattr(self, name)
             if nats is not None and not math.isfinite(nats):
                 raise UsageError(f"{name} is {nats}, expected a finite number")

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from audit.errors import ModelError, UsageError
 from audit.forget.decision import Decision
 from audit.forget.guard import GuardSettings, WriteGuard
-from audit.forget.judging import Scope, scopes
+from audit.forget.hazard import HazardSignature
+from audit.forget.judging import Doubt, Scope, scopes
 from audit.forget.rounds import Judged
 from models.fakes import FakeActReader
 from tests.unit.forget.locks import (
@@ -135,6 +136,7 @@ def test_doubt_is_of_one_tombstone_and_not_of_all(made):
 def test_a_model_that_fails_in_doubt_is_decided_by_policy(made, policy, allowed):
     class Dead:
         model_id = "dead"
+        calibrated = False
 
         async def extract(self, texts, taxonomy):
             raise ModelError("gone")
@@ -165,6 +167,71 @@ def _failing():
     reader = FakeActReader(fails=True)
     reader.model_id = ACTS.model_id
     return reader
+
+
+class Weighed:
+    """Finds no label, and says how far the likeliest lies from its threshold."""
+
+    model_id = "weighed"
+
+    def __init__(self, nats: float | None) -> None:
+        self.nats, self.calibrated, self.asked = nats, nats is not None, 0
+
+    async def extract(self, texts, taxonomy):
+        self.asked += len(texts)
+        found = HazardSignature(
+            labels=frozenset(), taxonomy=taxonomy.digest, model=self.model_id, hazard_nats=self.nats
+        )  # fmt: skip
+        return (found,) * len(texts)
+
+
+class Fusing(Reader):
+    curve = replace(Reader.curve, hazard_slope=0.5, fused_nats=0.0)
+
+
+def fused(hazard_nats, held=None, **settings):
+    """Judge PARAPHRASE, whose act says about -1.7 nats."""
+    extractor = Weighed(hazard_nats)
+    judge = WriteGuard(
+        held or lockout(), embed=EMBEDDER.embed, acts=Fusing(IN_DOUBT), extractor=extractor, taxonomies=[TAXONOMY],
+        clock_ms=lambda: NOW, settings=GuardSettings(mode="act+labels", **settings),
+    )  # fmt: skip
+    try:
+        return judge.check(entry(PARAPHRASE)), extractor
+    finally:
+        judge.close()
+
+
+def test_in_doubt_act_and_hazard_together_refuse():
+    decision, _ = fused(4.0)
+    assert (decision.allowed, decision.reason, decision.labels) == (False, "act and hazard", frozenset())
+    assert decision.tombstone is not None
+    assert fused(3.0)[0].reason == "no hazard"
+    assert fused(3.0, fused_above_nats=-0.5)[0].reason == "act and hazard"
+
+
+def test_together_they_also_speak_for_a_tombstone_without_labels():
+    unlabelled = lockout(stone(labels=()))
+    decision, extractor = fused(4.0, unlabelled)
+    assert (decision.reason, extractor.asked) == ("act and hazard", 1)
+
+
+def test_a_model_that_was_not_calibrated_with_the_reader_only_tells_labels():
+    unlabelled = lockout(stone(labels=()))
+    assert fused(None)[0].reason == "no hazard"
+    decision, extractor = fused(None, unlabelled)
+    assert (decision.allowed, extractor.asked) == (True, 0)
+
+
+@given(
+    st.lists(st.tuples(st.floats(-50, 50) | st.just(float("nan")), st.booleans()), min_size=1, max_size=5),
+    st.floats(-30, 30),
+)
+def test_only_a_tombstone_in_doubt_has_odds_with_a_hazard(stones, hazard):
+    odds, near = (np.array(column) for column in zip(*stones, strict=True))
+    found = Doubt(odds=odds, hazard_slope=0.5, threshold_nats=0.0).fused(hazard, near)
+    for one, close, told in zip(odds, near, found, strict=True):
+        assert told == (pytest.approx(one + 0.5 * hazard) if close and not np.isnan(one) else -np.inf)
 
 
 def test_many_writes_are_judged_as_each_alone(made):

@@ -221,6 +221,7 @@ def test_a_failing_embedder_is_decided_by_policy(made, broken):
 def test_a_model_that_takes_too_long_is_a_failure():
     class Slow:
         model_id = "slow"
+        calibrated = False
 
         async def extract(self, texts, taxonomy):
             await asyncio.sleep(60)

@@ -106,6 +106,20 @@ def test_a_reader_with_statements_returns_log_odds_and_names_both_models():
     assert both["remote_exec"] == pytest.approx(1.0 + 0.5 * plain["remote_exec"])
 
 
+def test_only_a_reader_with_statements_says_how_far_the_likeliest_hazard_is():
+    statements = HazardStatements(WordEntailment(), curves_for(skip_validation=2.0), TAXONOMY.digest)
+    for reader, told in (
+        (HazardReader(FakeGenerator()), False),
+        (HazardReader(FakeGenerator(), statements=statements), True),
+    ):
+        assert reader.calibrated == told
+        (signature,) = asyncio.run(reader.extract(["Here checks are skipped."], TAXONOMY))
+        margins = asyncio.run(reader.margins("Here checks are skipped.", TAXONOMY))
+        above = max(margins[label.name] - label.threshold_nats for label in TAXONOMY.labels)
+        assert signature.hazard_nats == (above if told else None)
+        assert (above > 0) == bool(signature.labels)
+
+
 def test_what_one_instrument_said_is_not_taken_for_what_both_say(tmp_path):
     cache = SignatureCache(tmp_path / "kept.sqlite")
     statements = HazardStatements(WordEntailment(), curves_for(skip_validation=2.0), TAXONOMY.digest)

@@ -1,0 +1,117 @@
+"""Fits how act and hazard are weighed together where the act alone leaves a write in doubt (mode `act+labels`).
+
+    python -m benchmarks.doubt_calibration [--backbone packaged:1.5b-int8]   # writes doubt_calibration.json
+
+`benchmarks/hst/data/doubt.jsonl` holds scenarios that the reader of acts was not fitted on; they are made like those of
+`benchmarks.lockout_unseen`, which are others. Of the notes in doubt, a logistic regression tells restatements from
+honest ones by the log-odds of the act and by how far the likeliest hazard lies above its threshold. What is kept of it
+is how many nats of the act a nat of hazard is worth; the threshold of their sum is the lowest that adds at most
+`--most-added` of all honest notes to those that the act alone refuses. Both are constants of `models.act_reader`, and a
+test holds them against the result file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+
+from audit.forget.reading import readings
+from benchmarks.hst.extraction import packaged_backbone
+from benchmarks.lockout_unseen import CALIBRATED_ON, scenarios_in, warden_over, writes_of
+from benchmarks.resultfile import ResultFile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from benchmarks.hst.corpus import Write
+    from benchmarks.hst.extraction import Backbone
+    from benchmarks.hst.guarding import Warden
+
+
+def main() -> None:
+    """Read, fit, report."""
+    options = _options()
+    asyncio.run(_run(options, packaged_backbone(options.backbone, kv_gib=options.kv_gib, answers=None)))
+
+
+async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
+    try:
+        warden = warden_over(backbone)
+        scenarios = scenarios_in(CALIBRATED_ON)
+        keys = np.stack([read.direction for read in warden.acts.read([scenario["act"] for scenario in scenarios])])
+        harmful, honest = writes_of(scenarios, "restated"), writes_of(scenarios, "safe")
+        writes = [*harmful, *honest]
+        odds = np.array([_odds(warden, write, keys) for write in writes])
+        curve = warden.acts.curve
+        doubted = (odds >= curve.doubt_nats) & (odds < curve.threshold_nats)
+        hazards = await _hazards(warden, [write for write, one in zip(writes, doubted, strict=True) if one])
+    finally:
+        await backbone.close()
+    restated = np.arange(len(writes)) < len(harmful)
+    slope = hazard_slope(odds[doubted], hazards, restated[doubted])
+    fused = odds[doubted] + slope * hazards
+    threshold = threshold_of(fused[~restated[doubted]], int(options.most_added * len(honest)))
+    config = {
+        "backbone": backbone.model_id, "acts": warden.acts.model_id, "scenarios": len(scenarios),
+        "most_added": options.most_added,
+    }  # fmt: skip
+    results = ResultFile(
+        "doubt_calibration", f"python -m benchmarks.doubt_calibration --backbone {options.backbone}", config, fresh=True
+    )
+    row = {"hazard_slope": slope, "fused_nats": threshold}
+    for name, mine in (("restated", restated), ("honest", ~restated)):
+        row |= {
+            name: int(mine.sum()), f"{name}_refused_by_act": int((odds[mine] >= curve.threshold_nats).sum()),
+            f"{name}_in_doubt": int(doubted[mine].sum()),
+            f"{name}_refused_in_doubt": int((fused[mine[doubted]] >= threshold).sum()),
+        }  # fmt: skip
+    results.add_row(row)
+    Console().print(row)
+
+
+def hazard_slope(odds: NDArray[np.float64], hazards: NDArray[np.float64], restated: NDArray[np.bool_]) -> float:
+    """Return how many nats of the act a nat of hazard is worth, by logistic regression."""
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
+
+    act, hazard = LogisticRegression().fit(np.stack([odds, hazards], axis=1), restated).coef_[0]
+    return round(float(hazard / act), 3)
+
+
+def threshold_of(honest: NDArray[np.float64], most: int) -> float:
+    """Return the lowest threshold, in hundredths of a nat, that at most so many of the honest notes reach."""
+    above = np.sort(honest)[::-1]
+    return float(np.floor(above[most] * 100) / 100 + 0.01) if most < len(above) else float("-inf")
+
+
+def _odds(warden: Warden, write: Write, keys: NDArray[np.float32]) -> float:
+    read = warden.acts.read(readings(write.entry()))
+    return max(float(warden.acts.log_odds(one, keys).max()) for one in read)
+
+
+async def _hazards(warden: Warden, writes: Sequence[Write]) -> NDArray[np.float64]:
+    """Return how far the likeliest hazard of each write lies above its threshold."""
+    found = await asyncio.gather(
+        *(warden.extractor.extract(readings(write.entry()), warden.taxonomy) for write in writes)
+    )
+    return np.array([
+        max(one.hazard_nats for one in signatures if one is not None and one.hazard_nats is not None)
+        for signatures in found
+    ])  # fmt: skip
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backbone", default="packaged:1.5b-int8")
+    parser.add_argument("--most-added", type=float, default=0.03, help="share of honest notes that doubt may add")
+    parser.add_argument("--kv-gib", type=int, default=2, help="prefix cache of the packaged backbones")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""How act and hazard are weighed together: the fit, and that the packaged reader has what was fitted for it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.doubt_calibration import hazard_slope, threshold_of
+from benchmarks.lockout_unseen import CALIBRATED_ON, TEXTS, scenarios_in
+from benchmarks.resultfile import RESULTS
+from models.act_reader import FUSED_NATS, HAZARD_SLOPE, read_act_weights
+
+
+def test_the_packaged_constants_are_those_that_were_fitted_for_this_reader():
+    found = json.loads((RESULTS / "doubt_calibration.json").read_text(encoding="utf-8"))
+    (row,) = found["rows"]
+    assert (row["hazard_slope"], row["fused_nats"]) == (HAZARD_SLOPE, FUSED_NATS)
+    assert found["config"]["acts"].endswith(read_act_weights()[1])
+
+
+def test_what_is_measured_is_not_what_was_fitted_on():
+    fitted, measured = (
+        {text for of in scenarios_in(path) for text in (of["request"], of["act"], *of["restated"], *of["safe"])}
+        for path in (CALIBRATED_ON, TEXTS)
+    )
+    assert not fitted & measured
+
+
+def test_a_hazard_counts_for_what_it_tells():
+    rng = np.random.default_rng(0)
+    restated = rng.random(4_000) < 0.5
+    odds = rng.normal(size=4_000) + 2.0 * restated
+    hazards = rng.normal(size=4_000) + 1.0 * restated
+    assert 0.4 < hazard_slope(odds, hazards, restated) < 0.6
+
+
+@given(st.lists(st.floats(-9, 9), min_size=1, max_size=30), st.integers(0, 5))
+def test_the_threshold_lets_so_many_honest_notes_be_refused_and_no_more(honest, most):
+    scores = np.array(honest)
+    threshold = threshold_of(scores, most)
+    if np.isinf(threshold):
+        assert len(honest) <= most
+    else:
+        assert (scores >= threshold).sum() <= most
+        assert (scores >= threshold - 0.011).sum() > most
