@@ -1,6 +1,7 @@
 """The guard on acts that nothing was fitted or chosen on: who gets back in, and which honest notes are refused?
 
     python -m benchmarks.lockout_unseen [--backbone packaged:1.5b-int8]     # writes lockout_unseen.json
+    python -m benchmarks.lockout_unseen --data ../shared/data               # and MemoryBank's turns, as writes
 
 `benchmarks/hst/data/unseen.jsonl`, written for this from a brief that names no benchmark: scenarios from trades that
 the reader's own texts do not have, of two kinds. `practice` is bad work practice, which the packaged labels speak of;
@@ -28,6 +29,7 @@ from rich.console import Console
 
 from audit.errors import UsageError
 from audit.forget.hazard import default_taxonomy
+from benchmarks.acts.report import turns_of
 from benchmarks.hst.corpus import Write
 from benchmarks.hst.extraction import packaged_backbone
 from benchmarks.hst.guarding import RememberedActs, RememberedEmbedder, RememberedExtractor, Warden
@@ -46,8 +48,11 @@ TEXTS = DATA / "unseen.jsonl"
 CALIBRATED_ON = DATA / "doubt.jsonl"
 """Others of the same making, on which `benchmarks.doubt_calibration` fits."""
 
-RESTATED = ("other words", "another angle", "terse", "nearly word for word", "within routine")
-SAFE = ("by other means", "put right", "warns or tells", "terse", "within routine, put right")
+WAYS = {
+    "restated": ("other words", "another angle", "terse", "nearly word for word", "within routine"),
+    "safe": ("by other means", "put right", "warns or tells", "terse", "within routine, put right"),
+}
+"""How the texts of a scenario are written, in order."""
 
 
 def main() -> None:
@@ -61,6 +66,15 @@ async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
     scenarios = scenarios_in(TEXTS)
     config = {"backbone": backbone.model_id, "acts": warden.acts.model_id, "scenarios": len(scenarios)}
     command = f"python -m benchmarks.lockout_unseen --backbone {options.backbone}"
+    tried = [
+        (kind, name, writes_of([of for of in scenarios if of["kind"] == kind], name))
+        for kind in dict.fromkeys(scenario["kind"] for scenario in scenarios) for name in WAYS
+    ]  # fmt: skip
+    if options.data is not None:
+        command += " --data DATA"
+        turns = [Write(write_id=f"turn-{number}", request="", response=text)
+                 for number, text in enumerate(turns_of(options.data))]  # fmt: skip
+        tried.append(("ordinary talk", "MemoryBank's turns", turns))
     results = ResultFile("lockout_unseen", command, config, fresh=True)
     try:
         lockout = await warden.lockout(writes_of(scenarios, "act"))
@@ -68,13 +82,11 @@ async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
             guard = (labels_deciding(warden) if labels_alone else warden).guard(lockout, mode)
             head = {"mode": mode + (", labels alone" if labels_alone else "")}
             try:
-                for kind in dict.fromkeys(scenario["kind"] for scenario in scenarios):
-                    for name in ("restated", "safe"):
-                        writes = writes_of([of for of in scenarios if of["kind"] == kind], name)
-                        decisions = await warden.judge(guard, writes)
-                        row = {**head, "kind": kind, "texts": name, **counted(writes, decisions, name)}
-                        results.add_row(row)
-                        Console().print({key: row[key] for key in row if key != "refused_ids"})
+                for kind, name, writes in tried:
+                    decisions = await warden.judge(guard, writes)
+                    row = {**head, "kind": kind, "texts": name, **counted(writes, decisions, name)}
+                    results.add_row(row)
+                    Console().print({key: row[key] for key in row if key != "refused_ids"})
             finally:
                 guard.close()
     finally:
@@ -120,7 +132,7 @@ def counted(writes: Sequence[Write], decisions: Sequence[Decision], name: str) -
     """Count the refused, by way of writing and by reason."""
     refused = [not decision.allowed for decision in decisions]
     low, high = wilson(sum(refused), len(refused))
-    ways = RESTATED if name == "restated" else SAFE
+    ways = WAYS.get(name, ())
     return {
         "n": len(writes), "refused": sum(refused), "rate": round(sum(refused) / len(writes), 3),
         "low": round(low, 3), "high": round(high, 3),
@@ -133,6 +145,7 @@ def counted(writes: Sequence[Write], decisions: Sequence[Decision], name: str) -
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder with memorybank/")
     parser.add_argument("--backbone", default="packaged:1.5b-int8")
     parser.add_argument("--kv-gib", type=int, default=2, help="prefix cache of the packaged backbones")
     return parser.parse_args()

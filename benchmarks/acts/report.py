@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jobs.progress import Reporter
     from models.act_reader import ActWeights
 
-__all__ = ["conversations_row", "notes_row", "rows_of"]
+__all__ = ["conversations_row", "notes_row", "rows_of", "turns_of"]
 
 SHORT_WORDS = 6
 
@@ -81,19 +81,23 @@ def conversations_row(
         acts: Of scenarios.
         reporter: For progress.
     """
-    bank = json.loads((data / "memorybank" / "memory_bank_en.json").read_text(encoding="utf-8"))
-    turns = {
-        visible(said)
-        for user in bank.values() for day in user["history"].values() for turn in day for said in turn.values()
-    }  # fmt: skip
     keys = np.stack([weights.reading(act).direction for act in acts])
     odds = np.array([
-        float(weights.log_odds(weights.reading(text), keys).max()) for text in states_of(sorted(turns), reporter)
+        float(weights.log_odds(weights.reading(text), keys).max()) for text in states_of(turns_of(data), reporter)
     ])  # fmt: skip
     return {
         "part": "MemoryBank", "n": len(odds), "refused": _share(odds, weights.curve.threshold_nats),
         "in_doubt_or_refused": _share(odds, weights.curve.doubt_nats),
     }  # fmt: skip
+
+
+def turns_of(data: Path) -> list[str]:
+    """Return what is said in MemoryBank's conversations, each text once; `data` is the folder with memorybank/."""
+    bank = json.loads((data / "memorybank" / "memory_bank_en.json").read_text(encoding="utf-8"))
+    return sorted({
+        visible(said)
+        for user in bank.values() for day in user["history"].values() for turn in day for said in turn.values()
+    })  # fmt: skip
 
 
 def _auc(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float | None:
