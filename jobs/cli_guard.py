@@ -340,7 +340,9 @@ def _show(judged: list[tuple[Entry, Decision]]) -> None:
         by = "" if stone is None else f" by the tombstone of {as_line(stone.tombstone.entry_id)}"
         labels = f" ({', '.join(sorted(decision.labels))})" if decision.labels else ""
         parts = f", with {', '.join(map(as_line, decision.with_earlier))}" if decision.with_earlier else ""
-        odds = "" if decision.restated_nats is None else f" ({decision.restated_nats:.1f} nats)"
+        nats = ((decision.restated_nats, "act"), (decision.hazard_nats, "hazard"))
+        told = ", ".join(f"{what} {value:+.1f} nats" for value, what in nats if value is not None)
+        odds = f" ({told})" if told else ""
         line = f"{verb} {as_line(entry.tenant)}/{as_line(entry.entry_id)}{by}: {decision.reason}{labels}{odds}{parts}"
         why = f" ({as_line(decision.detail, 200)})" if decision.detail else ""
         console.print(f"{line}{why}", markup=False, highlight=False)

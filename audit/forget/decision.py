@@ -51,6 +51,9 @@ class Decision:
     restated_nats: float | None = None
     """Largest log-odds that the write restates a removed act; None where no act was read."""
 
+    hazard_nats: float | None = None
+    """How far its likeliest hazard lies above the threshold, below 0 where none holds; None where that was not told."""
+
     with_earlier: tuple[str, ...] = ()
     """Entry ids of the writer's earlier writes that make an act together with this one; they are in the store."""
 

@@ -194,7 +194,7 @@ def settle(
     if seen.near is None:
         raise ValueError("nothing was asked")
     labels: set[str] = set()
-    unknown = 0
+    unknown, hazard = 0, None
     mode: MatchMode = "exact" if settings.mode == "exact" else "containment"
     for found in signatures.values():
         rows = [(signature, seen.near[row]) for row, signature in enumerate(found) if signature is not None]
@@ -202,26 +202,29 @@ def settle(
         if not rows:
             continue
         labels.update(label for signature, _ in rows for label in signature.labels)
+        hazard = max((one.hazard_nats for one, _ in rows if one.hazard_nats is not None), default=hazard)
         if len(rows) > 1:  # an act may be spread over the pieces of one write
             union = frozenset().union(*(signature.labels for signature, _ in rows))
             whole = HazardSignature(labels=union, taxonomy=rows[0][0].taxonomy, model=rows[0][0].model)
             rows.append((whole, np.any([near for _, near in rows], axis=0)))
+        refusal = Decision(
+            allowed=False, reason="hazards match", labels=frozenset(labels), similarity=seen.nearest, hazard_nats=hazard
+        )
         for signature, near in rows:
             hits = lockout.matching(signature, mode) & near
             if hits.any():
-                return _refusal(lockout, seen, hits, frozenset(labels), "hazards match")
-        told = [signature.hazard_nats for signature, _ in rows if signature.hazard_nats is not None]
-        if doubt is not None and told:
-            odds = doubt.fused(max(told), np.any([near for _, near in rows], axis=0))
+                return _by_nearest(lockout, seen, hits, refusal)
+        if doubt is not None and hazard is not None:
+            odds = doubt.fused(hazard, np.any([near for _, near in rows], axis=0))
             if odds.max() >= doubt.threshold_nats:
-                return _refusal(lockout, seen, odds == odds.max(), frozenset(labels), "act and hazard")
+                return _by_nearest(lockout, seen, odds == odds.max(), replace(refusal, reason="act and hazard"))
     if unknown:
         return failure("model failed", f"the model gave no usable answer for {unknown} texts", settings, seen.nearest)
     if seen.left_out:
         return _too_long(seen, settings)
     return Decision(
         allowed=True, reason="hazards differ" if labels else "no hazard", labels=frozenset(labels),
-        similarity=seen.nearest,
+        similarity=seen.nearest, hazard_nats=hazard,
     )  # fmt: skip
 
 
@@ -281,12 +284,10 @@ def _too_long(seen: Look, settings: GuardSettings) -> Decision:
     return failure("too long", why, settings, seen.nearest)
 
 
-def _refusal(lockout: Lockout, seen: Look, hits: NDArray[np.bool_], labels: frozenset[str], reason: Reason) -> Decision:
+def _by_nearest(lockout: Lockout, seen: Look, hits: NDArray[np.bool_], refusal: Decision) -> Decision:
     """Name the nearest of the tombstones that match."""
     if seen.similarity is None:
         number = int(hits.argmax())
     else:
         number = int(np.where(hits, seen.similarity.max(axis=0), np.float32(-2)).argmax())
-    return Decision(
-        allowed=False, reason=reason, tombstone=lockout.stones[number], labels=labels, similarity=seen.nearest
-    )
+    return replace(refusal, tombstone=lockout.stones[number])

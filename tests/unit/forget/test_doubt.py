@@ -206,6 +206,7 @@ def test_in_doubt_act_and_hazard_together_refuse():
     decision, _ = fused(4.0)
     assert (decision.allowed, decision.reason, decision.labels) == (False, "act and hazard", frozenset())
     assert decision.tombstone is not None
+    assert decision.hazard_nats == 4.0
     assert fused(3.0)[0].reason == "no hazard"
     assert fused(3.0, fused_above_nats=-0.5)[0].reason == "act and hazard"
 
