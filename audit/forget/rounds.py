@@ -215,7 +215,7 @@ class Rounds:
         return [by_text[text] for text in texts]
 
     def _ask(self, lockout: Lockout, texts: Sequence[str]) -> dict[str, list[HazardSignature | None]]:
-        """Ask the model about texts, once for each taxonomy in use."""
+        """Ask the model about texts, once for each taxonomy in use; where act and hazard are weighed, one must be."""
         extractor = self._extractor
         if extractor is None:
             raise UsageError("no model to ask")
@@ -223,7 +223,8 @@ class Rounds:
         with self._lock:
             self._asked += len(unique)
         answers: dict[str, list[HazardSignature | None]] = {}
-        for digest in sorted(lockout.taxonomies & self._taxonomies.keys()):
+        used = lockout.taxonomies & self._taxonomies.keys()
+        for digest in sorted(used or self._taxonomies):
             work = extractor.extract(unique, self._taxonomies[digest])
             found = self._thread.run(work, self._settings.model_timeout_s)
             if len(found) != len(unique):

@@ -211,16 +211,16 @@ def test_in_doubt_act_and_hazard_together_refuse():
     assert fused(3.0, fused_above_nats=-0.5)[0].reason == "act and hazard"
 
 
-def test_together_they_also_speak_for_a_tombstone_without_labels():
-    unlabelled = lockout(stone(labels=()))
-    decision, extractor = fused(4.0, unlabelled)
+@pytest.mark.parametrize("labels", [(), None])  # none found, none read
+def test_together_they_also_speak_for_a_tombstone_without_labels(labels):
+    decision, extractor = fused(4.0, lockout(stone(labels=labels)))
     assert (decision.reason, extractor.asked) == ("act and hazard", 1)
 
 
-def test_a_model_that_was_not_calibrated_with_the_reader_only_tells_labels():
-    unlabelled = lockout(stone(labels=()))
+@pytest.mark.parametrize("labels", [(), None])
+def test_a_model_that_was_not_calibrated_with_the_reader_only_tells_labels(labels):
     assert fused(None)[0].reason == "no hazard"
-    decision, extractor = fused(None, unlabelled)
+    decision, extractor = fused(None, lockout(stone(labels=labels)))
     assert (decision.allowed, extractor.asked) == (True, 0)
 
 
