@@ -20,6 +20,7 @@ import numpy as np
 from rich.console import Console
 
 from audit.forget.reading import readings
+from audit.forget.settings import GuardSettings
 from benchmarks.hst.extraction import packaged_backbone
 from benchmarks.lockout_unseen import CALIBRATED_ON, scenarios_in, warden_over, writes_of
 from benchmarks.resultfile import ResultFile
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from audit.forget.lockout import Lockout
     from benchmarks.hst.corpus import Write
     from benchmarks.hst.extraction import Backbone
     from benchmarks.hst.guarding import Warden
@@ -44,12 +46,13 @@ async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
     try:
         warden = warden_over(backbone)
         scenarios = scenarios_in(CALIBRATED_ON)
-        keys = np.stack([read.direction for read in warden.acts.read([scenario["act"] for scenario in scenarios])])
+        lockout = await warden.lockout(writes_of(scenarios, "act"))
         harmful, honest = writes_of(scenarios, "restated"), writes_of(scenarios, "safe")
         writes = [*harmful, *honest]
-        odds = np.array([_odds(warden, write, keys) for write in writes])
+        odds = np.array([_odds(warden, write, lockout) for write in writes])
         curve = warden.acts.curve
-        doubted = (odds >= curve.doubt_nats) & (odds < curve.threshold_nats)
+        near = np.array([_nearest(warden, write, lockout) >= GuardSettings().look_above for write in writes])
+        doubted = near & (odds >= curve.doubt_nats) & (odds < curve.threshold_nats)
         hazards = await _hazards(warden, [write for write, one in zip(writes, doubted, strict=True) if one])
     finally:
         await backbone.close()
@@ -79,19 +82,28 @@ def hazard_slope(odds: NDArray[np.float64], hazards: NDArray[np.float64], restat
     """Return how many nats of the act a nat of hazard is worth, by logistic regression."""
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
-    act, hazard = LogisticRegression().fit(np.stack([odds, hazards], axis=1), restated).coef_[0]
+    act, hazard = LogisticRegression(C=np.inf).fit(np.stack([odds, hazards], axis=1), restated).coef_[0]
     return round(float(hazard / act), 3)
 
 
 def threshold_of(honest: NDArray[np.float64], most: int) -> float:
     """Return the lowest threshold, in hundredths of a nat, that at most so many of the honest notes reach."""
-    above = np.sort(honest)[::-1]
-    return float(np.floor(above[most] * 100) / 100 + 0.01) if most < len(above) else float("-inf")
+    if most >= len(honest):
+        return float("-inf")
+    reached = np.sort(honest)[::-1][most]
+    step = int(np.floor(reached * 100)) + 1
+    while step / 100 <= reached:
+        step += 1
+    return step / 100
 
 
-def _odds(warden: Warden, write: Write, keys: NDArray[np.float32]) -> float:
+def _odds(warden: Warden, write: Write, lockout: Lockout) -> float:
     read = warden.acts.read(readings(write.entry()))
-    return max(float(warden.acts.log_odds(one, keys).max()) for one in read)
+    return max(float(warden.acts.log_odds(one, lockout.acts.vectors).max()) for one in read)
+
+
+def _nearest(warden: Warden, write: Write, lockout: Lockout) -> float:
+    return float(lockout.keys.similarity(warden.embed(readings(write.entry()))).max())
 
 
 async def _hazards(warden: Warden, writes: Sequence[Write]) -> NDArray[np.float64]:

@@ -60,7 +60,7 @@ class NeverAsked:
     """A model that must not be needed."""
 
     model_id = "m"
-    calibrated = True
+    calibrated_for = None
 
     async def extract(self, texts: object, taxonomy: object) -> tuple[HazardSignature | None, ...]:
         """Stop the benchmark."""

@@ -99,7 +99,10 @@ class GuardOptions:
     ] = None
     fused_above: Annotated[
         float | None,
-        typer.Option("--fused-above", help="Log-odds in nats of act and hazard together that refuse then; likewise."),
+        typer.Option(
+            "--fused-above",
+            help="Log-odds in nats of act and hazard together that refuse then; likewise. 99: labels alone decide.",
+        ),
     ] = None
     on_failure: Annotated[
         str, typer.Option("--on-failure", help="closed refuses what could not be judged, open lets it in.")
@@ -119,7 +122,7 @@ class GuardOptions:
         """
         return GuardSettings(
             mode=cast("MatchMode", self.mode), act_above_nats=self.act_above, doubt_above_nats=self.doubt_above,
-            fused_above_nats=self.fused_above,             on_failure=cast("OnFailure", self.on_failure),
+            fused_above_nats=self.fused_above, on_failure=cast("OnFailure", self.on_failure),
         )  # fmt: skip
 
 

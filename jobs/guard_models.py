@@ -15,7 +15,7 @@ from audit.forget.guard import MODES_WITH_ACTS, MODES_WITH_KEYS, MODES_WITH_LABE
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import nli_beside, statements_for
 from models.lazy_generator import LazyGenerator
-from models.loading import PACKAGED_PREFIX, load_acts, load_embedder, prepare
+from models.loading import PACKAGED_PREFIX, load_acts, load_embedder, packaged_together, prepare
 from models.signature_cache import SignatureCache
 from models.weights_cache import cache_dir
 
@@ -118,7 +118,10 @@ def hazard_models(
             if beside is not None:
                 probed = beside == PACKAGED_PREFIX
                 prepare(replace(specs, nli=beside), progress, parts={"nli"}, hazards=probed)
-        reader = HazardReader(backbone, cache=kept, statements=statements_for(specs, taxonomy, nli))
+        reader = HazardReader(
+            backbone, cache=kept, statements=statements_for(specs, taxonomy, nli),
+            calibrated=beside is not None and packaged_together(specs.backbone, beside),
+        )  # fmt: skip
         yield HazardModels(reader=reader, backbone=backbone)
 
 

@@ -84,6 +84,7 @@ class HazardReader:
         method: How to ask.
         cache: Margins known from before; equal texts are asked once.
         statements: Entailment and probe beside `margins`, for texts read by the taxonomy that it belongs to.
+        calibrated: Backbone and statements are those whose log-odds were calibrated together with the reader of acts.
 
     Raises:
         UsageError: an unknown method.
@@ -96,6 +97,7 @@ class HazardReader:
         method: Method = "margins",
         cache: SignatureCache | None = None,
         statements: HazardStatements | None = None,
+        calibrated: bool = False,
     ) -> None:
         if method not in get_args(Method):
             raise UsageError(f"hazard method is {method!r:.40}, expected one of {', '.join(get_args(Method))}")
@@ -108,7 +110,7 @@ class HazardReader:
         self.asked = 0
         """Requests to the backbone."""
 
-        self.calibrated = statements is not None
+        self.calibrated_for = statements.taxonomy if statements is not None and calibrated else None
         self._generator, self._cache, self._statements = generator, cache, statements
         self._waiting: dict[str, asyncio.Task[dict[str, float] | None]] = {}
 
@@ -118,11 +120,10 @@ class HazardReader:
         return tuple(None if found is None else self._signature(found, taxonomy) for found in margins)
 
     def _signature(self, margins: dict[str, float], taxonomy: Taxonomy) -> HazardSignature:
-        together = self._entailed(taxonomy) is not None
         above = max(margins[label.name] - label.threshold_nats for label in taxonomy.labels)
         return HazardSignature(
             labels=taxonomy.judge(margins), taxonomy=taxonomy.digest, model=self.model_id,
-            hazard_nats=above if together else None,
+            hazard_nats=above if taxonomy.digest == self.calibrated_for else None,
         )  # fmt: skip
 
     async def margins(self, text: str, taxonomy: Taxonomy) -> dict[str, float] | None:

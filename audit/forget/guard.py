@@ -80,6 +80,10 @@ class _Finding:
     """What was read of it."""
 
 
+UNIT = 0.01
+"""How far the norm of a unit vector may lie from 1: half precision is enough."""
+
+
 class _State:
     """A lockout and what was decided under it; replaced whole."""
 
@@ -350,11 +354,13 @@ class WriteGuard:
 
 
 def _checked(vectors: NDArray[np.float32], texts: int) -> NDArray[np.float32]:
-    if vectors.ndim != 2 or len(vectors) != texts or not np.isfinite(vectors).all():  # noqa: PLR2004 - texts, dimensions
-        raise ModelError(
-            f"vectors of shape {vectors.shape} were given for {texts} texts, or numbers that are not finite"
-        )
-    return np.asarray(vectors, np.float32)
+    with np.errstate(over="ignore"):
+        found = np.asarray(vectors, np.float32)
+    if found.ndim != 2 or len(found) != texts or not np.isfinite(found).all():  # noqa: PLR2004 - texts, dimensions
+        raise ModelError(f"vectors of shape {found.shape} were given for {texts} texts, or numbers that are not finite")
+    if (np.abs(np.linalg.norm(found, axis=1) - 1.0) > UNIT).any():
+        raise ModelError("vectors were given that are not unit vectors")
+    return found
 
 
 def _failed(decision: Decision) -> _Finding:

@@ -194,7 +194,8 @@ def settle(
     if seen.near is None:
         raise ValueError("nothing was asked")
     labels: set[str] = set()
-    unknown, hazard = 0, None
+    unknown = 0
+    hazard: float | None = None
     mode: MatchMode = "exact" if settings.mode == "exact" else "containment"
     for found in signatures.values():
         rows = [(signature, seen.near[row]) for row, signature in enumerate(found) if signature is not None]
@@ -202,7 +203,8 @@ def settle(
         if not rows:
             continue
         labels.update(label for signature, _ in rows for label in signature.labels)
-        hazard = max((one.hazard_nats for one, _ in rows if one.hazard_nats is not None), default=hazard)
+        told = [(one.hazard_nats, near) for one, near in rows if one.hazard_nats is not None]
+        hazard = max((nats for nats, _ in told), default=hazard)
         if len(rows) > 1:  # an act may be spread over the pieces of one write
             union = frozenset().union(*(signature.labels for signature, _ in rows))
             whole = HazardSignature(labels=union, taxonomy=rows[0][0].taxonomy, model=rows[0][0].model)
@@ -214,10 +216,14 @@ def settle(
             hits = lockout.matching(signature, mode) & near
             if hits.any():
                 return _by_nearest(lockout, seen, hits, refusal)
-        if doubt is not None and hazard is not None:
-            odds = doubt.fused(hazard, np.any([near for _, near in rows], axis=0))
-            if odds.max() >= doubt.threshold_nats:
-                return _by_nearest(lockout, seen, odds == odds.max(), replace(refusal, reason="act and hazard"))
+        if doubt is not None and told:
+            odds = np.max([doubt.fused(nats, near) for nats, near in told], axis=0)
+            stone = int(odds.argmax())
+            if odds[stone] >= doubt.threshold_nats:
+                return replace(
+                    refusal, reason="act and hazard", tombstone=lockout.stones[stone],
+                    restated_nats=float(doubt.odds[stone]),
+                )  # fmt: skip
     if unknown:
         return failure("model failed", f"the model gave no usable answer for {unknown} texts", settings, seen.nearest)
     if seen.left_out:

@@ -30,8 +30,8 @@ _FINER = 254
 class KeyTable:
     """The keys of one model over all tombstones.
 
-    Keys are whole numbers, as tombstones hold them, and compared as such: their products are exact, the same on every
-    machine, and need a quarter of the memory that floats do, which is what comparing costs.
+    Keys are whole numbers, as tombstones hold them, and compared as such: products are the same on every machine, and a
+    quarter of the bytes is read that floats would take, which is what comparing costs.
 
     Args:
         keys: Per tombstone its keys; those of other models count as none.

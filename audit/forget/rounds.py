@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from audit.forget.act import ActReader, ActReading
+    from audit.forget.act import ActCurve, ActReader, ActReading
     from audit.forget.hazard import HazardSignature, Taxonomy
     from audit.forget.judging import Look, Scope
     from audit.forget.lockout import Lockout
@@ -37,8 +37,8 @@ class HazardExtractor(Protocol):
     """Reads the hazards of texts with a model (`models.hazard_extraction`)."""
 
     model_id: str
-    calibrated: bool
-    """Its signatures tell `hazard_nats`."""
+    calibrated_for: str | None
+    """Digest of the taxonomy in which its signatures tell `hazard_nats`; None or missing where they do in none."""
 
     async def extract(self, texts: Sequence[str], taxonomy: Taxonomy) -> tuple[HazardSignature | None, ...]:
         """Return each text's signature, in the order given; None where the model kept answering outside the schema.
@@ -70,6 +70,8 @@ class Judged:
         found = second.decision
         if found.allowed and found.labels is None and found.reason not in FAILURES:
             return self
+        if found.restated_nats is not None:
+            return replace(self, decision=found)
         return replace(self, decision=replace(found, restated_nats=self.decision.restated_nats))
 
 
@@ -95,9 +97,10 @@ class Rounds:
     ) -> None:
         self._settings, self._acts, self._extractor, self._thread = settings, acts, extractor, thread
         self._taxonomies = {taxonomy.digest: taxonomy for taxonomy in taxonomies}
-        by_reader = math.inf if acts is None else acts.curve.fused_nats
-        self._fused_nats = by_reader if settings.fused_above_nats is None else settings.fused_above_nats
-        self.fused = extractor is not None and extractor.calibrated and math.isfinite(self._fused_nats)
+        self._fused_nats = math.inf if acts is None else _fused_nats(acts.curve, settings)
+        told_in = getattr(extractor, "calibrated_for", None)
+        self._told_in = frozenset(digest for digest in self._taxonomies if digest == told_in)
+        self.fused = settings.mode == "act+labels" and bool(self._told_in) and math.isfinite(self._fused_nats)
         """In doubt, act and hazard are weighed together."""
 
         self._lock = threading.Lock()
@@ -215,7 +218,7 @@ class Rounds:
         return [by_text[text] for text in texts]
 
     def _ask(self, lockout: Lockout, texts: Sequence[str]) -> dict[str, list[HazardSignature | None]]:
-        """Ask the model about texts, once for each taxonomy in use; where act and hazard are weighed, one must be."""
+        """Ask the model about texts, once for each taxonomy in use, and in that by which hazards are weighed."""
         extractor = self._extractor
         if extractor is None:
             raise UsageError("no model to ask")
@@ -223,8 +226,8 @@ class Rounds:
         with self._lock:
             self._asked += len(unique)
         answers: dict[str, list[HazardSignature | None]] = {}
-        used = lockout.taxonomies & self._taxonomies.keys()
-        for digest in sorted(used or self._taxonomies):
+        weighed = self._told_in if self.fused else frozenset[str]()
+        for digest in sorted(weighed | (lockout.taxonomies & self._taxonomies.keys())):
             work = extractor.extract(unique, self._taxonomies[digest])
             found = self._thread.run(work, self._settings.model_timeout_s)
             if len(found) != len(unique):
@@ -232,6 +235,16 @@ class Rounds:
             by_text = dict(zip(unique, found, strict=True))
             answers[digest] = [by_text[text] for text in texts]
         return answers
+
+
+def _fused_nats(curve: ActCurve, settings: GuardSettings) -> float:
+    """Return from where act and hazard together refuse; a user who moves the act's threshold moves this one with it."""
+    if not curve.hazard_slope:
+        return math.inf
+    if settings.fused_above_nats is not None:
+        return settings.fused_above_nats
+    moved = 0.0 if settings.act_above_nats is None else settings.act_above_nats - curve.threshold_nats
+    return curve.fused_nats + moved
 
 
 def _held_against(lockout: Lockout, reading: ActReading, reader: ActReader) -> NDArray[np.float32] | str:

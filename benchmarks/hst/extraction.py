@@ -37,7 +37,7 @@ class Backbone:
         start: Starts it; called once at most.
         model_id: Name of the weights it serves.
         answers: Database of its answers.
-        statements: Entailment and probe beside it.
+        statements: Entailment and probe beside it, where it is packaged as they are.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class Backbone:
         method: Method = "list" if extraction == "list" else "margins"
         statements = self._statements if extraction == "all" else None
         if not kept:
-            return HazardReader(_Unkept(self), method=method, statements=statements)
-        return HazardReader(self.kept, method=method, statements=statements, cache=self._margins)
+            return HazardReader(_Unkept(self), method=method, statements=statements, calibrated=True)
+        return HazardReader(self.kept, method=method, statements=statements, calibrated=True, cache=self._margins)
 
     async def close(self) -> None:
         """Close the backbone, if it was started, and the databases."""

@@ -102,7 +102,7 @@ class RememberedExtractor:
     """
 
     def __init__(self, reader: HazardReader, loop: asyncio.AbstractEventLoop) -> None:
-        self.model_id, self.calibrated = reader.model_id, reader.calibrated
+        self.model_id, self.calibrated_for = reader.model_id, reader.calibrated_for
         self.reader, self._loop = reader, loop
         self._known: dict[tuple[str, str], asyncio.Task[HazardSignature | None]] = {}
         self.texts_asked = 0

@@ -37,7 +37,10 @@ def test_a_hazard_counts_for_what_it_tells():
     assert 0.4 < hazard_slope(odds, hazards, restated) < 0.6
 
 
-@given(st.lists(st.floats(-9, 9), min_size=1, max_size=30), st.integers(0, 5))
+HUNDREDTHS = st.integers(-900, 900).map(lambda number: number / 100)
+
+
+@given(st.lists(st.floats(-9, 9) | HUNDREDTHS, min_size=1, max_size=30), st.integers(0, 5))
 def test_the_threshold_lets_so_many_honest_notes_be_refused_and_no_more(honest, most):
     scores = np.array(honest)
     threshold = threshold_of(scores, most)

@@ -136,7 +136,7 @@ def test_doubt_is_of_one_tombstone_and_not_of_all(made):
 def test_a_model_that_fails_in_doubt_is_decided_by_policy(made, policy, allowed):
     class Dead:
         model_id = "dead"
-        calibrated = False
+        calibrated_for = None
 
         async def extract(self, texts, taxonomy):
             raise ModelError("gone")
@@ -175,7 +175,8 @@ class Weighed:
     model_id = "weighed"
 
     def __init__(self, nats: float | None) -> None:
-        self.nats, self.calibrated, self.asked = nats, nats is not None, 0
+        self.nats, self.asked = nats, 0
+        self.calibrated_for = None if nats is None else TAXONOMY.digest
 
     async def extract(self, texts, taxonomy):
         self.asked += len(texts)
@@ -191,10 +192,11 @@ class Fusing(Reader):
 
 def fused(hazard_nats, held=None, **settings):
     """Judge PARAPHRASE, whose act says about -1.7 nats."""
+    settings = {"mode": "act+labels"} | settings
     extractor = Weighed(hazard_nats)
     judge = WriteGuard(
         held or lockout(), embed=EMBEDDER.embed, acts=Fusing(IN_DOUBT), extractor=extractor, taxonomies=[TAXONOMY],
-        clock_ms=lambda: NOW, settings=GuardSettings(mode="act+labels", **settings),
+        clock_ms=lambda: NOW, settings=GuardSettings(**settings),
     )  # fmt: skip
     try:
         return judge.check(entry(PARAPHRASE)), extractor
@@ -222,6 +224,26 @@ def test_a_model_that_was_not_calibrated_with_the_reader_only_tells_labels(label
     assert fused(None)[0].reason == "no hazard"
     decision, extractor = fused(None, lockout(stone(labels=labels)))
     assert (decision.allowed, extractor.asked) == (True, 0)
+
+
+def test_who_asks_more_of_the_act_asks_more_of_both():
+    above = Fusing.curve.threshold_nats + 1.0
+    assert fused(4.0, act_above_nats=above)[0].reason == "no hazard"
+    assert fused(6.0, act_above_nats=above)[0].reason == "act and hazard"
+    assert fused(4.0, fused_above_nats=99.0)[0].reason == "no hazard"
+
+
+@pytest.mark.parametrize("mode", ["containment", "exact"])
+def test_modes_of_labels_ask_nothing_for_tombstones_without_any(mode):
+    decision, extractor = fused(4.0, lockout(stone(labels=None)), mode=mode)
+    assert (decision.allowed, extractor.asked) == (True, 0)
+
+
+def test_the_hazard_of_a_text_weighs_with_the_acts_near_that_text():
+    odds = np.array([0.0, 3.0], np.float32)
+    doubt = Doubt(odds=odds, hazard_slope=1.0, threshold_nats=2.0)
+    near_first = doubt.fused(1.5, np.array([True, False]))
+    assert near_first.tolist() == [1.5, -np.inf]
 
 
 @given(

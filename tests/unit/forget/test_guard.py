@@ -221,7 +221,7 @@ def test_a_failing_embedder_is_decided_by_policy(made, broken):
 def test_a_model_that_takes_too_long_is_a_failure():
     class Slow:
         model_id = "slow"
-        calibrated = False
+        calibrated_for = None
 
         async def extract(self, texts, taxonomy):
             await asyncio.sleep(60)
@@ -292,7 +292,15 @@ def test_vectors_computed_before_are_used(made):
     assert not held.check(write, vectors=EMBEDDER.embed(readings(write))).allowed
 
 
-@pytest.mark.parametrize("wrong", [np.full((1, 1_024), np.nan, np.float32), np.zeros((0, 1_024), np.float32)])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.full((1, 1_024), np.nan, np.float32),
+        np.full((1, 1_024), 1e300),
+        np.full((1, 1_024), 0.001, np.float32),
+        np.zeros((0, 1_024), np.float32),
+    ],
+)
 def test_vectors_computed_before_that_say_nothing_let_nothing_in(made, wrong):
     decision = made().check(entry(PARAPHRASE), vectors=wrong)
     assert (decision.allowed, decision.reason) == (False, "embedder failed")

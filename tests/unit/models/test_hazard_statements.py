@@ -106,17 +106,21 @@ def test_a_reader_with_statements_returns_log_odds_and_names_both_models():
     assert both["remote_exec"] == pytest.approx(1.0 + 0.5 * plain["remote_exec"])
 
 
-def test_only_a_reader_with_statements_says_how_far_the_likeliest_hazard_is():
+@pytest.mark.parametrize(
+    ("with_statements", "calibrated", "told"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+def test_only_a_calibrated_reader_with_statements_says_how_far_a_hazard_is(with_statements, calibrated, told):
     statements = HazardStatements(WordEntailment(), curves_for(skip_validation=2.0), TAXONOMY.digest)
-    for reader, told in (
-        (HazardReader(FakeGenerator()), False),
-        (HazardReader(FakeGenerator(), statements=statements), True),
-    ):
-        assert reader.calibrated == told
-        (signature,) = asyncio.run(reader.extract(["Here checks are skipped."], TAXONOMY))
-        margins = asyncio.run(reader.margins("Here checks are skipped.", TAXONOMY))
-        above = max(margins[label.name] - label.threshold_nats for label in TAXONOMY.labels)
-        assert signature.hazard_nats == (above if told else None)
+    reader = HazardReader(
+        FakeGenerator(), statements=statements if with_statements else None, calibrated=calibrated
+    )  # fmt: skip
+    assert reader.calibrated_for == (TAXONOMY.digest if told else None)
+    other = dataclasses.replace(TAXONOMY, version=TAXONOMY.version + 1)
+    for taxonomy, says in ((TAXONOMY, told), (other, False)):
+        (signature,) = asyncio.run(reader.extract(["Here checks are skipped."], taxonomy))
+        margins = asyncio.run(reader.margins("Here checks are skipped.", taxonomy))
+        above = max(margins[label.name] - label.threshold_nats for label in taxonomy.labels)
+        assert signature.hazard_nats == (above if says else None)
         assert (above > 0) == bool(signature.labels)
 
 
