@@ -16,22 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from audit.attribution.harm import AnswerLabelHarm, answer_label
-from benchmarks.answers_on_disk import study_executor
 from benchmarks.minja.cells import verdicts_of
-from benchmarks.minja.study import SharedScores, Study
+from benchmarks.minja.study import open_study
 from benchmarks.minja_qa import qa_cell
 from benchmarks.resultfile import ResultFile
-from jobs.progress import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from audit.generation import Completion, GenerationRequest
-    from benchmarks.minja.study import Cell
-    from jobs.executor_local import LocalExecutor
+    from benchmarks.minja.study import Cell, Study
+    from jobs.executor import Executor
 
 __all__ = ["WrongAnswer", "audit_clean_store"]
 
@@ -62,26 +58,22 @@ class WrongAnswer:
 def main() -> None:
     """Audit what is missing."""
     options = _options()
-    executor, generator = study_executor(options.backbone, kv_gib=options.kv_gib)
-    study = Study(SharedScores(executor), Reporter(Console()))
-    config = {
-        "backbone": generator.model_id, "retrieval": options.retrieval, "k": options.k, "size": options.size,
-        "questions": options.victims,
-    }  # fmt: skip
-    results = ResultFile(
-        "clean_store", f"python -m benchmarks.clean_store --data DATA --backbone {options.backbone}", config
-    )
-    try:
+    with open_study(options.backbone, kv_gib=options.kv_gib) as (study, model_id):
+        config = {
+            "backbone": model_id, "retrieval": options.retrieval, "k": options.k, "size": options.size,
+            "questions": options.victims,
+        }  # fmt: skip
+        results = ResultFile(
+            "clean_store", f"python -m benchmarks.clean_store --data DATA --backbone {options.backbone}", config
+        )
         for seed in options.seeds:
             if all(row["seed"] != seed for row in results.rows):
                 study.reporter.say(f"clean store {seed}")
-                results.add_row({"seed": seed, **audit_clean_store(study, clean_cell(options, executor, seed))})
-    finally:
-        executor.close()
+                results.add_row({"seed": seed, **audit_clean_store(study, clean_cell(options, study.executor, seed))})
     state(results)
 
 
-def clean_cell(options: argparse.Namespace, executor: LocalExecutor, seed: int) -> Cell:
+def clean_cell(options: argparse.Namespace, executor: Executor, seed: int) -> Cell:
     """Make the QA study's store without poison, whose questions are judged by the key."""
     cell = qa_cell(options, executor, 0.0, seed)
     key = {

@@ -20,17 +20,16 @@ from rich.console import Console
 
 from audit.attribution.harm import answer_label
 from audit.config import AuditConfig
-from benchmarks.answers_on_disk import study_executor
 from benchmarks.minja.cells import METHODS, run_cell
 from benchmarks.minja.copies import copies, copies_of, repeated
 from benchmarks.minja.qa_data import load_questions, note_steps, split_questions, worked_examples
 from benchmarks.minja.qa_store import composed, demonstration, inject, make_entries
-from benchmarks.minja.study import Cell, SharedScores, Study
+from benchmarks.minja.study import Cell, open_study
 from benchmarks.resultfile import ResultFile
 from jobs.progress import Reporter
 
 if TYPE_CHECKING:
-    from jobs.executor_local import LocalExecutor
+    from jobs.executor import Executor
 
 AGENT = {
     "kind": "few-shot",
@@ -47,28 +46,26 @@ PROBE_PATTERN = r"Answer:\s*([A-Z])\b"
 def main() -> None:
     """Run the study."""
     options = _options()
-    executor, generator = study_executor(options.backbone, kv_gib=options.kv_gib)
-    study = Study(SharedScores(executor), Reporter(Console()))
-    name = f"minja_qa{options.suffix}"
-    config = {
-        "backbone": generator.model_id, "retrieval": options.retrieval, "k": options.k, "size": options.size,
-        "victims": options.victims, "held_out": options.held_out, "probes": options.probes, "poison": options.poison,
-        "one_writer": options.one_writer, "agent": AGENT, **copies_of(options.copies),
-    }  # fmt: skip
-    command = f"python -m benchmarks.minja_qa --data DATA --backbone {options.backbone} --retrieval {options.retrieval}"
-    command += f" --poison {options.poison} --copies {options.copies} --suffix '{options.suffix}'"
-    results = ResultFile(name, command, config)
-    try:
+    with open_study(options.backbone, kv_gib=options.kv_gib) as (study, model_id):
+        name = f"minja_qa{options.suffix}"
+        config = {
+            "backbone": model_id, "retrieval": options.retrieval, "k": options.k, "size": options.size,
+            "victims": options.victims, "held_out": options.held_out, "probes": options.probes,
+            "poison": options.poison, "one_writer": options.one_writer, "agent": AGENT, **copies_of(options.copies),
+        }  # fmt: skip
+        command = (
+            f"python -m benchmarks.minja_qa --data DATA --backbone {options.backbone} --retrieval {options.retrieval}"
+        )
+        command += f" --poison {options.poison} --copies {options.copies} --suffix '{options.suffix}'"
+        results = ResultFile(name, command, config)
         for rho in options.rho:
             for seed in options.seeds:
                 key = {"track": "QA", "rho": rho, "seed": seed}
                 study.reporter.say(f"QA, ρ = {rho}, seed {seed}")
-                run_cell(study, qa_cell(options, executor, rho, seed), key, options.methods, results)
-    finally:
-        executor.close()
+                run_cell(study, qa_cell(options, study.executor, rho, seed), key, options.methods, results)
 
 
-def qa_cell(options: argparse.Namespace, executor: LocalExecutor, rho: float, seed: int) -> Cell:
+def qa_cell(options: argparse.Namespace, executor: Executor, rho: float, seed: int) -> Cell:
     """Build the store under attack of one ratio and seed, with its queries."""
     trigger, notes = note_steps(options.data)
     questions = load_questions(options.data)

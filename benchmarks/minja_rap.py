@@ -15,15 +15,12 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from audit.config import AuditConfig
 from audit.errors import UsageError
-from benchmarks.answers_on_disk import study_executor
 from benchmarks.minja.cells import METHODS, run_cell
 from benchmarks.minja.copies import copies, copies_of, repeated
 from benchmarks.minja.rap_notes import Pair, load_notes, load_pairs
-from benchmarks.minja.study import TENANT, Cell, SharedScores, Study
+from benchmarks.minja.study import TENANT, Cell, open_study
 from benchmarks.resultfile import ResultFile
 from benchmarks.webshop.catalogue import load_catalogue, target_asin
 from benchmarks.webshop.goals import load_instructions, trajectory_reward
@@ -31,7 +28,6 @@ from benchmarks.webshop.memories import load_benign_records, store_of
 from benchmarks.webshop.poison import compose, harm_of
 from benchmarks.webshop.rap import rap_agent
 from benchmarks.webshop.search import SearchIndex
-from jobs.progress import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,24 +49,20 @@ def audited_agent(data: str, victim: str) -> RapAgent:
 def main() -> None:
     """Run the study."""
     options = _options()
-    executor, generator = study_executor(options.backbone, kv_gib=options.kv_gib, max_model_len=6_144)
-    study = Study(SharedScores(executor), Reporter(Console()))
-    config = {
-        "backbone": generator.model_id, "victim": options.victim, "k": options.k, "size": options.size,
-        "victims": options.victims, "held_out": options.held_out, "probes": options.probes,
-        "one_writer": options.one_writer, **copies_of(options.copies),
-    }  # fmt: skip
-    command = f"python -m benchmarks.minja_rap --data DATA --backbone {options.backbone}"
-    command += f" --copies {options.copies} --suffix '{options.suffix}'"
-    results = ResultFile(f"minja_rap{options.suffix}", command, config)
-    try:
+    with open_study(options.backbone, kv_gib=options.kv_gib, max_model_len=6_144) as (study, model_id):
+        config = {
+            "backbone": model_id, "victim": options.victim, "k": options.k, "size": options.size,
+            "victims": options.victims, "held_out": options.held_out, "probes": options.probes,
+            "one_writer": options.one_writer, **copies_of(options.copies),
+        }  # fmt: skip
+        command = f"python -m benchmarks.minja_rap --data DATA --backbone {options.backbone}"
+        command += f" --copies {options.copies} --suffix '{options.suffix}'"
+        results = ResultFile(f"minja_rap{options.suffix}", command, config)
         for rho in options.rho:
             for seed in options.seeds:
                 study.reporter.say(f"RAP, ρ = {rho}, seed {seed}")
                 cell = _cell(options, rho, seed)
                 run_cell(study, cell, {"track": "RAP", "rho": rho, "seed": seed}, options.methods, results)
-    finally:
-        executor.close()
 
 
 def _cell(options: argparse.Namespace, rho: float, seed: int) -> Cell:

@@ -16,22 +16,18 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from audit.attribution.harm import answer_label
-from benchmarks.answers_on_disk import study_executor
 from benchmarks.intervals import bootstrap_ratio
 from benchmarks.minja.qa_data import load_questions, note_steps, split_questions
-from benchmarks.minja.study import SharedScores, Study
+from benchmarks.minja.study import open_study
 from benchmarks.minja_qa import SHORT_CHARACTERS, qa_cell
 from benchmarks.resultfile import ResultFile
-from jobs.progress import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from audit.attribution.retrieval import RankedMemory
-    from benchmarks.minja.study import Cell
+    from benchmarks.minja.study import Cell, Study
 
 KEPT = 0.98
 """Share of what was right before that must be right after."""
@@ -40,27 +36,23 @@ KEPT = 0.98
 def main() -> None:
     """Measure what is missing."""
     options = _options()
-    executor, generator = study_executor(options.backbone, kv_gib=options.kv_gib)
-    study = Study(SharedScores(executor), Reporter(Console()))
-    config = {
-        "backbone": generator.model_id, "retrieval": options.retrieval, "k": options.k, "size": options.size,
-        "victims": options.victims, "audited_probes": options.audited_probes, "probes": options.probes,
-    }  # fmt: skip
-    command = f"python -m benchmarks.probes_kept --data DATA --backbone {options.backbone}"
-    results = ResultFile("probes_kept", command, config)
-    study_options = argparse.Namespace(**(vars(options) | {"probes": options.audited_probes}))
-    try:
+    with open_study(options.backbone, kv_gib=options.kv_gib) as (study, model_id):
+        config = {
+            "backbone": model_id, "retrieval": options.retrieval, "k": options.k, "size": options.size,
+            "victims": options.victims, "audited_probes": options.audited_probes, "probes": options.probes,
+        }  # fmt: skip
+        command = f"python -m benchmarks.probes_kept --data DATA --backbone {options.backbone}"
+        results = ResultFile("probes_kept", command, config)
+        study_options = argparse.Namespace(**(vars(options) | {"probes": options.audited_probes}))
         known: dict[str, str] = {}
         for rho in options.rho:
             for seed in options.seeds:
                 if any((row["rho"], row["seed"]) == (rho, seed) for row in results.rows):
                     continue
-                cell = qa_cell(study_options, executor, rho, seed)
+                cell = qa_cell(study_options, study.executor, rho, seed)
                 known = known or known_probes(study, cell, options)
                 study.reporter.say(f"QA, ρ = {rho}, seed {seed}, {len(known)} probes")
                 results.add_row({"rho": rho, "seed": seed, **probes_kept(study, cell, known)})
-    finally:
-        executor.close()
     state(results)
 
 

@@ -58,6 +58,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+UNIT = 0.01
+"""How far the norm of a unit vector may lie from 1: half precision is enough."""
+
 MODES_WITH_KEYS: frozenset[MatchMode] = frozenset({"act", "act+labels", "key", "containment+key"})
 """Modes that compare semantic keys, and need an embedder."""
 
@@ -78,10 +81,6 @@ class _Finding:
 
     text: str = ""
     """What was read of it."""
-
-
-UNIT = 0.01
-"""How far the norm of a unit vector may lie from 1: half precision is enough."""
 
 
 class _State:

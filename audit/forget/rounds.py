@@ -99,12 +99,15 @@ class Rounds:
         self._taxonomies = {taxonomy.digest: taxonomy for taxonomy in taxonomies}
         self._fused_nats = math.inf if acts is None else _fused_nats(acts.curve, settings)
         told_in = getattr(extractor, "calibrated_for", None)
-        self._told_in = frozenset(digest for digest in self._taxonomies if digest == told_in)
-        self.fused = settings.mode == "act+labels" and bool(self._told_in) and math.isfinite(self._fused_nats)
-        """In doubt, act and hazard are weighed together."""
-
+        fuses = settings.mode == "act+labels" and math.isfinite(self._fused_nats)
+        self._weighed = frozenset(digest for digest in self._taxonomies if fuses and digest == told_in)
         self._lock = threading.Lock()
         self._asked = 0
+
+    @property
+    def fused(self) -> bool:
+        """In doubt, act and hazard are weighed together."""
+        return bool(self._weighed)
 
     @property
     def asked(self) -> int:
@@ -226,8 +229,7 @@ class Rounds:
         with self._lock:
             self._asked += len(unique)
         answers: dict[str, list[HazardSignature | None]] = {}
-        weighed = self._told_in if self.fused else frozenset[str]()
-        for digest in sorted(weighed | (lockout.taxonomies & self._taxonomies.keys())):
+        for digest in sorted(self._weighed | (lockout.taxonomies & self._taxonomies.keys())):
             work = extractor.extract(unique, self._taxonomies[digest])
             found = self._thread.run(work, self._settings.model_timeout_s)
             if len(found) != len(unique):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import tempfile
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,13 +25,14 @@ from audit.provenance.keys import generate_keys
 from audit.snapshot.publish import create_store
 from audit.snapshot.purify import purify
 from audit.snapshot.reader import open_snapshot
+from benchmarks.answers_on_disk import study_executor
 from jobs.audit_memory import audit_memory
 from jobs.progress import Reporter
 from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
 from jobs.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from audit.result import AuditResult
     from jobs.executor import Executor
 
-__all__ = ["Audited", "Cell", "SharedScores", "Study", "baseline_removals", "plain_removal"]
+__all__ = ["Audited", "Cell", "SharedScores", "Study", "baseline_removals", "open_study", "plain_removal"]
 
 TENANT = "study"
 NOW_MS = 1_760_000_000_000
@@ -238,6 +240,16 @@ class Study:
     def without_memory(self, cell: Cell) -> dict[str, Outcome]:
         """Ask the victims with no memory at all: what the model does by itself."""
         return self.ask(cell, None, cell.victims, "asking without memory")
+
+
+@contextmanager
+def open_study(backbone: str, *, kv_gib: int, max_model_len: int = 4_096) -> Iterator[tuple[Study, str]]:
+    """Yield a study on a backbone that keeps its answers in the user's cache, and that backbone's id."""
+    executor, generator = study_executor(backbone, kv_gib=kv_gib, max_model_len=max_model_len)
+    try:
+        yield Study(SharedScores(executor)), generator.model_id
+    finally:
+        executor.close()
 
 
 def plain_removal(result: AuditResult, count: int, alpha: float) -> frozenset[str]:
