@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from benchmarks.minja.cells import OWN_COUNT
-from benchmarks.tables import PLAIN, Group, pool, rate, read_rows
+from benchmarks.minja.methods import CMIS_ONLY, OWN_COUNT, PLAIN, SET
+from benchmarks.tables import Group, pool, rate, read_rows
 
 __all__ = ["lines"]
 
@@ -26,12 +26,11 @@ STUDIES = {
 }
 """Results in the README's order: what they are called there, and the ratios that it shows."""
 
-SET = "set"
 METHODS = {
     SET: "**set search**",
     PLAIN: "plain, count given",
     OWN_COUNT: "plain, own count",
-    "CMIS only": "CMIS only, count given",
+    CMIS_ONLY: "CMIS only, count given",
 }
 
 HEAD = (

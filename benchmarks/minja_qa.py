@@ -20,8 +20,9 @@ from rich.console import Console
 
 from audit.attribution.harm import answer_label
 from audit.config import AuditConfig
-from benchmarks.minja.cells import METHODS, run_cell
+from benchmarks.minja.cells import run_cell
 from benchmarks.minja.copies import copies, copies_of, repeated
+from benchmarks.minja.methods import GROUPS
 from benchmarks.minja.qa_data import load_questions, note_steps, split_questions, worked_examples
 from benchmarks.minja.qa_store import composed, demonstration, inject, make_entries
 from benchmarks.minja.study import Cell, open_study
@@ -119,7 +120,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--poison", choices=("composed", "injected"), default="composed")
     parser.add_argument("--one-writer", action="store_true", help="all poison from one account")
     parser.add_argument("--copies", type=copies, default=1, help="how often each composed poison is in the store")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", choices=GROUPS, default=list(GROUPS))
     parser.add_argument("--kv-gib", type=int, default=2, help="prefix cache of the packaged backbones")
     parser.add_argument("--suffix", default="", help="added to the result's file name")
     options = parser.parse_args()

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from audit.config import AuditConfig
 from audit.errors import UsageError
-from benchmarks.minja.cells import METHODS, run_cell
+from benchmarks.minja.cells import run_cell
 from benchmarks.minja.copies import copies, copies_of, repeated
+from benchmarks.minja.methods import GROUPS
 from benchmarks.minja.rap_notes import Pair, load_notes, load_pairs
 from benchmarks.minja.study import TENANT, Cell, open_study
 from benchmarks.resultfile import ResultFile
@@ -132,7 +133,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--probes", type=int, default=6)
     parser.add_argument("--one-writer", action="store_true", help="all poison from one account")
     parser.add_argument("--copies", type=copies, default=1, help="how often each poison is in the store")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", choices=GROUPS, default=list(GROUPS))
     parser.add_argument("--kv-gib", type=int, default=2, help="prefix cache of the packaged backbones")
     parser.add_argument("--suffix", default="", help="added to the result's file name")
     return parser.parse_args()

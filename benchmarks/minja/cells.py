@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.minja.methods import ALPHAS, GROUPS, OWN_COUNT, PLAIN, SET
 from benchmarks.minja.study import baseline_removals, plain_removal
 
 if TYPE_CHECKING:
@@ -20,16 +21,7 @@ if TYPE_CHECKING:
     from benchmarks.minja.study import Audited, Cell, Study
     from benchmarks.resultfile import ResultFile
 
-__all__ = ["METHODS", "run_cell", "verdicts_of"]
-
-ALPHAS = (0.2, 0.4, 0.6, 0.8)
-METHODS = ("set", "plain", "own", "ablations", "baselines")
-"""`set`: this project's search. `plain`: the paper's CMIS + CAS at alpha 0.6, told how many memories to remove. `own`:
-the same, but it chooses the count itself, as the smallest prefix of its ranking that ends the harm seen. `ablations`:
-its other alphas, CMIS only and MCG only. `baselines`: RD, RF and NNC."""
-
-PLAIN_ALPHA = 0.6
-OWN_COUNT = f"plain α={PLAIN_ALPHA}, own count"
+__all__ = ["run_cell", "verdicts_of"]
 
 
 def run_cell(study: Study, cell: Cell, key: Mapping[str, Any], methods: Sequence[str], results: ResultFile) -> None:
@@ -39,11 +31,11 @@ def run_cell(study: Study, cell: Cell, key: Mapping[str, Any], methods: Sequence
         study: Executor and progress.
         cell: The store under attack.
         key: Names the cell in rows, e.g. track, backbone, rho, seed.
-        methods: Of METHODS.
+        methods: Of GROUPS.
         results: Rows of this key that are there already are not run again.
     """
     done = {row["method"] for row in results.rows if all(row.get(name) == value for name, value in key.items())}
-    wanted = [name for name in _names(methods) if name not in done]
+    wanted = [name for group, names in GROUPS.items() if group in methods for name in names if name not in done]
     if not wanted:
         return
     key = {**key, **cell.injection}
@@ -61,9 +53,9 @@ def run_cell(study: Study, cell: Cell, key: Mapping[str, Any], methods: Sequence
     ours = study.audit(cell, events, cell.config)
     removed = _missing(cell, ours)
     common = {**key, "events": len(harmful), "attack_seconds": round(attack_seconds, 1)}
-    if "set" in wanted:
+    if SET in wanted:
         results.add_row({
-            **common, "method": "set", **study.after(cell, attacked, removed), **_cost(ours),
+            **common, "method": SET, **study.after(cell, attacked, removed), **_cost(ours),
             **_calibration(ours.result, cell.poison),
         })  # fmt: skip
     if OWN_COUNT in wanted:
@@ -71,28 +63,13 @@ def run_cell(study: Study, cell: Cell, key: Mapping[str, Any], methods: Sequence
         results.add_row({
             **common, "method": OWN_COUNT, **study.after(cell, attacked, _missing(cell, own)), **_cost(own),
         })  # fmt: skip
-    if any(name not in {"set", OWN_COUNT} for name in wanted):
+    if any(name not in {SET, OWN_COUNT} for name in wanted):
         plain_config = dataclasses.replace(cell.config, attribution="loo", budget=len(removed))
         plain = study.audit(cell, events, plain_config)
         for name, chosen in _choices(cell, plain.result, attacked, len(removed)).items():
             if name in wanted:
-                cost = _cost(plain) if name == f"plain α={PLAIN_ALPHA}" else {}
+                cost = _cost(plain) if name == PLAIN else {}
                 results.add_row({**common, "method": name, **study.after(cell, attacked, chosen), **cost})
-
-
-def _names(methods: Sequence[str]) -> list[str]:
-    names = []
-    if "set" in methods:
-        names.append("set")
-    if "plain" in methods:
-        names.append(f"plain α={PLAIN_ALPHA}")
-    if "own" in methods:
-        names.append(OWN_COUNT)
-    if "ablations" in methods:
-        names += [f"plain α={alpha}" for alpha in ALPHAS if alpha != PLAIN_ALPHA] + ["CMIS only", "MCG only"]
-    if "baselines" in methods:
-        names += ["RD", "RF", "NNC"]
-    return names
 
 
 def _missing(cell: Cell, audited: Audited) -> frozenset[str]:
@@ -100,9 +77,7 @@ def _missing(cell: Cell, audited: Audited) -> frozenset[str]:
 
 
 def _choices(cell: Cell, plain: AuditResult, attacked: Mapping[str, Any], count: int) -> dict[str, frozenset[str]]:
-    chosen = {f"plain α={alpha}": plain_removal(plain, count, alpha) for alpha in ALPHAS}
-    chosen["CMIS only"] = plain_removal(plain, count, 1.0)
-    chosen["MCG only"] = plain_removal(plain, count, 0.0)
+    chosen = {name: plain_removal(plain, count, alpha) for name, alpha in ALPHAS.items()}
     return chosen | baseline_removals(plain, attacked["memory"], cell.victims, count, cell.config.seed)
 
 

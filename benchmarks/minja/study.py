@@ -26,6 +26,7 @@ from audit.snapshot.publish import create_store
 from audit.snapshot.purify import purify
 from audit.snapshot.reader import open_snapshot
 from benchmarks.answers_on_disk import study_executor
+from benchmarks.minja.methods import NNC, RD, RF
 from jobs.audit_memory import audit_memory
 from jobs.progress import Reporter
 from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
@@ -281,7 +282,7 @@ def baseline_removals(
         contradiction[edge.a] += edge.contradiction
         contradiction[edge.b] += edge.contradiction
     return {
-        "RD": frozenset(rng.sample(ids, min(count, len(ids)))),
-        "RF": frozenset(sorted(ids, key=lambda name: (-frequency[name], name))[:count]),
-        "NNC": frozenset(sorted(ids, key=lambda name: (-contradiction[name], name))[:count]),
+        RD: frozenset(rng.sample(ids, min(count, len(ids)))),
+        RF: frozenset(sorted(ids, key=lambda name: (-frequency[name], name))[:count]),
+        NNC: frozenset(sorted(ids, key=lambda name: (-contradiction[name], name))[:count]),
     }
