@@ -46,11 +46,6 @@ class SemanticKey:
             raise UsageError(f"embedder {embedder!r:.80}: a vector of shape {vector.shape} cannot be a semantic key")
         return cls(embedder=embedder, quantised=np.rint(vector * (_LEVELS / largest)).astype(np.int8).tobytes())
 
-    def vector(self) -> NDArray[np.float32]:
-        """Return the direction again: shape (dimensions,), unit L2 norm."""
-        raw = self.levels().astype(np.float32)
-        return np.asarray(raw / np.linalg.norm(raw), np.float32)
-
     def levels(self) -> NDArray[np.int8]:
         """Return the whole numbers, shape (dimensions,)."""
         return np.frombuffer(self.quantised, np.int8)

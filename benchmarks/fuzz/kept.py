@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from audit.entry import Entry
 from audit.errors import EntryError, ModelError, UsageError
 from audit.forget.hazard import HazardSignature, default_taxonomy
+from audit.forget.key_table import KeyTable
 from audit.forget.reading import fingerprint, is_foreign, pieces, readings, visible
 from audit.forget.semantic_key import SemanticKey
 from audit.forget.tombstone import EXTRA_KEY, Lock, read_lock
@@ -139,8 +140,9 @@ def _locks() -> list[Target]:
 
     def read_one(data: bytes) -> None:
         lock = read_lock(data.decode("utf-8", "surrogateescape"), "f")
-        for key in (*lock.keys, *lock.acts):
-            key.vector()
+        for keys in (lock.keys, lock.acts):
+            held = KeyTable([keys], keys[0].embedder if keys else "")
+            held.similarity(held.vectors)
 
     return [
         Target(
