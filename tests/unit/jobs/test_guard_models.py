@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from rich.console import Console
@@ -103,10 +104,29 @@ def test_a_backbone_that_cannot_be_meant_is_told_before_anything_is_assembled(ca
     assert [cache.closed for cache in caches] == [True]
 
 
+@pytest.mark.parametrize("mode", ["act+labels", "exact", "containment", "containment+key"])
+def test_a_missing_vllm_is_told_before_anything_is_assembled(monkeypatch, caches, assembled, models_of, mode):
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    needed = r"^backbone 'packaged:0\.5b' needs vLLM: pip install 'memaudit\[cpu\]' \(or \[gpu\]\), or name a server "
+    with pytest.raises(UsageError, match=needed), models_of(mode, ModelSpecs(backbone="packaged:0.5b")):
+        pass
+    assert (assembled, caches) == ([], [])
+
+
+@pytest.mark.usefixtures("caches", "assembled")
+@pytest.mark.parametrize("backbone", ["fake", SERVER])
+def test_a_backbone_that_vllm_does_not_serve_needs_none(monkeypatch, models_of, backbone):
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with models_of("act+labels", ModelSpecs(backbone=backbone)) as models:
+        assert models.hazards is not None
+
+
 @pytest.mark.usefixtures("caches", "assembled")
 @pytest.mark.parametrize("mode", ["act", "key"])
-def test_a_mode_that_asks_no_backbone_looks_at_none(models_of, mode):
-    with models_of(mode, ModelSpecs(backbone="openai:")) as models:
+@pytest.mark.parametrize("backbone", ["openai:", "packaged:0.5b"])
+def test_a_mode_that_asks_no_backbone_looks_at_none(monkeypatch, models_of, mode, backbone):
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with models_of(mode, ModelSpecs(backbone=backbone)) as models:
         assert models.hazards is None
 
 
@@ -140,6 +160,7 @@ def test_what_hazards_are_read_with_is_assembled_with_progress_before_it_is_name
     for user in ("models.loading", "models.hazard_probe"):
         monkeypatch.setattr(f"{user}.ensure", ensure)
     monkeypatch.setattr("models.loading.installed", lambda _: True)
+    monkeypatch.setattr(module, "require_vllm", lambda _: None)  # that it is not there is not what is tested
     packaged = ModelSpecs(backbone="packaged:1.5b")
     reporter = Reporter(Console(stderr=True))
     with hazard_models(packaged, default_taxonomy(), nli=nli, cache=tmp_path / "c", reporter=reporter):
