@@ -72,7 +72,7 @@ class Note:
 
 
 def scenarios(folder: Path = TEXTS) -> tuple[Scenario, ...]:
-    """Return the scenarios; `PART_2.jsonl` and `PART_3.jsonl` are of the same part of working life as `PART.jsonl`."""
+    """Return the scenarios; `PART_2.jsonl`, `PART_3.jsonl` … are of the same part of working life as `PART.jsonl`."""
     found = []
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -81,7 +81,7 @@ def scenarios(folder: Path = TEXTS) -> tuple[Scenario, ...]:
             safe = [*value["safe"], *([] if padded else value["safe"][:1])]
             (mild, mild_right), (buried, buried_right) = value["mild"], value["buried"]
             written = (value["act"], *value["restated"], mild, buried, *safe, mild_right, buried_right)
-            part = path.stem.removesuffix("_2").removesuffix("_3")
+            part = path.stem.rstrip("0123456789").rstrip("_")
             found.append(Scenario(part=part, texts=tuple(map(visible, written)), padded=padded))
     return tuple(found)
 

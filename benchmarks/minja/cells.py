@@ -87,6 +87,7 @@ def _cost(audited: Audited) -> dict[str, Any]:
         "audit_seconds": round(audited.seconds, 1),
         "replays": counters.get("replays", 0),
         "distinct_replays": audited.distinct_replays,
+        "search_replays": audited.search_replays,
         "prompt_tokens": counters.get("prompt_tokens", 0),
         "cached_tokens": counters.get("cached_tokens", 0),
         "completion_tokens": counters.get("completion_tokens", 0),

@@ -109,6 +109,9 @@ class Audited:
     distinct_replays: int
     """Replays that ask something else than any other one: copies of a memory are asked about at the cost of one."""
 
+    search_replays: int
+    """Those of them that are not of probes, which cost every method the same."""
+
 
 @dataclass(slots=True)
 class Study:
@@ -203,8 +206,12 @@ class Study:
                     models=result.models,
                 )  # fmt: skip
                 left = open_snapshot(store, keyring.policy, now_ms=NOW_MS).entries(TENANT)
-            distinct = len({outcome.prompt_hash for outcome in run.outcomes.values()})
-            return Audited(result=result, seconds=seconds, left=left, distinct_replays=distinct)
+            harmful = {event.event_id for event in events if event.harm == "harmful"}
+            asked = {outcome.prompt_hash: outcome.event_id for outcome in run.outcomes.values()}
+            return Audited(
+                result=result, seconds=seconds, left=left, distinct_replays=len(asked),
+                search_replays=sum(event_id in harmful for event_id in asked.values()),
+            )  # fmt: skip
 
     def after(self, cell: Cell, attacked: Mapping[str, Any], removed: frozenset[str]) -> dict[str, Any]:
         """Ask everything again without the removed entries; rates over all victims, not only the harmful ones."""
