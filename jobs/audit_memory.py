@@ -130,7 +130,8 @@ def check_events(snapshot: VerifiedSnapshot, events: Sequence[Event]) -> dict[st
     """Sort events by tenant into harmful ones and probes.
 
     Raises:
-        EventError: an unknown tenant, or an entry that never was in the store.
+        EventError: an unknown tenant, or an entry that the store never had; one that was removed since is no error, as
+            the log of what went wrong outlives its causes.
         UsageError: no harmful event at all, or a tenant without any entry.
     """
     by_tenant: dict[str, tuple[list[Event], list[Event]]] = {}
@@ -148,6 +149,7 @@ def check_events(snapshot: VerifiedSnapshot, events: Sequence[Event]) -> dict[st
         known = {entry.entry_id for entry in snapshot.entries(tenant)}
         if not known:
             raise UsageError(f"tenant {tenant!r:.80} has no entries: there is nothing to audit")
+        known |= {tombstone.entry_id for tombstone in snapshot.tombstones(tenant)}
         for event in (*harmful, *probes):
             missing = [entry_id for entry_id in event.retrieved or () if entry_id not in known]
             if missing:

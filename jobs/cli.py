@@ -344,6 +344,8 @@ def report(
     if out is None:
         sys.stdout.write(text)
         return
+    if not out.parent.is_dir():
+        raise UsageError(f"{out}: there is no folder {out.parent}")
     durable.replace(out, text.encode())
     Console(soft_wrap=True).print(f"written: {out}", markup=False, highlight=False)
 
@@ -455,8 +457,14 @@ def _purge(
 ) -> None:
     now, keyring, console = now_ms(), load_keyring(keys), Console(soft_wrap=True)
     removals = removals_of(result)
-    if not removals:
-        raise UsageError(f"{run}: the run removes nothing")
+    if not removals:  # a clean night, and no mistake
+        if as_json:
+            print_json({
+                "version": result.snapshot_version, "published": False, "digest": result.snapshot_digest, "removed": [],
+            })  # fmt: skip
+        else:
+            console.print(f"{run} found nothing to remove: {store} stays as it is", markup=False, highlight=False)
+        return
     extra, taxonomy = read_locks(run, result)
     known = known_pin(store, pin, keyring.policy, now)
     snapshot = open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)

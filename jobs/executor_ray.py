@@ -84,6 +84,7 @@ class RayExecutor:
         if self._owns_ray:
             if address is None:  # Ray's own default makes workers yield to everything else on a machine it does not own
                 os.environ.setdefault("RAY_worker_niceness", "0")
+                os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             try:
                 ray.init(
                     address=address or "local",

@@ -167,6 +167,9 @@ def _event(found: TenantEvidence, state: EventState, removed: frozenset[str]) ->
     context = tuple(entry.entry_id for entry in found.memory.retrieve(event.query))
     after = found.checked.get(leave_out(event.event_id, "removal", "text", removed).pair_id)
     verdict, reason = _verdict(state, after)
+    gone = [entry_id for entry_id in event.retrieved or () if entry_id not in found.memory]
+    if gone:
+        reason += f"; of the memories that it used {len(gone)} were removed since"
     # Whom this event's replays had in context, or who alone brings its harm on; mere descent is no cause.
     causes = [
         entry_id

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import socket
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -185,6 +186,8 @@ def serve_guard(guarded: GuardedStore, sockets: Sequence[socket.socket], *, toke
         UsageError: an address was taken by somebody else after all.
     """
     application = guard_application(guarded, token=token, refresh_s=refresh_s)
+    if not token:
+        print("no token was given: every process on this machine may ask", file=sys.stderr)  # noqa: T201
     try:
         web.run_app(application, sock=sockets, access_log=None, print=_say)
     except OSError as error:

@@ -17,6 +17,7 @@ from audit.report.json import from_json, to_json
 from jobs.audit_memory import audit_memory, check_events
 from jobs.edges_file import check_edges
 from jobs.executor_local import LocalExecutor
+from jobs.replay_group import Program
 from jobs.run_folder import RUN_FORMAT, RunFolder
 from models.loading import ModelSpecs, named_backbone, prepare
 
@@ -119,6 +120,7 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
         IncompleteError: the run stopped; the same call continues it.
     """
     check_events(snapshot, events[0])
+    Program.of(config.agent, config.harm, config.seed).build()
     if edges is not None:
         check_edges(edges[0], snapshot, "estimated edges")
     identity = {

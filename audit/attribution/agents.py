@@ -7,8 +7,9 @@ are untrusted text: here they are placed where the audited agent placed them, be
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Protocol, get_type_hints, runtime_checkable
 
 from audit.errors import UsageError
@@ -16,11 +17,11 @@ from audit.generation import Completion, GenerationRequest, Message
 from audit.setting_types import describe_type, fits_type
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from audit.entry import Entry
 
-__all__ = ["Agent", "FewShotAgent", "TemplateAgent", "check_fields", "load_agent", "load_object"]
+__all__ = ["Agent", "FewShotAgent", "TemplateAgent", "build_named", "check_fields", "load_agent", "load_object"]
 
 Episode = "Generator[GenerationRequest, Completion, str]"
 
@@ -135,6 +136,26 @@ def check_fields(builder: type, fields: Mapping[str, object], what: str) -> None
             raise UsageError(f"{what}: {name} is {value!r:.60}, expected {describe_type(hints[name])}")
 
 
+def build_named(builder: Callable[..., object], fields: Mapping[str, object], what: str) -> object:
+    """Build an agent or a scorer from its settings.
+
+    Raises:
+        UsageError: a field is missing or unknown; names it and the fields there are.
+    """
+    if dataclasses.is_dataclass(builder):
+        known = [each for each in dataclasses.fields(builder) if each.init]
+        names = [each.name for each in known]
+        needed = [each.name for each in known if each.default is MISSING and each.default_factory is MISSING]
+        wrong = [f"{name!r:.60} is missing" for name in needed if name not in fields]
+        wrong += [f"{name!r:.60} is no field of it" for name in fields if name not in names]
+        if wrong:
+            raise UsageError(f"{what}: {', '.join(wrong)}; its fields are {', '.join(names)}")
+    try:
+        return builder(**fields)
+    except TypeError as error:
+        raise UsageError(f"{what}: {error}") from None
+
+
 def load_agent(settings: Mapping[str, object]) -> Agent:
     """Build the agent that a configuration names.
 
@@ -152,10 +173,7 @@ def load_agent(settings: Mapping[str, object]) -> Agent:
         raise UsageError(f"agent {kind!r:.80} is not a class or function that builds an agent")
     if kind in builders:
         check_fields(builders[kind], fields, f"agent {kind!r:.80}")
-    try:
-        agent = builder(**fields)
-    except TypeError as error:
-        raise UsageError(f"agent {kind!r:.80}: {error}") from None
+    agent = build_named(builder, fields, f"agent {kind!r:.80}")
     if not isinstance(agent, Agent):
         raise UsageError(f"agent {kind!r:.80} has no name or no episode(query, memories, seed)")
     return agent

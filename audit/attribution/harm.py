@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from audit.attribution.agents import check_fields, load_object
+from audit.attribution.agents import build_named, check_fields, load_object
 from audit.errors import UsageError
 from audit.generation import Completion, GenerationRequest, Message
 
@@ -185,11 +185,15 @@ def load_harm(settings: Mapping[str, object]) -> HarmScorer:
     """
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
     kind = str(fields.pop("kind", ""))
+    if not kind:
+        raise UsageError(
+            "no harm scorer: give memaudit.yaml `harm` with `kind`: answer-label, regex, judge or package:name"
+        )
     builders: dict[str, type] = {"answer-label": AnswerLabelHarm, "regex": RegexHarm, "judge": JudgeHarm}
     if kind not in builders:
         loaded = load_object(kind, "harm scorer")
         if isinstance(loaded, type):
-            built = _build(loaded, kind, fields)
+            built = build_named(loaded, fields, f"harm scorer {kind!r:.80}")
         elif isinstance(loaded, HarmScorer):
             built = loaded
         elif callable(loaded):
@@ -199,15 +203,8 @@ def load_harm(settings: Mapping[str, object]) -> HarmScorer:
         if not isinstance(built, HarmScorer):
             raise UsageError(f"harm scorer {kind!r:.80} is neither a function nor an object with name and score()")
         return built
-    scorer = _build(builders[kind], kind, fields)
+    scorer = build_named(builders[kind], fields, f"harm scorer {kind!r:.80}")
     check_fields(builders[kind], fields, f"harm scorer {kind!r:.80}")  # after the rules that say more
     if not isinstance(scorer, HarmScorer):  # pragma: no cover - the built-in ones are
         raise UsageError(f"harm scorer {kind!r:.80} has no score()")
     return scorer
-
-
-def _build(builder: type, kind: str, fields: Mapping[str, object]) -> object:
-    try:
-        return builder(**fields)
-    except TypeError as error:
-        raise UsageError(f"harm scorer {kind!r:.80}: {error}") from None

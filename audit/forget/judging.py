@@ -215,11 +215,12 @@ def settle(
         for signature, near in rows:
             hits = lockout.matching(signature, mode) & near
             if hits.any():
-                return _by_nearest(lockout, seen, hits, refusal)
+                return replace(refusal, tombstone=lockout.stones[_nearest(seen, hits)])
         if doubt is not None and told:
             odds = np.max([doubt.fused(nats, near) for nats, near in told], axis=0)
-            stone = int(odds.argmax())
-            if odds[stone] >= doubt.threshold_nats:
+            hits = odds >= doubt.threshold_nats
+            if hits.any():
+                stone = _nearest(seen, hits)
                 return replace(
                     refusal, reason="act and hazard", tombstone=lockout.stones[stone],
                     restated_nats=float(doubt.odds[stone]),
@@ -257,15 +258,15 @@ def settle_acts(
         if not isinstance(told, str):
             odds = np.fmax(odds, np.where(near, told, np.float32(-np.inf)))
     unknown = [told for told in found if isinstance(told, str)]
-    stone = int(odds.argmax())
-    largest = float(odds[stone])
+    largest = float(odds.max())
     by_stone = np.where(lockout.acts.keyless, np.float32(np.nan), odds)
     threshold = curve.threshold_nats if settings.act_above_nats is None else settings.act_above_nats
     restated = None if math.isinf(largest) else largest
     if largest >= threshold:
+        stone = _nearest(seen, odds >= threshold)
         decision = Decision(
             allowed=False, reason="act restated", tombstone=lockout.stones[stone], similarity=seen.nearest,
-            restated_nats=restated,
+            restated_nats=float(odds[stone]),
         )  # fmt: skip
     elif unknown:
         decision = failure("model failed", unknown[0], settings, seen.nearest)
@@ -290,10 +291,8 @@ def _too_long(seen: Look, settings: GuardSettings) -> Decision:
     return failure("too long", why, settings, seen.nearest)
 
 
-def _by_nearest(lockout: Lockout, seen: Look, hits: NDArray[np.bool_], refusal: Decision) -> Decision:
-    """Name the nearest of the tombstones that match."""
+def _nearest(seen: Look, hits: NDArray[np.bool_]) -> int:
+    """Return which of the tombstones that match is nearest: the one to name."""
     if seen.similarity is None:
-        number = int(hits.argmax())
-    else:
-        number = int(np.where(hits, seen.similarity.max(axis=0), np.float32(-2)).argmax())
-    return replace(refusal, tombstone=lockout.stones[number])
+        return int(hits.argmax())
+    return int(np.where(hits, seen.similarity.max(axis=0), np.float32(-2)).argmax())

@@ -114,8 +114,8 @@ NOT_AN_AGENT = "text"
         ({"kind": f"{__name__}:NOT_AN_AGENT"}, "is not a class or function"),
         ({"kind": f"{__name__}:dict"}, "cannot be imported"),
         ({"kind": "builtins:dict"}, "has no name or no episode"),
-        ({"kind": "few-shot"}, "missing 1 required keyword-only argument: 'system'"),
-        ({"kind": "few-shot", "system": "s", "temprature": 1}, "unexpected keyword argument 'temprature'"),
+        ({"kind": "few-shot"}, "'system' is missing; its fields are system, max_tokens"),
+        ({"kind": "few-shot", "system": "s", "temprature": 1}, "'temprature' is no field of it; its fields are"),
     ],
 )
 def test_settings_that_name_no_agent_are_refused_in_one_line(settings, message):

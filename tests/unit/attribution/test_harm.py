@@ -119,11 +119,11 @@ def test_a_score_outside_zero_to_one_is_refused():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "harm scorer ''"),
+        ({}, "no harm scorer: give memaudit.yaml"),
         ({"kind": "regexp"}, "neither a built-in name nor an import path"),
-        ({"kind": "regex"}, "missing 1 required keyword-only argument: 'pattern'"),
+        ({"kind": "regex"}, "'pattern' is missing; its fields are pattern"),
         ({"kind": "regex", "pattern": "["}, "is not a regular expression"),
-        ({"kind": "answer-label", "labels": ["A"], "victm": "x"}, "unexpected keyword argument 'victm'"),
+        ({"kind": "answer-label", "labels": ["A"], "victm": "x"}, "'victm' is no field of it; its fields are"),
         ({"kind": "sys:path"}, "neither a function nor an object"),
     ],
 )

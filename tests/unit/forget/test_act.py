@@ -70,6 +70,17 @@ def test_the_nearest_tombstone_by_its_act_is_the_one_that_refuses(made):
     assert decision.tombstone.tombstone.entry_id == "m2"
 
 
+def test_of_several_acts_that_are_restated_the_one_with_the_nearest_key_is_named(made):
+    class Both(FakeActReader):
+        def log_odds(self, reading, acts):
+            return np.asarray([5.0, 4.0], np.float32)
+
+    held = lockout(stone(entry("Roses like water twice each week", "far")), stone(entry(entry_id="near"), index=1))
+    decision = made(held, acts=Both()).check(entry(PARAPHRASE))
+    assert decision.tombstone is not None
+    assert (decision.tombstone.tombstone.entry_id, decision.restated_nats) == ("near", 4.0)
+
+
 @pytest.mark.parametrize("acts", [None, FakeActReader(("other",))])
 def test_a_tombstone_without_an_act_of_this_reader_is_held_by_a_very_similar_key(made, acts):
     held = made(lockout(stone(acts=acts)))

@@ -150,6 +150,50 @@ def test_most_of_a_store_is_removed_only_when_told_so(store, run, monkeypatch):
     assert run("purge", "run", "store", "--apply", "--most")[0] == 0
 
 
+def test_the_log_of_what_went_wrong_can_be_audited_again_when_its_causes_are_gone(store, run, desk):
+    write_lines(desk / "events.jsonl", [event(retrieved=["m3", "m11"])])
+    run(*AUDIT)
+    run("purge", "run", "store", "--apply")
+    tonight = ["tonight" if word == "run" else word for word in AUDIT]
+    assert run(*tonight)[0] == 0
+    (found,) = json.loads((desk / "tonight" / "result.json").read_text())["tenants"][0]["events"]
+    assert found["verdict"] == "not reproduced"
+    assert found["reason"].endswith("of the memories that it used 1 were removed since")
+    assert found["retrieved"] == ["m3", "m11"]
+
+
+def test_a_night_on_which_nothing_is_found_ends_well(store, run, desk):
+    write_lines(desk / "events.jsonl", [event(query="how do I handle case 1 of printer trouble")])
+    run(*AUDIT)
+    before = bytes_of(store)
+    code, out, _ = run("purge", "run", "store", "--apply")
+    assert (code, out) == (0, "run found nothing to remove: store stays as it is\n")
+    assert json.loads(run("purge", "run", "store", "--apply", "--json")[1])["removed"] == []
+    assert bytes_of(store) == before
+
+
+def test_a_report_for_a_folder_that_is_not_there_is_refused(store, run, desk):
+    run(*AUDIT)
+    code, _, err = run("report", "run", "--format", "json", "--out", "nowhere/result.json")
+    assert code == 2
+    assert "nowhere/result.json: there is no folder nowhere" in one_line(err)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("backbone: fake\n", "no harm scorer: give memaudit.yaml `harm`"),
+        ("backbone: fake\nharm: {kind: regex}\n", "harm scorer 'regex': 'pattern' is missing; its fields are pattern"),
+    ],
+)
+def test_a_harm_that_cannot_be_meant_starts_no_run(store, run, desk, config, said):
+    (desk / "memaudit.yaml").write_text(config, encoding="utf-8")
+    code, _, err = run(*AUDIT)
+    assert code == 2
+    assert said in one_line(err)
+    assert not (desk / "run").exists()
+
+
 def test_a_second_purge_is_stale_and_changes_nothing(store, run):
     run(*AUDIT)
     run("purge", "run", "store", "--apply")
