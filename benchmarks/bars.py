@@ -5,6 +5,7 @@ python -m benchmarks.bars
 
 from __future__ import annotations
 
+import argparse
 import json
 
 from rich.console import Console
@@ -28,6 +29,7 @@ def read_bars() -> list[dict[str, object]]:
 
 def main() -> None:
     """Print the table."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     table = Table(title="bars")
     for column in ("", "bar", "value", "limit", "result"):
         table.add_column(column)

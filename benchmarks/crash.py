@@ -9,6 +9,7 @@ operation again. A kill that leaves anything else ends the run with an assertion
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from pathlib import Path
 
@@ -22,6 +23,7 @@ KILLS_WANTED = 1_000
 
 def main() -> None:
     """Run what is not in the result file yet, and print the total."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     result = ResultFile("crash", "python -m benchmarks.crash", {"tenants": [1, 2, 3]})
     done = {(row["operation"], row["moment"], row["tenants"]) for row in result.rows}
     for tenants in (WIDE[:1], WIDE[:2], WIDE):

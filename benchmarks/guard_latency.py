@@ -85,7 +85,7 @@ def percentile(values: list[float], share: float) -> float:
 
 def main() -> None:
     """Measure, print and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tombstones", type=int, default=10_000)
     parser.add_argument("--writes", type=int, default=2_000)
     parser.add_argument("--cached", type=int, default=200_000)

@@ -8,6 +8,7 @@ Wilson, 95 %. Runs nothing; `benchmarks.tables` has every row.
 
 from __future__ import annotations
 
+import argparse
 from collections import defaultdict
 from typing import Any
 
@@ -72,5 +73,11 @@ def _line(name: str, rho: float, method: str, cells: dict[str, Group]) -> str:
     return "| " + " | ".join(columns) + " |"
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print the table."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     print("\n".join(lines()))
+
+
+if __name__ == "__main__":
+    main()

@@ -52,7 +52,7 @@ def seconds(call: object, *arguments: object) -> float:
 
 def main() -> None:
     """Measure, print and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--leaves", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=7)
     options = parser.parse_args()

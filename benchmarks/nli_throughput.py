@@ -43,7 +43,7 @@ REASONS = (
 
 def main() -> None:
     """Run the benchmark and write its result file."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nli", type=Path)
     parser.add_argument("--pairs", type=int, default=384)
     parser.add_argument("--rounds", type=int, default=3)

@@ -89,7 +89,7 @@ async def measure(arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backbone", default="packaged:1.5b")
     parser.add_argument("--events", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=2)

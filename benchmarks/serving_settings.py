@@ -66,7 +66,7 @@ async def measure(name: str, events: int) -> dict[str, Any]:
 
 def main() -> None:
     """Run the settings that have no row yet."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
     parser.add_argument("--events", type=int, default=2)
     parser.add_argument("--measure", choices=list(SETTINGS), help=argparse.SUPPRESS)

@@ -9,6 +9,7 @@ and `benchmarks.minja_rap`. ASR is over all victim queries; intervals are Wilson
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
@@ -111,6 +112,7 @@ def rate(successes: float, trials: int) -> str:
 
 def main() -> None:
     """Write tables, plots and bars."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     mpl.rcParams["svg.hashsalt"] = "tables"  # equal data, equal file
     grouped: dict[tuple[str, str, str], dict[tuple[float, str], list[dict[str, Any]]]] = defaultdict(
         lambda: defaultdict(list)

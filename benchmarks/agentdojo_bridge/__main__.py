@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", action="append", help="banking, slack, travel or workspace; repeat for several")
     parser.add_argument("--limit", type=int, help="user tasks per suite (with --backbone: pairs per suite)")
     parser.add_argument("--processes", type=int, default=1)

@@ -31,7 +31,7 @@ ENGINES = ("mutation", "atheris")
 
 def main() -> None:
     """Fuzz what is not in the result file yet."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0])
     parser.add_argument("--inputs", type=int, default=FULL, help="inputs per decoder")
     parser.add_argument("--only", action="append", default=[], help="a decoder's name; may be repeated")

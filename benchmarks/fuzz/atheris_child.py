@@ -1,6 +1,6 @@
 """One decoder under atheris, in a process of its own: libFuzzer ends the process when it is done.
 
-python -m benchmarks.fuzz.atheris_child NAME FOLDER INPUTS
+    python -m benchmarks.fuzz.atheris_child NAME FOLDER INPUTS
 
 Only `benchmarks.fuzz` starts it. `FOLDER/corpus` grows by inputs that reach new code and `FOLDER/state.json` counts. An
 input that a decoder answers with a foreign exception lies in `FOLDER/crashes` and ends the run with exit code 70.
@@ -8,6 +8,7 @@ input that a decoder answers with a foreign exception lies in `FOLDER/crashes` a
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
@@ -26,9 +27,14 @@ LONGEST_INPUT = 8_192
 
 def main() -> None:
     """Fuzz one decoder with coverage of this project's code."""
-    import atheris  # noqa: PLC0415 - an optional extra
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", help="the decoder's")
+    parser.add_argument("folder", type=Path, help="of its corpus, crashes and state")
+    parser.add_argument("inputs", type=int, help="how many to try")
+    options = parser.parse_args()
+    name, folder, inputs = options.name, options.folder, options.inputs
+    import atheris  # noqa: PLC0415 - an optional extra, and --help needs none
 
-    name, folder, inputs = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     with atheris.instrument_imports(include=["audit", "models", "jobs"]):
         from benchmarks.fuzz.targets import targets  # noqa: PLC0415 - imports are what is instrumented
     target = next(item for item in targets() if item.name == name)
@@ -57,8 +63,8 @@ def main() -> None:
         if count % WRITTEN_EVERY == 0 or count == inputs:
             write_state()
 
-    options = [f"-runs={inputs}", f"-max_len={LONGEST_INPUT}", "-print_final_stats=0", "-verbosity=0"]
-    atheris.Setup([sys.argv[0], *options, str(corpus)], one_input)
+    settings = [f"-runs={inputs}", f"-max_len={LONGEST_INPUT}", "-print_final_stats=0", "-verbosity=0"]
+    atheris.Setup([sys.argv[0], *settings, str(corpus)], one_input)
     atheris.Fuzz()
 
 

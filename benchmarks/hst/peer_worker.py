@@ -11,6 +11,7 @@ and every attempt has a key of its own: several peers otherwise react to bursts 
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import json
 import sys
@@ -100,6 +101,7 @@ PEERS: dict[str, Any] = {
 
 def main() -> None:
     """Answer one question."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     question = json.load(sys.stdin)
     run = PEERS[question["peer"]]
     run(question["stored"][:2], [], question["attempts"][:1], question["mode"])  # imports and first use are not timed

@@ -173,7 +173,9 @@ def measure(
 
 def main() -> None:
     """Measure, print and write `agmi_semantic.json`, or `agmi_semantic_mutations.json`."""
-    parser = argparse.ArgumentParser(prog=COMMAND, description="The semantic suite of agmi-check on our store.")
+    parser = argparse.ArgumentParser(
+        prog=COMMAND, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mutations", action="store_true", help="also try the suite's rewordings of each attack")
     parser.add_argument("--folder", type=Path, default=RESULTS, help="where the result goes")
     options = parser.parse_args()
