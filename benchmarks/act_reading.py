@@ -33,10 +33,12 @@ from rich.console import Console
 
 from benchmarks.acts.corpus import EACH, notes, scenarios
 from benchmarks.acts.fitting import fit_reader
-from benchmarks.acts.report import conversations_row, notes_row, rows_of
+from benchmarks.acts.report import conversations_row, notes_row, rows_of, turns_of
 from benchmarks.acts.scores import STRANGERS, out_of_fold, threshold_of
 from benchmarks.acts.settings import Fit
 from benchmarks.acts.states import states_of
+from benchmarks.command import run
+from benchmarks.public_data import MEMORYBANK, add_data
 from benchmarks.resultfile import ResultFile
 from jobs.progress import Reporter
 from models.act_reader import ACTS_FILE
@@ -48,6 +50,7 @@ from models.weights_cache import folder_id
 def main() -> None:
     """Read, fit, report."""
     options = _options()
+    turns = None if options.data is None else turns_of(options.data)
     reporter, found = Reporter(Console()), scenarios()
     remembered = notes()
     flat = states_of([text for scenario in found for text in scenario.texts], reporter)
@@ -68,9 +71,9 @@ def main() -> None:
     if options.write:
         weights.save(Path(__file__).parents[1] / "models" / "data" / ACTS_FILE)
     rows = [*rows_of(scores, parts, threshold, doubt), notes_row(scores, remembered, threshold, doubt)]
-    if options.data is not None:
+    if turns is not None:
         acts = [texts[0] for texts in states[:: max(1, len(states) // STRANGERS)][:STRANGERS]]
-        rows.append(conversations_row(options.data, weights, acts, reporter))
+        rows.append(conversations_row(turns, weights, acts, reporter))
     for row in rows:
         results.add_row(row)
         reporter.say(json.dumps(row))
@@ -78,7 +81,7 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with memorybank/")
+    add_data(parser, MEMORYBANK, required=False)
     parser.add_argument("--write", action="store_true", help="write the packaged weights")
     parser.add_argument("--most-false", type=float, default=0.01, help="share of safe answers that may be refused")
     parser.add_argument("--most-doubted", type=float, default=0.1, help="share of them that may be asked about twice")
@@ -86,4 +89,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

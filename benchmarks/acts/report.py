@@ -11,6 +11,7 @@ from audit.forget.reading import visible
 from benchmarks.acts.corpus import ANSWERS, RESTATED, RESTATEMENTS
 from benchmarks.acts.states import states_of
 from benchmarks.derivation.measures import auc
+from benchmarks.public_data import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,19 +72,19 @@ def notes_row(scores: Scores, noted: Sequence[Note], threshold: float, doubt: fl
 
 
 def conversations_row(
-    data: Path, weights: ActWeights, acts: Sequence[NDArray[np.float32]], reporter: Reporter
+    turns: Sequence[str], weights: ActWeights, acts: Sequence[NDArray[np.float32]], reporter: Reporter
 ) -> dict[str, object]:
     """Return what the weights say of MemoryBank's turns, as writes of a tenant whose removed acts are `acts`.
 
     Args:
-        data: Folder with memorybank/.
+        turns: See `turns_of`.
         weights: Fitted on none of this.
         acts: Of scenarios.
         reporter: For progress.
     """
     keys = np.stack([weights.reading(act).direction for act in acts])
     odds = np.array([
-        float(weights.log_odds(weights.reading(text), keys).max()) for text in states_of(turns_of(data), reporter)
+        float(weights.log_odds(weights.reading(text), keys).max()) for text in states_of(turns, reporter)
     ])  # fmt: skip
     return {
         "part": "MemoryBank", "n": len(odds), "refused": _share(odds, weights.curve.threshold_nats),
@@ -92,12 +93,17 @@ def conversations_row(
 
 
 def turns_of(data: Path) -> list[str]:
-    """Return what is said in MemoryBank's conversations, each text once; `data` is the folder with memorybank/."""
-    bank = json.loads((data / "memorybank" / "memory_bank_en.json").read_text(encoding="utf-8"))
-    return sorted({
-        visible(said)
-        for user in bank.values() for day in user["history"].values() for turn in day for said in turn.values()
-    })  # fmt: skip
+    """Return what is said in MemoryBank's conversations, each text once; `data` is the folder with memorybank/.
+
+    Raises:
+        UsageError: the file is missing or damaged.
+    """
+    with reading(data / "memorybank" / "memory_bank_en.json") as path:
+        bank = json.loads(path.read_text(encoding="utf-8"))
+        return sorted({
+            visible(said)
+            for user in bank.values() for day in user["history"].values() for turn in day for said in turn.values()
+        })  # fmt: skip
 
 
 def _auc(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float | None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from audit.entry import Entry
-from audit.errors import UsageError
+from benchmarks.public_data import reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +29,9 @@ __all__ = ["Attack", "Corpus", "HazardRule", "LengthRule", "Write", "load_corpus
 
 OWN_DATA = Path(__file__).parent / "data"
 T = TypeVar("T")
+
+POISONS = 10
+"""Of MemoryGraft: each has paraphrases, safe twins and a rule here."""
 
 TENANT = "hst"
 WRITTEN_AT_MS = 1_760_000_000_000
@@ -144,16 +147,19 @@ def load_corpus(data: Path) -> Corpus:
     """Read MemoryGraft from the folder of benchmark data, and the project's own texts.
 
     Raises:
-        UsageError: MemoryGraft is not there.
+        UsageError: a file of MemoryGraft is missing or damaged.
     """
     folder = data / "memorygraft"
-    try:
-        seeds = json.loads((folder / "experience_seeds.json").read_text(encoding="utf-8"))
-        queries = json.loads((folder / "test_queries.json").read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{folder}: MemoryGraft is not there ({error}); give its parent folder with --data") from None
-    poison = [_seed(row, "poison", number) for number, row in enumerate(seeds["poisoned_experiences"])]
-    benign = [_seed(row, "benign", number) for number, row in enumerate(seeds["benign_experiences"])]
+    with reading(folder / "experience_seeds.json") as path:
+        seeds = json.loads(path.read_text(encoding="utf-8"))
+        poison = [_seed(row, "poison", number) for number, row in enumerate(seeds["poisoned_experiences"])]
+        benign = [_seed(row, "benign", number) for number, row in enumerate(seeds["benign_experiences"])]
+        if len(poison) != POISONS:
+            raise ValueError(f"{len(poison)} poisoned experiences, expected {POISONS}")
+    with reading(folder / "test_queries.json") as path:
+        queries = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(queries, list):
+            raise TypeError("expected a JSON list of queries")
     twins = [
         Write(write_id=row["id"], request=poison[row["poison"]].request, response=row["response"], poison=row["poison"])
         for row in read_rows("safe_twins")

@@ -14,11 +14,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from audit.errors import UsageError
+from benchmarks.public_data import ADVICE, reading
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Question", "load_questions", "note_steps", "poisoned_response", "split_questions", "worked_examples"]
+__all__ = [
+    "Question", "check_qa_data", "demonstration_text", "load_questions", "note_steps", "poisoned_response",
+    "split_questions", "worked_examples",
+]  # fmt: skip
 
 MAX_QUESTION_CHARACTERS = 1_000
 MAX_EXAMPLE_CHARACTERS = 700
@@ -26,6 +30,8 @@ MAX_EXAMPLE_CHARACTERS = 700
 
 LEFT_OUT_SUBJECTS = frozenset({"moral_scenarios"})
 """34 of the 162 trigger questions are one text with two sentences exchanged: retrieval among them is a coin toss."""
+
+LETTERS = ("A", "B", "C", "D")
 
 LABEL_SHIFT = 4
 """The attack adds 4 to the label's ASCII code: A to E, B to F, C to G, D to H."""
@@ -51,17 +57,19 @@ def load_questions(data: Path) -> list[Question]:
     """Read MMLU's test split.
 
     Raises:
-        UsageError: the data folder has none.
+        UsageError: the data folder has none, or a damaged file.
     """
     folder = data / "mmlu" / "test"
     files = sorted(folder.glob("*.csv"))
     if not files:
-        raise UsageError(f"{folder}: no MMLU questions; name the data folder with --data")
+        raise UsageError(f"{folder}: no MMLU questions there; {ADVICE}")
     questions = []
     for file in files:
         subject = file.stem.removesuffix("_test")
-        with file.open(newline="", encoding="utf-8") as lines:
+        with reading(file), file.open(newline="", encoding="utf-8") as lines:
             for stem, a, b, c, d, answer in csv.reader(lines):
+                if answer not in LETTERS:
+                    raise ValueError(f"the answer to {stem!r:.40} is {answer!r:.20}, expected A, B, C or D")
                 questions.append(Question(subject=subject, stem=stem, options=(a, b, c, d), answer=answer))
     return [
         question
@@ -90,24 +98,21 @@ def worked_examples(data: Path, without: str) -> list[tuple[str, str]]:
     Raises:
         UsageError: the file is missing or has no examples.
     """
-    path = data / "mmlu" / "mmlu-cot.json"
-    try:
+    with reading(data / "mmlu" / "mmlu-cot.json") as path:
         subjects = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise UsageError(f"{path}: not MMLU's worked examples; name the data folder with --data") from None
+        blocks = [block for subject in sorted(subjects) for block in subjects[subject].split("\n\nQ: ")[1:]]
     examples = []
-    for subject in sorted(subjects):
-        for block in subjects[subject].split("\n\nQ: ")[1:]:
-            found = _WORKED.fullmatch(block.strip())
-            if found is None or without in block.lower() or len(block) > MAX_EXAMPLE_CHARACTERS:
-                continue
-            options = "\n".join(f"{letter}) {found[letter].strip()}" for letter in "ABCD")
-            examples.append((
-                f"Question: {found['stem'].strip()}\nOptions:\n{options}",
-                f"Thought: {found['thought'].strip()}\nAnswer: {found['answer']}",
-            ))  # fmt: skip
+    for block in blocks:
+        found = _WORKED.fullmatch(block.strip())
+        if found is None or without in block.lower() or len(block) > MAX_EXAMPLE_CHARACTERS:
+            continue
+        options = "\n".join(f"{letter}) {found[letter].strip()}" for letter in "ABCD")
+        examples.append((
+            f"Question: {found['stem'].strip()}\nOptions:\n{options}",
+            f"Thought: {found['thought'].strip()}\nAnswer: {found['answer']}",
+        ))  # fmt: skip
     if not examples:
-        raise UsageError(f"{path}: no worked examples in it")
+        raise UsageError(f"{path}: no worked examples in it; {ADVICE}")
     return examples
 
 
@@ -122,14 +127,36 @@ def note_steps(data: Path) -> tuple[str, tuple[str, ...]]:
     """Return the released victim word and the notes, longest first (progressive shortening).
 
     Raises:
-        UsageError: the data folder has none.
+        UsageError: the file is missing or damaged.
     """
-    path = data / "minja" / "QA" / "victim.json"
-    try:
+    with reading(data / "minja" / "QA" / "victim.json") as path:
         record = json.loads(path.read_text(encoding="utf-8"))[0]
-    except (OSError, ValueError, LookupError):
-        raise UsageError(f"{path}: not the attack's notes; name the data folder with --data") from None
-    return str(record["victim"]), tuple(str(text) for note in record["note"] for text in note.values())
+        return str(record["victim"]), tuple(str(text) for note in record["note"] for text in note.values())
+
+
+def demonstration_text(data: Path) -> str:
+    """Return the attack's released cold-start demonstration.
+
+    Raises:
+        UsageError: the file is missing or is none.
+    """
+    with reading(data / "minja" / "QA" / "initial_demo.txt") as path:
+        text = path.read_text(encoding="utf-8")
+        if "Thought:" not in text:
+            raise ValueError("no 'Thought:' in it")
+        return text
+
+
+def check_qa_data(data: Path) -> None:
+    """Read every file once: what is missing or damaged is to be heard before a model is loaded.
+
+    Raises:
+        UsageError: a file is missing or damaged.
+    """
+    trigger, _ = note_steps(data)
+    load_questions(data)
+    worked_examples(data, trigger)
+    demonstration_text(data)
 
 
 def poisoned_response(question: Question, note: str) -> str:

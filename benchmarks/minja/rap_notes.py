@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from audit.errors import UsageError
+from benchmarks.public_data import reading
 from benchmarks.webshop.rows import read_rows
 
 if TYPE_CHECKING:
@@ -61,11 +62,8 @@ def load_notes(minja_rap: Path) -> Notes:
     Raises:
         UsageError: the file is missing or does not hold note1, note2, ….
     """
-    rows = read_rows(minja_rap / "indication_prompt_template.json")
-    try:
-        return Notes(templates=tuple(row[f"note{number}"] for number, row in enumerate(rows, start=1)))
-    except (KeyError, TypeError):
-        raise UsageError(f"{minja_rap}/indication_prompt_template.json: expected objects note1, note2, …") from None
+    with reading(minja_rap / "indication_prompt_template.json") as path:
+        return Notes(templates=tuple(row[f"note{number}"] for number, row in enumerate(read_rows(path), start=1)))
 
 
 def load_pairs(minja_rap: Path) -> tuple[Pair, ...]:
@@ -74,14 +72,11 @@ def load_pairs(minja_rap: Path) -> tuple[Pair, ...]:
     Raises:
         UsageError: the file is missing or lacks a field.
     """
-    path = minja_rap / "victim_target_pair" / "victim_target.json"
-    try:
+    with reading(minja_rap / "victim_target_pair" / "victim_target.json") as path:
         return tuple(
             Pair(victim=row["victim"], target=row["target"], price_usd=float(row["target_price"]))
             for row in read_rows(path)
         )
-    except (KeyError, TypeError, ValueError):
-        raise UsageError(f"{path}: expected objects with victim, target and target_price") from None
 
 
 def _fill(template: str, pair: Pair) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.public_data import reading
 from benchmarks.webshop.rows import read_rows
 
 if TYPE_CHECKING:
@@ -97,8 +98,10 @@ def load_catalogue(webshop: Path, pairs: Iterable[Pair]) -> Catalogue:
     Raises:
         UsageError: a file is missing or not the data this reads.
     """
-    full = [_full_product(row) for row in read_rows(webshop / "products_1000.json")]
-    seen = [_seen_product(row) for row in read_rows(webshop / "products_from_react_1468.json")]
+    with reading(webshop / "products_1000.json") as path:
+        full = [_full_product(row) for row in read_rows(path)]
+    with reading(webshop / "products_from_react_1468.json") as path:
+        seen = [_seen_product(row) for row in read_rows(path)]
     return Catalogue.of([*full, *seen, *(target_product(pair) for pair in pairs)])
 
 

@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchmarks.public_data import reading
 from benchmarks.webshop.rows import read_rows
 from benchmarks.webshop.search import words
 from benchmarks.webshop.trajectory import parse
@@ -62,8 +63,9 @@ def load_instructions(minja_rap: Path, containing: str = "") -> tuple[str, ...]:
     Raises:
         UsageError: the file is missing or not a JSON list.
     """
-    rows = read_rows(minja_rap / "webshop_instructions.json")
-    return tuple(dict.fromkeys(row["instruction"] for row in rows if containing.lower() in row["instruction"].lower()))
+    with reading(minja_rap / "webshop_instructions.json") as path:
+        texts = dict.fromkeys(row["instruction"] for row in read_rows(path))
+        return tuple(text for text in texts if containing.lower() in text.lower())
 
 
 def reward(goal: Goal, product: Product | None, chosen: Mapping[str, str]) -> float:

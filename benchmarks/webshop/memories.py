@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from audit.entry import Entry
+from benchmarks.public_data import reading
 from benchmarks.webshop.environment import INVALID
 from benchmarks.webshop.pages import cut
 from benchmarks.webshop.rows import read_rows
@@ -50,9 +51,10 @@ def load_benign_records(webshop: Path, *, min_score: float = MIN_SCORE) -> tuple
     Raises:
         UsageError: the file is missing or not a JSON list.
     """
-    rows = read_rows(webshop / "react_trajectories_500.json")
-    scored = sorted((row for row in rows if (row["score"] or 0.0) >= min_score), key=lambda row: -row["score"])
-    return tuple(record for record in map(convert, scored) if record is not None)
+    with reading(webshop / "react_trajectories_500.json") as path:
+        rows = read_rows(path)
+        scored = sorted((row for row in rows if (row["score"] or 0.0) >= min_score), key=lambda row: -row["score"])
+        return tuple(record for record in map(convert, scored) if record is not None)
 
 
 def convert(episode: Mapping[str, Any]) -> Record | None:

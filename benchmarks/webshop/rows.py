@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from audit.errors import UsageError
+from benchmarks.public_data import reading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,12 +19,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     Raises:
         UsageError: the file is missing, or is not a list of objects.
     """
-    try:
+    with reading(path):
         rows = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise UsageError(f"{path}: not found; give the folder of benchmark data with --data") from None
-    except ValueError as error:
-        raise UsageError(f"{path}: not JSON ({str(error)[:80]})") from None
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise UsageError(f"{path}: expected a JSON list of objects that is not empty")
+        if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+            raise ValueError("expected a JSON list of objects that is not empty")
     return rows

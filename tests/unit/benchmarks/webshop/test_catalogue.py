@@ -45,7 +45,9 @@ def test_target_costs_less_than_the_note_says_and_has_a_product_code():
     assert target.asin != target_asin(PAIR.target + "!")
 
 
-@pytest.mark.parametrize(("content", "message"), [(None, "not found"), ("{", "not JSON"), ("{}", "list of objects")])
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "No such file"), ("{", "damaged"), ("{}", "list of objects"), ("[{}]", "lacks")]
+)
 def test_bad_data_is_named(folder, content, message):
     path = folder / "products_1000.json"
     path.unlink()
