@@ -1,6 +1,6 @@
 """Clean stores and an agent that errs: is a memory blamed for what the model gets wrong by itself?
 
-    python -m benchmarks.clean_store --data ../shared/data [--backbone packaged:1.5b-int8] [--seeds 0 1 ... 19]
+    python -m benchmarks.clean_store --data DATA [--backbone packaged:1.5b-int8] [--seeds 0 1 ... 19]
 
 No entry is poison. The agent answers MMLU questions with its memories, and every wrong answer is reported as harm: the
 scorer holds the key. A wrong answer that the model gives without any memory too is its own mistake; one that it gives
@@ -13,13 +13,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from audit.attribution.harm import AnswerLabelHarm, answer_label
+from benchmarks.command import run
 from benchmarks.minja.cells import verdicts_of
+from benchmarks.minja.qa_data import check_qa_data
 from benchmarks.minja.study import open_study
 from benchmarks.minja_qa import qa_cell
+from benchmarks.public_data import MINJA_QA, MMLU, add_data
 from benchmarks.resultfile import ResultFile
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class WrongAnswer:
 def main() -> None:
     """Audit what is missing."""
     options = _options()
+    check_qa_data(options.data)
     with open_study(options.backbone, kv_gib=options.kv_gib) as (study, model_id):
         config = {
             "backbone": model_id, "retrieval": options.retrieval, "k": options.k, "size": options.size,
@@ -119,7 +122,7 @@ def state(results: ResultFile) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with mmlu/ and minja/")
+    add_data(parser, MMLU, MINJA_QA)
     parser.add_argument("--backbone", default="packaged:1.5b-int8")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(STORES)))
     parser.add_argument("--questions", dest="victims", type=int, default=6, help="asked of each store")
@@ -132,4 +135,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

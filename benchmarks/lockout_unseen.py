@@ -1,7 +1,7 @@
 """The guard on acts that nothing was fitted or chosen on: who gets back in, and which honest notes are refused?
 
     python -m benchmarks.lockout_unseen [--backbone packaged:1.5b-int8]     # writes lockout_unseen.json
-    python -m benchmarks.lockout_unseen --data ../shared/data               # and MemoryBank's turns, as writes
+    python -m benchmarks.lockout_unseen --data DATA                         # and MemoryBank's turns, as writes
 
 `benchmarks/hst/data/unseen.jsonl`, written for this from a brief that names no benchmark: scenarios from trades that
 the reader's own texts do not have, of two kinds. `practice` is bad work practice, which the packaged labels speak of;
@@ -30,10 +30,12 @@ from rich.console import Console
 from audit.errors import UsageError
 from audit.forget.hazard import default_taxonomy
 from benchmarks.acts.report import turns_of
+from benchmarks.command import run
 from benchmarks.hst.corpus import Write
 from benchmarks.hst.extraction import packaged_backbone
 from benchmarks.hst.guarding import RememberedActs, RememberedEmbedder, RememberedExtractor, Warden
 from benchmarks.intervals import wilson
+from benchmarks.public_data import MEMORYBANK, add_data
 from benchmarks.resultfile import ResultFile
 from models.loading import ModelSpecs, load_acts, load_embedder
 
@@ -58,10 +60,11 @@ WAYS = {
 def main() -> None:
     """Try the modes."""
     options = _options()
-    asyncio.run(_run(options, packaged_backbone(options.backbone, kv_gib=options.kv_gib, answers=None)))
+    turns = None if options.data is None else turns_of(options.data)
+    asyncio.run(_run(options, packaged_backbone(options.backbone, kv_gib=options.kv_gib, answers=None), turns))
 
 
-async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
+async def _run(options: argparse.Namespace, backbone: Backbone, turns: Sequence[str] | None) -> None:
     warden = warden_over(backbone)
     scenarios = scenarios_in(TEXTS)
     config = {"backbone": backbone.model_id, "acts": warden.acts.model_id, "scenarios": len(scenarios)}
@@ -70,11 +73,10 @@ async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
         (kind, name, writes_of([of for of in scenarios if of["kind"] == kind], name))
         for kind in dict.fromkeys(scenario["kind"] for scenario in scenarios) for name in WAYS
     ]  # fmt: skip
-    if options.data is not None:
+    if turns is not None:
         command += " --data DATA"
-        turns = [Write(write_id=f"turn-{number}", request="", response=text)
-                 for number, text in enumerate(turns_of(options.data))]  # fmt: skip
-        tried.append(("ordinary talk", "MemoryBank's turns", turns))
+        talk = [Write(write_id=f"turn-{number}", request="", response=text) for number, text in enumerate(turns)]
+        tried.append(("ordinary talk", "MemoryBank's turns", talk))
     results = ResultFile("lockout_unseen", command, config, fresh=True)
     try:
         lockout = await warden.lockout(writes_of(scenarios, "act"))
@@ -145,11 +147,11 @@ def counted(writes: Sequence[Write], decisions: Sequence[Decision], name: str) -
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with memorybank/")
+    add_data(parser, MEMORYBANK, required=False)
     parser.add_argument("--backbone", default="packaged:1.5b-int8")
     parser.add_argument("--kv-gib", type=int, default=2, help="prefix cache of the packaged backbones")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,6 +1,6 @@
 """MINJA QA: poison an agent's memory with the attack's own notes, collect the harm, audit, purge, ask again.
 
-    python -m benchmarks.minja_qa --data ../shared/data [--rho 0.2 0.5] [--seeds 0 1] [--retrieval dense]
+    python -m benchmarks.minja_qa --data DATA [--rho 0.2 0.5] [--seeds 0 1] [--retrieval dense]
 
 Benign memories are human-written worked examples; victims are MMLU questions with the trigger word; poison comes in the
 words of the attack's released notes, composed or really injected (`--poison injected`). Every entry has its own writer,
@@ -13,19 +13,27 @@ from __future__ import annotations
 
 import argparse
 import random
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from audit.attribution.harm import answer_label
 from audit.config import AuditConfig
+from benchmarks.command import run
 from benchmarks.minja.cells import run_cell
 from benchmarks.minja.copies import copies, copies_of, repeated
 from benchmarks.minja.methods import GROUPS
-from benchmarks.minja.qa_data import load_questions, note_steps, split_questions, worked_examples
+from benchmarks.minja.qa_data import (
+    check_qa_data,
+    demonstration_text,
+    load_questions,
+    note_steps,
+    split_questions,
+    worked_examples,
+)
 from benchmarks.minja.qa_store import composed, demonstration, inject, make_entries
 from benchmarks.minja.study import Cell, open_study
+from benchmarks.public_data import MINJA_QA, MMLU, add_data
 from benchmarks.resultfile import ResultFile
 from jobs.progress import Reporter
 
@@ -47,6 +55,7 @@ PROBE_PATTERN = r"Answer:\s*([A-Z])\b"
 def main() -> None:
     """Run the study."""
     options = _options()
+    check_qa_data(options.data)
     with open_study(options.backbone, kv_gib=options.kv_gib) as (study, model_id):
         name = f"minja_qa{options.suffix}"
         config = {
@@ -76,7 +85,7 @@ def qa_cell(options: argparse.Namespace, executor: Executor, rho: float, seed: i
     poisoned = round(options.size * rho)
     victims, held_out = food[: options.victims], food[options.victims : options.victims + options.held_out]
     rest = food[options.victims + options.held_out :]
-    demo = demonstration((options.data / "minja" / "QA" / "initial_demo.txt").read_text(encoding="utf-8"))
+    demo = demonstration(demonstration_text(options.data))
     pool = worked_examples(options.data, trigger)
     benign = random.Random(seed).sample(pool, min(options.size - poisoned, len(pool)))
     injection = {}
@@ -107,7 +116,7 @@ def qa_cell(options: argparse.Namespace, executor: Executor, rho: float, seed: i
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with mmlu/ and minja/")
+    add_data(parser, MMLU, MINJA_QA)
     parser.add_argument("--backbone", default="packaged:1.5b")
     parser.add_argument("--retrieval", choices=("dense", "levenshtein"), default="dense")
     parser.add_argument("--rho", type=float, nargs="+", default=[0.2])
@@ -130,4 +139,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

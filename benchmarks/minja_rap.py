@@ -1,6 +1,6 @@
 """MINJA RAP: a web shopper whose remembered episodes send customers of one product to another. Audit and shop again.
 
-    python -m benchmarks.minja_rap --data ../shared/data [--rho 0.15 0.5] [--seeds 0] [--victim toothbrush]
+    python -m benchmarks.minja_rap --data DATA [--rho 0.15 0.5] [--seeds 0] [--victim toothbrush]
 
 Benign memories are real ReAct episodes; poison is written in the words of the attack's own note with real pages of the
 store. An episode is up to 15 steps; it is harmful when a victim query reaches the target and buys it (paper App. C).
@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING
 
 from audit.config import AuditConfig
 from audit.errors import UsageError
+from benchmarks.command import run
 from benchmarks.minja.cells import run_cell
 from benchmarks.minja.copies import copies, copies_of, repeated
 from benchmarks.minja.methods import GROUPS
 from benchmarks.minja.rap_notes import Pair, load_notes, load_pairs
 from benchmarks.minja.study import TENANT, Cell, open_study
+from benchmarks.public_data import MINJA_RAP, WEBSHOP, add_data
 from benchmarks.resultfile import ResultFile
 from benchmarks.webshop.catalogue import load_catalogue, target_asin
 from benchmarks.webshop.goals import load_instructions, trajectory_reward
@@ -50,6 +52,7 @@ def audited_agent(data: str, victim: str) -> RapAgent:
 def main() -> None:
     """Run the study."""
     options = _options()
+    _check_data(options.data, options.victim)
     with open_study(options.backbone, kv_gib=options.kv_gib, max_model_len=6_144) as (study, model_id):
         config = {
             "backbone": model_id, "victim": options.victim, "k": options.k, "size": options.size,
@@ -112,6 +115,15 @@ def _cell(options: argparse.Namespace, rho: float, seed: int) -> Cell:
     )  # fmt: skip
 
 
+def _check_data(data: Path, victim: str) -> None:
+    """Read every file once: what is missing or damaged is to be heard before a model is loaded."""
+    _pair(data, victim)
+    load_notes(data / "minja" / "rap")
+    load_catalogue(data / "webshop", ())
+    load_instructions(data / "minja" / "rap")
+    load_benign_records(data / "webshop")
+
+
 def _pair(data: Path, victim: str) -> Pair:
     pairs = {pair.victim: pair for pair in load_pairs(data / "minja" / "rap")}
     if victim not in pairs:
@@ -121,7 +133,7 @@ def _pair(data: Path, victim: str) -> Pair:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with webshop/ and minja/")
+    add_data(parser, WEBSHOP, MINJA_RAP)
     parser.add_argument("--backbone", default="packaged:1.5b")
     parser.add_argument("--victim", default="toothbrush", help="product category attacked; nine pairs are in the data")
     parser.add_argument("--rho", type=float, nargs="+", default=[0.15])
@@ -140,4 +152,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

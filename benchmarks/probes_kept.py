@@ -1,6 +1,6 @@
 """What a purge costs ordinary use: MINJA QA's stores, purged as in `benchmarks.minja_qa`, on probes nobody audited.
 
-    python -m benchmarks.probes_kept --data ../shared/data [--rho 0.2 0.25 0.5] [--seeds 0 1 2] [--probes 80]
+    python -m benchmarks.probes_kept --data DATA [--rho 0.2 0.25 0.5] [--seeds 0 1 2] [--probes 80]
 
 The study's own 20 probes are MMLU questions of any kind, of which the packaged backbones answer one in four rightly: a
 coin with four sides, from which no small loss can be read. Here a probe is a question that the backbone answers rightly
@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from audit.attribution.harm import answer_label
+from benchmarks.command import run
 from benchmarks.intervals import bootstrap_ratio
-from benchmarks.minja.qa_data import load_questions, note_steps, split_questions
+from benchmarks.minja.qa_data import check_qa_data, load_questions, note_steps, split_questions
 from benchmarks.minja.study import open_study
 from benchmarks.minja_qa import SHORT_CHARACTERS, qa_cell
+from benchmarks.public_data import MINJA_QA, MMLU, add_data
 from benchmarks.resultfile import ResultFile
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ KEPT = 0.98
 def main() -> None:
     """Measure what is missing."""
     options = _options()
+    check_qa_data(options.data)
     with open_study(options.backbone, kv_gib=options.kv_gib) as (study, model_id):
         config = {
             "backbone": model_id, "retrieval": options.retrieval, "k": options.k, "size": options.size,
@@ -109,7 +111,7 @@ def state(results: ResultFile) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with mmlu/ and minja/")
+    add_data(parser, MMLU, MINJA_QA)
     parser.add_argument("--backbone", default="packaged:1.5b-int8")
     parser.add_argument("--rho", type=float, nargs="+", default=[0.2, 0.25, 0.5])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -123,4 +125,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

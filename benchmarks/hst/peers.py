@@ -1,9 +1,8 @@
 """Published memory guards on the same writes: what they refuse once the poison was removed.
 
-    pip install --target FOLDER agent-memory-guard==0.3.3 memgovern==0.5.0 bastionmemory==0.2.0
-
-and `--packages FOLDER`. Each runs in a process of its own that finds that folder before the environment's
-packages and imports nothing of this project. A peer that is not installed is a row with the reason.
+They are installed as `INSTALL` says, and found with `--packages FOLDER`. Each runs in a process of its own that finds
+that folder before the environment's packages and imports nothing of this project. A peer that is not installed is a row
+with the reason.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from benchmarks.hst.corpus import Write
 
-__all__ = ["MODES", "PeerMissingError", "ask_peer"]
+__all__ = ["INSTALL", "MODES", "PeerMissingError", "ask_peer"]
 
 MODES = (
     ("agent-memory-guard", "strict"),
@@ -31,6 +30,8 @@ MODES = (
     ("bastionmemory", "review"),
 )
 """Each peer as its authors set it up, and its more severe way where it has one."""
+
+INSTALL = "pip install --target FOLDER agent-memory-guard==0.3.3 memgovern==0.5.0 bastionmemory==0.2.0"
 
 WORKER = Path(__file__).with_name("peer_worker.py")
 TIMEOUT_S = 300
