@@ -15,6 +15,7 @@ import pytest
 from audit.report.html import MAX_CARDS, MAX_EVENTS, render_html
 from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH, hostile_result, markup
 from tests.unit.report.sample import sample_result
+from tests.unit.report.test_lineage import with_lineage
 
 VOID = {"meta", "link", "img", "br", "hr", "input", "base"}
 
@@ -55,7 +56,8 @@ ALL_HOSTILE = [*markup("http://attacker.example/"), BIDI, ANSI, ZERO_WIDTH, LONG
 
 
 def test_the_verdict_comes_first_and_everything_asked_for_is_there():
-    text = "".join(outline(render_html(sample_result())).text)
+    page = re.sub(r"<style>.*?</style>", "", render_html(sample_result()), flags=re.DOTALL)
+    text = "".join(outline(page).text)
     parts = [
         "Removing 8 memories ends the harm in 6 of 10 harmful events.",
         "Removed memories, those behind most events first",
@@ -95,6 +97,16 @@ def test_every_link_leads_to_a_place_on_the_page():
     links = {value for _, name, value in attributes if name == "href"}
     assert links
     assert links <= {f"#{name}" for name in ids}
+
+
+@pytest.mark.parametrize(("table", "columns"), [("lead", 5), ("overview", 6), ("probes", 4), ("derived", 4)])
+def test_a_narrow_screen_names_each_cell_of_a_stacked_table(table, columns):
+    page = render_html(with_lineage("quarantine")[0])
+    head = re.search(rf'<table class="stack {table}">.*?<thead><tr>(.*?)</tr>', page, re.DOTALL)
+    headings = re.findall(r"<th[^>]*>(.*?)</th>", head.group(1))
+    assert len(headings) == columns
+    for place, heading in enumerate(headings[1:], start=2):
+        assert f'.{table} td:nth-child({place})::before {{ content: "{heading}: "' in page
 
 
 def test_unknown_values_read_unknown():
