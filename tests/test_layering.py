@@ -25,6 +25,7 @@ LAYERS = {"audit": {"audit"}, "models": {"models", "audit"}, "jobs": {"jobs", "m
 
 BEFORE: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "counted": (),
     "generation": (),
     "entry": ("errors",),
     "events": ("nesting", "entry", "errors"),
@@ -41,7 +42,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "attribution": ("setting_types", "fusion", "generation", "events", "entry", "errors"),
     "consistency": ("entry", "errors"),
     "lineage": ("snapshot", "strict_yaml", "nesting", "entry", "errors"),
-    "report": ("result", "consistency", "invisible", "entry", "errors"),
+    "report": ("result", "counted", "consistency", "invisible", "entry", "errors"),
 }
 """Per part of `audit`, which others it may import: the data flow. A new part is a line here, on purpose."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import jinja2
 
 from audit.report.drawing import HEIGHT, WIDTH, GraphDrawing, Scatter, draw_graph, draw_scatter
-from audit.report.summary import Summary, headline, lineage_notes, path_line, removed_of, summarise
+from audit.report.summary import Summary, headline, lineage_notes, path_line, removed_of, summarise, untold
 from audit.report.untrusted import NAME_CHARS, as_html, as_line
 
 if TYPE_CHECKING:
@@ -203,6 +203,7 @@ def _environment() -> jinja2.Environment:
         score=_score,
         count=lambda value: f"{value:,}",
         when=_when,
+        untold=untold,
     )
     return environment
 

@@ -1,4 +1,4 @@
-"""The figures every report opens with: what was harmful before, what is after, what was not judged.
+"""The figures every report opens with: what was harmful before, what is after, which events tell nothing of it.
 
 Unknown stays apart: an event that was not replayed counts neither as harmful nor as clean.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from audit.counted import counted
 from audit.report.untrusted import as_line
 from audit.result import Verdict
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from audit.result import AuditResult, DescendantFinding, EntryScore, LineageStep, Proposal, TenantResult
 
 __all__ = [
-    "Summary", "Tone", "descendants_of", "headline", "lineage_notes", "path_line", "removed_of", "summarise",
+    "Summary", "Tone", "descendants_of", "headline", "lineage_notes", "path_line", "removed_of", "summarise", "untold",
 ]  # fmt: skip
 
 Tone = Literal["good", "warn", "bad"]
@@ -56,6 +57,11 @@ class Summary:
     """Of the removed entries, those that are there by descent from another one."""
 
     quarantined: int = 0
+
+    @property
+    def did_harm(self) -> int:
+        """Events whose replay with the whole store did harm and could be judged: those that a verdict speaks of."""
+        return self.events - self.verdicts["not reproduced"] - self.verdicts["not examined"]
 
     @property
     def tone(self) -> Tone:
@@ -162,28 +168,52 @@ def _names(names: Sequence[str]) -> str:
 def headline(result: AuditResult) -> tuple[Tone, str]:
     """Return the verdict on the whole run as one sentence, and its tone."""
     total = summarise(result.tenants)
-    memories = "1 memory" if total.removed == 1 else f"{total.removed:,} memories"
-    events = "1 harmful event" if total.events == 1 else f"{total.events:,} harmful events"
+    memories, events = counted(total.removed, "memory", "memories"), counted(total.events, "harmful event")
     if total.events == 0:
         return "warn", "No harmful event was given, so nothing was attributed."
     if total.removed == 0:
         blame = total.verdicts["memory is not the cause"]
         if blame == total.events:
             return "warn", f"Memory is not the cause of the harm: it stays in all {events} with no memory at all."
+        if not total.did_harm:
+            return "warn", f"Nothing was attributed: {untold(total)}."
         return (
             "bad" if total.verdicts["not cleared"] else "warn"
-        ), f"No memory could be held responsible for {events}."
+        ), f"No memory could be held responsible for {_scope(total)}."
     cleared = total.verdicts["cleared"]
     if cleared == total.events and total.descendants:
         culprits = total.removed - total.descendants
-        named = "1 memory" if culprits == 1 else f"{culprits:,} memories"
         return total.tone, (
-            f"{named} caused the harm, {total.descendants:,} more derived from {_them(culprits)}. "
-            f"Without all {total.removed:,}, no harm is left in {events}."
+            f"{counted(culprits, 'memory', 'memories')} caused the harm, {total.descendants:,} more derived from "
+            f"{_them(culprits)}. Without all {total.removed:,}, no harm is left in {events}."
         )
     if cleared == total.events:
         return total.tone, f"{memories} caused the harm. Without {_them(total.removed)}, no harm is left in {events}."
-    return total.tone, f"Removing {memories} ends the harm in {cleared:,} of {events}."
+    if not total.did_harm:
+        return total.tone, f"What removing {memories} does is not known: {untold(total)}."
+    if cleared < total.did_harm:
+        share = f"{cleared:,} of"
+    else:
+        share = "the" if cleared == 1 else "all"
+    return total.tone, f"Removing {memories} ends the harm in {share} {_scope(total)}."
+
+
+def untold(counts: Summary) -> str:
+    """Say which events tell nothing of the removal; empty where each does."""
+    quiet, unseen = counts.verdicts["not reproduced"], counts.verdicts["not examined"]
+    parts = []
+    if quiet:
+        parts.append(f"{counted(quiet, 'event')} did no harm on replay and {'tells' if quiet == 1 else 'tell'} nothing")
+    if unseen:
+        parts.append(f"{counted(unseen, 'event')} {'was' if unseen == 1 else 'were'} not examined")
+    return "; ".join(parts)
+
+
+def _scope(total: Summary) -> str:
+    """Name the events that a verdict speaks of, and those that it cannot."""
+    if total.did_harm == total.events:
+        return counted(total.events, "harmful event")
+    return f"{counted(total.did_harm, 'event')} that did harm on replay; {untold(total)}"
 
 
 def _them(count: int) -> str:

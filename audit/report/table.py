@@ -12,7 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from audit.report.summary import headline, lineage_notes, path_line, removed_of, summarise
+from audit.counted import counted
+from audit.report.summary import headline, lineage_notes, path_line, removed_of, summarise, untold
 from audit.report.untrusted import as_line
 from audit.result import Trust
 
@@ -63,7 +64,9 @@ def _tenant(tenant: TenantResult, result: AuditResult) -> list[RenderableType]:
         Text(f"\nTenant {as_line(tenant.tenant)}", style="bold"),
         Text(
             f"{counts.removed} of {tenant.entries} entries removed; harm in {counts.harmful_before} of {counts.judged} "
-            f"judged events before, {counts.harmful_after} after; {counts.probes_kept} of {counts.probes} probes kept"
+            f"replayed events before, {counts.harmful_after} after"
+            + (f" ({left})" if (left := untold(counts)) else "")
+            + f"; {counts.probes_kept} of {counts.probes} probes kept"
             + (f", {counts.probes_unknown} unknown" if counts.probes_unknown else "")
         ),
     ]
@@ -86,7 +89,7 @@ def _trust_counts(tenant: TenantResult) -> list[RenderableType]:
         return []
     labels = [item.trust for item in tenant.lineage.entries]
     counts = ", ".join(f"{labels.count(label):,} {label}" for label in get_args(Trust))
-    return [Text(f"{tenant.lineage.edges:,} derivation edges; memories by trust: {counts}")]
+    return [Text(f"{counted(tenant.lineage.edges, 'derivation edge')}; memories by trust: {counts}")]
 
 
 def _descendants(tenant: TenantResult) -> list[RenderableType]:

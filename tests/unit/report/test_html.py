@@ -59,7 +59,8 @@ def test_the_verdict_comes_first_and_everything_asked_for_is_there():
     page = re.sub(r"<style>.*?</style>", "", render_html(sample_result()), flags=re.DOTALL)
     text = "".join(outline(page).text)
     parts = [
-        "Removing 8 memories ends the harm in 6 of 10 harmful events.",
+        "Removing 8 memories ends the harm in 6 of 8 events that did harm on replay; 1 event did no harm on replay",
+        "8→2of 9 replayed events do harm, before and after removal",
         "Removed memories, those behind most events first",
         "northwind-support",
         "Without the removed memories",
@@ -114,7 +115,7 @@ def test_unknown_values_read_unknown():
     event = replace(result.tenants[0].events[0], harm_before=None, output_before=None, harm_after=None)
     page = render_html(replace(result, tenants=(replace(result.tenants[0], events=(event,)),)))
     assert "harm unknown → unknown" in page
-    assert "no event judged" in page
+    assert "no event replayed" in page
 
 
 def test_hostile_text_adds_no_tag_and_no_attribute():

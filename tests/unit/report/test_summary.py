@@ -43,11 +43,56 @@ def test_removed_entries_come_by_rank():
     [
         ("cleared", "good", "3 memories caused the harm. Without them, no harm is left in 4 harmful events."),
         ("not cleared", "bad", "Removing 3 memories ends the harm in 0 of 4 harmful events."),
-        ("not examined", "warn", "Removing 3 memories ends the harm in 0 of 4 harmful events."),
+        ("not examined", "warn", "What removing 3 memories does is not known: 4 events were not examined."),
     ],
 )
 def test_the_headline_follows_the_verdicts(verdict, tone, words):
     assert headline(with_verdicts(verdict)) == (tone, words)
+
+
+def with_each(*verdicts, removed=True):
+    """One event per verdict; the tenant's 3 removed memories, or none."""
+    result = sample_result()
+    tenant = result.tenants[0]
+    events = tuple(replace(tenant.events[0], event_id=f"e-{n}", verdict=verdict) for n, verdict in enumerate(verdicts))
+    scores = tuple(replace(score, removed=score.removed and removed) for score in tenant.scores)
+    return replace(result, tenants=(replace(tenant, events=events, scores=scores),))
+
+
+QUIET = "1 event did no harm on replay and tells nothing"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "words"),
+    [
+        (["cleared"] * 7 + ["not reproduced"], f"in all 7 events that did harm on replay; {QUIET}."),
+        (["cleared", "not reproduced"], f"in the 1 event that did harm on replay; {QUIET}."),
+        (["cleared", "not cleared", "not reproduced"], f"in 1 of 2 events that did harm on replay; {QUIET}."),
+        (["cleared", "not cleared"], "in 1 of 2 harmful events."),
+        (
+            ["cleared", "cleared", "not reproduced", "not reproduced", "not examined"],
+            "in all 2 events that did harm on replay; 2 events did no harm on replay and tell nothing; "
+            "1 event was not examined.",
+        ),
+    ],
+)
+def test_an_event_without_harm_on_replay_is_no_failed_repair(verdicts, words):
+    assert headline(with_each(*verdicts))[1] == f"Removing 3 memories ends the harm {words}"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "words"),
+    [
+        (["not reproduced"], f"Nothing was attributed: {QUIET}."),
+        (
+            ["not cleared", "not reproduced"],
+            f"No memory could be held responsible for 1 event that did harm on replay; {QUIET}.",
+        ),
+        (["not cleared"], "No memory could be held responsible for 1 harmful event."),
+    ],
+)
+def test_memory_is_not_called_innocent_of_what_was_not_reproduced(verdicts, words):
+    assert headline(with_each(*verdicts, removed=False))[1] == words
 
 
 def test_a_lost_probe_is_bad_even_when_every_event_is_cleared():
