@@ -191,10 +191,7 @@ def headline(result: AuditResult) -> tuple[Tone, str]:
         return total.tone, f"{memories} caused the harm. Without {_them(total.removed)}, no harm is left in {events}."
     if not total.did_harm:
         return total.tone, f"What removing {memories} does is not known: {untold(total)}."
-    if cleared < total.did_harm:
-        share = f"{cleared:,} of"
-    else:
-        share = "the" if cleared == 1 else "all"
+    share = f"{cleared:,} of" if cleared < total.did_harm else "the" if cleared == 1 else "all"
     return total.tone, f"Removing {memories} ends the harm in {share} {_scope(total)}."
 
 

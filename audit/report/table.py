@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -28,6 +29,13 @@ MAX_ROWS = 40
 """Rows of one table: what fits a screen; the HTML and JSON reports have more."""
 
 MAX_TENANTS = 40
+
+ID_CELLS = 36
+"""Ids up to this long, a UUID's, stay in one piece on 80 columns; longer ones fold."""
+
+SCORED_ID_CELLS = 24
+"""The same beside four columns of figures."""
+
 _TONE = {"good": "bold green", "warn": "bold yellow", "bad": "bold red"}
 _VERDICT_STYLE: dict[Verdict, str] = {
     "cleared": "green",
@@ -78,6 +86,7 @@ def _tenant(tenant: TenantResult, result: AuditResult) -> list[RenderableType]:
     lines.extend(_descendants(tenant))
     if tenant.events:
         lines.append(_event_table(tenant.events[:MAX_ROWS]))
+        lines.extend(_reasons(tenant.events[:MAX_ROWS]))
         lines.extend(_left_out(len(tenant.events) - MAX_ROWS, "events"))
     lines.extend(Text(f"not examined: {as_line(line, 200)}", style="yellow") for line in tenant.not_examined[:MAX_ROWS])
     lines.extend(_left_out(len(tenant.not_examined) - MAX_ROWS, "lines on what was not examined"))
@@ -100,7 +109,8 @@ def _descendants(tenant: TenantResult) -> list[RenderableType]:
     lines: list[RenderableType] = []
     if staying:
         table = Table(title="Derived from removed memories", title_justify="left", title_style="bold yellow")
-        for name in ("entry", "proposal", "trust", "derivation"):
+        _add_id_column(table, "entry", [item.entry_id for item in staying[:MAX_ROWS]], ID_CELLS)
+        for name in ("proposal", "trust", "derivation"):
             table.add_column(name, overflow="fold")
         for item in staying[:MAX_ROWS]:
             table.add_row(
@@ -117,8 +127,9 @@ def _removed_table(tenant: TenantResult, scores: Sequence[EntryScore], result: A
     table = Table(title="Removed", title_justify="left", title_style="bold red")
     for name in ("rank", "CMIS", "CAS", "DS"):
         table.add_column(name, justify="right")
+    _add_id_column(table, "entry", [score.entry_id for score in scores], SCORED_ID_CELLS)
     trust = {} if tenant.lineage is None else {item.entry_id: item.trust for item in tenant.lineage.entries}
-    for name in ("entry", "writer", *(("trust",) if trust else ()), "why"):
+    for name in ("writer", *(("trust",) if trust else ()), "why"):
         table.add_column(name, overflow="fold")
     for score in scores:
         text = result.entries_text.get(f"{tenant.tenant}/{score.entry_id}", {})
@@ -138,27 +149,34 @@ def _removed_table(tenant: TenantResult, scores: Sequence[EntryScore], result: A
 
 
 def _event_table(events: Sequence[EventFinding]) -> Table:
-    """Reasons only where the verdict does not say it all: on 80 columns they crowd out the rest."""
     table = Table(title="Harmful events", title_justify="left", title_style="bold")
-    unclear = any(event.verdict != "cleared" for event in events)
-    for name in ("event", "verdict", "caused by"):
+    _add_id_column(table, "event", [event.event_id for event in events], ID_CELLS)
+    for name in ("verdict", "caused by"):
         table.add_column(name, overflow="fold")
-    table.add_column("harm before", justify="right")
-    table.add_column("after", justify="right")
-    if unclear:
-        table.add_column("reason", overflow="fold")
+    table.add_column("harm", justify="right")
     for event in events:
-        row = [
+        table.add_row(
             Text(as_line(event.event_id)),
             Text(event.verdict, style=_VERDICT_STYLE[event.verdict]),
             Text(", ".join(as_line(name, 24) for name in event.causes[:6]) + (" …" if len(event.causes) > 6 else "")),  # noqa: PLR2004
-            Text(_number(event.harm_before)),
-            Text(_number(event.harm_after)),
-        ]
-        if unclear:
-            row.append(Text("" if event.verdict == "cleared" else as_line(event.reason, 160)))
-        table.add_row(*row)
+            Text(f"{_number(event.harm_before)} → {_number(event.harm_after)}"),
+        )
     return table
+
+
+def _reasons(events: Sequence[EventFinding]) -> list[RenderableType]:
+    """Only where the verdict does not say it all; below the table, where on 80 columns they crowd out nothing."""
+    return [
+        Text(f"{as_line(event.event_id)}: {as_line(event.reason, 160)}", style=_VERDICT_STYLE[event.verdict])
+        for event in events
+        if event.verdict != "cleared" and event.reason
+    ]
+
+
+def _add_id_column(table: Table, name: str, ids: Sequence[str], most_cells: int) -> None:
+    """Add a column whose ids stay in one piece while other columns fold, unless one is too long for that."""
+    cells = max(cell_len(as_line(item)) for item in (name, *ids))
+    table.add_column(name, overflow="fold", width=cells if cells <= most_cells else None)
 
 
 def _number(value: float | None) -> str:

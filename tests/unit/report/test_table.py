@@ -32,8 +32,28 @@ def test_the_verdict_comes_first_then_each_tenant():
 
 
 def test_unknown_harm_is_not_shown_as_zero():
-    row = next(line for line in printed(sample_result()).splitlines() if "c-40" in line and "budget" in line)
-    assert row.count("unknown") == 2
+    row = next(line for line in printed(sample_result()).splitlines() if "c-40" in line and "│" in line)
+    assert "unknown → unknown" in row
+
+
+def test_reasons_stand_below_the_table_where_the_verdict_does_not_say_it_all():
+    lines = printed(sample_result()).splitlines()
+    assert "c-40: replay budget of 400 was spent" in lines
+    assert not [line for line in lines if line.startswith("c-17: ")]
+
+
+@pytest.mark.parametrize("event_id", ["tidewater-01", "1b4e28ba-2fa1-11d2-883f-0016d3cca427"])
+def test_ids_stay_in_one_piece_on_80_columns(event_id):
+    result = sample_result()
+    tenant = result.tenants[1]
+    events = tuple(
+        replace(event, event_id=event_id, causes=("note-021", "note-022", "note-024")) for event in tenant.events
+    )
+    lines = printed(replace(result, tenants=(replace(tenant, events=events),)), width=80).splitlines()
+    assert sum(f"│ {event_id} " in line for line in lines) == len(events)
+    for name in ("note-021", "note-022", "note-023", "note-024", "note-026"):
+        assert [line for line in lines if f"│ {name} │" in line]
+    assert max(map(len, lines)) <= 80
 
 
 def test_hostile_text_leaves_no_escape_on_the_terminal():
