@@ -1,7 +1,6 @@
 """The command line. With its `cli_` files the only one that reads keys, environment and clock, prints, and exits.
 
-Exit codes: 0 done (also with findings) · 1 findings and --fail-on · 2 usage or configuration · 3 incomplete, start
-again to continue · 4 integrity or signature failure · 5 the store changed since the audit · 130 interrupted.
+Its exit codes stand in `EXIT_CODES`, which ends `memaudit --help`.
 """
 
 from __future__ import annotations
@@ -77,9 +76,21 @@ ATTESTATION_FILE = "attestation.dsse.json"
 MOST_SHARE = 0.5
 """Of a tenant's memories: a run that removes more of them is not applied without being told so again."""
 
+EXIT_CODES = """\b
+Exit codes:
+  0    done, also with findings
+  1    findings, where --fail-on asks for them
+  2    usage or configuration
+  3    incomplete: start again to continue
+  4    integrity or signature failure
+  5    the store changed since the audit
+  130  interrupted
+"""
+
 app = typer.Typer(
     name="memaudit",
     help="Find the poisoned memories of an LLM agent after harm was seen, remove them, publish a signed snapshot.",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -147,7 +158,10 @@ def demo(
     *,
     local: Annotated[bool, typer.Option("--local", help="Run in this process, without Ray.")] = False,
 ) -> None:
-    """Watch a poisoned help-desk memory being audited, with real models, in at most 10 minutes."""
+    """Watch a poisoned help desk being audited, with real models.
+
+    Takes at most 10 minutes.
+    """
     from jobs.demo import run_demo  # noqa: PLC0415 - brings the corpus and the executors
 
     run_demo(folder, Console(soft_wrap=True), backbone=backbone, executor="local" if local else "ray", keep=True)
@@ -158,7 +172,10 @@ def keys_new(
     folder: Annotated[Path, typer.Argument(help="New folder for the private keys and the policy.")] = DEFAULT_KEYS,
     name: Annotated[str, typer.Option(help="Name in the key ids, e.g. your organisation.")] = "memaudit",
 ) -> None:
-    """Make writer, log, auditor and root keys and the trust policy that readers install."""
+    """Make the keys of each role, and the trust policy for readers.
+
+    The roles are writer, log, auditor and root.
+    """
     save_keyring(generate_keys(name), folder)
     console = Console(soft_wrap=True)
     console.print(f"keys in {folder} (private: keep them), policy for readers: {folder / POLICY_FILE}", markup=False)
@@ -175,7 +192,10 @@ def import_jsonl(
     *,
     as_json: Json = False,
 ) -> None:
-    """Sign memories into a store: a new one, or the next version of an existing one."""
+    """Sign memories into a store.
+
+    Into a new one, or as the next version of an existing one.
+    """
     now = now_ms()
     defaults: dict[str, object] = {"principal": principal, "source": "external", "created_at_ms": now}
     if tenant is not None:
@@ -212,7 +232,10 @@ def verify(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Check every byte of a store offline: signatures, hashes, roots, and that its log only ever grew."""
+    """Check every byte of a store offline.
+
+    Signatures, hashes, roots, and that its log only ever grew.
+    """
     now, policy, console = now_ms(), installed_policy(keys, trust), Console(soft_wrap=True)
     reporter = Reporter(console, quiet=quiet or as_json)
     with reporter.steps() as progress:
@@ -364,7 +387,10 @@ def purge(
     most: Annotated[bool, typer.Option("--most", help="Also where more than half of a tenant's memories go.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what a run found: tombstones are appended, the live view is rewritten and re-signed."""
+    """Remove what a run found.
+
+    Tombstones are appended, the live view is rewritten and re-signed. Changes nothing unless --apply is given.
+    """
     result = read_result(run)
     if quarantined:
         result = with_quarantined(result)

@@ -69,7 +69,7 @@ def explain(
     *,
     as_json: Json = False,
 ) -> None:
-    """Show the decision on a call, or the label of a memory, with the path that justifies it."""
+    """Show the decision on a call, or the label of a memory, and why."""
     if (entry is None) == (call is None):
         raise UsageError("give one of --entry and --call")
     if call is not None and policy is None:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.cli import main
+from audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
+from jobs.cli import INTERRUPTED, main
+from jobs.cli_store import FINDINGS
 from models.fakes import FakeGenerator
 
 if TYPE_CHECKING:
@@ -365,3 +367,17 @@ def test_hostile_names_cannot_write_terminal_escapes(desk, run):
     code, out, err = run(*AUDIT)
     assert code == 2
     assert "\x1b" not in out + err
+
+
+@pytest.mark.parametrize("group", [(), ("keys",), ("import",), ("guard",), ("gate",), ("lineage",)])
+def test_help_cuts_no_summary_on_80_columns(desk, run, monkeypatch, group):
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = run(*group, "--help")[1].partition("Commands:")[2]
+    assert commands
+    assert "..." not in commands
+
+
+def test_help_names_the_exit_code_of_every_error(desk, run):
+    told = run("--help")[1].partition("Exit codes:")[2]
+    codes = {error.exit_code for error in (UsageError, IncompleteError, VerificationError, StalePlanError)}
+    assert codes | {0, FINDINGS, INTERRUPTED} == {int(line.split()[0]) for line in told.splitlines() if line.strip()}
