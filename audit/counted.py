@@ -4,13 +4,10 @@ from __future__ import annotations
 
 __all__ = ["counted"]
 
+_PLURALS = {"hash": "hashes", "leaf": "leaves", "memory": "memories"}
+"""Of nouns that do more than add an s."""
 
-def counted(count: int, one: str, many: str = "") -> str:
-    """Return the count and its noun.
 
-    Args:
-        count: How many.
-        one: The noun for one.
-        many: The noun for any other number; empty where it only adds an s.
-    """
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+def counted(count: int, noun: str) -> str:
+    """Return the count and its noun, which is given in the singular."""
+    return f"{count:,} {noun if count == 1 else _PLURALS.get(noun, noun + 's')}"

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from audit.config import AuditConfig, load_config
+from audit.counted import counted
 from audit.errors import AuditError, IncompleteError, StalePlanError, UsageError
 from audit.provenance import durable
 from audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, save_keyring
@@ -73,6 +74,7 @@ __all__ = ["app", "main"]
 VERSION = "0.1.0"
 INTERRUPTED = 130
 ATTESTATION_FILE = "attestation.dsse.json"
+LEFTOVERS_SHOWN = 10
 MOST_SHARE = 0.5
 """Of a tenant's memories: a run that removes more of them is not applied without being told so again."""
 
@@ -214,9 +216,10 @@ def import_jsonl(
     if as_json:
         print_json({"version": published.version, "digest": snapshot.digest, "imported": len(entries)})
     else:
-        tenants = len({entry.tenant for entry in entries})
+        memories = counted(len(entries), "memory")
+        tenants = counted(len({entry.tenant for entry in entries}), "tenant")
         Console(soft_wrap=True).print(
-            f"{len(entries)} memories of {tenants} tenants signed into {store}, version {published.version}",
+            f"{memories} of {tenants} signed into {store}, version {published.version}",
             markup=False, highlight=False,
         )  # fmt: skip
 
@@ -247,18 +250,19 @@ def verify(
         print_json(report.to_json())
         return
     console.print(
-        f"verified: version {report.version} of store {report.store_id}: {report.entries} memories of "
-        f"{report.tenants} tenants, {report.tombstones} tombstones, {report.signatures} signatures, "
-        f"{report.files} files",
+        f"verified: version {report.version} of store {report.store_id}: "
+        f"{counted(report.entries, 'memory')} of {counted(report.tenants, 'tenant')}, "
+        f"{counted(report.tombstones, 'tombstone')}, {counted(report.signatures, 'signature')}, "
+        f"{counted(report.files, 'file')}",
         markup=False, highlight=False,
     )  # fmt: skip
     for step in report.steps:
         console.print(
-            f"  log of {as_line(step.tenant)}: version {step.from_version} ({step.from_size} leaves) is a prefix of "
-            f"version {step.to_version} ({step.to_size} leaves)", markup=False, highlight=False,
+            f"  log of {as_line(step.tenant)}: version {step.from_version} "
+            f"({counted(step.from_size, 'leaf')}) is a prefix of version {step.to_version} "
+            f"({counted(step.to_size, 'leaf')})", markup=False, highlight=False,
         )  # fmt: skip
-    for name in report.leftovers[:10]:
-        console.print(f"  left over from an interrupted publisher: {name}", markup=False, highlight=False)
+    _print_leftovers(report.leftovers, console)
 
 
 @app.command()
@@ -467,12 +471,27 @@ def logs(
         sys.stdout.write(line)
 
 
+def _print_leftovers(names: tuple[str, ...], console: Console) -> None:
+    """Name the files that are no part of the store; whoever planted one chose its name."""
+    if not names:
+        return
+    console.print(
+        f"no part of any version (left over from an interrupted publisher, or planted): {counted(len(names), 'file')}. "
+        "Nothing reads what is named here; delete it while nobody publishes to the store",
+        markup=False, highlight=False,
+    )  # fmt: skip
+    for name in names[:LEFTOVERS_SHOWN]:
+        console.print(f"  {as_line(name, 200)}", markup=False, highlight=False)
+    if len(names) > LEFTOVERS_SHOWN:
+        console.print(f"  … {len(names) - LEFTOVERS_SHOWN:,} more: --json names them", markup=False, highlight=False)
+
+
 def _large_removals(result: AuditResult) -> list[str]:
     """Say of which tenants a run removes so much that it is more likely a mistake than a finding."""
     removals = removals_of(result)
     return [
-        f"{len(removals[tenant.tenant])} of {tenant.entries} memories of {as_line(tenant.tenant)} would be removed: "
-        "a set that is most of a store is seldom the cause"
+        f"{len(removals[tenant.tenant])} of {counted(tenant.entries, 'memory')} of {as_line(tenant.tenant)} would be "
+        "removed: a set that is most of a store is seldom the cause"
         for tenant in result.tenants
         if len(removals.get(tenant.tenant, ())) > MOST_SHARE * tenant.entries
     ]
@@ -530,7 +549,7 @@ def _purge(
         )  # fmt: skip
     if purified.published:
         console.print(
-            f"version {purified.version} published with {purified.entries} memories; attestation: "
+            f"version {purified.version} published with {counted(purified.entries, 'memory')}; attestation: "
             f"{run / ATTESTATION_FILE}; check it with: memaudit verify {store}", markup=False, highlight=False,
         )  # fmt: skip
     else:

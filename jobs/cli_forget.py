@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from audit.counted import counted
 from audit.errors import UsageError
 from audit.forget.hazard import HazardSignature, Taxonomy
 from audit.provenance import strict_json
@@ -183,9 +184,13 @@ def _show(done: Purified, locks: list[Lock], *, as_json: bool) -> None:
         console.print(f"{verb} {as_line(item.tenant)}/{as_line(item.entry_id)}", markup=False, highlight=False)
     for lock, found in zip(locks, labels, strict=True):
         names = "unknown" if found is None else ", ".join(found) or "none found"
-        held = f"hazards {names}; {len(lock.keys)} semantic keys, {len(lock.fingerprints)} fingerprints"
-        console.print(f"  locked out: {held}", markup=False, highlight=False)
+        keys, prints = counted(len(lock.keys), "semantic key"), counted(len(lock.fingerprints), "fingerprint")
+        console.print(f"  locked out: hazards {names}; {keys}, {prints}", markup=False, highlight=False)
     if done.published:
-        console.print(f"version {done.version} published with {done.entries} memories", markup=False, highlight=False)
+        console.print(
+            f"version {done.version} published with {counted(done.entries, 'memory')}",
+            markup=False,
+            highlight=False,
+        )
     else:
         console.print("dry run: nothing was changed; add --apply to remove", markup=False, highlight=False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from audit.counted import counted
 from audit.errors import UsageError
 from audit.lineage.call import MAX_CALL_BYTES, parse_question
 from audit.lineage.gate import Gate
@@ -134,7 +135,10 @@ def _explain_entry(entry_id: str, lineage: VerifiedLineage, console: Console | N
     _say(console, f"{as_line(entry_id)}: {label}")
     _print_path(console, path, lineage)
     if below:
-        _say(console, f"  {len(below)} memories descend from it over edges of at least {lineage.dag.tau_ppm} ppm")
+        _say(
+            console,
+            f"  descending from it: {counted(len(below), 'memory')}, over edges of at least {lineage.dag.tau_ppm} ppm",
+        )
     return label != "trusted"
 
 

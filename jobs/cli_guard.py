@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 from rich.console import Console
 
+from audit.counted import counted
 from audit.errors import IncompleteError, UsageError
 from audit.forget.decision import FAILURES, Decision
 from audit.forget.decision_log import DecisionLog, as_record
@@ -159,7 +160,7 @@ def check(
     failed = sum(decision.reason in FAILURES for _, decision in judged)
     if failed:
         raise IncompleteError(
-            f"{failed} of {len(judged)} writes could not be judged; the policy is {options.on_failure}"
+            f"{failed} of {counted(len(judged), 'write')} could not be judged; the policy is {options.on_failure}"
         )
     if fail_on and any(not decision.allowed for _, decision in judged):
         raise typer.Exit(FINDINGS)
@@ -350,4 +351,4 @@ def _show(judged: list[tuple[Entry, Decision]]) -> None:
         why = f" ({as_line(decision.detail, 200)})" if decision.detail else ""
         console.print(f"{line}{why}", markup=False, highlight=False)
     blocked = sum(not decision.allowed for _, decision in judged)
-    console.print(f"{len(judged)} writes checked, {blocked} blocked", markup=False, highlight=False)
+    console.print(f"{counted(len(judged), 'write')} checked, {blocked} blocked", markup=False, highlight=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from audit.counted import counted
 from audit.entry import MAX_PARENTS, PARTS_PER_MILLION
 from audit.errors import UsageError
 from audit.provenance import durable
@@ -93,7 +94,8 @@ def estimate(
     kept = [edge for edge in found if edge.weight_ppm >= lowest * PARTS_PER_MILLION]
     durable.replace(out, "".join(f"{edge.to_json()}\n" for edge in kept).encode())
     Console(soft_wrap=True).print(
-        f"{len(kept)} edges of weight {lowest:.2f} or more among {len(found)} candidates of {len(children)} memories "
+        f"{counted(len(kept), 'edge')} of weight {lowest:.2f} or more among {counted(len(found), 'candidate')} of "
+        f"{counted(len(children), 'memory')} "
         f"of {as_line(tenant)}, written to {out}; use them with: memaudit audit … --edges {out}",
         markup=False, highlight=False,
     )  # fmt: skip

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.text import Text
 
 from audit.config import load_config
+from audit.counted import counted
 from audit.errors import UsageError
 from audit.provenance import durable
 from audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, save_keyring
@@ -133,8 +134,8 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
     keyring = _keys(place)
     snapshot = _sign(place, keyring)
     say.plain(
-        f"{snapshot.manifest.entries} memories of {len(snapshot.tenants)} tenants ({_names(snapshot.tenants)}), each "
-        f"signed by its writer and logged; version {snapshot.version} verifies"
+        f"{counted(snapshot.manifest.entries, 'memory')} of {counted(len(snapshot.tenants), 'tenant')} "
+        f"({_names(snapshot.tenants)}), each signed by its writer and logged; version {snapshot.version} verifies"
     )
 
     say.step(3, "Audit: replay what went wrong, with memories left out")
@@ -231,8 +232,9 @@ def _audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     events = read_events(place.folder / EVENTS_FILE)
     harmful = sum(event.harm == "harmful" for event in events[0])
     say.plain(
-        f"{harmful} harmful events and {len(events[0]) - harmful} answers not marked harmful, which must survive; "
-        f"starting {'Ray and ' if executor == 'ray' else ''}the models: vLLM takes about a minute before it answers"
+        f"{counted(harmful, 'harmful event')} and {counted(len(events[0]) - harmful, 'answer')} not marked harmful, "
+        f"which must survive; starting {'Ray and ' if executor == 'ray' else ''}the models: vLLM takes about a minute "
+        "before it answers"
     )
     worker = make_executor(specs, local=executor == "local", address=None)
     try:
@@ -256,7 +258,7 @@ def _purify(
         return None
     if versions(place.store)[-1] > snapshot.version:
         purified = _purified_before(place, snapshot, result, keyring)
-        say.plain(f"done by an earlier start: version {purified.version}, {purified.entries} memories")
+        say.plain(f"done by an earlier start: version {purified.version}, {counted(purified.entries, 'memory')}")
         return purified
     now_ms = _now_ms()
     extra, taxonomy = read_locks(place.run, result)
@@ -272,8 +274,9 @@ def _purify(
         say.plain(f"  would remove {as_line(item.tenant)}/{as_line(item.entry_id)}: {as_line(item.reason, 120)}")
     purified = remove(dry_run=False)
     say.plain(
-        f"applied, since this store is the demo's own copy: version {purified.version} has {purified.entries} memories "
-        f"and {len(purified.removed)} signed tombstones, which hold what the removed ones taught and none of their text"
+        f"applied, since this store is the demo's own copy: version {purified.version} has "
+        f"{counted(purified.entries, 'memory')} and {counted(len(purified.removed), 'signed tombstone')}, "
+        "holding what the removed ones taught and none of their text"
     )
     return purified
 
@@ -320,13 +323,15 @@ def _verify(  # noqa: PLR0913, PLR0917 - two versions, what lies between them, a
             place.store, keyring.policy, now_ms=_now_ms(), pin=pin, deep=True, progress=progress, workers=1
         )
     say.plain(
-        f"version {report.version}: {report.files} files, {report.entries} memories, {report.tombstones} tombstones, "
-        f"{report.signatures} signatures over {len(report.versions)} versions: all verify"
+        f"version {report.version}: {counted(report.files, 'file')}, {counted(report.entries, 'memory')}, "
+        f"{counted(report.tombstones, 'tombstone')}, {counted(report.signatures, 'signature')} over "
+        f"{counted(len(report.versions), 'version')}: all verify"
     )
     for step in report.steps:
         say.plain(
-            f"  log of {as_line(step.tenant)}: the {step.from_size} leaves audited are the start of the "
-            f"{step.to_size} published (consistency proof of {step.proof_hashes} hashes)"
+            f"  log of {as_line(step.tenant)}: what was audited ({counted(step.from_size, 'leaf')}) is the start of "
+            f"what is published ({counted(step.to_size, 'leaf')}; consistency proof of "
+            f"{counted(step.proof_hashes, 'hash')})"
         )
     newest = open_snapshot(place.store, keyring.policy, now_ms=_now_ms(), pin=pin)
     verify_attestation(statement, keyring.policy, ATTESTATION_FILE, snapshot=newest)

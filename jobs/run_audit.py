@@ -10,6 +10,7 @@ import hashlib
 import time
 from typing import TYPE_CHECKING
 
+from audit.counted import counted
 from audit.errors import EventError, UsageError
 from audit.events import parse_events
 from audit.report.html import render_html
@@ -133,7 +134,7 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     run = RunFolder(out, identity, earlier=earlier)
     run_id = hashlib.sha256("".join(identity.values()).encode()).hexdigest()[:16]
     if run.outcomes:
-        reporter.say(f"resuming: {len(run.outcomes)} replays are known")
+        reporter.say(f"resuming, with {counted(len(run.outcomes), 'replay')} known")
     started = time.monotonic()
     result = audit_memory(
         snapshot, events[0], config, executor, run, reporter, run_id=run_id, started_ms=now_ms,

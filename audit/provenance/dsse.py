@@ -70,8 +70,17 @@ def parse_envelope(data: bytes, payload_type: str, *, max_bytes: int, where: str
     return Envelope(payload_type=got_type, payload=payload, signatures=tuple(signatures), where=where)
 
 
-def verify_envelope(envelope: Envelope, keys: Mapping[str, PublicKey], threshold: int, role: str) -> frozenset[str]:
+def verify_envelope(
+    envelope: Envelope, keys: Mapping[str, PublicKey], threshold: int, role: str, *, advice: str = ""
+) -> frozenset[str]:
     """Check every signature and that `threshold` distinct keys of `keys` signed.
+
+    Args:
+        envelope: What was signed.
+        keys: Those that count, by id.
+        threshold: How many of them must have signed.
+        role: Of these keys, for errors.
+        advice: What to do about an unknown key, for errors.
 
     Returns:
         The ids of the keys that signed.
@@ -84,7 +93,7 @@ def verify_envelope(envelope: Envelope, keys: Mapping[str, PublicKey], threshold
     for key_id, signature in envelope.signatures:
         key = keys.get(key_id)
         if key is None:
-            raise VerificationError(f"{envelope.where}: signed by key {key_id!r:.70}, which has no role {role}")
+            raise VerificationError(f"{envelope.where}: signed by key {key_id!r:.70}, which has no role {role}{advice}")
         if not key.verifies(signature, message):
             raise VerificationError(f"{envelope.where}: signature of {key.name} does not verify")
         signed.add(key_id)

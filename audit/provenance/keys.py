@@ -101,9 +101,16 @@ def save_keyring(keyring: Keyring, folder: Path) -> None:
         for key in keys:
             path = folder / f"{key.name.replace('/', '-')}.key"
             if not durable.create(path, key.to_text().encode(), scratch=folder, mode=0o600):
-                raise UsageError(f"{path.name} exists in the key folder: choose another folder")
+                raise UsageError(_taken(path))
     if not durable.create(folder / POLICY_FILE, keyring.policy.envelope, scratch=folder):
-        raise UsageError(f"{POLICY_FILE} exists in the key folder: choose another folder")
+        raise UsageError(_taken(folder / POLICY_FILE))
+
+
+def _taken(path: Path) -> str:
+    return (
+        f"{path}: exists, and no key is overwritten: use these keys (--keys {path.parent}), or make new ones elsewhere "
+        "(memaudit keys new FOLDER)"
+    )
 
 
 def load_keyring(folder: Path) -> Keyring:

@@ -168,7 +168,7 @@ def _names(names: Sequence[str]) -> str:
 def headline(result: AuditResult) -> tuple[Tone, str]:
     """Return the verdict on the whole run as one sentence, and its tone."""
     total = summarise(result.tenants)
-    memories, events = counted(total.removed, "memory", "memories"), counted(total.events, "harmful event")
+    memories, events = counted(total.removed, "memory"), counted(total.events, "harmful event")
     if total.events == 0:
         return "warn", "No harmful event was given, so nothing was attributed."
     if total.removed == 0:
@@ -184,7 +184,7 @@ def headline(result: AuditResult) -> tuple[Tone, str]:
     if cleared == total.events and total.descendants:
         culprits = total.removed - total.descendants
         return total.tone, (
-            f"{counted(culprits, 'memory', 'memories')} caused the harm, {total.descendants:,} more derived from "
+            f"{counted(culprits, 'memory')} caused the harm, {total.descendants:,} more derived from "
             f"{_them(culprits)}. Without all {total.removed:,}, no harm is left in {events}."
         )
     if cleared == total.events:

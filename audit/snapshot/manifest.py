@@ -67,6 +67,11 @@ MAX_DATA_FILES = 10_000
 MAX_SETTINGS = 256
 MAX_SETTING_BYTES = 65_536
 
+OTHER_POLICY = (
+    " in the policy used: either this is not the publisher's work, or the store is signed under another policy; "
+    "give the publisher's with --keys or --trust"
+)
+
 _FORMAT = "memaudit manifest v1"
 
 
@@ -192,7 +197,7 @@ def open_manifest(  # noqa: PLR0913 - what a reader knows, all named
         )
     role = ROLE_OF[manifest.operation]
     keys = trust.manifest_keys(role, manifest.store_id, manifest.version)
-    dsse.verify_envelope(envelope, keys, trust.roles[role].threshold, role)
+    dsse.verify_envelope(envelope, keys, trust.roles[role].threshold, role, advice=OTHER_POLICY)
     if manifest.version != version:
         raise VerificationError(f"{where}: holds version {manifest.version}, expected {version}")
     if manifest.policy_version == trust.version and manifest.policy_sha256 != trust.digest:

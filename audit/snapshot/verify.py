@@ -77,7 +77,8 @@ class VerificationReport:
 
     steps: tuple[LogStep, ...]
     leftovers: tuple[str, ...]
-    """Files that no kept version names: harmless remains of an interrupted publisher (the first 1 000)."""
+    """Files that no kept version names, which nothing reads: remains of an interrupted publisher, or planted (the first
+    1 000)."""
 
     def to_json(self) -> dict[str, object]:
         """Return the report as JSON-able values."""

@@ -216,6 +216,34 @@ def test_a_changed_byte_is_an_integrity_failure(store, run):
     one_line(err)
 
 
+def test_counts_agree_with_their_nouns(desk, run):
+    write_lines(desk / "memories.jsonl", memories(1))
+    assert run("keys", "new")[0] == 0
+    assert "1 memory of 1 tenant signed into store" in run("import", "jsonl", "memories.jsonl", "store")[1]
+    assert "1 memory of 1 tenant, 0 tombstones, 1 signature, " in run("verify", "store")[1]
+
+
+def test_a_planted_file_is_named_with_what_it_may_be_and_steers_no_terminal(store, run):
+    (store / "data" / "evil\x1b[2J.parquet").write_bytes(b"x")
+    code, out, _ = run("verify", "store")
+    assert code == 0
+    assert "no part of any version (left over from an interrupted publisher, or planted): 1 file. Nothing reads" in out
+    assert "  data/evil<U+001B>[2J.parquet" in out.splitlines()
+
+
+def test_a_store_under_another_policy_says_how_to_give_the_right_one(store, run):
+    assert run("keys", "new", "other")[0] == 0
+    code, _, err = run("verify", "store", "--keys", "other")
+    assert code == 4
+    assert "signed under another policy; give the publisher's with --keys or --trust" in one_line(err)
+
+
+def test_keys_that_exist_are_named_with_what_to_do(store, run):
+    code, _, err = run("keys", "new")
+    assert code == 2
+    assert "memaudit-keys/memaudit-root.key: exists, and no key is overwritten" in one_line(err)
+
+
 def test_json_output_is_json_alone(store, run):
     for command in (("verify", "store"), AUDIT[:-1], ("purge", "run", "store"), ("doctor",)):
         code, out, _ = run(*command, "--json")

@@ -66,7 +66,7 @@ def test_it_clears_both_tenants_and_leaves_a_purified_attested_store(tmp_path, c
     assert len(verify_attestation(data, snapshot.trust, "attestation", snapshot=snapshot).removed) == 4
     assert str(report) in printed
     assert "harm in 1 of 1 replays before, in 0 after" in printed
-    assert "9 leaves audited are the start of the 12 published" in printed
+    assert "what was audited (9 leaves) is the start of what is published (12 leaves; consistency proof" in printed
     assert "\x1b" not in printed
 
 
