@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from audit.errors import ModelError
+from models.library_noise import without_bars
 from models.weights_cache import folder_id
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class SentenceEmbedder:
 
         self.model_id = folder_id(folder)
         try:
-            self._model: Any = SentenceTransformer(str(folder), device=device, local_files_only=True)
+            with without_bars():
+                self._model: Any = SentenceTransformer(str(folder), device=device, local_files_only=True)
         except (OSError, ValueError, RuntimeError) as error:
             raise ModelError(f"{folder}: cannot load the embedding model ({error!s:.200})") from error
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from audit.errors import ModelError, UsageError
+from models.library_noise import without_bars
 from models.onnx_export import INT8_GRAPH, export_int8_in_subprocess
 from models.weights_cache import DIGEST_FILE, cache_dir, folder_id
 
@@ -98,7 +99,7 @@ class TorchEntailment:
         self._device = device
         self._batch_tokens = BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), without_bars():
                 warnings.simplefilter("ignore", DeprecationWarning)  # transformers' DeBERTa still scripts its helpers
                 model: Any = AutoModelForSequenceClassification.from_pretrained(folder, dtype=getattr(torch, dtype))
             self._model = model.to(device).eval()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from audit.errors import ModelError
 from audit.generation import Completion, TokenLogprob
+from models.library_noise import quiet_vllm
 from models.weights_cache import folder_id
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class VllmGenerator:
     def __init__(self, folder: Path, settings: VllmSettings | None = None) -> None:
         settings = settings or VllmSettings()
         _set_environment(settings)
+        quiet_vllm()
         from vllm import AsyncEngineArgs  # noqa: PLC0415 - reads the environment set above, and takes seconds
         from vllm.platforms import current_platform  # noqa: PLC0415
         from vllm.v1.engine.async_llm import AsyncLLM  # noqa: PLC0415

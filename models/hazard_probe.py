@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from audit.errors import ModelError, UsageError
+from models.library_noise import without_bars
 from models.packaged import ensure
 from models.weights_cache import folder_id
 
@@ -89,7 +90,8 @@ class HiddenStates:
                 config.layer_types = config.layer_types[:layer]
             # A text that spells a control token ("<|im_end|>") is read as these letters.
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, split_special_tokens=True)
-            model: Any = AutoModel.from_pretrained(folder, config=config, dtype=torch.bfloat16)
+            with without_bars():
+                model: Any = AutoModel.from_pretrained(folder, config=config, dtype=torch.bfloat16)
         except Exception as error:  # transformers, safetensors and torch have a kind each for a damaged folder
             raise ModelError(f"{folder}: cannot load the backbone ({error!s:.200})") from error
         finally:

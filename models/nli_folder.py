@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from audit.errors import ModelError
+from models.library_noise import without_bars
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,8 @@ def build_nli_folder(graph_file: Path, tokenizer: Path, out: Path) -> None:
         model.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
     except RuntimeError as error:
         raise ModelError(f"{graph_file.name}: not the expected DeBERTa-v3-xsmall weights ({error!s:.200})") from None
-    model.save_pretrained(out)
+    with without_bars():
+        model.save_pretrained(out)
     for path in sorted(tokenizer.iterdir()):
         shutil.copy(path, out)
 

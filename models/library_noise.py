@@ -1,0 +1,52 @@
+"""What model libraries print by themselves and tells a user nothing: silenced by name, and nothing else.
+
+Errors stay, and what the user has set in the environment wins. vLLM works in child processes, which only the
+environment reaches. Not silenced: what a child logs while it imports vLLM, before any of its settings is read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["quiet_vllm", "without_bars"]
+
+_REDUCE_OP = "`torch.distributed.reduce_op` is deprecated"
+"""vLLM looks at every attribute of every module, this one included."""
+
+_FILTERS = (
+    f"ignore:{_REDUCE_OP}:FutureWarning",
+    # An engine that is ended leaves its shared memory to this process, which clears it up and says so.
+    "ignore:resource_tracker:UserWarning:multiprocessing.resource_tracker",
+)
+
+
+def quiet_vllm() -> None:
+    """Silence what vLLM's processes say on every start; called before vLLM is imported. Idempotent."""
+    logging.getLogger("vllm.triton_utils.importing").setLevel(logging.ERROR)  # Triton has no CPU backend
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # the NUMA binding of a worker's memory
+    warnings.filterwarnings("ignore", message=re.escape(_REDUCE_OP), category=FutureWarning)
+    own = [item for item in os.environ.get("PYTHONWARNINGS", "").split(",") if item and item not in _FILTERS]
+    os.environ["PYTHONWARNINGS"] = ",".join((*_FILTERS, *own))  # of two that fit, Python takes the later
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Load weights without transformers' bar, which draws over this project's own; bars of downloads stay."""
+    from transformers.utils import logging as bars  # noqa: PLC0415 - takes seconds to import
+
+    if not bars.is_progress_bar_enabled():
+        yield
+        return
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        bars.enable_progress_bar()

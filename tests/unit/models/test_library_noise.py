@@ -1,0 +1,74 @@
+"""What libraries say by themselves is silent by name; all else they say is heard."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from models.embedding import SentenceEmbedder
+from models.library_noise import quiet_vllm, without_bars
+from models.packaged import ensure
+
+LEAK = """
+import os, warnings
+from multiprocessing.shared_memory import SharedMemory
+SharedMemory(create=True, size=16)
+warnings.warn("`torch.distributed.reduce_op` is deprecated, please use another", FutureWarning)
+warnings.warn("something else is deprecated", FutureWarning)
+os._exit(0)
+"""
+"""A child as vLLM's are: it looks at the deprecated name, and ends without giving its shared memory back."""
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """The environment and the warnings' filters, given back afterwards."""
+    for name in ("PYTHONWARNINGS", "TORCH_CPP_LOG_LEVEL"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    level = logging.getLogger("vllm.triton_utils.importing").level
+    with warnings.catch_warnings():
+        yield monkeypatch
+    logging.getLogger("vllm.triton_utils.importing").setLevel(level)
+
+
+def said_by_a_child():
+    return subprocess.run([sys.executable, "-c", LEAK], capture_output=True, text=True, check=True).stderr
+
+
+def test_a_child_is_silent_on_what_is_named_and_on_nothing_else(environment):
+    before = said_by_a_child()
+    assert "reduce_op" in before
+    assert "leaked shared_memory" in before
+    quiet_vllm()
+    after = said_by_a_child()
+    assert "reduce_op" not in after
+    assert "leaked" not in after
+    assert "something else is deprecated" in after
+
+
+def test_what_the_user_has_set_wins(environment):
+    environment.setenv("TORCH_CPP_LOG_LEVEL", "INFO")
+    environment.setenv("PYTHONWARNINGS", "default")
+    quiet_vllm()
+    quiet_vllm()
+    assert os.environ["TORCH_CPP_LOG_LEVEL"] == "INFO"
+    assert os.environ["PYTHONWARNINGS"].endswith(",default")
+    assert os.environ["PYTHONWARNINGS"].count("reduce_op") == 1
+    assert "reduce_op" in said_by_a_child()
+
+
+def test_weights_are_loaded_without_a_bar_and_downloads_keep_theirs(capfd):
+    from transformers.utils.logging import is_progress_bar_enabled  # noqa: PLC0415 - takes seconds
+
+    before = is_progress_bar_enabled()
+    SentenceEmbedder(ensure("minilm"))
+    assert "Loading weights" not in capfd.readouterr().err
+    with without_bars():
+        assert not is_progress_bar_enabled()
+    assert is_progress_bar_enabled() == before
