@@ -27,6 +27,11 @@ LINE_SECONDS = 10.0
 """Distance of plain lines: readable in a job log, and enough to see that it lives."""
 
 
+LEAST_DONE = 3
+LEAST_SHARE = 0.1
+"""Fewer completions are no ground for an estimate."""
+
+
 class Stage:
     """One stage under way; the caller says how far it is."""
 
@@ -35,14 +40,19 @@ class Stage:
         self._bar = bar
         self._task = bar.add_task(name, total=total) if bar is not None else None
         self._done = 0
+        self._first: tuple[int, float] | None = None
+        """How much came first, and when."""
+
         self._started = self._said = time.monotonic()
 
     def advance(self, count: int = 1) -> None:
         """Say that `count` more are done."""
         self._done += count
+        if self._first is None and self._done:
+            self._first = (self._done, time.monotonic())
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._done)
-        elif time.monotonic() - self._said >= LINE_SECONDS:
+        elif time.monotonic() - self._said >= LINE_SECONDS and self._done != self._total:  # `finish` tells the end
             self._say()
 
     def _say(self) -> None:
@@ -52,8 +62,23 @@ class Stage:
         if self._total:
             line += f"/{self._total}"
             if self._done:
-                line += f", {spent:.0f} s, about {spent / self._done * (self._total - self._done):.0f} s left"
+                line += f", {spent:.0f} s"
+            if (left_s := self._left_s(self._total)) is not None:
+                line += f", about {left_s:.0f} s left"
         self._console.print(line, markup=False, highlight=False)
+
+    def _left_s(self, total: int) -> float | None:
+        """Estimate what is left by the pace since the first completion; None before there is ground for it.
+
+        The first is left out, as it bears the start-up; the pace counts once it was watched for as long as that took.
+        """
+        if self._first is None or self._done < max(LEAST_DONE, LEAST_SHARE * total):
+            return None
+        count, came = self._first
+        watched = self._said - came
+        if self._done == count or watched < came - self._started:
+            return None
+        return watched / (self._done - count) * (total - self._done)
 
     def finish(self) -> None:
         """Close the stage; a plain line only where it took long enough to wonder."""

@@ -39,8 +39,36 @@ def test_a_long_stage_says_how_far_it_is_and_how_long_it_takes(clock):
             clock[0] += LINE_SECONDS / 2
             stage.advance()
     lines = file.getvalue().splitlines()
-    assert lines[0] == "replaying: 2/10, 10 s, about 40 s left"
+    assert lines[:2] == ["replaying: 2/10, 10 s", "replaying: 4/10, 20 s, about 30 s left"]
+    assert not [line for line in lines if "10/10" in line]
     assert lines[-1] == "replaying: 10 done in 50.0 s"
+
+
+def lines_of(clock, total, advances):
+    """Advance by (seconds later, how many) and return what was said on the way."""
+    reporter, file = plain()
+    with reporter.stage("replaying", total) as stage:
+        for later, count in advances:
+            clock[0] += later
+            stage.advance(count)
+    return file.getvalue().splitlines()
+
+
+def test_no_end_is_foretold_from_a_start_up(clock):
+    lines = lines_of(clock, 16, [(89, 1), (1, 1), (10, 5), (1, 9)])
+    assert lines == ["replaying: 1/16, 89 s", "replaying: 7/16, 100 s", "replaying: 16 done in 101.0 s"]
+
+
+def test_no_end_is_foretold_from_less_than_a_tenth(clock):
+    lines = lines_of(clock, 100, [(11, 1)] * 10)
+    assert lines[8] == "replaying: 9/100, 99 s"
+    assert lines[9] == "replaying: 10/100, 110 s, about 990 s left"
+
+
+def test_the_first_completion_does_not_count_into_the_pace(clock):
+    lines = lines_of(clock, 20, [(50, 2), *[(10, 2)] * 9])
+    assert lines[4] == "replaying: 10/20, 90 s"
+    assert lines[5] == "replaying: 12/20, 100 s, about 40 s left"
 
 
 def test_a_stage_without_a_total_counts(clock):
