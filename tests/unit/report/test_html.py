@@ -60,7 +60,7 @@ def test_the_verdict_comes_first_and_everything_asked_for_is_there():
     text = "".join(outline(page).text)
     parts = [
         "Removing 8 memories ends the harm in 6 of 8 events that did harm on replay; 1 event did no harm on replay",
-        "8→2of 9 replayed events do harm, before and after removal",
+        "8→2of 9 replayed events do harm, before and after",
         "Removed memories, those behind most events first",
         "northwind-support",
         "Without the removed memories",
