@@ -27,7 +27,7 @@ from audit.counted import counted
 from audit.errors import UsageError
 from audit.provenance import durable
 from audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, save_keyring
-from audit.report.summary import removed_of, summarise
+from audit.report.summary import removed_of, summarise, untold
 from audit.report.table import render_table
 from audit.report.untrusted import as_line
 from audit.snapshot.attest import attest, verify_attestation
@@ -343,9 +343,10 @@ def _close(place: _Layout, result: AuditResult, say: _Narrator, *, keep: bool) -
     say.plain("")
     for tenant in result.tenants:
         counts = summarise([tenant])
+        left = f" ({quiet})" if (quiet := untold(counts)) else ""
         say.plain(
             f"{as_line(tenant.tenant)}: harm in {counts.harmful_before} of {counts.judged} replays before, in "
-            f"{counts.harmful_after} after; {counts.probes_kept} of {counts.probes} benign answers kept; "
+            f"{counts.harmful_after} after{left}; {counts.probes_kept} of {counts.probes} benign answers kept; "
             f"{counts.removed} of {tenant.entries} memories removed"
         )
     report = place.run / REPORT_FILE
