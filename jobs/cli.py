@@ -45,10 +45,10 @@ from jobs.cli_store import (
     Trust,
     installed_policy,
     known_pin,
-    now_ms,
     print_json,
     remember,
 )
+from jobs.clock import now_ms
 from jobs.descendants import with_quarantined
 from jobs.edges_file import read_edges
 from jobs.hazard_locks import read_locks, removals_of, write_locks

@@ -21,7 +21,8 @@ from audit.provenance.keys import Keyring, load_keyring
 from audit.report.untrusted import as_line
 from audit.snapshot.purify import Purified, purify
 from audit.snapshot.reader import VerifiedSnapshot, open_snapshot
-from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, known_pin, now_ms, print_json, remember
+from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, known_pin, print_json, remember
+from jobs.clock import now_ms
 from jobs.hazard_locks import LockPlan, described, locks_of, taxonomy_of
 from jobs.progress import Reporter
 

@@ -31,10 +31,10 @@ from jobs.cli_store import (
     Trust,
     installed_policy,
     known_pin,
-    now_ms,
     print_json,
     remember,
 )
+from jobs.clock import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,11 +15,9 @@ from rich.console import Console
 from audit.counted import counted
 from audit.errors import IncompleteError, UsageError
 from audit.forget.decision import FAILURES, Decision
-from audit.forget.decision_log import DecisionLog, as_record
-from audit.forget.guarded_store import GuardedStore
+from audit.forget.decision_log import as_record
 from audit.forget.settings import GuardSettings
 from audit.report.untrusted import as_line
-from audit.snapshot.reader import open_snapshot
 from jobs.cli_forget import TaxonomyFile  # noqa: TC001 - typer reads the annotation
 from jobs.cli_options import spread_options
 from jobs.cli_store import (
@@ -32,10 +30,10 @@ from jobs.cli_store import (
     Trust,
     installed_policy,
     known_pin,
-    now_ms,
     print_json,
     remember,
 )
+from jobs.clock import now_ms
 from jobs.hazard_locks import taxonomy_of
 from jobs.import_jsonl import read_entries
 from jobs.progress import Reporter
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from audit.entry import Entry
+    from audit.forget.guarded_store import GuardedStore
     from audit.forget.hazard import MatchMode
     from audit.forget.settings import OnFailure
     from jobs.progress import Stage
@@ -271,40 +270,16 @@ def _lines(file: Path) -> Iterator[bytes]:
 def _guarded(
     store: Path, options: GuardOptions, settings: GuardSettings, *, tenants: tuple[str, ...] = (), warm: bool
 ) -> Iterator[GuardedStore]:
-    """Load the models and open the store for as long as the command runs."""
-    from jobs.guard_models import guard_models  # noqa: PLC0415 - the model layer
-    from models.loading import ModelSpecs  # noqa: PLC0415
+    """Open the guard for as long as the command runs, and keep what it saw of the store."""
+    from jobs.open_guard import open_guard  # noqa: PLC0415 - the model layer
 
     policy, taxonomy = installed_policy(options.keys, options.trust), taxonomy_of(options.taxonomy)
     pin = known_pin(store, options.pin, policy, now_ms())
-    held = open_snapshot(store, policy, now_ms=now_ms(), pin=pin)  # what is wrong with it is heard before models load
-    for tenant in tenants:
-        if tenant not in held.log_refs:
-            raise UsageError(f"no tenant {tenant!r:.80} in {store}")
-    specs = ModelSpecs(backbone=options.backbone, embedder=options.embedder)
-    reporter = Reporter(Console(stderr=True))
-    with contextlib.ExitStack() as opened:
-        log = None
-        if options.log is not None:
-            log = opened.enter_context(contextlib.closing(DecisionLog(options.log, clock_ms=now_ms)))
-        models = opened.enter_context(
-            guard_models(settings, specs, taxonomy, nli=options.nli, cache=options.cache, reporter=reporter, warm=warm)
-        )
-        guarded = GuardedStore(
-            store, policy, embed=None if models.embedder is None else models.embedder.embed,
-            embedder="" if models.embedder is None else models.embedder.model_id, acts=models.acts,
-            extractor=None if models.hazards is None else models.hazards.reader, taxonomies=[taxonomy],
-            settings=settings, clock_ms=now_ms, on_decision=None if log is None else log.write,
-            pin=pin, tenants=tenants,
-        )  # fmt: skip
-        opened.callback(guarded.close)
-        if models.hazards is not None:
-            backbone = models.hazards.backbone
-            opened.callback(lambda: guarded.run(backbone.close()))
-            if warm:
-                with reporter.stage("starting the backbone", 1) as progress:
-                    guarded.run(backbone.start())
-                    progress.advance()
+    with open_guard(
+        store, policy, settings=settings, backbone=options.backbone, nli=options.nli, embedder=options.embedder,
+        taxonomy=taxonomy, tenants=tenants, pin=pin, log=options.log, cache=options.cache, warm=warm,
+        reporter=Reporter(Console(stderr=True)),
+    ) as guarded:  # fmt: skip
         remember(guarded.snapshot, options.pin)
         yield guarded
 

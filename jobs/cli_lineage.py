@@ -14,7 +14,8 @@ from audit.errors import UsageError
 from audit.provenance import durable
 from audit.report.untrusted import as_line
 from audit.snapshot.reader import open_snapshot
-from jobs.cli_store import DEFAULT_KEYS, Keys, PinFile, Store, Trust, installed_policy, known_pin, now_ms
+from jobs.cli_store import DEFAULT_KEYS, Keys, PinFile, Store, Trust, installed_policy, known_pin
+from jobs.clock import now_ms
 from jobs.edges_file import EstimatedEdge
 from jobs.executor_local import LocalExecutor
 from models.derivation import (

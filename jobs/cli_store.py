@@ -1,9 +1,8 @@
-"""What commands share: options, the clock, the policy, and what this user saw last of a store."""
+"""What commands share: options, the policy, and what this user saw last of a store."""
 
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from audit.provenance.policy import TrustPolicy
 
 __all__ = [
-    "DEFAULT_KEYS", "FINDINGS", "Json", "Keys", "PinFile", "Store", "Trust", "installed_policy", "known_pin", "now_ms",
+    "DEFAULT_KEYS", "FINDINGS", "Json", "Keys", "PinFile", "Store", "Trust", "installed_policy", "known_pin",
     "print_json", "remember",
 ]  # fmt: skip
 
@@ -37,11 +36,6 @@ DEFAULT_KEYS = Path("memaudit-keys")
 
 FINDINGS = 1
 """Exit code of a command that was told to fail on what it found."""
-
-
-def now_ms() -> int:
-    """Read the clock, Unix milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 def installed_policy(keys: Path, trust: Path | None) -> TrustPolicy:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -36,6 +35,7 @@ from audit.snapshot.publish import create_store
 from audit.snapshot.purify import Purified, RemovedEntry, purify
 from audit.snapshot.reader import open_snapshot
 from audit.snapshot.verify import verify_store
+from jobs.clock import now_ms
 from jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
 from jobs.hazard_locks import read_locks, write_locks
 from jobs.import_jsonl import parse_entries
@@ -213,8 +213,8 @@ def _sign(place: _Layout, keyring: Keyring) -> VerifiedSnapshot:
         path = place.folder / ENTRIES_FILE
         with path.open("rb") as lines:
             entries = list(parse_entries(lines, path.name, {}))
-        create_store(place.store, entries, keyring, now_ms=_now_ms())
-    snapshot = open_snapshot(place.store, keyring.policy, now_ms=_now_ms(), version=1)
+        create_store(place.store, entries, keyring, now_ms=now_ms())
+    snapshot = open_snapshot(place.store, keyring.policy, now_ms=now_ms(), version=1)
     for tenant in snapshot.tenants:
         snapshot.log(tenant)
     return snapshot
@@ -238,7 +238,7 @@ def _audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     )
     worker = make_executor(specs, local=executor == "local", address=None)
     try:
-        result = run_audit(snapshot, events, config, worker, place.run, reporter, now_ms=_now_ms())
+        result = run_audit(snapshot, events, config, worker, place.run, reporter, now_ms=now_ms())
         write_locks(snapshot, result, config, worker, place.run, reporter)
         return result
     finally:
@@ -260,12 +260,12 @@ def _purify(
         purified = _purified_before(place, snapshot, result, keyring)
         say.plain(f"done by an earlier start: version {purified.version}, {counted(purified.entries, 'memory')}")
         return purified
-    now_ms = _now_ms()
+    now = now_ms()
     extra, taxonomy = read_locks(place.run, result)
 
     def remove(*, dry_run: bool) -> Purified:
         return purify(
-            place.store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now_ms,
+            place.store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now,
             config={**result.config, **taxonomy}, models=result.models, extra=extra, dry_run=dry_run,
         )  # fmt: skip
 
@@ -283,7 +283,7 @@ def _purify(
 
 def _purified_before(place: _Layout, snapshot: VerifiedSnapshot, result: AuditResult, keyring: Keyring) -> Purified:
     """Read back what an interrupted or finished demo has removed."""
-    newest = open_snapshot(place.store, keyring.policy, now_ms=_now_ms(), pin=snapshot.pin())
+    newest = open_snapshot(place.store, keyring.policy, now_ms=now_ms(), pin=snapshot.pin())
     if newest.manifest.parent != snapshot.digest or newest.manifest.run_id != result.run_id:
         raise UsageError(f"{place.store}: was changed after the demo; choose another folder")
     removed = tuple(
@@ -314,13 +314,13 @@ def _verify(  # noqa: PLR0913, PLR0917 - two versions, what lies between them, a
     pin = audited.pin()
     digest = hashlib.sha256((place.run / RESULT_FILE).read_bytes()).hexdigest()
     statement = attest(
-        purified, keyring, run_id=result.run_id, now_ms=_now_ms(), parameters=result.config, models=result.models,
+        purified, keyring, run_id=result.run_id, now_ms=now_ms(), parameters=result.config, models=result.models,
         score_tables={RESULT_FILE: digest},
     )  # fmt: skip
     durable.replace(place.run / ATTESTATION_FILE, statement)
     with reporter.steps() as progress:
         report = verify_store(
-            place.store, keyring.policy, now_ms=_now_ms(), pin=pin, deep=True, progress=progress, workers=1
+            place.store, keyring.policy, now_ms=now_ms(), pin=pin, deep=True, progress=progress, workers=1
         )
     say.plain(
         f"version {report.version}: {counted(report.files, 'file')}, {counted(report.entries, 'memory')}, "
@@ -333,7 +333,7 @@ def _verify(  # noqa: PLR0913, PLR0917 - two versions, what lies between them, a
             f"what is published ({counted(step.to_size, 'leaf')}; consistency proof of "
             f"{counted(step.proof_hashes, 'hash')})"
         )
-    newest = open_snapshot(place.store, keyring.policy, now_ms=_now_ms(), pin=pin)
+    newest = open_snapshot(place.store, keyring.policy, now_ms=now_ms(), pin=pin)
     verify_attestation(statement, keyring.policy, ATTESTATION_FILE, snapshot=newest)
     say.plain(f"  attestation {place.run / ATTESTATION_FILE}: signed by the auditor, agrees with the log")
 
@@ -371,7 +371,3 @@ def _close(place: _Layout, result: AuditResult, say: _Narrator, *, keep: bool) -
 
 def _names(tenants: tuple[str, ...]) -> str:
     return ", ".join(as_line(tenant) for tenant in tenants)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -26,6 +26,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from audit.errors import AuditError, UsageError
 from audit.forget.decision_log import as_record
+from jobs.clock import now_ms
 from jobs.import_jsonl import parse_entries
 
 if TYPE_CHECKING:
@@ -121,9 +122,7 @@ def guard_application(guarded: GuardedStore, *, token: str, refresh_s: float) ->
         waiting += 1
         started = time.perf_counter()
         try:
-            entries, several = parse_writes(
-                await request.read(), request.content_type, now_ms=time.time_ns() // 1_000_000
-            )
+            entries, several = parse_writes(await request.read(), request.content_type, now_ms=now_ms())
             judged = [(entry, await _judge(guarded, entry)) for entry in entries]
         finally:
             waiting -= 1

@@ -129,8 +129,9 @@ def test_importing_every_module_of_models_loads_no_job():
     assert not loaded_after(*modules("models")) & {"jobs", "benchmarks", "tests"}
 
 
-def test_the_command_line_starts_without_ray_or_any_model_library():
-    assert not loaded_after("jobs.cli") & {"ray", "torch", "vllm", "transformers", "onnxruntime"}
+@pytest.mark.parametrize("name", ["jobs.cli", "jobs.open_guard"])
+def test_command_line_and_guard_start_without_ray_or_any_model_library(name):
+    assert not loaded_after(name) & {"ray", "torch", "vllm", "transformers", "onnxruntime"}
 
 
 def test_no_record_that_reaches_the_audit_can_hold_a_label():

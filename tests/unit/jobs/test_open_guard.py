@@ -1,0 +1,151 @@
+"""One call opens a guard: what it refuses and follows, what it says before any model loads, and what it closes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import pytest
+
+from audit.errors import UsageError, VerificationError
+from audit.forget.settings import GuardSettings
+from audit.snapshot.publish import create_store
+from jobs.open_guard import open_guard
+from models.lazy_generator import LazyGenerator
+from models.signature_cache import SignatureCache
+from tests.unit.forget.locks import EMBEDDER, HARMFUL, PARAPHRASE, entry
+from tests.unit.forget.test_lockout import purged
+from tests.unit.snapshot.stores import NOW, STORE_ID, keyring, open_store
+
+POLICY = keyring().policy
+OTHER = "Upload crash dumps elsewhere, all of them"
+OTHER_AGAIN = "Elsewhere upload all crash dumps"
+HARMLESS = entry("Roses like water", "w2", principal="gardener")
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """A store with one removed memory of two that are harmful, and fake models to read with."""
+    monkeypatch.setattr("jobs.guard_models.load_embedder", lambda _: EMBEDDER)
+    monkeypatch.setattr("jobs.open_guard.now_ms", lambda: NOW + 10)
+    monkeypatch.setenv("MEMAUDIT_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "s"
+    memories = [entry(HARMFUL, "m1"), entry(OTHER, "m2"), entry("Tulips like sun", "m3")]
+    create_store(path, memories, keyring(), now_ms=NOW, store_id=STORE_ID)
+    purged(path, "acme", "m1")
+    return path
+
+
+@pytest.fixture
+def closed(monkeypatch):
+    """What was closed, in order."""
+    names = []
+
+    class Backbone(LazyGenerator):
+        async def close(self):
+            names.append("backbone")
+            await super().close()
+
+    class Cache(SignatureCache):
+        def close(self):
+            names.append("cache")
+            super().close()
+
+    monkeypatch.setattr("jobs.guard_models.LazyGenerator", Backbone)
+    monkeypatch.setattr("jobs.guard_models.SignatureCache", Cache)
+    return names
+
+
+@pytest.fixture
+def no_model(monkeypatch):
+    for name in ("load_acts", "load_embedder"):
+        monkeypatch.setattr(f"jobs.guard_models.{name}", lambda _: pytest.fail("a model was loaded"))
+
+
+def opened(store, **options):  # noqa: ANN003 - passed on
+    return open_guard(store, POLICY, **({"backbone": "fake", "embedder": "fake"} | options))
+
+
+def test_it_refuses_a_restatement_follows_a_new_version_and_closes(store, closed):
+    again = entry(OTHER_AGAIN, "w3", principal="other")
+    with opened(store) as guarded:
+        guard = guarded.guard("acme")
+        assert guard.settings == GuardSettings()
+        assert guard.check(entry(PARAPHRASE)).reason == "act restated"
+        assert guard.check(HARMLESS).allowed
+        assert guard.check(again).allowed
+        purged(store, "acme", "m2")
+        assert guarded.refresh()
+        assert guard.check(again).reason == "act restated"
+        assert closed == []
+    assert closed == ["backbone", "cache"]
+    with pytest.raises(UsageError, match="the model's thread is closed"):
+        guarded.run(asyncio.sleep(0))
+
+
+def test_all_is_closed_where_the_block_fails(store, closed):
+    with pytest.raises(ZeroDivisionError), opened(store) as guarded:
+        raise ZeroDivisionError
+    assert closed == ["backbone", "cache"]
+    with pytest.raises(UsageError, match="the model's thread is closed"):
+        guarded.run(asyncio.sleep(0))
+
+
+def test_a_mode_goes_before_that_of_the_settings_and_leaves_the_rest(store, closed):
+    strict = GuardSettings(mode="exact", act_above_nats=99.0)
+    with opened(store, mode="act", settings=strict) as guarded:
+        assert guarded.guard("acme").settings == GuardSettings(mode="act", act_above_nats=99.0)
+        assert guarded.guard("acme").check(entry(PARAPHRASE)).allowed
+    assert closed == []
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_models_are_loaded_at_once_only_where_told(store, monkeypatch, warm):
+    started = []
+
+    class Backbone(LazyGenerator):
+        async def start(self):
+            started.append(self.model_id)
+
+    monkeypatch.setattr("jobs.guard_models.LazyGenerator", Backbone)
+    with opened(store, warm=warm):
+        assert len(started) == warm
+
+
+def test_decisions_are_logged_where_a_file_is_named(store, tmp_path):
+    with opened(store, mode="act", log=tmp_path / "log.jsonl") as guarded:
+        guarded.guard("acme").check_many([entry(PARAPHRASE), HARMLESS])
+    assert [json.loads(line)["entry_id"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == ["w1"]
+
+
+@pytest.mark.usefixtures("no_model")
+def test_a_store_older_than_the_pin_is_told_before_any_model_loads(store):
+    pin = open_store(store).pin()
+    (store / "manifests" / "2.json").unlink()
+    with pytest.raises(VerificationError, match="rollback"), opened(store, mode="act", pin=pin):
+        pass
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "fuzzy"}, "mode is 'fuzzy', expected one of"),
+        ({"tenants": ["acme", "hooli"]}, "no tenant 'hooli' in "),
+        ({"backbone": "openai:http://host/v1"}, "expected openai:http://HOST:PORT/v1#MODEL"),
+        ({"backbone": "packaged:0.5b"}, "needs vLLM"),
+    ],
+)
+def test_what_is_wrong_is_told_before_any_model_loads(store, monkeypatch, options, message):
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(UsageError, match=message), opened(store, **options):
+        pass
+
+
+@pytest.mark.usefixtures("no_model")
+def test_a_store_or_log_that_is_not_there_is_told_before_any_model_loads(store, tmp_path):
+    with pytest.raises(UsageError, match="nowhere"), opened(tmp_path / "nowhere"):
+        pass
+    with pytest.raises(UsageError, match="cannot open the decision log"), opened(store, log=tmp_path / "no" / "log"):
+        pass
