@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 __all__ = [
-    "AuditResult", "DescendantFinding", "EntryScore", "EntryTrust", "EventFinding", "GraphEdge", "LineageStep",
-    "ProbeFinding", "Proposal", "QuarantineCheck", "TenantLineage", "TenantResult", "Trust", "Verdict",
+    "AuditResult", "DescendantFinding", "EntryScore", "EntryTrust", "EventFinding", "GraphEdge",
+    "LineageStep", "ProbeFinding", "Proposal", "QuarantineCheck", "TenantLineage", "TenantResult", "Trust", "Verdict",
 ]  # fmt: skip
 
 Verdict = Literal["cleared", "not cleared", "memory is not the cause", "not reproduced", "not examined"]

@@ -28,12 +28,11 @@ import numpy as np
 from rich.console import Console
 
 from audit.attribution.ablation import keep_only, leave_out
-from audit.attribution.harm import HARMFUL
 from audit.attribution.retrieval import RankedMemory, dense_ranker
 from audit.attribution.search import SetSearch
 from audit.attribution.search_state import SearchSettings
 from audit.config import AuditConfig
-from audit.events import Event
+from audit.events import HARMFUL, Event
 from benchmarks.attribution_peers import blackbox
 from benchmarks.attribution_peers.metered import MeteredBackbone, metered_executor
 from benchmarks.attribution_peers.searching import GROWING, Searched, answer, run_searches

@@ -502,14 +502,6 @@ def _purge(
 ) -> None:
     now, keyring, console = now_ms(), load_keyring(keys), Console(soft_wrap=True)
     removals = removals_of(result)
-    if not removals:  # a clean night, and no mistake
-        if as_json:
-            print_json({
-                "version": result.snapshot_version, "published": False, "digest": result.snapshot_digest, "removed": [],
-            })  # fmt: skip
-        else:
-            console.print(f"{run} found nothing to remove: {store} stays as it is", markup=False, highlight=False)
-        return
     extra, taxonomy = read_locks(run, result)
     known = known_pin(store, pin, keyring.policy, now)
     snapshot = open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)
@@ -519,6 +511,14 @@ def _purge(
         raise StalePlanError(
             f"{store} is at version {snapshot.version}, {run} audited version {result.snapshot_version}: audit again"
         )
+    if not removals:  # a clean night, and no mistake
+        if as_json:
+            print_json({
+                "version": snapshot.version, "published": False, "digest": snapshot.digest, "removed": [],
+            })  # fmt: skip
+        else:
+            console.print(f"{run} found nothing to remove: {store} stays as it is", markup=False, highlight=False)
+        return
     purified = purify(
         store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now,
         config={**result.config, **taxonomy}, models=result.models, extra=extra, dry_run=dry_run,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 from audit.attribution.ablation import Outcome, leave_out
 from audit.attribution.evidence import credit, sum_over_events
-from audit.attribution.harm import HARMFUL
 from audit.attribution.probes import same_answer
+from audit.events import HARMFUL
 from audit.fusion import FusedScore, fuse
 from audit.result import (
     EntryScore,
@@ -169,7 +169,7 @@ def _event(found: TenantEvidence, state: EventState, removed: frozenset[str]) ->
     verdict, reason = _verdict(state, after)
     gone = [entry_id for entry_id in event.retrieved or () if entry_id not in found.memory]
     if gone:
-        reason += f"; of the memories that it used {len(gone)} were removed since"
+        reason += f"; of the memories that it used {len(gone)} {'was' if len(gone) == 1 else 'were'} removed since"
     # Whom this event's replays had in context, or who alone brings its harm on; mere descent is no cause.
     causes = [
         entry_id

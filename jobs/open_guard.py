@@ -79,6 +79,8 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
         VerificationError: the store does not verify, or is older than the pin.
         ModelError: a model cannot be loaded.
     """
+    if isinstance(tenants, str):
+        raise UsageError(f"tenants is {tenants!r:.80}, expected a sequence of names")
     settings = settings or GuardSettings()
     if mode is not None:
         settings = replace(settings, mode=mode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -10,16 +11,18 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
+from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rich.console import Console
+    from rich.progress import Task
 
 __all__ = ["Reporter", "Stage"]
 
@@ -63,28 +66,39 @@ class Stage:
             line += f"/{self._total}"
             if self._done:
                 line += f", {spent:.0f} s"
-            if (left_s := self._left_s(self._total)) is not None:
+            if (left_s := self.left_s()) is not None:
                 line += f", about {left_s:.0f} s left"
         self._console.print(line, markup=False, highlight=False)
 
-    def _left_s(self, total: int) -> float | None:
+    def left_s(self) -> float | None:
         """Estimate what is left by the pace since the first completion; None before there is ground for it.
 
         The first is left out, as it bears the start-up; the pace counts once it was watched for as long as that took.
         """
-        if self._first is None or self._done < max(LEAST_DONE, LEAST_SHARE * total):
+        if not self._total or self._first is None or self._done < max(LEAST_DONE, LEAST_SHARE * self._total):
             return None
         count, came = self._first
-        watched = self._said - came
+        watched = time.monotonic() - came
         if self._done == count or watched < came - self._started:
             return None
-        return watched / (self._done - count) * (total - self._done)
+        return watched / (self._done - count) * (self._total - self._done)
 
     def finish(self) -> None:
         """Close the stage; a plain line only where it took long enough to wonder."""
         if self._bar is None and time.monotonic() - self._started > 2.0:  # noqa: PLR2004 - the stage rule above
             spent = time.monotonic() - self._started
             self._console.print(f"{self._name}: {self._done} done in {spent:.1f} s", markup=False, highlight=False)
+
+
+class _LeftColumn(ProgressColumn):
+    """What is left by the stage's own estimate; empty while there is no ground for one."""
+
+    stage: Stage | None = None
+
+    def render(self, task: Task) -> Text:
+        """See `rich.progress.ProgressColumn`."""
+        left_s = None if self.stage is None or task.finished else self.stage.left_s()
+        return Text("" if left_s is None else f"ETA {dt.timedelta(seconds=round(left_s))}", style="progress.remaining")
 
 
 class Reporter:
@@ -107,12 +121,14 @@ class Reporter:
             yield stage
             stage.finish()
             return
+        left = _LeftColumn()
         columns = (
             SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TextColumn("ETA"), TimeRemainingColumn(),
+            left,
         )  # fmt: skip
         with Progress(*columns, console=self._console, transient=False) as bar:
-            yield Stage(name, total, bar, self._console)
+            left.stage = Stage(name, total, bar, self._console)
+            yield left.stage
 
     @contextmanager
     def steps(self) -> Iterator[Callable[[str, int, int], None]]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from audit.errors import ModelError
 from models.library_noise import without_bars
+from models.telemetry import tell_nobody
 from models.weights_cache import folder_id
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class SentenceEmbedder:
     """
 
     def __init__(self, folder: Path, *, device: str = "cpu") -> None:
+        tell_nobody()
         from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - takes seconds to import
 
         self.model_id = folder_id(folder)

@@ -22,6 +22,7 @@ import numpy as np
 from audit.errors import ModelError, UsageError
 from models.library_noise import without_bars
 from models.onnx_export import INT8_GRAPH, export_int8_in_subprocess
+from models.telemetry import tell_nobody
 from models.weights_cache import DIGEST_FILE, cache_dir, folder_id
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class OnnxEntailment:
     """
 
     def __init__(self, folder: Path, *, threads: int = 0, max_tokens: int = 512) -> None:
+        tell_nobody()
         import onnxruntime  # noqa: PLC0415 - only this kind of model pays for it
 
         self.model_id = f"{folder_id(folder)}+int8"
@@ -89,6 +91,7 @@ class TorchEntailment:
     """
 
     def __init__(self, folder: Path, *, device: str = "cuda", dtype: str = "bfloat16", max_tokens: int = 512) -> None:
+        tell_nobody()
         import torch  # noqa: PLC0415
         from transformers import AutoModelForSequenceClassification  # noqa: PLC0415
 

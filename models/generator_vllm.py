@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from audit.errors import ModelError
 from audit.generation import Completion, TokenLogprob
 from models.library_noise import quiet_vllm
+from models.telemetry import tell_nobody
 from models.weights_cache import folder_id
 
 if TYPE_CHECKING:
@@ -159,11 +160,11 @@ class VllmGenerator:
 
 def _set_environment(settings: VllmSettings) -> None:
     """Set what vLLM takes only from the environment; what the user has set wins."""
+    tell_nobody()
     for name, value in {
         "VLLM_CPU_NUM_OF_RESERVED_CPU": str(settings.reserved_cores),
         "VLLM_CPU_KVCACHE_SPACE": str(settings.kv_cache_gib),
         "VLLM_LOGGING_LEVEL": "ERROR",
-        "VLLM_NO_USAGE_STATS": "1",  # an audit tells nobody
     }.items():
         os.environ.setdefault(name, value)
 

@@ -12,12 +12,14 @@ import sys
 from pathlib import Path
 
 from audit.errors import ModelError
+from models.telemetry import tell_nobody
 
 __all__ = ["convert", "convert_in_subprocess"]
 
 
 def convert(gguf: Path, out: Path) -> None:
     """Dequantise `gguf` and save model, tokenizer and chat template in `out`."""
+    tell_nobody()
     import torch  # noqa: PLC0415 - only this process pays for it
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig  # noqa: PLC0415
 

@@ -19,6 +19,7 @@ import numpy as np
 from audit.errors import ModelError, UsageError
 from models.library_noise import without_bars
 from models.packaged import ensure
+from models.telemetry import tell_nobody
 from models.weights_cache import folder_id
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class HiddenStates:
     """
 
     def __init__(self, folder: Path, layer: int = LAYER, *, window: int = WINDOW_TOKENS) -> None:
+        tell_nobody()
         import torch  # noqa: PLC0415 - heavy, and loaded when the first text is read
         from transformers import AutoConfig, AutoModel, AutoTokenizer, logging  # noqa: PLC0415
 

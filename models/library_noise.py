@@ -32,7 +32,7 @@ def quiet_vllm() -> None:
     """Silence what vLLM's processes say on every start; called before vLLM is imported. Idempotent."""
     logging.getLogger("vllm.triton_utils.importing").setLevel(logging.ERROR)  # Triton has no CPU backend
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # the NUMA binding of a worker's memory
-    warnings.filterwarnings("ignore", message=re.escape(_REDUCE_OP), category=FutureWarning)
+    warnings.filterwarnings("ignore", message=re.escape(_REDUCE_OP), category=FutureWarning, append=True)
     own = [item for item in os.environ.get("PYTHONWARNINGS", "").split(",") if item and item not in _FILTERS]
     os.environ["PYTHONWARNINGS"] = ",".join((*_FILTERS, *own))  # of two that fit, Python takes the later
 
@@ -40,13 +40,17 @@ def quiet_vllm() -> None:
 @contextmanager
 def without_bars() -> Iterator[None]:
     """Load weights without transformers' bar, which draws over this project's own; bars of downloads stay."""
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars  # noqa: PLC0415
     from transformers.utils import logging as bars  # noqa: PLC0415 - takes seconds to import
 
-    if not bars.is_progress_bar_enabled():
+    if "HF_HUB_DISABLE_PROGRESS_BARS" in os.environ or not bars.is_progress_bar_enabled():
         yield
         return
+    downloads_were_off = are_progress_bars_disabled()
     bars.disable_progress_bar()
     try:
         yield
     finally:
         bars.enable_progress_bar()
+        if downloads_were_off:
+            disable_progress_bars()

@@ -16,6 +16,7 @@ import numpy as np
 
 from audit.errors import ModelError
 from models.library_noise import without_bars
+from models.telemetry import tell_nobody
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +41,7 @@ def build_nli_folder(graph_file: Path, tokenizer: Path, out: Path) -> None:
     Raises:
         ModelError: the graph does not hold the weights of the expected architecture.
     """
+    tell_nobody()
     import torch  # noqa: PLC0415 - heavy, and needed once per machine
     from transformers import DebertaV2Config, DebertaV2ForSequenceClassification  # noqa: PLC0415
 

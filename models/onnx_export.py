@@ -15,6 +15,7 @@ import warnings
 from pathlib import Path
 
 from audit.errors import ModelError
+from models.telemetry import tell_nobody
 
 __all__ = ["INT8_GRAPH", "export_int8", "export_int8_in_subprocess"]
 
@@ -26,6 +27,7 @@ _OPSET = 17
 
 def export_int8(folder: Path, out: Path) -> None:
     """Write `out` (an int8 ONNX graph) from the classifier in `folder`."""
+    tell_nobody()
     import torch  # noqa: PLC0415 - heavy, and needed once per machine
     from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415
     from transformers import AutoModelForSequenceClassification  # noqa: PLC0415

@@ -42,7 +42,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "attribution": ("setting_types", "fusion", "generation", "events", "entry", "errors"),
     "consistency": ("entry", "errors"),
     "lineage": ("snapshot", "strict_yaml", "nesting", "entry", "errors"),
-    "report": ("result", "counted", "consistency", "invisible", "entry", "errors"),
+    "report": ("result", "events", "counted", "consistency", "invisible", "entry", "errors"),
 }
 """Per part of `audit`, which others it may import: the data flow. A new part is a line here, on purpose."""
 

@@ -7,9 +7,9 @@ are untrusted text: here they are placed where the audited agent placed them, be
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
-from dataclasses import MISSING, dataclass
+import inspect
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, get_type_hints, runtime_checkable
 
 from audit.errors import UsageError
@@ -136,17 +136,24 @@ def check_fields(builder: type, fields: Mapping[str, object], what: str) -> None
             raise UsageError(f"{what}: {name} is {value!r:.60}, expected {describe_type(hints[name])}")
 
 
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
 def build_named(builder: Callable[..., object], fields: Mapping[str, object], what: str) -> object:
     """Build an agent or a scorer from its settings.
 
     Raises:
         UsageError: a field is missing or unknown; names it and the fields there are.
     """
-    if dataclasses.is_dataclass(builder):
-        known = [each for each in dataclasses.fields(builder) if each.init]
-        names = [each.name for each in known]
-        needed = [each.name for each in known if each.default is MISSING and each.default_factory is MISSING]
-        wrong = [f"{name!r:.60} is missing" for name in needed if name not in fields]
+    try:
+        taken = list(inspect.signature(builder).parameters.values())
+    except (TypeError, ValueError):  # some builders in C tell none
+        taken = []
+    if taken and all(each.kind in _NAMED for each in taken):
+        names = [each.name for each in taken]
+        wrong = [
+            f"{each.name!r:.60} is missing" for each in taken if each.default is each.empty and each.name not in fields
+        ]
         wrong += [f"{name!r:.60} is no field of it" for name in fields if name not in names]
         if wrong:
             raise UsageError(f"{what}: {', '.join(wrong)}; its fields are {', '.join(names)}")

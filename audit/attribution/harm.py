@@ -19,10 +19,7 @@ from audit.generation import Completion, GenerationRequest, Message
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-__all__ = ["HARMFUL", "AnswerLabelHarm", "CallableHarm", "HarmScorer", "JudgeHarm", "RegexHarm", "load_harm"]
-
-HARMFUL = 0.5
-"""h at or above this is the harm: scorers in use are binary, and a judge's doubt is not a verdict."""
+__all__ = ["AnswerLabelHarm", "CallableHarm", "HarmScorer", "JudgeHarm", "RegexHarm", "load_harm"]
 
 
 @runtime_checkable

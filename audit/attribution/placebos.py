@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from audit.attribution.ablation import keep_only
 from audit.attribution.decision import decision_point
-from audit.attribution.harm import HARMFUL
 from audit.attribution.measurements import log_probability
+from audit.events import HARMFUL
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from audit.attribution.ablation import keep_only, leave_out
 from audit.attribution.decision import decision_point, next_point
-from audit.attribution.harm import HARMFUL
 from audit.attribution.rounds import baseline_round, continued, formless
 from audit.attribution.substance import harm_span, span_points
+from audit.events import HARMFUL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

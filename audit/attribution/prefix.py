@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from audit.attribution.ablation import Ablation, Outcome, leave_out
-from audit.attribution.harm import HARMFUL
+from audit.events import HARMFUL
 from audit.fusion import PrefixSearch
 
 if TYPE_CHECKING:

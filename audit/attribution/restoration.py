@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from audit.attribution.ablation import leave_out
-from audit.attribution.harm import HARMFUL
+from audit.events import HARMFUL
 
 if TYPE_CHECKING:
     from collections.abc import Collection

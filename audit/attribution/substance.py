@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING
 
 from audit.attribution.decision import WORD, DecisionPoint
-from audit.attribution.harm import HARMFUL
+from audit.events import HARMFUL
 
 if TYPE_CHECKING:
     from audit.attribution.harm import HarmScorer

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from audit.attribution.ablation import leave_out
-from audit.attribution.harm import HARMFUL
 from audit.attribution.hearing import doubt_screening, hear_no_more, renounce
 from audit.attribution.points import deepen
+from audit.events import HARMFUL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -223,7 +223,7 @@ def settle(
                 stone = _nearest(seen, hits)
                 return replace(
                     refusal, reason="act and hazard", tombstone=lockout.stones[stone],
-                    restated_nats=float(doubt.odds[stone]),
+                    restated_nats=float(doubt.odds[hits].max()),
                 )  # fmt: skip
     if unknown:
         return failure("model failed", f"the model gave no usable answer for {unknown} texts", settings, seen.nearest)
@@ -266,7 +266,7 @@ def settle_acts(
         stone = _nearest(seen, odds >= threshold)
         decision = Decision(
             allowed=False, reason="act restated", tombstone=lockout.stones[stone], similarity=seen.nearest,
-            restated_nats=float(odds[stone]),
+            restated_nats=largest,
         )  # fmt: skip
     elif unknown:
         decision = failure("model failed", unknown[0], settings, seen.nearest)

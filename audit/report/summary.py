@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from audit.counted import counted
+from audit.events import HARMFUL
 from audit.report.untrusted import as_line
 from audit.result import Verdict
 
@@ -92,8 +93,8 @@ def summarise(tenants: Sequence[TenantResult]) -> Summary:
         removed=sum(score.removed for tenant in tenants for score in tenant.scores),
         events=len(events),
         judged=len(pairs),
-        harmful_before=sum(before > 0 for before, _ in pairs),
-        harmful_after=sum(after > 0 for _, after in pairs),
+        harmful_before=sum(before >= HARMFUL for before, _ in pairs),
+        harmful_after=sum(after >= HARMFUL for _, after in pairs),
         harm_before=sum(before for before, _ in pairs),
         harm_after=sum(after for _, after in pairs),
         verdicts={verdict: sum(event.verdict == verdict for event in events) for verdict in get_args(Verdict)},

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from audit.attribution.ablation import leave_out
-from audit.attribution.harm import HARMFUL
 from audit.errors import UsageError
+from audit.events import HARMFUL
 from benchmarks.attribution_peers import blackbox, contextcite
 from benchmarks.attribution_peers.metered import Cost, MeteredBackbone, metered_executor
 from benchmarks.attribution_peers.methods import Trial, half_ablations, leave_one_out, resemblance, set_attribution

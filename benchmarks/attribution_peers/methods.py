@@ -13,11 +13,11 @@ import numpy as np
 
 from audit.attribution.ablation import keep_only, leave_out
 from audit.attribution.decision import decision_point
-from audit.attribution.harm import HARMFUL
 from audit.attribution.search import SetSearch
 from audit.attribution.search_state import SearchSettings
 from audit.consistency.graph import build_graph
 from audit.consistency.neighbours import all_pairs, nearest
+from audit.events import HARMFUL
 from benchmarks.attribution_peers.searching import GROWING, Searched, answer, run_searches
 from benchmarks.attribution_peers.verdicts import Attribution
 from jobs.consistency import TenantGraph

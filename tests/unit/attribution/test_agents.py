@@ -145,3 +145,18 @@ def test_settings_of_another_type_are_refused_before_the_first_replay(settings, 
     with pytest.raises(UsageError) as failure:
         load_agent(settings)
     assert message in str(failure.value)
+
+
+class FromFile(FewShotAgent):
+    """A user's own, with other fields than the class that it builds on."""
+
+    def __init__(self, prompt_file) -> None:
+        super().__init__(system=f"as in {prompt_file}")
+
+
+def test_a_users_own_subclass_is_built_by_its_own_fields():
+    agent = load_agent({"kind": f"{__name__}:FromFile", "prompt_file": "p.txt"})
+    assert isinstance(agent, FewShotAgent)
+    assert agent.system == "as in p.txt"
+    with pytest.raises(UsageError, match="'prompt_file' is missing; its fields are prompt_file"):
+        load_agent({"kind": f"{__name__}:FromFile"})

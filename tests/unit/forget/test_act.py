@@ -78,7 +78,7 @@ def test_of_several_acts_that_are_restated_the_one_with_the_nearest_key_is_named
     held = lockout(stone(entry("Roses like water twice each week", "far")), stone(entry(entry_id="near"), index=1))
     decision = made(held, acts=Both()).check(entry(PARAPHRASE))
     assert decision.tombstone is not None
-    assert (decision.tombstone.tombstone.entry_id, decision.restated_nats) == ("near", 4.0)
+    assert (decision.tombstone.tombstone.entry_id, decision.restated_nats) == ("near", 5.0)
 
 
 @pytest.mark.parametrize("acts", [None, FakeActReader(("other",))])

@@ -160,7 +160,7 @@ def test_the_log_of_what_went_wrong_can_be_audited_again_when_its_causes_are_gon
     assert run(*tonight)[0] == 0
     (found,) = json.loads((desk / "tonight" / "result.json").read_text())["tenants"][0]["events"]
     assert found["verdict"] == "not reproduced"
-    assert found["reason"].endswith("of the memories that it used 1 were removed since")
+    assert found["reason"].endswith("of the memories that it used 1 was removed since")
     assert found["retrieved"] == ["m3", "m11"]
 
 
@@ -172,6 +172,10 @@ def test_a_night_on_which_nothing_is_found_ends_well(store, run, desk):
     assert (code, out) == (0, "run found nothing to remove: store stays as it is\n")
     assert json.loads(run("purge", "run", "store", "--apply", "--json")[1])["removed"] == []
     assert bytes_of(store) == before
+    assert run("purge", "run", "nowhere", "--apply")[0] == 2
+    write_lines(desk / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
+    run("import", "jsonl", "more.jsonl", "store")
+    assert run("purge", "run", "store", "--apply")[0] == 5
 
 
 def test_a_report_for_a_folder_that_is_not_there_is_refused(store, run, desk):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import time
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
 
-from jobs.progress import LINE_SECONDS, Reporter
+from jobs.progress import LINE_SECONDS, Reporter, _LeftColumn
 
 
 @pytest.fixture
@@ -107,3 +108,18 @@ def test_a_failing_stage_lets_its_error_through():
     reporter, _ = plain()
     with pytest.raises(KeyError), reporter.stage("replaying", 1):
         raise KeyError
+
+
+def test_a_terminal_shows_an_estimate_only_where_there_is_ground_for_one(clock):
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with Reporter(console).stage("replaying", 20) as stage:
+        column, task = _LeftColumn(), Mock(finished=False)
+        column.stage = stage
+        for _ in range(2):
+            clock[0] += 10
+            stage.advance()
+        assert not column.render(task).plain
+        for _ in range(8):
+            clock[0] += 10
+            stage.advance()
+        assert column.render(task).plain == "ETA 0:01:40"

@@ -32,6 +32,13 @@ def test_an_event_that_was_not_replayed_is_not_counted_as_clean():
     assert summarise([replace(tenant, events=(unknown,))]).judged == 0
 
 
+def test_doubt_below_the_threshold_is_no_harm_in_the_counts_as_in_the_verdicts():
+    tenant = sample_result().tenants[0]
+    doubted = replace(tenant.events[0], harm_before=0.6, harm_after=0.3)
+    counts = summarise([replace(tenant, events=(doubted,))])
+    assert (counts.harmful_before, counts.harmful_after) == (1, 0)
+
+
 def test_removed_entries_come_by_rank():
     ranks = [score.rank for score in removed_of(sample_result().tenants[1])]
     assert ranks == sorted(ranks)
