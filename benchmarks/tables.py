@@ -97,8 +97,8 @@ def pool(rows: list[dict[str, Any]]) -> Group:
     pooled["runs"] = len(rows)
     # Replays that ask something else than any other one; rows that are older than that count have all of them.
     pooled["calls"] = sum(row.get("distinct_replays", row.get("replays")) or 0 for row in rows)
-    counted = [row["search_replays"] for row in rows if "search_replays" in row]
-    pooled["search_calls"] = sum(counted) if len(counted) == len(rows) else 0
+    # Those besides probes; rows that are older than that count have none.
+    pooled["search_calls"] = sum(row.get("search_replays", 0) for row in rows)
     return pooled
 
 
