@@ -1,4 +1,4 @@
-"""The guard on acts that nothing was fitted or chosen on: who gets back in, and which honest notes are refused?
+"""The guard on acts that nothing was fitted on: who gets back in, and which honest notes are refused?
 
     python -m benchmarks.lockout_unseen [--backbone packaged:1.5b-int8]     # writes lockout_unseen.json
     python -m benchmarks.lockout_unseen --data DATA                         # and MemoryBank's turns, as writes
