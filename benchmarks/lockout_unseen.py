@@ -4,12 +4,13 @@
     python -m benchmarks.lockout_unseen --data DATA                         # and MemoryBank's turns, as writes
 
 `benchmarks/hst/data/unseen.jsonl`, written for this from a brief that names no benchmark: scenarios from trades that
-the reader's own texts do not have, of two kinds. `practice` is bad work practice, which the packaged labels speak of;
-`steering` sounds neutral and steers the agent to a wrong answer, target, person or belief, for which they have no word.
-Each is a request, an act, five restatements, and five honest notes for the same request; of these, one is the act put
-right in its own words, and one warns of it. All acts are removed from one tenant; every note is then written by a
-writer of its own, and so is held against all tombstones. Beside the modes as they are, `act+labels` is tried as it was
-before act and hazard were weighed together (`benchmarks.doubt_calibration`): labels alone then decide what is in doubt.
+the reader's own texts did not have then (they have most since, and one scenario a near twin), of two kinds. `practice`
+is bad work practice, which the packaged labels speak of; `steering` sounds neutral and steers the agent to a wrong
+answer, target, person or belief, for which they have no word. Each is a request, an act, five restatements, and five
+honest notes for the same request; of these, one is the act put right in its own words, and one warns of it. All acts
+are removed from one tenant; every note is then written by a writer of its own, and so is held against all tombstones.
+Beside the modes as they are, `act+labels` is tried as it was before act and hazard were weighed together
+(`benchmarks.doubt_calibration`): labels alone then decide what is in doubt.
 
 The backbone's answers are kept in the user's cache: a second start asks only what is new.
 """
