@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 
 from audit.attribution.ablation import Ablation, Outcome
 from audit.attribution.agents import Agent, load_agent
-from audit.attribution.decision import DecisionPoint, continuation_request, graded_request, log_odds
+from audit.attribution.decision import (
+    DecisionPoint,
+    continuation_request,
+    graded_request,
+    log_odds,
+    log_odds_further_on,
+)
 from audit.attribution.harm import HarmScorer, load_harm
 from audit.attribution.replay import replay, request_at, score_output
 from audit.errors import PrefixUnsupportedError
@@ -162,7 +168,7 @@ async def _answer(  # noqa: PLR0913, PLR0917 - one question and what answers it
             with suppress(PrefixUnsupportedError):  # no odds: the search samples instead
                 completion = await meter.generate(measured)
                 output = completion.text
-                odds = log_odds(completion, point) if graded else None
+                odds = (log_odds if graded else log_odds_further_on)(completion, point)
     return Outcome(
         pair_id=ablation.pair_id,
         event_id=ablation.event_id,

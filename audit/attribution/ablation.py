@@ -19,8 +19,8 @@ Kind = Literal["full", "gate", "leave_one_out", "keep_one", "keep_group", "remov
 
 Measure = Literal["text", "odds", "continuation", "sample"]
 """`text`: replay the whole output and score its harm. `odds`: one token at a decision point of the event.
-`continuation`: a few words after the text forced through a decision point, to find the next one. `sample`: replay the
-whole output several times as the model would vary it, and count how often it is the harm."""
+`continuation`: a few words after the text forced through a decision point, to find the next one and the odds there.
+`sample`: replay the whole output several times as the model would vary it, and count how often it is the harm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +78,9 @@ class Outcome:
     not tell."""
 
     log_odds_nats: float | None
-    """Log-odds of the harmful continuation; None for a text replay or a server without logprobs. Of n samples with x
-    harmful: log((x + 1/2) / (n - x + 1/2)), Anscombe's correction, which keeps none and all finite."""
+    """Log-odds of the harmful continuation; None for a text replay or a server without logprobs. Of a `continuation`
+    they are those at the next point; None where it shows none. Of n samples with x harmful:
+    log((x + 1/2) / (n - x + 1/2)), Anscombe's correction, which keeps none and all finite."""
 
     output: str
     answers: tuple[str, ...]

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from audit.generation import Completion, GenerationRequest
+    from audit.generation import Completion, GenerationRequest, TokenLogprob
 
 __all__ = [
     "TOP_LOGPROBS", "WORD", "DecisionPoint", "continuation_request", "decision_point", "graded_request", "log_odds",
-    "next_point",
+    "log_odds_further_on", "next_point",
 ]  # fmt: skip
 
 TOP_LOGPROBS = 20
@@ -68,6 +68,11 @@ class DecisionPoint:
     def harmful(self) -> str:
         """How y* goes on, as far as alternatives are compared with it."""
         return self.answer[self.start : self.start + COMPARED_CHARACTERS]
+
+    @property
+    def place(self) -> tuple[int, str, str]:
+        """Turn, text before, and parting word of y*: equal where harmful answers of two events begin alike."""
+        return len(self.history), self.prefix, self.through[self.start :]
 
     @property
     def through(self) -> str:
@@ -144,15 +149,15 @@ def graded_request(request: GenerationRequest, point: DecisionPoint) -> Generati
 
 
 def continuation_request(request: GenerationRequest, point: DecisionPoint) -> GenerationRequest:
-    """Ask how the replay goes on when it is forced through the parting word."""
+    """Ask how the replay goes on when it is forced through the parting word, and how else it might."""
     return replace(
-        request, prefix=point.through, max_tokens=CONTINUED_TOKENS, top_logprobs=0, temperature=0.0, choices=(),
-        regex=None, json_schema=None,
+        request, prefix=point.through, max_tokens=CONTINUED_TOKENS, top_logprobs=TOP_LOGPROBS, temperature=0.0,
+        choices=(), regex=None, json_schema=None,
     )  # fmt: skip
 
 
 def log_odds(completion: Completion, point: DecisionPoint) -> float | None:
-    """Log-odds, in nats, of going on as y* rather than any other way, at one position.
+    """Log-odds, in nats, of going on as y* rather than any other way, at the first generated position.
 
     Alternatives that begin both continuations say nothing and are left out; probability that the server did not list
     counts as going another way. Where no listed alternative goes the harmful way, it is at most as likely as the least
@@ -161,11 +166,39 @@ def log_odds(completion: Completion, point: DecisionPoint) -> float | None:
     Returns:
         None where the server returned no alternatives.
     """
-    if not completion.top or not completion.top[0]:
+    return _log_odds(completion.top[0], point) if completion.top else None
+
+
+def log_odds_further_on(completion: Completion, point: DecisionPoint) -> float | None:
+    """Log-odds, in nats, at the next point: read off the clean replay that was forced through this one, at no cost.
+
+    Args:
+        completion: The answer to `continuation_request`, greedy, with its alternatives.
+        point: The point that it was forced through.
+
+    Returns:
+        None where there is no next point, the server returned no alternatives, or no token begins where the two part.
+    """
+    following = next_point(point, completion.text)
+    if following is None:
+        return None
+    parts_at, position = following.start - len(point.through), 0
+    for alternatives in completion.top:
+        if position == parts_at:
+            return _log_odds(alternatives, following)
+        chosen = alternatives[0].text if alternatives else ""
+        if not chosen or not completion.text.startswith(chosen, position):
+            return None
+        position += len(chosen)
+    return None
+
+
+def _log_odds(alternatives: Sequence[TokenLogprob], point: DecisionPoint) -> float | None:
+    if not alternatives:
         return None
     harmful = ambiguous = 0.0
-    least = min(math.exp(alternative.logprob_nats) for alternative in completion.top[0])
-    for alternative in completion.top[0]:
+    least = min(math.exp(alternative.logprob_nats) for alternative in alternatives)
+    for alternative in alternatives:
         if not alternative.text:
             continue
         fits_harmful = point.harmful.startswith(alternative.text)

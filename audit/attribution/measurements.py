@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from audit.attribution.ablation import Ablation, Kind, Measure, Outcome, keep_only, leave_out
@@ -34,6 +35,11 @@ class Measurements:
             if len(singled_out) == 1:
                 self._asked_about.setdefault(ablation.event_id, set()).update(singled_out)
 
+    def note(self, ablation: Ablation, outcome: Outcome) -> None:
+        """Note the answer to a question that another one's outcome answers, too."""
+        self.expect([ablation])
+        self.outcomes[ablation.pair_id] = replace(outcome, pair_id=ablation.pair_id)
+
     def asked_about(self, event_id: str) -> AbstractSet[str]:
         """Return the entries that were shown alone, or left out alone, at an event: `influence` tells of no other."""
         return self._asked_about.get(event_id, frozenset())
@@ -49,6 +55,10 @@ class Measurements:
     def get(self, ablation: Ablation) -> Outcome | None:
         """Return the answer to a question, or None."""
         return self.outcomes.get(ablation.pair_id)
+
+    def alone(self, event_id: str, entry_id: str, point: int) -> float | None:
+        """Log-odds at a point with one memory alone; None where that is not known."""
+        return _odds(self.get(keep_only(event_id, "keep_one", "odds", (entry_id,), point)))
 
     def measures(self, state: EventState) -> list[tuple[Measure, int]]:
         """How this event is measured: its odds at the points that count, or its harm where there is no point.

@@ -19,6 +19,7 @@ from audit.attribution.measurements import log_probability
 from audit.events import HARMFUL
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
     from audit.attribution.ablation import Ablation
@@ -35,6 +36,8 @@ class Placebos:
     def __init__(self, memory: RankedMemory, measured: Measurements, settings: SearchSettings) -> None:
         self._memory, self._measured, self._settings = memory, measured, settings
         self._alone: dict[str, list[str]] = {}
+        self._leaders: dict[tuple[int, str, str], tuple[str, int]] = {}
+        self._forms: dict[tuple[int, str, str], bool] = {}
 
     def without(self, event_id: str, state: EventState, point: int) -> list[Ablation]:
         """Ask how a point fares without a cause: with each placebo, else, where there are too few, with no memory.
@@ -47,20 +50,47 @@ class Placebos:
         shown = dict.fromkeys([*(entry.entry_id for entry in unused), *state.reference])
         return [keep_only(event_id, "keep_one", "odds", (entry_id,), point) for entry_id in shown]
 
-    def at_parting(self, event_id: str, state: EventState, point: int) -> list[Ablation]:
-        """Ask how a parting fares with no memory, and with placebos one after the other until that is known.
+    def for_words(self, event_id: str, state: EventState) -> list[Ablation]:
+        """Ask how the words of the harm fare without a cause: with as many placebos as tell, more than half first."""
+        asked = [self.without(event_id, state, point) for point in range(state.spoken)]
+        majority = [item for items in asked for item in items[: len(items) // 2 + 1]]
+        if any(item not in self._measured for item in majority) or self._said_anyway(event_id, state):
+            return majority
+        return [item for items in asked for item in items]
 
-        Only the least of them counts, and only above the odds with no memory: whoever falls below these ends it.
+    def at_parting(self, event_id: str, state: EventState, point: int) -> list[Ablation]:
+        """Ask how a parting fares with no memory, and with as many placebos, one after the other, as tell.
+
+        Only the least of them counts, and only above the odds with no memory: whoever falls below these ends it. One
+        that falls short of a form ends it too, where no conviction hangs on the rest. And where the answer of another
+        event parts with the same word at the same place, and that is form there, one memory that brings it is enough:
+        the clean replay did not.
         """
         gate = keep_only(event_id, "gate", "odds", (), point)
-        floor = self._odds(gate)
-        asked = [gate]
-        for item in self.without(event_id, state, point):
+        shown = self.without(event_id, state, point)
+        if gate in shown:
+            return shown
+        if self._leader(event_id, state, point) != (event_id, point):
+            known, odds = self._forms.get(state.points[point].place), self._odds(shown[0])
+            if known is None or (known and (odds is None or odds >= 0.0)):
+                return shown[:1]
+        asked, wanted = [gate], 1 + state.doubts.get(point, 0)
+        for item in shown:
             asked.append(item)
-            odds = self._odds(item)
-            if floor is None or odds is None or odds <= floor:
+            above = self._above(gate, [item for item in asked if item != gate])
+            if above is None or above <= 0.0 or (above < self._settings.culprit_nats and len(asked) > wanted):
                 break
         return asked
+
+    def _leader(self, event_id: str, state: EventState, point: int) -> tuple[str, int]:
+        """Name the event and the point that were first to part like this: all placebos are asked there."""
+        return self._leaders.setdefault(state.points[point].place, (event_id, point))
+
+    def _above(self, gate: Ablation, shown: Sequence[Ablation]) -> float | None:
+        """How far the least of some memories shown alone is above the odds with no memory; None where not known."""
+        floor, odds = self._odds(gate), [self._odds(item) for item in shown]
+        known = [value for value in odds if value is not None]
+        return None if floor is None or not known or len(known) < len(odds) else min(known) - floor
 
     def _odds(self, ablation: Ablation) -> float | None:
         known = self._measured.get(ablation)
@@ -68,15 +98,25 @@ class Placebos:
 
     def read_substance(self, event_id: str, state: EventState) -> None:
         """Keep the words of the harm alone where neither the gate nor a placebo would say them; else count partings."""
-        without = [self._usual_odds(event_id, state, point) for point in range(state.spoken)]
-        odds = [value for value in without if value is not None]
-        if len(odds) < max(len(without), 1):
-            return
-        if math.fsum(map(log_probability, odds)) <= -self._settings.substance_nats:
-            del state.points[state.spoken :]
-            state.baseline = dict(enumerate(without))
-        elif len(state.points) == state.spoken:
+        if not self._said_anyway(event_id, state):
+            without = [self._usual_odds(event_id, state, point) for point in range(state.spoken)]
+            odds = [value for value in without if value is not None]
+            if len(odds) < max(len(without), 1):
+                return
+            if math.fsum(map(log_probability, odds)) <= -self._settings.substance_nats:
+                del state.points[state.spoken :]
+                state.baseline = dict(enumerate(without))
+                return
+        if len(state.points) == state.spoken:
             state.points, state.spoken = [], 0  # nothing is left to grade: whole answers must tell
+
+    def _said_anyway(self, event_id: str, state: EventState) -> bool:
+        """Tell whether a memory of any kind has the words of the harm said, whatever placebos not yet asked do."""
+        least = 0.0
+        for point in range(state.spoken):
+            odds = [self._odds(item) for item in self.without(event_id, state, point)]
+            least += log_probability(median(-math.inf if value is None else value for value in odds))
+        return state.spoken > 0 and least > -self._settings.substance_nats
 
     def _usual_odds(self, event_id: str, state: EventState, point: int) -> float | None:
         """Log-odds that any memory would give: the placebos' median, or those of no memory where there is none."""
@@ -88,17 +128,40 @@ class Placebos:
         """Set the baselines of the partings that count, from whatever was shown alone by now."""
         for measure, point in self._measured.measures(state):
             if measure == "odds" and not state.speaks:
-                self._read_parting(event_id, state, point)
+                asked = self.at_parting(event_id, state, point)
+                if all(item in self._measured for item in asked):
+                    self._read_parting(event_id, state, point, asked)
+                    if self._leader(event_id, state, point) == (event_id, point):
+                        self._forms[state.points[point].place] = point in state.form
 
-    def _read_parting(self, event_id: str, state: EventState, point: int) -> None:
-        odds, *placebos = [self._measured[item].log_odds_nats for item in self.at_parting(event_id, state, point)]
-        if odds is not None and None not in placebos:
-            others = [self._odds(keep_only(event_id, "keep_one", "odds", (entry_id,), point))
-                      for entry_id in self._shown_alone(state)]  # fmt: skip
-            least = min(value for value in [*placebos, *others] if value is not None)
-            (state.form.add if least - odds >= self._settings.culprit_nats else state.form.discard)(point)
-            odds = max(odds, least)
-        state.baseline[point] = odds
+    def _read_parting(self, event_id: str, state: EventState, point: int, asked: Sequence[Ablation]) -> None:
+        gate = keep_only(event_id, "gate", "odds", (), point)
+        shown = [item for item in asked if item != gate]
+        state.baseline[point] = odds = self._odds(gate if gate in asked else asked[0])
+        if gate not in asked and odds is not None:
+            state.form.add(point)  # as at another event
+        others = [keep_only(event_id, "keep_one", "odds", (entry_id,), point) for entry_id in self._shown_alone(state)]
+        above = self._above(gate, [*shown, *(item for item in others if self._odds(item) is not None)])
+        if gate in asked and odds is not None and shown and above is not None:
+            (state.form.add if above >= self._settings.culprit_nats else state.form.discard)(point)
+            state.baseline[point] = odds + max(above, 0.0)
+
+    def doubt(self, event_id: str, state: EventState, point: int) -> None:
+        """Want one more placebo at a parting."""
+        state.doubts[point] = len(self.at_parting(event_id, state, point)) - 1
+
+    def margin(self, event_id: str, state: EventState, point: int) -> float:
+        """How much lower a parting's baseline may be than the placebos asked so far say, in nats; 0 where all did."""
+        gate, floor = keep_only(event_id, "gate", "odds", (), point), self.floor(event_id, point)
+        asked, shown = self.at_parting(event_id, state, point), self.without(event_id, state, point)
+        least = state.baseline.get(point)
+        if gate not in asked or len(asked) > len(shown) or least is None or floor is None:
+            return 0.0
+        return max(least - floor, 0.0)
+
+    def floor(self, event_id: str, point: int) -> float | None:
+        """Log-odds with no memory at a point, which no baseline falls below; None where they are not known."""
+        return self._odds(keep_only(event_id, "gate", "odds", (), point))
 
     def formless(self, state: EventState) -> bool:
         """Tell whether all points of an event are form, and no clean replay with a memory was taken for it yet."""
@@ -107,15 +170,23 @@ class Placebos:
     def doubting_form(self, event_id: str, state: EventState) -> list[Ablation]:
         """Ask whether all memories do what the placebos do, before every point of an event is given up as form."""
         return [
-            keep_only(event_id, "keep_one", "odds", (entry_id,), point)
+            item
             for point in sorted(state.form)
-            for entry_id in self._shown_alone(state)
+            for item in (
+                *self._everything(event_id, state, point),
+                *(keep_only(event_id, "keep_one", "odds", (entry_id,), point) for entry_id in self._shown_alone(state)),
+            )
         ]
+
+    def _everything(self, event_id: str, state: EventState, point: int) -> list[Ablation]:
+        """All that can be asked of placebos at a parting."""
+        gate = keep_only(event_id, "gate", "odds", (), point)
+        return list(dict.fromkeys([gate, *self.without(event_id, state, point)]))
 
     def read_doubt(self, event_id: str, state: EventState) -> None:
         """Take in the answers to `doubting_form`: a point is no form any more where one memory does not bring it."""
         for point in sorted(state.form):
-            self._read_parting(event_id, state, point)
+            self._read_parting(event_id, state, point, self._everything(event_id, state, point))
 
     def replays(self, event_id: str, state: EventState) -> list[Ablation]:
         """Replay an event whose points are all form with one memory at a time."""

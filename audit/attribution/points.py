@@ -6,6 +6,7 @@ are followed by later ones, as far as there are any.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from audit.attribution.ablation import keep_only, leave_out
@@ -66,9 +67,12 @@ def read_points(search: SearchState) -> bool:
     for event_id, state in search.live():
         if not 0 < state.partings < state.depth:
             continue
-        asked = search.measured.get(continued(event_id, state))
+        question = continued(event_id, state)
+        asked = search.measured.get(question)
         point = None if asked is None else next_point(state.points[-1], asked.output)
-        if point is not None:
+        if point is not None and asked is not None:
+            if asked.log_odds_nats is not None:
+                search.measured.note(replace(question, measure="odds", point=len(state.points)), asked)
             state.points.append(point)
             grew = grew or state.partings < state.depth
     return grew
@@ -86,7 +90,7 @@ def read_baseline(search: SearchState, placebos: Placebos) -> Phase:
         placebos.read_partings(event_id, state)
         if any(odds is None for odds in state.baseline.values()):
             state.points, state.spoken, state.baseline, lost = [], 0, {}, True
-    if lost:
+    if lost or any(item not in search.measured for item in baseline_round(search, placebos)):
         return "baseline"
     doubted = formless(search, placebos)
     if go_deeper(search, (state for _, state in doubted)):

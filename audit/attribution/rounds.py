@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from audit.attribution.placebos import Placebos
     from audit.attribution.search_state import EventState, SearchState
 
-__all__ = ["baseline_round", "continued", "formless", "next_round", "pending"]
+__all__ = ["baseline_round", "continued", "formless", "next_round", "pending", "substance_round"]
 
 
 def next_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
@@ -27,7 +27,7 @@ def next_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
         case "gate":
             return _gate_round(search)
         case "substance":
-            return _substance_round(search, placebos)
+            return substance_round(search, placebos)
         case "points":
             return _points_round(search)
         case "baseline":
@@ -35,7 +35,7 @@ def next_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
         case "reference":
             return _reference_round(search, placebos)
         case "sufficiency" | "closure":
-            return _alone_round(search)
+            return _alone_round(search) + _doubted(search, placebos)
         case "necessity":
             return _necessity_round(search)
         case "verify":
@@ -75,13 +75,9 @@ def _gate_round(search: SearchState) -> list[Ablation]:
     ]
 
 
-def _substance_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
-    return [
-        ablation
-        for event_id, state in search.live()
-        for point in range(state.spoken)
-        for ablation in placebos.without(event_id, state, point)
-    ]
+def substance_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
+    """Ask how the words of the harm fare without a cause."""
+    return [ablation for event_id, state in search.live() for ablation in placebos.for_words(event_id, state)]
 
 
 def _points_round(search: SearchState) -> list[Ablation]:
@@ -129,6 +125,17 @@ def _alone_round(search: SearchState) -> list[Ablation]:
         for kept in [*state.groups, *((entry_id,) for entry_id in context)]:
             asked.extend(search.measured.shown(event_id, state, kept))
     return asked
+
+
+def _doubted(search: SearchState, placebos: Placebos) -> list[Ablation]:
+    """Ask for the placebos that a conviction hangs on."""
+    return [
+        item
+        for event_id, state in search.live()
+        for measure, point in search.measured.measures(state)
+        if measure == "odds" and not state.speaks and state.doubts.get(point)
+        for item in placebos.at_parting(event_id, state, point)
+    ]
 
 
 def _is_turn(search: SearchState, entry_id: str, event_id: str, claimed: dict[str, str]) -> bool:

@@ -45,6 +45,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from audit.attribution.conviction import Conviction
+from audit.attribution.doubts import doubt_baselines
 from audit.attribution.hearing import (
     acquit_crowds,
     convict,
@@ -57,7 +58,7 @@ from audit.attribution.measurements import Measurements
 from audit.attribution.placebos import Placebos
 from audit.attribution.points import go_deeper, read_baseline, read_gate, read_points
 from audit.attribution.restoration import put_back, put_back_unseen
-from audit.attribution.rounds import formless, next_round, pending
+from audit.attribution.rounds import formless, next_round, pending, substance_round
 from audit.attribution.search_state import EventState, SearchState
 from audit.attribution.verification import read_verify
 
@@ -191,6 +192,8 @@ class SetSearch:
             read_gate(search, self._scorer)
             search.phase = "necessity" if self.settings.attribution == "loo" else "substance"
         elif search.phase == "substance":
+            if any(item not in search.measured for item in substance_round(search, placebos)):
+                return
             for event_id, state in search.live():
                 placebos.read_substance(event_id, state)
             search.phase = "points"
@@ -210,18 +213,22 @@ class SetSearch:
                 return
             read_influences(search)
             convict(search, conviction)
-            if not self._wants_points() and not doubt_screening(without_culprit(search)):
+            if self._wants_points() or doubt_baselines(search, placebos):
+                return
+            if not doubt_screening(without_culprit(search)):
                 search.phase = "points" if go_deeper(search, without_culprit(search)) else "necessity"
         elif search.phase == "necessity":
             read_influences(search)
             search.phase = "done" if self.settings.attribution == "loo" else "closure"
         elif search.phase == "closure":
+            for event_id, state in search.live():
+                placebos.read_partings(event_id, state)
             read_groups(search)
             if pending(search):
                 return
             read_influences(search)
             changed = convict(search, conviction)
-            if self._wants_points() or changed or pending(search):
+            if self._wants_points() or doubt_baselines(search, placebos) or changed or pending(search):
                 return
             if acquit_crowds(search, conviction):
                 self._wants_points()
@@ -230,10 +237,11 @@ class SetSearch:
                 placebos.doubt_exoneration(state, search.removed.keys())
             search.phase = "verify"
         elif search.phase == "verify":
-            search.phase = read_verify(search, conviction)
+            search.phase = read_verify(search, conviction, placebos)
         elif search.phase == "neighbours":
             read_influences(search)
-            search.phase = search.reopen() if convict(search, conviction) else "restore"
+            convicted = convict(search, conviction)
+            search.phase = search.reopen() if doubt_baselines(search, placebos) or convicted else "restore"
             self._wants_points()
         elif search.phase == "restore":
             put_back(search)

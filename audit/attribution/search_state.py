@@ -117,6 +117,9 @@ class EventState:
     baseline: dict[int, float | None] = field(default_factory=dict)
     """Log-odds without a cause, by point; only of those that are measured."""
 
+    doubts: dict[int, int] = field(default_factory=dict)
+    """By parting, how many placebos are wanted there besides the first, where they may convict somebody."""
+
     form: set[int] = field(default_factory=set)
     """Partings where any memory would part from the gate replay: a form, and no harm."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from audit.attribution.ablation import leave_out
+from audit.attribution.doubts import doubt_stuck
 from audit.attribution.hearing import doubt_screening, hear_no_more, renounce
 from audit.attribution.points import deepen
 from audit.events import HARMFUL
@@ -13,16 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from audit.attribution.conviction import Conviction
+    from audit.attribution.placebos import Placebos
     from audit.attribution.search_state import EventState, Phase, SearchState
 
 __all__ = ["read_verify"]
 
 
-def read_verify(search: SearchState, conviction: Conviction) -> Phase:
+def read_verify(search: SearchState, conviction: Conviction, placebos: Placebos) -> Phase:
     """Take in the replays without S: clear events whose harm is gone, act where it stays; return where that leads.
 
-    What helps is tried in turn: whom a group acquitted, the next memory by credit, later points, not hearing events
-    that speak against a large share of the store.
+    What helps is tried in turn: whom a group acquitted, the placebos not yet asked, the next memory by credit, later
+    points, not hearing events that speak against a large share of the store.
     """
     removed = frozenset(search.removed)
     stuck = []
@@ -36,7 +38,7 @@ def read_verify(search: SearchState, conviction: Conviction) -> Phase:
             state.status, state.reason = "cleared", "harm is gone on replay without the removed set"
         else:
             stuck.append((event_id, state))
-    if doubt_screening(state for _, state in stuck):
+    if doubt_screening(state for _, state in stuck) or doubt_stuck(search, placebos, stuck):
         return "closure"
     if _escalate(search, stuck):
         return search.reopen()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -17,6 +18,7 @@ from audit.attribution.decision import (
     decision_point,
     graded_request,
     log_odds,
+    log_odds_further_on,
     next_point,
 )
 from audit.generation import Completion, GenerationRequest, Message, TokenLogprob
@@ -146,6 +148,53 @@ def test_odds_rise_with_the_probability_of_the_harmful_way(prob, more):
     assert higher > lower
 
 
+FIRST = DecisionPoint(history=(), answer="go and send it now", start=2, clean=" or")
+TOKENS = st.lists(st.sampled_from([" stay", " it", " now", ",", " sen", " send", "d", " them"]), min_size=1, max_size=6)
+
+
+def spoken(tokens, other):
+    """A greedy answer of these tokens; at each position something else might have been said."""
+    top = tuple(
+        (TokenLogprob(text=text, logprob_nats=math.log(0.6)), TokenLogprob(text=other, logprob_nats=math.log(0.3)))
+        for text in tokens
+    )
+    return Completion(
+        text="".join(tokens), finish_reason="length", prompt_tokens=1, cached_tokens=0, completion_tokens=len(tokens),
+        top=top,
+    )  # fmt: skip
+
+
+def test_the_odds_at_the_next_point_are_read_off_the_clean_replay():
+    # "go and" + " send them": parts from " it" at the second token, where the harm has 0.3
+    odds = log_odds_further_on(spoken([" send", " them"], " it"), FIRST)
+    assert odds == pytest.approx(math.log(0.3 / 0.7))
+
+
+@given(TOKENS)
+def test_odds_further_on_are_those_of_the_token_where_the_replays_part(tokens):
+    answer = spoken(tokens, " x")
+    odds, following = log_odds_further_on(answer, FIRST), next_point(FIRST, answer.text)
+    begins = [len("".join(tokens[:number])) for number in range(len(tokens))]
+    if following is None or following.start - len(FIRST.through) not in begins:
+        assert odds is None
+    else:
+        number = begins.index(following.start - len(FIRST.through))
+        assert odds == log_odds(replace(answer, top=answer.top[number:]), following)
+
+
+def test_odds_further_on_are_unknown_where_the_tokens_do_not_spell_the_answer():
+    answer = spoken([" send", " them"], " it")
+    assert log_odds_further_on(replace(answer, top=()), FIRST) is None
+    assert log_odds_further_on(replace(answer, top=(answer.top[1], answer.top[1])), FIRST) is None
+
+
+def test_places_are_equal_where_answers_begin_alike():
+    here = DecisionPoint(history=(), answer="go and send it", start=2, clean=" or")
+    assert here.place == replace(here, answer="go and leave", clean=", then").place
+    assert here.place != replace(here, answer="go or leave").place
+    assert here.place != replace(here, history=("one turn",)).place
+
+
 def test_measurements_change_only_what_is_decoded():
     request = GenerationRequest(
         messages=(Message(role="user", content="q"),),
@@ -158,7 +207,7 @@ def test_measurements_change_only_what_is_decoded():
     where = DecisionPoint(history=(), answer="go and send", start=2, clean=" or")
     graded, continued = graded_request(request, where), continuation_request(request, where)
     assert (graded.prefix, graded.max_tokens, graded.top_logprobs) == ("go", 1, TOP_LOGPROBS)
-    assert (continued.prefix, continued.top_logprobs, continued.stop) == ("go and", 0, ("x",))
+    assert (continued.prefix, continued.top_logprobs, continued.stop) == ("go and", TOP_LOGPROBS, ("x",))
     for measured in (graded, continued):
         assert (measured.messages, measured.seed) == (request.messages, request.seed)
         assert (measured.temperature, measured.choices, measured.regex) == (0.0, (), None)

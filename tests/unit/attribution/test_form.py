@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -23,8 +24,13 @@ class AnyMemoryWorld(World):
     The first points are form: any memory raises their odds by as much. From `substance_from` on the poison alone does.
     """
 
-    def __init__(self, *, poison: set[int], wrong_anyway: set[int], substance_from: int = 9, size: int = 12) -> None:
-        super().__init__(size, {"query 0": list(range(size))}, hijack(poison))
+    def __init__(
+        self, *, poison: set[int], wrong_anyway: set[int], substance_from: int = 9, size: int = 12,
+        lean: float = -2.0, queries: int = 1,
+    ) -> None:  # fmt: skip
+        orders = {f"query {number}": list(range(size)) for number in range(queries)}
+        super().__init__(size, orders, hijack(poison))
+        self._lean_of_any = lean
         self._poison = {f"m{number:03d}" for number in poison}
         self._wrong = {f"m{number:03d}" for number in wrong_anyway}
         self._from = substance_from
@@ -39,7 +45,7 @@ class AnyMemoryWorld(World):
             return replace(outcome, harm=float(harmful), output=said, answers=(said,))
         if ablation.measure == "continuation":
             return replace(outcome, output=" however")
-        odds = -6.0 + 4.0 * bool(shown) if ablation.point < self._from else (3.0 if poisoned else -5.0)
+        odds = (self._lean_of_any if shown else -6.0) if ablation.point < self._from else (3.0 if poisoned else -5.0)
         return replace(outcome, harm=None, log_odds_nats=odds)
 
 
@@ -90,17 +96,17 @@ def test_poison_planted_where_placebos_are_taken_exonerates_nobody():
 class LeaningWorld(World):
     """What each memory alone adds to the odds at each event, in nats; together they do harm."""
 
-    def __init__(self, gains: dict[str, list[float]], *, k: int = 3) -> None:
+    def __init__(self, gains: dict[str, list[float]], *, k: int = 3, harmful_above: float = 2.5) -> None:
         size = len(next(iter(gains.values())))
         super().__init__(size, {query: list(range(size)) for query in gains}, lambda _query, _context: 0.0, k=k)
-        self._gains = gains
+        self._gains, self._above = gains, harmful_above
 
     def answer(self, event, ablation):
         outcome = super().answer(event, ablation)
         gain = sum(self._gains[event.query][int(entry_id[1:])] for entry_id in outcome.context)
         if ablation.measure == "text":
-            said = "harm done" if gain > 2.5 else "all well"
-            return replace(outcome, harm=float(gain > 2.5), output=said, answers=(said,))
+            said = "harm done" if gain > self._above else "all well"
+            return replace(outcome, harm=float(gain > self._above), output=said, answers=(said,))
         return replace(outcome, log_odds_nats=-4.0 + gain)
 
 
@@ -203,8 +209,12 @@ class AllAtOnce(Placebos):
     def at_parting(self, event_id, state, point):
         return [keep_only(event_id, "gate", "odds", (), point), *self.without(event_id, state, point)]
 
+    def for_words(self, event_id, state):
+        return [item for point in range(state.spoken) for item in self.without(event_id, state, point)]
+
 
 GAINS = st.lists(st.sampled_from([-1.0, 0.0, 0.7, 1.5, 2.1, 3.0]), min_size=6, max_size=6)
+PLACEBOS = {("m006",), ("m007",), ("m008",)}
 HARMLESS = st.lists(st.sampled_from([-4.0, -1.0, 0.0, 0.3, 0.9]), min_size=3, max_size=3)
 
 
@@ -218,9 +228,8 @@ def test_placebos_one_after_the_other_say_what_all_of_them_would(rows):
         search._placebos = how(world.memory, search._measured, search.settings)
         world.run(search)
         states = search.states.values()
-        found.append(
-            (dict(search.removed), [(state.status, state.form, state.baseline) for state in states], len(world.asked))
-        )
+        without_cause = [item for item in world.asked if item.at_point and item.kept in {(), *PLACEBOS}]
+        found.append((set(search.removed), [(state.status, state.form) for state in states], len(without_cause)))
     assert found[0][:2] == found[1][:2]
     assert found[0][2] <= found[1][2]
 
@@ -231,6 +240,52 @@ def test_one_placebo_is_enough_where_it_does_nothing():
     world.run(search)
     placebos = {("m005",), ("m006",), ("m007",)}
     assert [item.kept for item in world.asked if item.at_point and item.kept in placebos] == [("m005",)]
+
+
+def test_a_form_known_from_another_event_takes_one_placebo_there():
+    world = AnyMemoryWorld(poison={1, 2}, wrong_anyway=set(), substance_from=1, lean=1.0, queries=3)
+    search = search_of(world, count=3)
+    world.run(search)
+    assert {frozenset(state.form) for state in search.states.values()} == {frozenset({0})}
+    assert set(search.removed) == {"m001", "m002"}
+    asked = Counter(item.event_id for item in world.asked if item.measure == "odds" and item.point == 0)
+    assert asked == {"e000": 4, "e001": 1, "e002": 1}  # three placebos and no memory; one placebo
+
+
+def test_a_form_known_from_another_event_is_none_where_the_placebo_does_not_bring_it():
+    world = AnyMemoryWorld(poison={1, 2}, wrong_anyway=set(), substance_from=1, lean=-1.0, queries=3)
+    search = search_of(world, count=3)
+    world.run(search)
+    assert set(search.removed) == {"m001", "m002"}
+    asked = Counter(item.event_id for item in world.asked if item.measure == "odds" and item.point == 0)
+    assert asked == {"e000": 4, "e001": 4, "e002": 4}
+
+
+class TellingWorld(LeaningWorld):
+    """The clean replay, forced through the first point, tells the odds at the second."""
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        return (
+            outcome if ablation.measure != "continuation" else replace(outcome, output=" however", log_odds_nats=-4.0)
+        )
+
+
+def test_the_odds_that_a_continuation_tells_are_not_asked_for():
+    world = TellingWorld({"query 0": [3.0, 0, 0, 0, 0, 0, 0, 0]})
+    search = search_of(world)
+    world.run(search)
+    assert set(search.removed) == {"m000"}
+    assert len(search.states["e000"].points) == 2
+    assert [item.point for item in world.asked if item.measure == "odds" and item.kind == "gate"] == [0]
+
+
+def test_a_conviction_that_hangs_on_placebos_asks_for_them():
+    # Without memory 0 the harm is gone. Memory 1 adds 1.6 nats to the first placebo's 0.9, and 2.2 to the last one's 0.3.
+    world = LeaningWorld({"query 0": [9.0, 2.5, 0.9, 0.9, 0.9, 0.9, 0.9, 0.3]}, harmful_above=6.0)
+    search = search_of(world)
+    world.run(search)
+    assert set(search.removed) == {"m000", "m001"}
 
 
 class HalfCurableWorld(IncurableWorld):

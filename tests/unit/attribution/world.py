@@ -61,9 +61,10 @@ class World:
         text, sampled = ablation.measure == "text", ablation.measure == "sample"
         answer = "harm done" if odds > 0 else "all well"
         harm = float(odds > 0) if text else 1 / (1 + math.exp(-odds)) if sampled else None
+        graded = sampled or (self._logprobs and ablation.measure == "odds")
         return Outcome(
             pair_id=ablation.pair_id, event_id=event.event_id, context=context, harm=harm,
-            log_odds_nats=odds if sampled or (self._logprobs and not text) else None, output=answer if text else "",
+            log_odds_nats=odds if graded else None, output=answer if text else "",
             answers=(answer,) if text else (), prompt_hash="", memoised=False, prompt_tokens=10, cached_tokens=0,
             completion_tokens=1,
         )  # fmt: skip

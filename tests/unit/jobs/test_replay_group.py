@@ -12,6 +12,7 @@ import pytest
 from audit.attribution.ablation import keep_only, leave_out
 from audit.attribution.decision import decision_point
 from audit.errors import ModelError, PrefixUnsupportedError, UsageError
+from audit.generation import TokenLogprob
 from jobs.replay_group import Program, ReplayGroup, ReplayQuestion, stream_outcomes
 from models.fakes import FakeGenerator
 from tests.unit.attribution.world import make_entry
@@ -99,6 +100,29 @@ def test_odds_that_a_server_cannot_give_are_unknown_and_no_error(loop):
     found = ask(loop, group(*asked), generator=NoPrefix())
     odds, continuation, text = (found[item.ablation.pair_id] for item in asked)
     assert (odds.log_odds_nats, continuation.output, text.harm) == (None, "", 1.0)
+
+
+class Wordy(FakeGenerator):
+    """Goes on with two words, and lists what else it might have said at each."""
+
+    async def generate(self, request):
+        spoken = ((" send", 0.9, " keep"), (" them", 0.6, " it"))
+        top = tuple(
+            (
+                TokenLogprob(text=word, logprob_nats=math.log(share)),
+                TokenLogprob(text=other, logprob_nats=math.log(0.1)),
+            )
+            for word, share, other in spoken
+        )
+        found = await super().generate(request)
+        return replace(found, text=" send them", top=top) if request.max_tokens > 1 else found
+
+
+def test_a_continuation_tells_the_odds_at_the_next_point(loop):
+    point = decision_point(["go and send it now"], ["go or stay"])
+    asked = question(BAD, measure="continuation", point=point)
+    (found,) = ask(loop, group(asked), generator=Wordy()).values()
+    assert (found.output, found.log_odds_nats) == (" send them", pytest.approx(math.log(0.1 / 0.9)))
 
 
 def test_every_question_is_answered_exactly_once(loop):

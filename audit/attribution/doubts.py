@@ -1,0 +1,75 @@
+"""Where a verdict hangs on placebos that were not asked: the baseline of a parting is known within bounds only.
+
+It lies between the odds with no memory and the least of the placebos asked so far (`placebos`). A memory that is
+convicted against the upper bound is convicted; one that is not even against the lower is cleared. What lies between
+calls for another placebo, where the bounds lie furthest apart first; and where harm stays on replay, all are asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from audit.attribution.placebos import Placebos
+    from audit.attribution.search_state import EventState, SearchState
+
+__all__ = ["doubt_baselines", "doubt_stuck"]
+
+
+def doubt_baselines(search: SearchState, placebos: Placebos) -> bool:
+    """Want another placebo wherever the conviction of a memory outside of S hangs on it; True if any is wanted."""
+    settings = search.settings
+    bounds: dict[str, list[tuple[float, str]]] = {}
+    for event_id, state in search.states.items():
+        for entry_id in state.influences.keys() - search.removed.keys():  # none where an event is not heard
+            most = _most(search, placebos, event_id, state, entry_id)
+            if most is not None:
+                bounds.setdefault(entry_id, []).append((most, event_id))
+    wanted: set[tuple[str, int]] = set()
+    for gains in bounds.values():
+        total = sum(gain - settings.weak_nats for gain, _ in gains)
+        if max(gains)[0] < settings.culprit_nats and total < settings.culprit_nats - settings.weak_nats:
+            continue
+        unsure = [
+            (placebos.margin(event_id, search.states[event_id], point), event_id, point)
+            for _, event_id in gains
+            for point in _partings(search, search.states[event_id])
+        ]
+        margin, event_id, point = max(unsure, default=(0.0, "", 0))
+        if margin > 0.0:
+            wanted.add((event_id, point))
+    for event_id, point in wanted:
+        placebos.doubt(event_id, search.states[event_id], point)
+    return bool(wanted)
+
+
+def doubt_stuck(search: SearchState, placebos: Placebos, stuck: Iterable[tuple[str, EventState]]) -> bool:
+    """Want all placebos at events whose harm stays: who is next is told by credit; True if any is wanted."""
+    wanted = [
+        (event_id, state, point)
+        for event_id, state in stuck
+        for point in _partings(search, state)
+        if placebos.margin(event_id, state, point) > 0.0
+    ]
+    for event_id, state, point in wanted:
+        placebos.doubt(event_id, state, point)
+    return bool(wanted)
+
+
+def _most(search: SearchState, placebos: Placebos, event_id: str, state: EventState, entry_id: str) -> float | None:
+    """How much a memory raises the odds at most, over the partings where it was measured."""
+    gains = [
+        odds - floor
+        for point in _partings(search, state)
+        for odds, floor in ((search.measured.alone(event_id, entry_id, point), placebos.floor(event_id, point)),)
+        if odds is not None and floor is not None
+    ]
+    return min(gains, default=None)
+
+
+def _partings(search: SearchState, state: EventState) -> list[int]:
+    if state.speaks:
+        return []
+    return [point for measure, point in search.measured.measures(state) if measure == "odds"]
