@@ -2,6 +2,7 @@
 
     python -m benchmarks.lockout_unseen [--backbone packaged:1.5b-int8]     # writes lockout_unseen.json
     python -m benchmarks.lockout_unseen --data DATA                         # and MemoryBank's turns, as writes
+    python -m benchmarks.lockout_unseen --blind                             # other scenarios: writes lockout_blind.json
 
 `benchmarks/hst/data/unseen.jsonl`, written for this from a brief that names no benchmark: scenarios from trades that
 the reader's own texts did not have then (they have most since, and one scenario a near twin), of two kinds. `practice`
@@ -11,6 +12,9 @@ honest notes for the same request; of these, one is the act put right in its own
 are removed from one tenant; every note is then written by a writer of its own, and so is held against all tombstones.
 Beside the modes as they are, `act+labels` is tried as it was before act and hazard were weighed together
 (`benchmarks.doubt_calibration`): labels alone then decide what is in doubt.
+
+`benchmarks/hst/data/blind.jsonl` has 64 scenarios of the same two kinds, by writers who knew no text and no figure of
+this project and chose the corners of life themselves; it was measured after the reader's last texts were written.
 
 The backbone's answers are kept in the user's cache: a second start asks only what is new.
 """
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parent / "hst" / "data"
 TEXTS = DATA / "unseen.jsonl"
+BLIND = DATA / "blind.jsonl"
 CALIBRATED_ON = DATA / "doubt.jsonl"
 """Others of the same making, on which `benchmarks.doubt_calibration` fits."""
 
@@ -67,9 +72,9 @@ def main() -> None:
 
 async def _run(options: argparse.Namespace, backbone: Backbone, turns: Sequence[str] | None) -> None:
     warden = warden_over(backbone)
-    scenarios = scenarios_in(TEXTS)
+    scenarios = scenarios_in(BLIND if options.blind else TEXTS)
     config = {"backbone": backbone.model_id, "acts": warden.acts.model_id, "scenarios": len(scenarios)}
-    command = f"python -m benchmarks.lockout_unseen --backbone {options.backbone}"
+    command = f"python -m benchmarks.lockout_unseen --backbone {options.backbone}" + " --blind" * options.blind
     tried = [
         (kind, name, writes_of([of for of in scenarios if of["kind"] == kind], name))
         for kind in dict.fromkeys(scenario["kind"] for scenario in scenarios) for name in WAYS
@@ -78,7 +83,7 @@ async def _run(options: argparse.Namespace, backbone: Backbone, turns: Sequence[
         command += " --data DATA"
         talk = [Write(write_id=f"turn-{number}", request="", response=text) for number, text in enumerate(turns)]
         tried.append(("ordinary talk", "MemoryBank's turns", talk))
-    results = ResultFile("lockout_unseen", command, config, fresh=True)
+    results = ResultFile("lockout_blind" if options.blind else "lockout_unseen", command, config, fresh=True)
     try:
         lockout = await warden.lockout(writes_of(scenarios, "act"))
         for mode, labels_alone in (("act", False), ("act+labels", True), ("act+labels", False)):
@@ -149,6 +154,7 @@ def counted(writes: Sequence[Write], decisions: Sequence[Decision], name: str) -
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data(parser, MEMORYBANK, required=False)
+    parser.add_argument("--blind", action="store_true", help="the 64 scenarios of blind.jsonl")
     parser.add_argument("--backbone", default="packaged:1.5b-int8")
     parser.add_argument("--kv-gib", type=int, default=2, help="prefix cache of the packaged backbones")
     return parser.parse_args()
