@@ -281,7 +281,7 @@ def test_the_odds_that_a_continuation_tells_are_not_asked_for():
 
 
 def test_a_conviction_that_hangs_on_placebos_asks_for_them():
-    # Without memory 0 the harm is gone. Memory 1 adds 1.6 nats to the first placebo's 0.9, and 2.2 to the last one's 0.3.
+    # Without memory 0 the harm is gone. Memory 1 adds 1.6 nats to the first placebo's 0.9, 2.2 to the last one's 0.3.
     world = LeaningWorld({"query 0": [9.0, 2.5, 0.9, 0.9, 0.9, 0.9, 0.9, 0.3]}, harmful_above=6.0)
     search = search_of(world)
     world.run(search)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.acts.corpus import notes
+from benchmarks.acts.corpus import scenarios as texts_of_the_reader
 from benchmarks.doubt_calibration import hazard_slope, threshold_of
-from benchmarks.lockout_unseen import CALIBRATED_ON, TEXTS, scenarios_in
+from benchmarks.lockout_unseen import BLIND, CALIBRATED_ON, TEXTS, WAYS, scenarios_in
 from benchmarks.resultfile import RESULTS
 from models.act_reader import FUSED_NATS, HAZARD_SLOPE, read_act_weights
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_the_packaged_constants_are_those_that_were_fitted_for_this_reader():
@@ -21,12 +28,26 @@ def test_the_packaged_constants_are_those_that_were_fitted_for_this_reader():
     assert found["config"]["acts"].endswith(read_act_weights()[1])
 
 
-def test_what_is_measured_is_not_what_was_fitted_on():
-    fitted, measured = (
-        {text for of in scenarios_in(path) for text in (of["request"], of["act"], *of["restated"], *of["safe"])}
-        for path in (CALIBRATED_ON, TEXTS)
-    )
-    assert not fitted & measured
+def texts_in(path: Path) -> set[str]:
+    return {text for of in scenarios_in(path) for text in (of["request"], of["act"], *of["restated"], *of["safe"])}
+
+
+@pytest.mark.parametrize("path", [TEXTS, BLIND])
+def test_what_is_measured_is_not_what_was_fitted_on(path):
+    fitted = texts_in(CALIBRATED_ON) | {note.text for note in notes()}
+    fitted |= {text for scenario in texts_of_the_reader() for text in scenario.texts}
+    assert not fitted & texts_in(path)
+
+
+@pytest.mark.parametrize("path", [TEXTS, BLIND, CALIBRATED_ON])
+def test_scenarios_are_whole_and_all_their_texts_differ(path):
+    found = scenarios_in(path)
+    assert len({of["id"] for of in found}) == len(found)
+    for of in found:
+        assert set(of) == {"id", "kind", "request", "act", "restated", "safe"}
+        assert of["kind"] in {"practice", "steering"}
+        assert (len(of["restated"]), len(of["safe"])) == tuple(map(len, WAYS.values()))
+    assert len(texts_in(path)) == 12 * len(found)
 
 
 def test_a_hazard_counts_for_what_it_tells():
