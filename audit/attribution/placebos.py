@@ -2,9 +2,9 @@
 
 A memory of any kind may bring a form that the model does not use by itself ("Thought:", "Answer:"), and a form is no
 harm. So memories that an event did not use are shown alone at its points, and what they do is no memory's fault. The
-*least* of them counts at partings, so that poison among them raises the baseline only where all are poison; and before
-every point of an event is given up as form, others are asked that nobody can plant: ones drawn from the store, and the
-context's own.
+*least* of them counts at partings, so that poison among them raises the baseline only where all are poison; they are
+asked one after the other, as far as form or a conviction hangs on the next (`doubts`). And before every point of an
+event is given up as form, others are asked that nobody can plant: ones drawn from the store, and the context's own.
 """
 
 from __future__ import annotations
