@@ -321,9 +321,12 @@ def audit(
     earlier = None if reuse is None else EarlierRun(reuse)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
     reporter = Reporter(console, quiet=quiet or as_json)
-    with reporter.steps() as progress:
-        prepare_models(settings, progress)
-    executor = make_executor(model_specs(settings), local=local, address=address)
+    harmful = any(event.harm == "harmful" for event in read[0])
+    if harmful:
+        with reporter.steps() as progress:
+            prepare_models(settings, progress)
+    # After a quiet night nothing is asked of any model, so none is started, and no cluster.
+    executor = make_executor(model_specs(settings), local=local or not harmful, address=address if harmful else None)
     try:
         result = run_audit(
             snapshot, read, settings, executor, out, reporter, now_ms=now, edges=guessed, earlier=earlier

@@ -254,8 +254,6 @@ def test_a_judge_that_asks_the_model_is_replayed_and_resumed_too(snapshot, tmp_p
     ("events", "message"),
     [
         ([event("e1", "nobody", "q")], "event 'e1': unknown tenant 'nobody'"),
-        ([event("p1", "acme", "q", "benign")], "no harmful event: an audit starts from harm that was seen"),
-        ([], "no harmful event"),
         (
             [dataclasses.replace(event("e1", "acme", "q"), retrieved=("ok00", "ghost"))],
             "event 'e1': retrieved entry 'ghost' is not in the store of 'acme'",
@@ -272,6 +270,12 @@ def test_events_that_do_not_fit_the_store_are_refused_before_anything_is_written
     assert failure.value.exit_code == 2
     assert "\n" not in str(failure.value)
     assert not list((tmp_path / "run" / "replays").iterdir())
+
+
+def test_without_a_harmful_event_nothing_is_asked_and_nothing_found(snapshot, tmp_path):
+    generator = FakeGenerator()
+    result = run_local(snapshot, tmp_path / "run", events=[event("p1", "acme", "q", "benign")], generator=generator)
+    assert (result.tenants, result.counters.get("replays", 0), generator.requests) == ((), 0, 0)
 
 
 def test_a_tenant_that_was_emptied_has_nothing_to_audit(snapshot):

@@ -299,7 +299,6 @@ def test_a_memory_of_ten_megabytes_is_refused_in_one_line(desk, run):
     [
         ([event(tenant="nobody")], "unknown tenant 'nobody'"),
         ([event(retrieved=["m99"])], "'m99' is not in the store"),
-        ([event(harm={"label": "benign"})], "no harmful event"),
         ([], "no events in it"),
     ],
 )
@@ -309,6 +308,23 @@ def test_events_that_do_not_fit_are_one_line_and_start_no_run(store, run, desk, 
     assert code == 2
     assert said in one_line(err)
     assert not (desk / "run").exists()
+
+
+def test_a_quiet_night_is_a_finished_audit_that_starts_no_model_and_no_cluster(store, run, desk, monkeypatch):
+    def started(*_args, **_named):  # noqa: ANN002, ANN003
+        raise AssertionError("something was started")
+
+    monkeypatch.setattr("jobs.cli.prepare_models", started)
+    monkeypatch.setattr("jobs.executor_local.load_generator", started)
+    write_lines(desk / "events.jsonl", [event(harm={"label": "benign"})])
+    quiet = [word for word in AUDIT if word != "--local"]
+    code, out, _ = run(*quiet, "--fail-on", "removed", "--address", "10.0.0.1:6379")
+    assert code == 0
+    assert out.startswith("No harmful event was given")
+    code, out, _ = run("report", "run", "--format", "json")
+    assert (code, json.loads(out)["tenants"]) == (0, [])
+    assert run("purge", "run", "store", "--apply")[0] == 0
+    assert (desk / "run" / "report.html").is_file()
 
 
 def test_a_missing_model_folder_is_one_line(store, run, desk):
