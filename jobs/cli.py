@@ -57,6 +57,7 @@ from jobs.progress import Reporter
 from jobs.reuse import EarlierRun
 from jobs.run_audit import (
     RESULT_FILE,
+    check_input,
     make_executor,
     model_specs,
     name_backbone,
@@ -320,6 +321,7 @@ def audit(
     read, guessed = read_events(events), None if edges is None else read_edges(edges)
     earlier = None if reuse is None else EarlierRun(reuse)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
+    check_input(snapshot, read, settings, guessed)
     reporter = Reporter(console, quiet=quiet or as_json)
     harmful = any(event.harm == "harmful" for event in read[0])
     if harmful:

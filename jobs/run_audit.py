@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from models.weights_cache import Progress
 
 __all__ = [
-    "RESULT_FILE", "make_executor", "model_specs", "name_backbone", "prepare_models", "read_events", "read_result",
-    "run_audit",
+    "RESULT_FILE", "check_input", "make_executor", "model_specs", "name_backbone", "prepare_models", "read_events",
+    "read_result", "run_audit",
 ]  # fmt: skip
 
 RESULT_FILE = "result.json"
@@ -91,6 +91,23 @@ def make_executor(specs: ModelSpecs, *, local: bool, address: str | None, replic
     return RayExecutor(specs, address=address, replicas=replicas)
 
 
+def check_input(
+    snapshot: VerifiedSnapshot,
+    events: tuple[tuple[Event, ...], str],
+    config: AuditConfig,
+    edges: tuple[tuple[EstimatedEdge, ...], str] | None = None,
+) -> None:
+    """Check all that a run is told, before any model or cluster is started for it.
+
+    Raises:
+        UsageError: events or edges that do not fit the store, an agent or a harm scorer that cannot be built.
+    """
+    check_events(snapshot, events[0])
+    Program.of(config.agent, config.harm, config.seed).build()
+    if edges is not None:
+        check_edges(edges[0], snapshot, "estimated edges")
+
+
 def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     snapshot: VerifiedSnapshot,
     events: tuple[tuple[Event, ...], str],
@@ -120,10 +137,7 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
         UsageError: input that does not fit; nothing was written.
         IncompleteError: the run stopped; the same call continues it.
     """
-    check_events(snapshot, events[0])
-    Program.of(config.agent, config.harm, config.seed).build()
-    if edges is not None:
-        check_edges(edges[0], snapshot, "estimated edges")
+    check_input(snapshot, events, config, edges)
     identity = {
         "format": RUN_FORMAT,
         "configuration": config.digest(),

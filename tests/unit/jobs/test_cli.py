@@ -80,6 +80,10 @@ def store(desk, run):
 AUDIT = ("audit", "store", "--events", "events.jsonl", "--out", "run", "--local", "--quiet")
 
 
+def never(*_args, **_named):  # noqa: ANN002, ANN003
+    raise AssertionError("a model was started")
+
+
 def bytes_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -192,7 +196,8 @@ def test_a_report_for_a_folder_that_is_not_there_is_refused(store, run, desk):
         ("backbone: fake\nharm: {kind: regex}\n", "harm scorer 'regex': 'pattern' is missing; its fields are pattern"),
     ],
 )
-def test_a_harm_that_cannot_be_meant_starts_no_run(store, run, desk, config, said):
+def test_a_harm_that_cannot_be_meant_starts_no_model_and_no_run(store, run, desk, config, said, monkeypatch):
+    monkeypatch.setattr("jobs.cli.prepare_models", never)
     (desk / "memaudit.yaml").write_text(config, encoding="utf-8")
     code, _, err = run(*AUDIT)
     assert code == 2
@@ -311,11 +316,8 @@ def test_events_that_do_not_fit_are_one_line_and_start_no_run(store, run, desk, 
 
 
 def test_a_quiet_night_is_a_finished_audit_that_starts_no_model_and_no_cluster(store, run, desk, monkeypatch):
-    def started(*_args, **_named):  # noqa: ANN002, ANN003
-        raise AssertionError("something was started")
-
-    monkeypatch.setattr("jobs.cli.prepare_models", started)
-    monkeypatch.setattr("jobs.executor_local.load_generator", started)
+    monkeypatch.setattr("jobs.cli.prepare_models", never)
+    monkeypatch.setattr("jobs.executor_local.load_generator", never)
     write_lines(desk / "events.jsonl", [event(harm={"label": "benign"})])
     quiet = [word for word in AUDIT if word != "--local"]
     code, out, _ = run(*quiet, "--fail-on", "removed", "--address", "10.0.0.1:6379")
