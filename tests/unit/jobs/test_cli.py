@@ -196,13 +196,18 @@ def test_a_report_for_a_folder_that_is_not_there_is_refused(store, run, desk):
         ("backbone: fake\nharm: {kind: regex}\n", "harm scorer 'regex': 'pattern' is missing; its fields are pattern"),
     ],
 )
-def test_a_harm_that_cannot_be_meant_starts_no_model_and_no_run(store, run, desk, config, said, monkeypatch):
-    monkeypatch.setattr("jobs.cli.prepare_models", never)
+def test_a_harm_that_cannot_be_meant_starts_no_run(store, run, desk, config, said):
     (desk / "memaudit.yaml").write_text(config, encoding="utf-8")
     code, _, err = run(*AUDIT)
     assert code == 2
     assert said in one_line(err)
     assert not (desk / "run").exists()
+
+
+def test_what_an_audit_is_told_is_checked_before_its_models_are_made_ready(store, run, desk, monkeypatch):
+    monkeypatch.setattr("jobs.cli.prepare_models", never)
+    (desk / "memaudit.yaml").write_text("backbone: fake\nharm: {kind: regex}\n", encoding="utf-8")
+    assert run(*AUDIT)[0] == 2
 
 
 def test_a_second_purge_is_stale_and_changes_nothing(store, run):
