@@ -7,6 +7,7 @@ shows memories alone notes whom it shows in groups and whom it spares, one that 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from audit.attribution.ablation import Ablation, Kind, keep_only, leave_out
@@ -104,18 +105,17 @@ def _reference_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
 
 def _alone_round(search: SearchState) -> list[Ablation]:
     asked: list[Ablation] = []
-    claimed: dict[str, str] = {}
+    turns = _turns(search) if search.phase == "closure" else Counter()
     for event_id, state in search.live():
         context = [
             entry_id
             for entry_id in search.context(state)
-            if entry_id not in state.acquitted and _is_turn(search, entry_id, event_id, claimed)
+            if entry_id not in state.acquitted and _is_turn(search, entry_id, event_id, turns)
         ]
         fresh = {
             entry_id
             for entry_id in context
-            if entry_id not in state.suspects
-            and any(item not in search.measured for item in search.measured.shown(event_id, state, (entry_id,))[:1])
+            if entry_id not in state.suspects and not _is_begun(search, entry_id, event_id)
         }
         if state.screening and state.points and len(fresh) >= search.settings.screen_from:
             state.groups = _grouped([entry_id for entry_id in context if entry_id in fresh])
@@ -138,23 +138,33 @@ def _doubted(search: SearchState, placebos: Placebos) -> list[Ablation]:
     ]
 
 
-def _is_turn(search: SearchState, entry_id: str, event_id: str, claimed: dict[str, str]) -> bool:
-    """Tell whether to measure a memory at an event now.
+def _turns(search: SearchState) -> Counter[str]:
+    """Return at how many more events each memory may be measured now: at as many as have told of it, or at one.
 
-    Who moves up moves up in many events at once where they are alike. One event convicts it for all; only where it
-    does not are the others asked.
+    Who moves up moves up in many events at once where they are alike. One event convicts it for all; only where it does
+    not are others asked, twice as many each time, so that a memory in many contexts takes few rounds.
     """
-    if search.phase != "closure" or _has_evidence(search, entry_id):
+    told = Counter(entry_id for state in search.states.values() for entry_id in state.influences)
+    shown = [(entry_id, event_id) for event_id, state in search.live() for entry_id in search.context(state)]
+    begun = Counter(entry_id for entry_id, event_id in shown if _is_begun(search, entry_id, event_id))
+    return Counter({entry_id: max(2 * told[entry_id], 1) - begun[entry_id] for entry_id, _ in shown})
+
+
+def _is_turn(search: SearchState, entry_id: str, event_id: str, turns: Counter[str]) -> bool:
+    """Tell whether to measure a memory at an event now, and note where it is spared."""
+    if search.phase != "closure" or _is_begun(search, entry_id, event_id):
         return True
-    if claimed.setdefault(entry_id, event_id) == event_id:
+    turns[entry_id] -= 1
+    if turns[entry_id] >= 0:
         return True
     search.spared.setdefault(entry_id, set()).add(event_id)
     return False
 
 
-def _has_evidence(search: SearchState, entry_id: str) -> bool:
-    """Tell whether a memory was measured at any event."""
-    return any(entry_id in state.influences for state in search.states.values())
+def _is_begun(search: SearchState, entry_id: str, event_id: str) -> bool:
+    """Tell whether a memory was shown alone at an event, at its first point at least."""
+    state = search.states[event_id]
+    return any(item in search.measured for item in search.measured.shown(event_id, state, (entry_id,))[:1])
 
 
 def _grouped(entry_ids: Sequence[str]) -> list[tuple[str, ...]]:

@@ -23,8 +23,8 @@ changed; "removed" means left out of a replay.
    point, or the server gives no log-probabilities, the odds are counted in sampled replays.
 4. *Necessity.* Where no culprit is in an event's context, leave out each memory in turn: harm that needs several
    memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
-5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone, at one event first, and at the
-   others where that does not convict; repeat until none is a culprit.
+5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone, at one event first, and where that
+   does not convict at the others, twice as many in each round; repeat until none is a culprit.
 6. *Verify.* Replay each event as text without S. Where harm stays, the next memory by credit, then by anomaly, in its
    context joins S, one at each round: S is the smallest prefix of the evidence that ends the harm. Whose credit is
    below `weak_nats` is never taken: another context may end a harm by chance, and that is no evidence.

@@ -149,6 +149,18 @@ def test_who_moves_up_in_many_events_is_convicted_at_one():
     assert search.spared == {f"m{number:03d}": 5 for number in range(5, 10)}
 
 
+def test_who_moves_up_is_measured_at_twice_as_many_events_in_each_round():
+    # Memories 0 to 4 are poison in all ten contexts; 5 to 9 move up into all of them and do nothing.
+    world = World(20, {f"query {number}": list(range(20)) for number in range(10)}, hijack(set(range(5))))
+    search = search_of(world, 10)
+    rounds = []
+    while ablations := search.plan():
+        rounds.append(sum(ablation.kept == ("m007",) for ablation in ablations))
+        search.observe([world.answer(search.states[item.event_id].event, item) for item in ablations])
+    assert set(search.removed) == {f"m{number:03d}" for number in range(5)}
+    assert [asked for asked in rounds if asked] == [1, 1, 2, 4, 2]
+
+
 def test_who_moves_up_and_is_not_convicted_at_one_event_is_measured_at_the_others():
     def lean(query: str, context: frozenset[int]) -> float:
         works = 7 in context and query == "query 2"  # this poison answers one query only
