@@ -70,11 +70,6 @@ class DecisionPoint:
         return self.answer[self.start : self.start + COMPARED_CHARACTERS]
 
     @property
-    def place(self) -> tuple[int, str, str]:
-        """Turn, text before, and parting word of y*: equal where harmful answers of two events begin alike."""
-        return len(self.history), self.prefix, self.through[self.start :]
-
-    @property
     def through(self) -> str:
         """Text up to and with the parting word: forced to see where a clean replay would leave y* next."""
         word = WORD.match(self.answer, self.start)

@@ -2,7 +2,8 @@
 
 It lies between the odds with no memory and the least of the placebos asked so far (`placebos`). A memory that is
 convicted against the upper bound is convicted; one that is not even against the lower is cleared. What lies between
-calls for another placebo, where the bounds lie furthest apart first; and where harm stays on replay, all are asked.
+calls for another placebo, where the bounds lie furthest apart first. All are asked at every event where harm stays on
+replay at one of them, and at an event that speaks against a large share of the store.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from audit.attribution.conviction import Conviction
     from audit.attribution.placebos import Placebos
     from audit.attribution.search_state import EventState, SearchState
 
-__all__ = ["doubt_baselines", "doubt_stuck"]
+__all__ = ["doubt_baselines", "doubt_crowds", "doubt_most", "doubt_stuck"]
 
 
 def doubt_baselines(search: SearchState, placebos: Placebos) -> bool:
     """Want another placebo wherever the conviction of a memory outside of S hangs on it; True if any is wanted."""
     settings = search.settings
     bounds: dict[str, list[tuple[float, str]]] = {}
-    for event_id, state in search.states.items():
-        for entry_id in state.influences.keys() - search.removed.keys():  # none where an event is not heard
+    suspects = search.neighbours_asked.union(*(search.context(state) for _, state in search.heard()))
+    for event_id, state in search.heard():
+        for entry_id in (state.influences.keys() & suspects) - search.removed.keys():
             most = _most(search, placebos, event_id, state, entry_id)
             if most is not None:
                 bounds.setdefault(entry_id, []).append((most, event_id))
@@ -45,11 +48,33 @@ def doubt_baselines(search: SearchState, placebos: Placebos) -> bool:
     return bool(wanted)
 
 
-def doubt_stuck(search: SearchState, placebos: Placebos, stuck: Iterable[tuple[str, EventState]]) -> bool:
-    """Want all placebos at events whose harm stays: who is next is told by credit; True if any is wanted."""
+def doubt_crowds(search: SearchState, placebos: Placebos, conviction: Conviction) -> bool:
+    """Want all placebos at events that convict a large share of the store; True if any is wanted."""
+    return _doubt_all(
+        search, placebos,
+        [(name, state) for name, state in search.heard() if conviction.is_large(len(conviction.by(state)))],
+    )  # fmt: skip
+
+
+def doubt_most(search: SearchState, placebos: Placebos, conviction: Conviction) -> bool:
+    """Want all placebos before most of the store is convicted: which event is not to be heard hangs on them."""
+    convicted = {entry_id for _, state in search.heard() for entry_id in conviction.by(state)}
+    return conviction.is_most(len(convicted | search.removed.keys())) and doubt_stuck(search, placebos)
+
+
+def doubt_stuck(search: SearchState, placebos: Placebos) -> bool:
+    """Want all placebos where harm stays somewhere: who is next, and who is put back, is told by credit at all events.
+
+    Returns:
+        True if any is wanted: then every event is to be judged anew.
+    """
+    return _doubt_all(search, placebos, search.heard())
+
+
+def _doubt_all(search: SearchState, placebos: Placebos, events: Iterable[tuple[str, EventState]]) -> bool:
     wanted = [
         (event_id, state, point)
-        for event_id, state in stuck
+        for event_id, state in events
         for point in _partings(search, state)
         if placebos.margin(event_id, state, point) > 0.0
     ]

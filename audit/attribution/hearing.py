@@ -41,9 +41,7 @@ def read_groups(search: SearchState) -> None:
 
 def read_influences(search: SearchState) -> None:
     """Take in what was measured of each memory, at every event that is heard."""
-    for event_id, state in search.states.items():
-        if state.at_large or state.status in {"memory is not the cause", "not reproduced", "not examined"}:
-            continue
+    for event_id, state in search.heard():
         state.odds_full = [
             outcome.log_odds_nats if outcome is not None else None
             for point in range(len(state.points))

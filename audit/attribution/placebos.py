@@ -36,8 +36,6 @@ class Placebos:
     def __init__(self, memory: RankedMemory, measured: Measurements, settings: SearchSettings) -> None:
         self._memory, self._measured, self._settings = memory, measured, settings
         self._alone: dict[str, list[str]] = {}
-        self._leaders: dict[tuple[int, str, str], tuple[str, int]] = {}
-        self._forms: dict[tuple[int, str, str], bool] = {}
 
     def without(self, event_id: str, state: EventState, point: int) -> list[Ablation]:
         """Ask how a point fares without a cause: with each placebo, else, where there are too few, with no memory.
@@ -62,18 +60,12 @@ class Placebos:
         """Ask how a parting fares with no memory, and with as many placebos, one after the other, as tell.
 
         Only the least of them counts, and only above the odds with no memory: whoever falls below these ends it. One
-        that falls short of a form ends it too, where no conviction hangs on the rest. And where the answer of another
-        event parts with the same word at the same place, and that is form there, one memory that brings it is enough:
-        the clean replay did not.
+        that falls short of a form ends it too, where no verdict hangs on the rest (`audit.attribution.doubts`).
         """
         gate = keep_only(event_id, "gate", "odds", (), point)
         shown = self.without(event_id, state, point)
         if gate in shown:
             return shown
-        if self._leader(event_id, state, point) != (event_id, point):
-            known, odds = self._forms.get(state.points[point].place), self._odds(shown[0])
-            if known is None or (known and (odds is None or odds >= 0.0)):
-                return shown[:1]
         asked, wanted = [gate], 1 + state.doubts.get(point, 0)
         for item in shown:
             asked.append(item)
@@ -81,10 +73,6 @@ class Placebos:
             if above is None or above <= 0.0 or (above < self._settings.culprit_nats and len(asked) > wanted):
                 break
         return asked
-
-    def _leader(self, event_id: str, state: EventState, point: int) -> tuple[str, int]:
-        """Name the event and the point that were first to part like this: all placebos are asked there."""
-        return self._leaders.setdefault(state.points[point].place, (event_id, point))
 
     def _above(self, gate: Ablation, shown: Sequence[Ablation]) -> float | None:
         """How far the least of some memories shown alone is above the odds with no memory; None where not known."""
@@ -131,18 +119,14 @@ class Placebos:
                 asked = self.at_parting(event_id, state, point)
                 if all(item in self._measured for item in asked):
                     self._read_parting(event_id, state, point, asked)
-                    if self._leader(event_id, state, point) == (event_id, point):
-                        self._forms[state.points[point].place] = point in state.form
 
     def _read_parting(self, event_id: str, state: EventState, point: int, asked: Sequence[Ablation]) -> None:
         gate = keep_only(event_id, "gate", "odds", (), point)
         shown = [item for item in asked if item != gate]
-        state.baseline[point] = odds = self._odds(gate if gate in asked else asked[0])
-        if gate not in asked and odds is not None:
-            state.form.add(point)  # as at another event
+        state.baseline[point] = odds = self._odds(gate)
         others = [keep_only(event_id, "keep_one", "odds", (entry_id,), point) for entry_id in self._shown_alone(state)]
         above = self._above(gate, [*shown, *(item for item in others if self._odds(item) is not None)])
-        if gate in asked and odds is not None and shown and above is not None:
+        if odds is not None and shown and above is not None:
             (state.form.add if above >= self._settings.culprit_nats else state.form.discard)(point)
             state.baseline[point] = odds + max(above, 0.0)
 
@@ -151,11 +135,11 @@ class Placebos:
         state.doubts[point] = len(self.at_parting(event_id, state, point)) - 1
 
     def margin(self, event_id: str, state: EventState, point: int) -> float:
-        """How much lower a parting's baseline may be than the placebos asked so far say, in nats; 0 where all did."""
+        """How much lower a parting's baseline may be than is known by now, in nats; 0 where all placebos told."""
         gate, floor = keep_only(event_id, "gate", "odds", (), point), self.floor(event_id, point)
         asked, shown = self.at_parting(event_id, state, point), self.without(event_id, state, point)
         least = state.baseline.get(point)
-        if gate not in asked or len(asked) > len(shown) or least is None or floor is None:
+        if gate in shown or len(asked) > len(shown) or least is None or floor is None:
             return 0.0
         return max(least - floor, 0.0)
 

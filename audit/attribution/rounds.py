@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from audit.attribution.placebos import Placebos
     from audit.attribution.search_state import EventState, SearchState
 
-__all__ = ["baseline_round", "continued", "formless", "next_round", "pending", "substance_round"]
+__all__ = ["allow_turns", "baseline_round", "continued", "formless", "next_round", "pending", "substance_round"]
 
 
 def next_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
@@ -36,7 +36,7 @@ def next_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
         case "reference":
             return _reference_round(search, placebos)
         case "sufficiency" | "closure":
-            return _alone_round(search) + _doubted(search, placebos)
+            return [item for item in _doubted(search, placebos) if item not in search.measured] or _alone_round(search)
         case "necessity":
             return _necessity_round(search)
         case "verify":
@@ -93,6 +93,8 @@ def baseline_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
             if measure == "sample":
                 asked.append(keep_only(event_id, "gate", "sample", ()))
             elif measure == "odds" and point not in state.baseline:
+                if len(search.context(state)) >= search.settings.screen_from:
+                    state.doubts[point] = search.settings.placebos  # a group is acquitted once, and by what is known
                 asked.extend(placebos.at_parting(event_id, state, point))
     return asked + [
         item for event_id, state in formless(search, placebos) for item in placebos.doubting_form(event_id, state)
@@ -128,26 +130,31 @@ def _alone_round(search: SearchState) -> list[Ablation]:
 
 
 def _doubted(search: SearchState, placebos: Placebos) -> list[Ablation]:
-    """Ask for the placebos that a conviction hangs on."""
+    """Ask for the placebos that a verdict hangs on, also at events that are cleared by now."""
     return [
         item
-        for event_id, state in search.live()
+        for event_id, state in search.heard()
         for measure, point in search.measured.measures(state)
         if measure == "odds" and not state.speaks and state.doubts.get(point)
         for item in placebos.at_parting(event_id, state, point)
     ]
 
 
-def _turns(search: SearchState) -> Counter[str]:
-    """Return at how many more events each memory may be measured now: at as many as have told of it, or at one.
+def allow_turns(search: SearchState) -> None:
+    """Let memories be measured at twice as many events as they were, now that a verdict on these is given.
 
     Who moves up moves up in many events at once where they are alike. One event convicts it for all; only where it does
     not are others asked, twice as many each time, so that a memory in many contexts takes few rounds.
     """
     told = Counter(entry_id for state in search.states.values() for entry_id in state.influences)
+    search.turns = {entry_id: 2 * events for entry_id, events in told.items()}
+
+
+def _turns(search: SearchState) -> Counter[str]:
+    """Return at how many more events each memory may be measured now."""
     shown = [(entry_id, event_id) for event_id, state in search.live() for entry_id in search.context(state)]
     begun = Counter(entry_id for entry_id, event_id in shown if _is_begun(search, entry_id, event_id))
-    return Counter({entry_id: max(2 * told[entry_id], 1) - begun[entry_id] for entry_id, _ in shown})
+    return Counter({entry_id: search.turns.get(entry_id, 1) - begun[entry_id] for entry_id, _ in shown})
 
 
 def _is_turn(search: SearchState, entry_id: str, event_id: str, turns: Counter[str]) -> bool:

@@ -45,7 +45,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from audit.attribution.conviction import Conviction
-from audit.attribution.doubts import doubt_baselines
+from audit.attribution.doubts import doubt_baselines, doubt_crowds, doubt_most
 from audit.attribution.hearing import (
     acquit_crowds,
     convict,
@@ -58,7 +58,7 @@ from audit.attribution.measurements import Measurements
 from audit.attribution.placebos import Placebos
 from audit.attribution.points import go_deeper, read_baseline, read_gate, read_points
 from audit.attribution.restoration import put_back, put_back_unseen
-from audit.attribution.rounds import formless, next_round, pending, substance_round
+from audit.attribution.rounds import allow_turns, formless, next_round, pending, substance_round
 from audit.attribution.search_state import EventState, SearchState
 from audit.attribution.verification import read_verify
 
@@ -142,6 +142,9 @@ class SetSearch:
         """Return the next round, by event, the full prompt first; empty when the search is over."""
         while self._state.phase != "done":
             self._rounds += 1
+            if self._rounds > self.settings.max_rounds:
+                self._give_up(f"no end after {self.settings.max_rounds} rounds")
+                break
             unique = {
                 ablation.pair_id: ablation
                 for ablation in next_round(self._state, self._placebos)
@@ -152,9 +155,7 @@ class SetSearch:
                 continue
             budget = self.settings.max_replays
             cost = sum(self.settings.samples if item.measure == "sample" else 1 for item in unique.values())
-            if self._rounds > self.settings.max_rounds:
-                self._give_up(f"no end after {self.settings.max_rounds} rounds")
-            elif budget is not None and self._planned + cost > budget:
+            if budget is not None and self._planned + cost > budget:
                 self._give_up(f"budget of {budget} replays is spent")
             else:
                 self._planned += cost
@@ -206,13 +207,16 @@ class SetSearch:
                 placebos.read_replays(event_id, state)
             search.phase = "points"
         elif search.phase == "sufficiency":
-            for event_id, state in search.live():
+            for event_id, state in search.heard():
                 placebos.read_partings(event_id, state)
             read_groups(search)
             if pending(search):
                 return
             read_influences(search)
+            if doubt_most(search, placebos, conviction):
+                return
             convict(search, conviction)
+            allow_turns(search)
             if self._wants_points() or doubt_baselines(search, placebos):
                 return
             if not doubt_screening(without_culprit(search)):
@@ -221,14 +225,19 @@ class SetSearch:
             read_influences(search)
             search.phase = "done" if self.settings.attribution == "loo" else "closure"
         elif search.phase == "closure":
-            for event_id, state in search.live():
+            for event_id, state in search.heard():
                 placebos.read_partings(event_id, state)
             read_groups(search)
             if pending(search):
                 return
             read_influences(search)
+            if doubt_most(search, placebos, conviction):
+                return
             changed = convict(search, conviction)
+            allow_turns(search)
             if self._wants_points() or doubt_baselines(search, placebos) or changed or pending(search):
+                return
+            if doubt_crowds(search, placebos, conviction):
                 return
             if acquit_crowds(search, conviction):
                 self._wants_points()

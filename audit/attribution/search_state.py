@@ -115,7 +115,8 @@ class EventState:
 
     odds_full: list[float | None] = field(default_factory=list)
     baseline: dict[int, float | None] = field(default_factory=dict)
-    """Log-odds without a cause, by point; only of those that are measured."""
+    """Log-odds without a cause, by point; only of those that are measured. At partings as far as placebos were asked:
+    more of them may lower it (`audit.attribution.doubts`)."""
 
     doubts: dict[int, int] = field(default_factory=dict)
     """By parting, how many placebos are wanted there besides the first, where they may convict somebody."""
@@ -199,6 +200,9 @@ class SearchState:
     spared: dict[str, set[str]] = field(default_factory=dict)
     """Per entry id the events at which it was not measured, since it was another one's turn."""
 
+    turns: dict[str, int] = field(default_factory=dict)
+    """Per entry id at how many events it may have been measured before the next verdict; one where nothing is said."""
+
     neighbours_asked: set[str] = field(default_factory=set)
     deeper: bool = False
     """An event that renounced its points may have later ones: they are to be taken next."""
@@ -206,6 +210,15 @@ class SearchState:
     def live(self) -> list[tuple[str, EventState]]:
         """Return the open events by id."""
         return [(event_id, state) for event_id, state in self.states.items() if state.status == "open"]
+
+    def heard(self) -> list[tuple[str, EventState]]:
+        """Return the events by id that say something of memories, open or judged."""
+        mute = {"memory is not the cause", "not reproduced", "not examined"}
+        return [
+            (event_id, state)
+            for event_id, state in self.states.items()
+            if not state.at_large and state.status not in mute
+        ]
 
     def context(self, state: EventState, removed: frozenset[str] | None = None) -> tuple[str, ...]:
         r"""R(q, M \ S), with S as it stands unless another is given."""

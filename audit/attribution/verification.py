@@ -38,8 +38,10 @@ def read_verify(search: SearchState, conviction: Conviction, placebos: Placebos)
             state.status, state.reason = "cleared", "harm is gone on replay without the removed set"
         else:
             stuck.append((event_id, state))
-    if doubt_screening(state for _, state in stuck) or doubt_stuck(search, placebos, stuck):
+    if doubt_screening(state for _, state in stuck):
         return "closure"
+    if stuck and doubt_stuck(search, placebos):
+        return search.reopen()
     if _escalate(search, stuck):
         return search.reopen()
     deeper = [state for _, state in stuck if deepen(search, state)]

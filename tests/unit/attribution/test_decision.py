@@ -188,13 +188,6 @@ def test_odds_further_on_are_unknown_where_the_tokens_do_not_spell_the_answer():
     assert log_odds_further_on(replace(answer, top=(answer.top[1], answer.top[1])), FIRST) is None
 
 
-def test_places_are_equal_where_answers_begin_alike():
-    here = DecisionPoint(history=(), answer="go and send it", start=2, clean=" or")
-    assert here.place == replace(here, answer="go and leave", clean=", then").place
-    assert here.place != replace(here, answer="go or leave").place
-    assert here.place != replace(here, history=("one turn",)).place
-
-
 def test_measurements_change_only_what_is_decoded():
     request = GenerationRequest(
         messages=(Message(role="user", content="q"),),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -24,13 +23,8 @@ class AnyMemoryWorld(World):
     The first points are form: any memory raises their odds by as much. From `substance_from` on the poison alone does.
     """
 
-    def __init__(
-        self, *, poison: set[int], wrong_anyway: set[int], substance_from: int = 9, size: int = 12,
-        lean: float = -2.0, queries: int = 1,
-    ) -> None:  # fmt: skip
-        orders = {f"query {number}": list(range(size)) for number in range(queries)}
-        super().__init__(size, orders, hijack(poison))
-        self._lean_of_any = lean
+    def __init__(self, *, poison: set[int], wrong_anyway: set[int], substance_from: int = 9, size: int = 12) -> None:
+        super().__init__(size, {"query 0": list(range(size))}, hijack(poison))
         self._poison = {f"m{number:03d}" for number in poison}
         self._wrong = {f"m{number:03d}" for number in wrong_anyway}
         self._from = substance_from
@@ -45,7 +39,7 @@ class AnyMemoryWorld(World):
             return replace(outcome, harm=float(harmful), output=said, answers=(said,))
         if ablation.measure == "continuation":
             return replace(outcome, output=" however")
-        odds = (self._lean_of_any if shown else -6.0) if ablation.point < self._from else (3.0 if poisoned else -5.0)
+        odds = -6.0 + 4.0 * bool(shown) if ablation.point < self._from else (3.0 if poisoned else -5.0)
         return replace(outcome, harm=None, log_odds_nats=odds)
 
 
@@ -207,7 +201,8 @@ class AllAtOnce(Placebos):
     """Asks every placebo, whatever the first ones say."""
 
     def at_parting(self, event_id, state, point):
-        return [keep_only(event_id, "gate", "odds", (), point), *self.without(event_id, state, point)]
+        gate = keep_only(event_id, "gate", "odds", (), point)
+        return list(dict.fromkeys([gate, *self.without(event_id, state, point)]))
 
     def for_words(self, event_id, state):
         return [item for point in range(state.spoken) for item in self.without(event_id, state, point)]
@@ -240,25 +235,6 @@ def test_one_placebo_is_enough_where_it_does_nothing():
     world.run(search)
     placebos = {("m005",), ("m006",), ("m007",)}
     assert [item.kept for item in world.asked if item.at_point and item.kept in placebos] == [("m005",)]
-
-
-def test_a_form_known_from_another_event_takes_one_placebo_there():
-    world = AnyMemoryWorld(poison={1, 2}, wrong_anyway=set(), substance_from=1, lean=1.0, queries=3)
-    search = search_of(world, count=3)
-    world.run(search)
-    assert {frozenset(state.form) for state in search.states.values()} == {frozenset({0})}
-    assert set(search.removed) == {"m001", "m002"}
-    asked = Counter(item.event_id for item in world.asked if item.measure == "odds" and item.point == 0)
-    assert asked == {"e000": 4, "e001": 1, "e002": 1}  # three placebos and no memory; one placebo
-
-
-def test_a_form_known_from_another_event_is_none_where_the_placebo_does_not_bring_it():
-    world = AnyMemoryWorld(poison={1, 2}, wrong_anyway=set(), substance_from=1, lean=-1.0, queries=3)
-    search = search_of(world, count=3)
-    world.run(search)
-    assert set(search.removed) == {"m001", "m002"}
-    asked = Counter(item.event_id for item in world.asked if item.measure == "odds" and item.point == 0)
-    assert asked == {"e000": 4, "e001": 4, "e002": 4}
 
 
 class TellingWorld(LeaningWorld):
