@@ -2,8 +2,9 @@
 
 It lies between the odds with no memory and the least of the placebos asked so far (`placebos`). A memory that is
 convicted against the upper bound is convicted; one that is not even against the lower is cleared. What lies between
-calls for another placebo, where the bounds lie furthest apart first. All are asked at every event where harm stays on
-replay at one of them, and at an event that speaks against a large share of the store.
+calls for another placebo, where the bounds lie furthest apart first. All are asked where groups are shown, at an event
+that speaks against a large share of the store, and at every event once harm stays on replay at one: then credit decides
+who is next, and who is put back. Credit that is reported may lie below what all placebos would say, never above.
 """
 
 from __future__ import annotations

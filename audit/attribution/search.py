@@ -8,9 +8,9 @@ changed; "removed" means left out of a replay.
    without memory: `memory is not the cause`.
 2. *Points.* Where the model would not say the harm with a memory that the event did not use, though forced up to it:
    the words of the harm (`substance`). Else find where the two replays part, and where they part again (`decision`).
-   A parting that placebos bring too, memories that the event did not use, is form and does not count. Where all are,
-   memories are shown alone: with every one the harm comes, and `memory is not the cause`, or partings are taken from
-   the clean replay of one.
+   A parting that placebos bring too, memories that the event did not use, is form and does not count. They are asked
+   one after the other while a verdict hangs on them. Where all partings are form, memories are shown alone: with every
+   one the harm comes, and `memory is not the cause`, or partings are taken from the clean replay of one.
 3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `culprit_nats` at every
    point is a culprit and joins S; one that falls short of `weak_nats` at a point is asked at no other. A large context
    is shown in groups first, and only members of those that raise the odds are measured alone; where that finds nobody,
@@ -37,7 +37,8 @@ changed; "removed" means left out of a replay.
 A budget stops the search between rounds; what it left out is listed, never guessed.
 
 This file has the order of phases and the budget. What a phase asks is in `rounds`; what the answers mean is in `points`
-(steps 1 and 2), `hearing` (3 to 5, and 7), `verification` (6) and `restoration` (8).
+(steps 1 and 2), `placebos` and `doubts` (what counts as a rise), `hearing` (3 to 5, and 7), `verification` (6) and
+`restoration` (8).
 """
 
 from __future__ import annotations

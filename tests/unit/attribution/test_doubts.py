@@ -48,7 +48,7 @@ def searched(world, placebos=Placebos):
 
 
 def sparse_world(seed: int, events: int) -> GradedWorld:
-    """As in life: one or two poisons in or near each context, little else. Contexts are small, or large and screened."""
+    """As in life: one or two poisons in or near each context, little else; contexts small, or large and screened."""
     rng = random.Random(seed)
     size, k = rng.choice([(9, 3), (14, 3), (20, 13)])
     gains, orders = {}, {}
