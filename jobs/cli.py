@@ -321,9 +321,8 @@ def audit(
     read, guessed = read_events(events), None if edges is None else read_edges(edges)
     earlier = None if reuse is None else EarlierRun(reuse)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
-    check_input(snapshot, read, settings, guessed)
+    harmful = check_input(snapshot, read, settings, guessed)
     reporter = Reporter(console, quiet=quiet or as_json)
-    harmful = any(event.harm == "harmful" for event in read[0])
     if harmful:
         with reporter.steps() as progress:
             prepare_models(settings, progress)

@@ -96,16 +96,20 @@ def check_input(
     events: tuple[tuple[Event, ...], str],
     config: AuditConfig,
     edges: tuple[tuple[EstimatedEdge, ...], str] | None = None,
-) -> None:
+) -> bool:
     """Check all that a run is told, before any model or cluster is started for it.
+
+    Returns:
+        True where an event is harmful; else no model will be asked.
 
     Raises:
         UsageError: events or edges that do not fit the store, an agent or a harm scorer that cannot be built.
     """
-    check_events(snapshot, events[0])
+    harmful = check_events(snapshot, events[0])
     Program.of(config.agent, config.harm, config.seed).build()
     if edges is not None:
         check_edges(edges[0], snapshot, "estimated edges")
+    return bool(harmful)
 
 
 def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run

@@ -90,7 +90,7 @@ def read_baseline(search: SearchState, placebos: Placebos) -> Phase:
         placebos.read_partings(event_id, state)
         if any(odds is None for odds in state.baseline.values()):
             state.points, state.spoken, state.baseline, lost = [], 0, {}, True
-    if lost or any(item not in search.measured for item in baseline_round(search, placebos)):
+    if lost:
         return "baseline"
     doubted = formless(search, placebos)
     if go_deeper(search, (state for _, state in doubted)):
