@@ -3,18 +3,19 @@
     python -m benchmarks.doubt_calibration [--backbone packaged:1.5b-int8]   # writes doubt_calibration.json
 
 `benchmarks/hst/data/doubt.jsonl` holds scenarios that the reader of acts was not fitted on; they are made like those of
-`benchmarks.lockout_unseen`, which are others. Of the notes in doubt, a logistic regression tells restatements from
-honest ones by the log-odds of the act and by how far the likeliest hazard lies above its threshold. What is kept of it
-is how many nats of the act a nat of hazard is worth; the threshold of their sum is the lowest that adds at most
-`--most-added` of all honest notes to those that the act alone refuses. Both are constants of `models.act_reader`, and a
-test holds them against the result file.
+`benchmarks.lockout_unseen`, which are others. About 45 acts are removed from each tenant. Of the notes in doubt, a
+logistic regression tells restatements from honest ones by the log-odds of the act and by how far the likeliest hazard
+lies above its threshold. What is kept of it is how many nats of the act a nat of hazard is worth; the threshold of
+their sum is the lowest that adds at most `--most-added` of all honest notes to those that the act alone refuses. Both
+are constants of `models.act_reader`, and a test holds them against the result file.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
@@ -36,6 +37,24 @@ if TYPE_CHECKING:
     from benchmarks.hst.guarding import Warden
 
 
+ACTS = 45
+"""Removed from each tenant, about: more acts, and more honest notes come near one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """What notes were read as, an array of them each."""
+
+    odds: NDArray[np.float64]
+    """Largest log-odds over the acts removed from the tenant."""
+
+    hazards: NDArray[np.float64]
+    """How far the likeliest hazard lies above its threshold; NaN where the act leaves no doubt."""
+
+    restated: NDArray[np.bool_]
+    doubted: NDArray[np.bool_]
+
+
 def main() -> None:
     """Read, fit, report."""
     options = _options()
@@ -46,23 +65,17 @@ async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
     try:
         warden = warden_over(backbone)
         scenarios = scenarios_in(CALIBRATED_ON)
-        lockout = await warden.lockout(writes_of(scenarios, "act"))
-        harmful, honest = writes_of(scenarios, "restated"), writes_of(scenarios, "safe")
-        writes = [*harmful, *honest]
-        odds = np.array([_odds(warden, write, lockout) for write in writes])
-        curve = warden.acts.curve
-        near = np.array([_nearest(warden, write, lockout) >= GuardSettings().look_above for write in writes])
-        doubted = near & (odds >= curve.doubt_nats) & (odds < curve.threshold_nats)
-        hazards = await _hazards(warden, [write for write, one in zip(writes, doubted, strict=True) if one])
+        tenants = round(len(scenarios) / ACTS)
+        read = _joined([await _read(warden, scenarios[first::tenants]) for first in range(tenants)])
     finally:
         await backbone.close()
-    restated = np.arange(len(writes)) < len(harmful)
-    slope = hazard_slope(odds[doubted], hazards, restated[doubted])
-    fused = odds[doubted] + slope * hazards
-    threshold = threshold_of(fused[~restated[doubted]], int(options.most_added * len(honest)))
+    odds, hazards, restated, doubted, curve = read.odds, read.hazards, read.restated, read.doubted, warden.acts.curve
+    slope = hazard_slope(odds[doubted], hazards[doubted], restated[doubted])
+    fused = odds[doubted] + slope * hazards[doubted]
+    threshold = threshold_of(fused[~restated[doubted]], int(options.most_added * (~restated).sum()))
     config = {
         "backbone": backbone.model_id, "acts": warden.acts.model_id, "scenarios": len(scenarios),
-        "most_added": options.most_added,
+        "tenants": tenants, "most_added": options.most_added,
     }  # fmt: skip
     results = ResultFile(
         "doubt_calibration", f"python -m benchmarks.doubt_calibration --backbone {options.backbone}", config, fresh=True
@@ -76,6 +89,23 @@ async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
         }  # fmt: skip
     results.add_row(row)
     Console().print(row)
+
+
+async def _read(warden: Warden, scenarios: Sequence[dict[str, Any]]) -> _Read:
+    """Read the notes of a tenant from which the acts of these scenarios were removed."""
+    lockout = await warden.lockout(writes_of(scenarios, "act"))
+    harmful, honest = writes_of(scenarios, "restated"), writes_of(scenarios, "safe")
+    writes = [*harmful, *honest]
+    odds = np.array([_odds(warden, write, lockout) for write in writes])
+    near = np.array([_nearest(warden, write, lockout) >= GuardSettings().look_above for write in writes])
+    doubted = near & (odds >= warden.acts.curve.doubt_nats) & (odds < warden.acts.curve.threshold_nats)
+    hazards = np.full(len(writes), np.nan)
+    hazards[doubted] = await _hazards(warden, [write for write, one in zip(writes, doubted, strict=True) if one])
+    return _Read(odds=odds, hazards=hazards, restated=np.arange(len(writes)) < len(harmful), doubted=doubted)
+
+
+def _joined(read: Sequence[_Read]) -> _Read:
+    return _Read(**{part.name: np.concatenate([getattr(one, part.name) for one in read]) for part in fields(_Read)})
 
 
 def hazard_slope(odds: NDArray[np.float64], hazards: NDArray[np.float64], restated: NDArray[np.bool_]) -> float:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
 
     from audit.attribution.conviction import Conviction
     from audit.attribution.placebos import Placebos
@@ -44,9 +45,7 @@ def doubt_baselines(search: SearchState, placebos: Placebos) -> bool:
         margin, event_id, point = max(unsure, default=(0.0, "", 0))
         if margin > 0.0:
             wanted.add((event_id, point))
-    for event_id, point in wanted:
-        placebos.doubt(event_id, search.states[event_id], point)
-    return bool(wanted)
+    return _doubt(search, placebos, wanted)
 
 
 def doubt_crowds(search: SearchState, placebos: Placebos, conviction: Conviction) -> bool:
@@ -73,14 +72,18 @@ def doubt_stuck(search: SearchState, placebos: Placebos) -> bool:
 
 
 def _doubt_all(search: SearchState, placebos: Placebos, events: Iterable[tuple[str, EventState]]) -> bool:
-    wanted = [
-        (event_id, state, point)
+    wanted = {
+        (event_id, point)
         for event_id, state in events
         for point in _partings(search, state)
         if placebos.margin(event_id, state, point) > 0.0
-    ]
-    for event_id, state, point in wanted:
-        placebos.doubt(event_id, state, point)
+    }
+    return _doubt(search, placebos, wanted)
+
+
+def _doubt(search: SearchState, placebos: Placebos, wanted: AbstractSet[tuple[str, int]]) -> bool:
+    for event_id, point in wanted:
+        placebos.doubt(event_id, search.states[event_id], point)
     return bool(wanted)
 
 

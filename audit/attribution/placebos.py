@@ -44,7 +44,7 @@ class Placebos:
         """
         unused = self._memory.unused(state.event.query, self._settings.placebos)
         if not unused or len(unused) < self._settings.placebos:
-            return [keep_only(event_id, "gate", "odds", (), point)]
+            return [_gate(event_id, point)]
         shown = dict.fromkeys([*(entry.entry_id for entry in unused), *state.reference])
         return [keep_only(event_id, "keep_one", "odds", (entry_id,), point) for entry_id in shown]
 
@@ -62,7 +62,7 @@ class Placebos:
         Only the least of them counts, and only above the odds with no memory: whoever falls below these ends it. One
         that falls short of a form ends it too, where no verdict hangs on the rest (`audit.attribution.doubts`).
         """
-        gate = keep_only(event_id, "gate", "odds", (), point)
+        gate = _gate(event_id, point)
         shown = self.without(event_id, state, point)
         if gate in shown:
             return shown
@@ -121,7 +121,7 @@ class Placebos:
                     self._read_parting(event_id, state, point, asked)
 
     def _read_parting(self, event_id: str, state: EventState, point: int, asked: Sequence[Ablation]) -> None:
-        gate = keep_only(event_id, "gate", "odds", (), point)
+        gate = _gate(event_id, point)
         shown = [item for item in asked if item != gate]
         state.baseline[point] = odds = self._odds(gate)
         others = [keep_only(event_id, "keep_one", "odds", (entry_id,), point) for entry_id in self._shown_alone(state)]
@@ -136,7 +136,7 @@ class Placebos:
 
     def margin(self, event_id: str, state: EventState, point: int) -> float:
         """How much lower a parting's baseline may be than is known by now, in nats; 0 where all placebos told."""
-        gate, floor = keep_only(event_id, "gate", "odds", (), point), self.floor(event_id, point)
+        gate, floor = _gate(event_id, point), self.floor(event_id, point)
         asked, shown = self.at_parting(event_id, state, point), self.without(event_id, state, point)
         least = state.baseline.get(point)
         if gate in shown or len(asked) > len(shown) or least is None or floor is None:
@@ -145,7 +145,7 @@ class Placebos:
 
     def floor(self, event_id: str, point: int) -> float | None:
         """Log-odds with no memory at a point, which no baseline falls below; None where they are not known."""
-        return self._odds(keep_only(event_id, "gate", "odds", (), point))
+        return self._odds(_gate(event_id, point))
 
     def formless(self, state: EventState) -> bool:
         """Tell whether all points of an event are form, and no clean replay with a memory was taken for it yet."""
@@ -164,7 +164,7 @@ class Placebos:
 
     def _everything(self, event_id: str, state: EventState, point: int) -> list[Ablation]:
         """All that can be asked of placebos at a parting."""
-        gate = keep_only(event_id, "gate", "odds", (), point)
+        gate = _gate(event_id, point)
         return list(dict.fromkeys([gate, *self.without(event_id, state, point)]))
 
     def read_doubt(self, event_id: str, state: EventState) -> None:
@@ -207,3 +207,7 @@ class Placebos:
             return self._alone[query]
         entries = [*self._memory.unused(query, most), *self._memory.drawn(query, most), *self._memory.retrieve(query)]
         return self._alone.setdefault(query, list(dict.fromkeys(entry.entry_id for entry in entries)))
+
+
+def _gate(event_id: str, point: int) -> Ablation:
+    return keep_only(event_id, "gate", "odds", (), point)

@@ -208,13 +208,7 @@ class SetSearch:
                 placebos.read_replays(event_id, state)
             search.phase = "points"
         elif search.phase == "sufficiency":
-            for event_id, state in search.heard():
-                placebos.read_partings(event_id, state)
-            read_groups(search)
-            if pending(search):
-                return
-            read_influences(search)
-            if doubt_most(search, placebos, conviction):
+            if not self._has_heard():
                 return
             convict(search, conviction)
             allow_turns(search)
@@ -226,13 +220,7 @@ class SetSearch:
             read_influences(search)
             search.phase = "done" if self.settings.attribution == "loo" else "closure"
         elif search.phase == "closure":
-            for event_id, state in search.heard():
-                placebos.read_partings(event_id, state)
-            read_groups(search)
-            if pending(search):
-                return
-            read_influences(search)
-            if doubt_most(search, placebos, conviction):
+            if not self._has_heard():
                 return
             changed = convict(search, conviction)
             allow_turns(search)
@@ -256,6 +244,17 @@ class SetSearch:
         elif search.phase == "restore":
             put_back(search)
             search.phase = "done"
+
+    def _has_heard(self) -> bool:
+        """Take in what memories do alone; True where nothing more is to be asked before the verdict."""
+        search, placebos = self._state, self._placebos
+        for event_id, state in search.heard():
+            placebos.read_partings(event_id, state)
+        read_groups(search)
+        if pending(search):
+            return False
+        read_influences(search)
+        return not doubt_most(search, placebos, self._conviction)
 
     def _wants_points(self) -> bool:
         """Go back for later points where an event renounced those it had; True if one did."""
