@@ -307,6 +307,8 @@ def audit(
     """Find which memories caused the harmful events. Changes nothing unless --apply is given."""
     if fail_on not in {None, "removed", "not-cleared"}:
         raise UsageError(f"--fail-on is {fail_on!r:.40}, expected removed or not-cleared")
+    if local and address is not None:
+        raise UsageError("--local runs without Ray: leave out --address, or unset RAY_ADDRESS")
     default = Path("memaudit.yaml")
     chosen = config if config is not None else (default if default.is_file() else None)
     overrides = {
@@ -327,7 +329,7 @@ def audit(
         with reporter.steps() as progress:
             prepare_models(settings, progress)
     # After a quiet night nothing is asked of any model, so none is started, and no cluster.
-    executor = make_executor(model_specs(settings), local=local or not harmful, address=address if harmful else None)
+    executor = make_executor(model_specs(settings), local=local or not harmful, address=address)
     try:
         result = run_audit(
             snapshot, read, settings, executor, out, reporter, now_ms=now, edges=guessed, earlier=earlier

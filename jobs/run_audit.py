@@ -79,12 +79,16 @@ def model_specs(config: AuditConfig) -> ModelSpecs:
 def make_executor(specs: ModelSpecs, *, local: bool, address: str | None, replicas: int = 0) -> Executor:
     """Return the executor; Ray is imported only when it is used.
 
+    Args:
+        specs: The models.
+        local: In this process, whatever the address.
+        address: Of the Ray cluster; None starts one here.
+        replicas: Of the backbone; 0 for as many as `GpuShares` says.
+
     Raises:
-        UsageError: no cluster at the address, or both a cluster and this process asked for.
+        UsageError: no cluster at the address.
     """
     if local:
-        if address is not None:
-            raise UsageError("--local runs without Ray: leave out --address")
         return LocalExecutor(specs)
     from jobs.executor_ray import RayExecutor  # noqa: PLC0415 - importing Ray takes seconds
 

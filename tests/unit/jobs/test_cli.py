@@ -334,6 +334,16 @@ def test_a_quiet_night_is_a_finished_audit_that_starts_no_model_and_no_cluster(s
     assert (desk / "run" / "report.html").is_file()
 
 
+@pytest.mark.parametrize("label", ["harmful", "benign"])
+def test_a_cluster_and_this_process_are_not_both_asked_for(store, run, desk, label, monkeypatch):
+    monkeypatch.setattr("jobs.cli.prepare_models", never)
+    write_lines(desk / "events.jsonl", [event(harm={"label": label})])
+    code, _, err = run(*AUDIT, "--address", "10.0.0.1:6379")
+    assert code == 2
+    assert "leave out --address, or unset RAY_ADDRESS" in one_line(err)
+    assert not (desk / "run").exists()
+
+
 def test_a_missing_model_folder_is_one_line(store, run, desk):
     code, _, err = run(*AUDIT, "--backbone", str(desk / "no-such-model"))
     assert code == 2
