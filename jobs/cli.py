@@ -66,6 +66,7 @@ from jobs.run_audit import (
     read_result,
     run_audit,
 )
+from models.library_noise import quiet_imports
 
 if TYPE_CHECKING:
     from audit.result import AuditResult
@@ -89,6 +90,8 @@ Exit codes:
   5    the store changed since the audit
   130  interrupted
 """
+
+quiet_imports()  # processes that vLLM spawns import this file, and then vLLM
 
 app = typer.Typer(
     name="memaudit",

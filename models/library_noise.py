@@ -1,7 +1,8 @@
 """What model libraries print by themselves and tells a user nothing: silenced by name, and nothing else.
 
 Errors stay, and what the user has set in the environment wins. vLLM works in child processes, which only the
-environment reaches. Not silenced: what a child logs while it imports vLLM, before any of its settings is read.
+environment reaches; and what a child logs while it imports vLLM, before any of its settings is read, is silenced only
+where the program's main file calls `quiet_imports` as it is imported, since a child imports that first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["quiet_vllm", "without_bars"]
+__all__ = ["quiet_imports", "quiet_vllm", "without_bars"]
 
 _REDUCE_OP = "`torch.distributed.reduce_op` is deprecated"
 """vLLM looks at every attribute of every module, this one included."""
@@ -28,9 +29,14 @@ _FILTERS = (
 )
 
 
+def quiet_imports() -> None:
+    """Silence what importing vLLM logs on a CPU. Idempotent, and imports nothing."""
+    logging.getLogger("vllm.triton_utils.importing").setLevel(logging.ERROR)  # Triton has no CPU backend
+
+
 def quiet_vllm() -> None:
     """Silence what vLLM's processes say on every start; called before vLLM is imported. Idempotent."""
-    logging.getLogger("vllm.triton_utils.importing").setLevel(logging.ERROR)  # Triton has no CPU backend
+    quiet_imports()
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # the NUMA binding of a worker's memory
     warnings.filterwarnings("ignore", message=re.escape(_REDUCE_OP), category=FutureWarning, append=True)
     own = [item for item in os.environ.get("PYTHONWARNINGS", "").split(",") if item and item not in _FILTERS]

@@ -9,6 +9,7 @@ import sys
 import warnings
 
 import pytest
+import torch
 
 from models.embedding import SentenceEmbedder
 from models.library_noise import quiet_vllm, without_bars
@@ -23,6 +24,17 @@ warnings.warn("something else is deprecated", FutureWarning)
 os._exit(0)
 """
 """A child as vLLM's are: it looks at the deprecated name, and ends without giving its shared memory back."""
+
+
+SPAWNING = """
+import importlib, multiprocessing
+{imported}
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=importlib.import_module, args=("vllm.triton_utils",))
+    child.start()
+    child.join()
+"""
+"""A program with a child that imports vLLM before it does anything else, as vLLM's own do."""
 
 
 @pytest.fixture
@@ -50,6 +62,16 @@ def test_a_child_is_silent_on_what_is_named_and_on_nothing_else(environment):
     assert "reduce_op" not in after
     assert "leaked" not in after
     assert "something else is deprecated" in after
+
+
+@pytest.mark.parametrize(("imported", "heard"), [("", True), ("import jobs.cli", False)])
+def test_children_of_the_command_line_import_vllm_silently(tmp_path, imported, heard):
+    if torch.cuda.is_available():
+        pytest.skip("vLLM has nothing to say of Triton where there is a GPU")
+    program = tmp_path / "program.py"
+    program.write_text(SPAWNING.format(imported=imported), encoding="utf-8")
+    said = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True)
+    assert ("Triton" in said.stderr) == heard
 
 
 def test_what_the_user_has_set_wins(environment):
