@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -28,7 +29,7 @@ from audit.report.table import render_table
 from audit.report.untrusted import as_line
 from audit.snapshot.attest import attest
 from audit.snapshot.publish import append_entries, create_store
-from audit.snapshot.purify import purify
+from audit.snapshot.purify import purify, read_purified
 from audit.snapshot.reader import open_snapshot
 from audit.snapshot.verify import verify_store
 from jobs.cli_forget import forget
@@ -56,6 +57,7 @@ from jobs.import_jsonl import read_entries
 from jobs.progress import Reporter
 from jobs.reuse import EarlierRun
 from jobs.run_audit import (
+    REPORT_FILE,
     RESULT_FILE,
     check_input,
     make_executor,
@@ -70,6 +72,8 @@ from models.library_noise import quiet_imports
 
 if TYPE_CHECKING:
     from audit.result import AuditResult
+    from audit.snapshot.purify import Purified
+    from audit.snapshot.reader import VerifiedSnapshot
 
 __all__ = ["app", "main"]
 
@@ -341,15 +345,20 @@ def audit(
         write_locks(snapshot, with_quarantined(result), settings, executor, out, reporter)
     finally:
         executor.close()
-    if as_json:
-        print(to_json(result))  # noqa: T201
-    else:
+    if not as_json:
         console.print(render_table(result))
-        console.print(f"report: {out / 'report.html'}", markup=False, highlight=False)
+        console.print(f"report: {out / REPORT_FILE}", markup=False, highlight=False)
+    purged = None
     if apply and removals_of(result):
-        _purge(out, result, store, keys, pin, dry_run=False, as_json=as_json)
+        if large := _large_removals(result):
+            raise UsageError(
+                f"{large[0]}; look at {out / REPORT_FILE}, then: memaudit purge {out} {store} --apply --most"
+            )
+        purged = _purge(out, result, store, keys, pin, dry_run=False, quiet=as_json)
     elif not as_json and removals_of(result):
         console.print(f"nothing was removed; to remove: memaudit purge {out} {store} --apply", markup=False)
+    if as_json:  # one document, also with --apply
+        print_json(json.loads(to_json(result)) | ({"purged": purged} if apply else {}))
     summary = summarise(result.tenants)
     found = {"removed": summary.removed, "not-cleared": summary.verdicts["not cleared"]}
     if fail_on is not None and found[fail_on]:
@@ -410,7 +419,9 @@ def purge(
     large = _large_removals(result)
     if large and apply and not most:
         raise UsageError(f"{large[0]}; look at the report, and add --most to remove them all the same")
-    _purge(run, result, store, keys, pin, dry_run=not apply, as_json=as_json)
+    purged = _purge(run, result, store, keys, pin, dry_run=not apply, quiet=as_json)
+    if as_json:
+        print_json(purged)
     if large and not apply and not as_json:
         for line in large:
             Console(soft_wrap=True).print(line, markup=False, highlight=False)
@@ -507,31 +518,29 @@ def _large_removals(result: AuditResult) -> list[str]:
 
 
 def _purge(
-    run: Path, result: AuditResult, store: Path, keys: Path, pin: Path | None, *, dry_run: bool, as_json: bool
-) -> None:
-    now, keyring, console = now_ms(), load_keyring(keys), Console(soft_wrap=True)
+    run: Path, result: AuditResult, store: Path, keys: Path, pin: Path | None, *, dry_run: bool, quiet: bool
+) -> dict[str, object]:
+    """Remove, attest and remember what a run found, and say so unless `quiet`; return it as `--json` shows it."""
+    now, keyring, console = now_ms(), load_keyring(keys), Console(soft_wrap=True, quiet=quiet)
     removals = removals_of(result)
     extra, taxonomy = read_locks(run, result)
     known = known_pin(store, pin, keyring.policy, now)
     snapshot = open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)
     if snapshot.store_id != result.store:
         raise UsageError(f"{run} audited another store than {store}")
-    if snapshot.digest != result.snapshot_digest:
+    purified = None if dry_run else _published_before(run, result, snapshot)
+    if snapshot.digest != result.snapshot_digest and purified is None:
         raise StalePlanError(
             f"{store} is at version {snapshot.version}, {run} audited version {result.snapshot_version}: audit again"
         )
     if not removals:  # a clean night, and no mistake
-        if as_json:
-            print_json({
-                "version": snapshot.version, "published": False, "digest": snapshot.digest, "removed": [],
-            })  # fmt: skip
-        else:
-            console.print(f"{run} found nothing to remove: {store} stays as it is", markup=False, highlight=False)
-        return
-    purified = purify(
-        store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now,
-        config={**result.config, **taxonomy}, models=result.models, extra=extra, dry_run=dry_run,
-    )  # fmt: skip
+        console.print(f"{run} found nothing to remove: {store} stays as it is", markup=False, highlight=False)
+        return {"version": snapshot.version, "published": False, "digest": snapshot.digest, "removed": []}
+    if purified is None:
+        purified = purify(
+            store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now,
+            config={**result.config, **taxonomy}, models=result.models, extra=extra, dry_run=dry_run,
+        )  # fmt: skip
     if not dry_run:
         statement = attest(
             purified, keyring, run_id=result.run_id, now_ms=now, parameters=result.config, models=result.models,
@@ -539,12 +548,6 @@ def _purge(
         )  # fmt: skip
         durable.replace(run / ATTESTATION_FILE, statement)
         remember(open_snapshot(store, keyring.policy, now_ms=now), pin)
-    if as_json:
-        print_json({
-            "version": purified.version, "published": purified.published, "digest": purified.digest,
-            "removed": [{"tenant": r.tenant, "entry_id": r.entry_id, "reason": r.reason} for r in purified.removed],
-        })  # fmt: skip
-        return
     verb = "removed" if purified.published else "would remove"
     for item in purified.removed:
         console.print(
@@ -563,6 +566,19 @@ def _purge(
         )  # fmt: skip
     else:
         console.print("dry run: nothing was changed; add --apply to remove", markup=False, highlight=False)
+    return {
+        "version": purified.version, "published": purified.published, "digest": purified.digest,
+        "removed": [{"tenant": r.tenant, "entry_id": r.entry_id, "reason": r.reason} for r in purified.removed],
+    }  # fmt: skip
+
+
+def _published_before(run: Path, result: AuditResult, snapshot: VerifiedSnapshot) -> Purified | None:
+    """Return what an interrupted purge of this run published and did not attest, where it is what is asked for."""
+    if (run / ATTESTATION_FILE).exists():
+        return None
+    purified = read_purified(snapshot, result.run_id, result.snapshot_digest)
+    asked = {(tenant, entry_id) for tenant, entries in removals_of(result).items() for entry_id in entries}
+    return purified if purified and {(item.tenant, item.entry_id) for item in purified.removed} == asked else None
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from audit.snapshot.manifest import BucketFiles
     from audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["Purified", "RemovedEntry", "purify"]
+__all__ = ["Purified", "RemovedEntry", "purify", "read_purified"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +141,28 @@ def purify(  # noqa: PLR0913 - what is removed, by whom, and what the record say
     return Purified(
         store_id=plan.store_id, audited_version=plan.audited_version, audited_digest=plan.audited_digest,
         version=published.version, digest=published.digest, published=True, removed=removed, entries=published.entries,
+    )  # fmt: skip
+
+
+def read_purified(snapshot: VerifiedSnapshot, run_id: str, audited_digest: str) -> Purified | None:
+    """Return what a run's purification published, where `snapshot` is what it made of the audited version; else None.
+
+    For whoever was interrupted after it: what was removed stands in the log.
+    """
+    manifest = snapshot.manifest
+    if (manifest.operation, manifest.run_id, manifest.parent) != ("purify", run_id, audited_digest):
+        return None
+    removed = [
+        RemovedEntry(
+            tenant=tenant, entry_id=stone.entry_id, index=stone.removed_index,
+            leaf_hash=stone.removed_leaf_hash.hex(), reason=stone.reason,
+        )
+        for tenant in snapshot.tenants for stone in snapshot.tombstones(tenant) if stone.run_id == run_id
+    ]  # fmt: skip
+    return Purified(
+        store_id=snapshot.store_id, audited_version=snapshot.version - 1, audited_digest=audited_digest,
+        version=snapshot.version, digest=snapshot.digest, published=True,
+        removed=tuple(sorted(removed, key=lambda item: (item.tenant, item.index))), entries=manifest.entries,
     )  # fmt: skip
 
 
