@@ -36,7 +36,7 @@ from audit.errors import ModelError, UsageError
 from audit.forget.decision import FAILURES, Decision
 from audit.forget.judging import failure, scopes
 from audit.forget.model_thread import ModelThread
-from audit.forget.reading import fingerprint, pieces, readings
+from audit.forget.reading import fingerprint, pieces, readings, unmarked, visible
 from audit.forget.recent_writes import Piece, RecentWrites
 from audit.forget.rounds import HazardExtractor, Rounds, error_line
 from audit.forget.settings import GuardSettings
@@ -261,32 +261,36 @@ class WriteGuard:
         """Look at the write together with the writer's recent ones, count it, and tell."""
         decision = found.decision
         if decision.allowed and found.joins and self.settings.recent_writes:
-            now_ms = self._clock_ms()
+            decision = self._in_stream(state, entry, key, found)
+        self._tell(entry, decision)
+        return decision
+
+    def _in_stream(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
+        """Judge together with the writer's recent writes, again where one came in meanwhile, and join them."""
+        decision, now_ms = found.decision, self._clock_ms()
+        piece = Piece(key=key, entry_id=entry.entry_id, text=found.text, at_ms=now_ms)
+        judged: tuple[Piece, ...] = ()
+        while decision.allowed:
             with self._lock:
                 earlier = self._recent.before(entry.principal, key, now_ms)
-            if earlier:
-                decision = self._joined(state, key, found, earlier)
-            if decision.allowed:
-                piece = Piece(key=key, entry_id=entry.entry_id, text=found.text, at_ms=now_ms)
-                with self._lock:
+                if earlier == judged:
                     self._recent.add(entry.principal, piece)
-        self._tell(entry, decision)
+                    break
+            decision, judged = self._joined(state, key, found, earlier), earlier
         return decision
 
     def _joined(self, state: _State, key: bytes, found: _Finding, earlier: tuple[Piece, ...]) -> Decision:
         place = (key, *(piece.key for piece in earlier))
         with self._lock:
-            known = state.joined.get(place)
-        if known is not None:
-            return known
-        text = " ".join((*(piece.text for piece in earlier), found.text))
-        together = self._judge_texts(state, [pieces(text)])[0].decision
-        decision = found.decision
-        if not together.allowed:
-            decision = replace(together, with_earlier=tuple(piece.entry_id for piece in earlier))
-        if together.reason not in FAILURES:
-            self._keep(state.joined, place, decision)
-        return decision
+            decision = state.joined.get(place)
+        if decision is None:
+            text = " ".join((*(piece.text for piece in earlier), found.text))
+            decision = self._judge_texts(state, [pieces(text)])[0].decision
+            if decision.reason not in FAILURES:
+                self._keep(state.joined, place, decision)
+        if decision.allowed and decision.reason not in FAILURES:
+            return found.decision
+        return replace(decision, with_earlier=tuple(piece.entry_id for piece in earlier))
 
     def _judge(
         self, state: _State, entries: Sequence[Entry], vectors: NDArray[np.float32] | None = None
@@ -298,7 +302,8 @@ class WriteGuard:
         texts: list[tuple[str, ...]] = []
         for number, entry in enumerate(entries):
             texts.append(readings(entry))
-            prints = (fingerprint(text, state.lockout.salt) for text in (entry.response, *texts[-1]))
+            whole = entry.response, unmarked(visible(entry.response))
+            prints = (fingerprint(text, state.lockout.salt) for text in (*whole, *texts[-1]))
             same = state.lockout.by_fingerprint(item for item in prints if item is not None)
             if same is not None:
                 decision = Decision(allowed=False, reason="same words", tombstone=state.lockout.stones[same])
@@ -327,10 +332,11 @@ class WriteGuard:
         spans = np.cumsum([0, *map(len, groups)]).tolist()
         mine = [None if vectors is None else vectors[start:end] for start, end in itertools.pairwise(spans)]
         judged = self._rounds.judge(lockout, state.scopes, groups, mine)
+        incomparable = bool(lockout.keys.keyless.any())  # near or not, nobody knows
         return [
             _Finding(
                 decision=found.decision,
-                joins=(found.nearest is None or found.nearest >= settings.join_above)
+                joins=(incomparable or found.nearest is None or found.nearest >= settings.join_above)
                 and found.decision.reason != "no tombstones",
             )
             for found in judged

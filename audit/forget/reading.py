@@ -2,9 +2,10 @@
 
 Read is the harmful action: the response, and metadata values that are sentences. The request is not read: a safe answer
 to the same request must stay welcome (measured: keys over request and response lock 3 of 10 safe twins, over the
-response 0 of 10). Texts are cut into pieces of PIECE_CHARS, so that nothing hides behind a long preamble, and a short
+response 0 of 10). Texts are cut into pieces of PIECE_BYTES, so that nothing hides behind a long preamble, and a short
 response is read together with its metadata, so that an act split between the two is whole again. What overrides its
-direction is read twice, as it is stored and as it is displayed (`audit.forget.bidi`).
+direction is read twice, as it is stored and as it is displayed (`audit.forget.bidi`); what bears marks on its letters,
+or letters that imitate others, once more without them (`unmarked`).
 
 `visible` is the form in which text is embedded, hashed and shown to a model: Unicode NFKC; tag characters spelt out as
 the letters they hide; other invisible, bidirectional and control characters dropped; letters of other scripts that look
@@ -18,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 from audit.forget.bidi import displayed
@@ -28,13 +30,19 @@ if TYPE_CHECKING:
 
     from audit.entry import Entry
 
-__all__ = ["PIECE_CHARS", "action_of", "fingerprint", "is_foreign", "pieces", "readings", "visible"]
+__all__ = ["PIECE_BYTES", "action_of", "fingerprint", "is_foreign", "pieces", "readings", "unmarked", "visible"]
 
-PIECE_CHARS = 1_000
-"""About 250 tokens: what a MiniLM-sized embedder reads of a text before it stops."""
+PIECE_BYTES = 1_000
+"""In UTF-8: about 250 tokens of English, what a MiniLM-sized embedder reads of a text before it stops.
+
+Of rare letters, three tokens each, it is never more tokens than bytes, so that no reader of 1,024 tokens stops in it.
+"""
 
 MIN_METADATA_WORDS = 3
 """Shorter metadata values are names, tags and numbers, which say nothing of an act."""
+
+MIN_METADATA_LETTERS = 8
+"""Of scripts that put no spaces between words; fewer are names."""
 
 MIN_FINGERPRINT_WORDS = 3
 """A text of one or two words ("Done.") is too common to be locked out for good."""
@@ -46,6 +54,15 @@ _LOOKALIKES = str.maketrans(
     "аеорсухіјѕԁһԛԝвнкмтАВЕКМНОРСТХУІЈЅԚԜοαινρτυκηΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
     "aeopcyxijsdhqwbhkmtABEKMHOPCTXYIJSQWoaivptukhABEZHIKMNOPTYX",
 )
+_IMITATIONS = str.maketrans(
+    "ıȷɑɐəɛɜɡɢɩɪɫɬʟɱɴɲɳɔɵɹɾʀʁʂʃʇʈʉʊʋʌʍʎʏʐᴀʙᴄᴅᴇꜰʜᴊᴋᴍᴏᴘꜱᴛᴜᴠᴡᴢđðøłħŧɨɇɉɍɏƶƀɓɗƒɠƙŋƥƭⱳƴȥɖĐØŁĦŦ",
+    "ijaaeeeggiilllmnnnoorrrrssttuuvvwyyzabcdefhjkmopstuvwzddolhtiejryzbbdfgknptwyzdDOLHT",
+)
+"""Letters that stand for Latin ones, in some languages for themselves."""
+
+_DARK_LETTERS = (0x1F150, 0x1F170)
+"""First of two alphabets on dark ground, which have no compatibility form as others have."""
+
 _WORD = re.compile(r"\w+")
 _SPELT = re.compile(r"[\w\u0300-\u036f]+")  # a mark that composes with no letter splits no word
 _LATIN = re.compile(r"[A-Za-z]")
@@ -90,14 +107,30 @@ def visible(text: str) -> str:
         plain = latin
 
 
+def unmarked(text: str) -> str:
+    """Return visible text without the marks on its Latin letters, and with plain letters for what imitates them.
+
+    An agent reads "śḱíṕ ťĥê ťêśťś" as it is meant, and models that were made for plain text do not.
+    """
+    if text.isascii():
+        return text
+    plain: list[str] = []
+    for character in unicodedata.normalize("NFKD", text.translate(_IMITATIONS)):
+        first = next((first for first in _DARK_LETTERS if first <= ord(character) < first + len(ascii_uppercase)), None)
+        if first is not None:
+            plain.append(ascii_uppercase[ord(character) - first])
+        elif not (unicodedata.category(character) in {"Mn", "Me"} and plain and plain[-1].isascii()):
+            plain.append(character)
+    return visible(unicodedata.normalize("NFC", "".join(plain)))
+
+
 def pieces(text: str) -> tuple[str, ...]:
-    """Cut visible text into pieces of at most PIECE_CHARS, at sentence ends where there are some."""
+    """Cut visible text into pieces of at most PIECE_BYTES, at sentence ends where there are some."""
     found: list[str] = []
     current = ""
     for sentence in _SENTENCE_END.split(text):
-        for start in range(0, len(sentence), PIECE_CHARS):
-            part = sentence[start : start + PIECE_CHARS]
-            if current and len(current) + 1 + len(part) > PIECE_CHARS:
+        for part in _parts(sentence):
+            if current and _bytes(current) + 1 + _bytes(part) > PIECE_BYTES:
                 found.append(current)
                 current = part
             else:
@@ -108,15 +141,15 @@ def pieces(text: str) -> tuple[str, ...]:
 
 
 def readings(entry: Entry) -> tuple[str, ...]:
-    """Return the visible texts of an entry that could ask for an act, each at most PIECE_CHARS long, none twice.
+    """Return the visible texts of an entry that could ask for an act, each at most PIECE_BYTES long, none twice.
 
     The response's come first; with metadata, a response that is one piece is read with it as well.
     """
     found: list[str] = []
     for response, metadata in _forms(entry):
         found += [*pieces(response), *pieces(metadata)]
-        if response and metadata and len(response) + len(metadata) < PIECE_CHARS:
-            found.append(f"{response} {metadata}")
+        if response and metadata and len(pieces(both := f"{response} {metadata}")) == 1:
+            found.append(both)
     return tuple(dict.fromkeys(found))
 
 
@@ -164,18 +197,43 @@ def is_foreign(text: str) -> bool:
     return other >= 2 and other > english  # noqa: PLR2004 - one such word may be a name
 
 
+def _parts(sentence: str) -> Iterator[str]:
+    """Cut a sentence that is too long for a piece."""
+    if _bytes(sentence) <= PIECE_BYTES:
+        yield sentence
+        return
+    start = size = 0
+    for place, character in enumerate(sentence):
+        size += _bytes(character)
+        if size > PIECE_BYTES:
+            yield sentence[start:place]
+            start, size = place, _bytes(character)
+    yield sentence[start:]
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="replace"))
+
+
 def _forms(entry: Entry) -> Iterator[tuple[str, str]]:
-    """Return the visible response and metadata of an entry: as stored, and as displayed where that differs."""
+    """Return the visible response and metadata of an entry: as stored, as displayed, and as either without marks."""
     response, notes = entry.response, tuple(entry.metadata.values())
-    yield visible(response), _notes(notes)
     turned, turned_notes = displayed(response), tuple(map(displayed, notes))
+    seen = [(visible(response), _notes(notes))]
     if (turned, turned_notes) != (response, notes):
-        yield visible(turned), _notes(turned_notes)
+        seen.append((visible(turned), _notes(turned_notes)))
+    yield from dict.fromkeys((*seen, *((unmarked(shown), unmarked(told)) for shown, told in seen)))
 
 
 def _notes(values: Iterable[str]) -> str:
     shown = (visible(value) for value in values)
-    return " ".join(value for value in shown if len(_WORD.findall(value)) >= MIN_METADATA_WORDS)
+    return " ".join(value for value in shown if _is_sentence(value))
+
+
+def _is_sentence(value: str) -> bool:
+    if len(_WORD.findall(value)) >= MIN_METADATA_WORDS:
+        return True
+    return sum(c.isalpha() and unicodedata.east_asian_width(c) == "W" for c in value) >= MIN_METADATA_LETTERS
 
 
 def _in_latin(match: re.Match[str]) -> str:

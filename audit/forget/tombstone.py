@@ -55,8 +55,11 @@ EXTRA_KEY = "hazard"
 _FORMAT = "memaudit hazard v1"
 _FORMAT_WITH_ACTS = "memaudit hazard v2"
 
+MOST_PIECES = 64
+"""Of a removed text that are read, as of a write (`GuardSettings.read_at_most`)."""
+
 MAX_KEYS = 4
-"""Keys of one removed memory: its response's first pieces, and its metadata."""
+"""Keys of one removed memory: of the pieces that bear its hazards, else of the most harmful ones."""
 
 FINGERPRINT_BYTES = 16
 
@@ -146,7 +149,8 @@ def lock_out(  # noqa: PLR0913 - the parts of a lock
         expires_at_ms: When the lockout ends, Unix milliseconds; None is never.
     """
     default = action_of(entry)
-    known = tuple(action or default)[:MAX_KEYS]
+    known = tuple(action) or _worst(default, acts)
+    known = known[:MAX_KEYS]
     keys = () if embed is None or not known else tuple(SemanticKey.of(row, embedder) for row in embed(known))
     taught = () if acts is None or not known else tuple(
         SemanticKey.of(reading.direction, acts.model_id)
@@ -159,6 +163,16 @@ def lock_out(  # noqa: PLR0913 - the parts of a lock
         signature=signature, keys=keys, fingerprints=tuple(sorted({item for item in found if item is not None})),
         acts=taught, scope=scope, expires_at_ms=expires_at_ms,
     )  # fmt: skip
+
+
+def _worst(texts: Sequence[str], acts: ActReader | None) -> tuple[str, ...]:
+    """Return the MAX_KEYS most harmful of a long text's pieces, in order: its poison need not be where it begins."""
+    if acts is None or len(texts) <= MAX_KEYS:
+        return tuple(texts)
+    texts = texts[:MOST_PIECES]
+    read = checked_readings(acts.read(texts), len(texts), 0)
+    worst = sorted(range(len(texts)), key=lambda number: -read[number].harm_nats)[:MAX_KEYS]
+    return tuple(texts[number] for number in sorted(worst))
 
 
 def read_hazard(tombstone: Tombstone) -> HazardTombstone | None:

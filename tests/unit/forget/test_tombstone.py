@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 from audit.errors import UsageError, VerificationError
 from audit.forget.hazard import HazardSignature
 from audit.forget.key_table import KeyTable
+from audit.forget.reading import action_of
 from audit.forget.semantic_key import SemanticKey
-from audit.forget.tombstone import EXTRA_KEY, Lock, lock_out, read_hazard, read_lock
+from audit.forget.tombstone import EXTRA_KEY, MAX_KEYS, Lock, lock_out, read_hazard, read_lock
 from audit.provenance import strict_json
 from audit.provenance.leaf import Tombstone, decode_leaf, encode_tombstone
+from models.fakes import FakeActReader
 from tests.unit.forget.locks import EMBEDDER, HARMFUL, SALT, entry, signature, stone
 
 LABELS = st.none() | st.frozensets(st.from_regex(r"[a-z]{1,8}", fullmatch=True), max_size=5)
@@ -129,6 +132,25 @@ def test_a_piece_found_harmful_is_the_key_and_the_harmless_rest_is_not_locked():
     )  # fmt: skip
     assert lock.keys == direct.keys
     assert lock.fingerprints == direct.fingerprints
+
+
+def test_a_long_text_without_a_found_hazard_is_locked_by_its_most_harmful_pieces():
+    honest = [f"Row {number} of the ledger holds {'a sum ' * 150}" for number in range(6)]
+    removed = entry(". ".join((*honest, HARMFUL)))
+
+    class Sharp(FakeActReader):
+        """Sees harm in what skips."""
+
+        def read(self, texts):
+            read = zip(super().read(texts), texts, strict=True)
+            return tuple(replace(one, harm_nats=3.0 if "skip" in text else -3.0) for one, text in read)
+
+    lock = lock_out(
+        removed, store_id=SALT, signature=None, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=Sharp()
+    )
+    (poison,) = (text for text in action_of(removed) if "skip" in text)
+    assert len(lock.acts) == len(lock.keys) == MAX_KEYS
+    assert SemanticKey.of(EMBEDDER.embed([poison])[0], EMBEDDER.model_id) in lock.keys
 
 
 def test_expiry_is_the_first_moment_without_a_lock():
