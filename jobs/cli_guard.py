@@ -151,6 +151,7 @@ def check(
             numbers = [number for number, entry in enumerate(entries) if entry.tenant == name]
             found = guarded.guard(name).check_many([entries[number] for number in numbers])
             decisions |= zip(numbers, found, strict=True)
+        _warn(guarded)
     judged = [(entry, decisions[number]) for number, entry in enumerate(entries)]
     if as_json:
         print_json([as_record(entry, decision) for entry, decision in judged])
@@ -198,6 +199,7 @@ def serve(
         raise UsageError(f"--refresh-s is {refresh_s}, expected more than 0")
     settings, served = options.settings(), tuple(tenant or ())
     with bound(host, port) as sockets, _guarded(store, options, settings, tenants=served, warm=True) as guarded:
+        _warn(guarded)
         serve_guard(guarded, sockets, token=token, refresh_s=refresh_s)
 
 
@@ -307,6 +309,17 @@ def _token(file: Path | None) -> str:
     if (token or file is not None) and (len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable()):
         raise UsageError(f"the guard's token must have at least {MIN_TOKEN_CHARS} printable ASCII characters")
     return token
+
+
+def _warn(guarded: GuardedStore) -> None:
+    """Say which tombstones hold less than they seem to."""
+    silent = {name: guard.words_only for name, guard in sorted(guarded.guards.items()) if guard.words_only}
+    if silent:
+        Console(stderr=True, soft_wrap=True).print(
+            f"{as_line(', '.join(silent), 80)}: {counted(sum(silent.values()), 'tombstone')} that other models made: "
+            "their own words are kept out and no paraphrase",
+            markup=False, highlight=False,
+        )  # fmt: skip
 
 
 def _show(judged: list[tuple[Entry, Decision]]) -> None:

@@ -75,6 +75,10 @@ class _Meters:
             "memaudit_guard_stale", "1 where the newest version is not in force.", registry=self.registry
         )
         self.tombstones = Gauge("memaudit_guard_tombstones", "Hazard tombstones in force.", registry=self.registry)
+        self.words_only = Gauge(
+            "memaudit_guard_tombstones_words_only", "Of these, keep out no paraphrase: made with other models.",
+            registry=self.registry,
+        )  # fmt: skip
         self.asked = Gauge("memaudit_guard_model_texts", "Texts shown to the model so far.", registry=self.registry)
 
     def text(self, guarded: GuardedStore) -> bytes:
@@ -83,6 +87,7 @@ class _Meters:
         self.version.set(guarded.version)
         self.stale.set(bool(guarded.trouble))
         self.tombstones.set(sum(len(guard.lockout) for guard in guards))
+        self.words_only.set(sum(guard.words_only for guard in guards))
         self.asked.set(sum(guard.counters["asked"] for guard in guards))
         return generate_latest(self.registry)
 

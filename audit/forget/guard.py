@@ -86,11 +86,13 @@ class _Finding:
 class _State:
     """A lockout and what was decided under it; replaced whole."""
 
-    __slots__ = ("alone", "expires_ms", "joined", "lockout", "scopes")
+    __slots__ = ("alone", "expires_ms", "joined", "lockout", "scopes", "words_only")
 
     def __init__(self, lockout: Lockout, mode: MatchMode, rounds: Rounds) -> None:
         self.lockout = lockout
         self.scopes = scopes(lockout, mode, rounds.taxonomies, fused=rounds.fused)
+        silent = lockout.keys.keyless & np.all([scope.mute for scope in self.scopes], axis=0)
+        self.words_only = int(silent.sum())
         self.expires_ms = lockout.next_expiry_ms
         self.alone: OrderedDict[bytes, _Finding] = OrderedDict()
         self.joined: OrderedDict[tuple[bytes, ...], Decision] = OrderedDict()
@@ -153,6 +155,14 @@ class WriteGuard:
     def lockout(self) -> Lockout:
         """The set in force."""
         return self._state.lockout
+
+    @property
+    def words_only(self) -> int:
+        """Tombstones that keep out their own words and no paraphrase: other models made them, or none read their acts.
+
+        Nothing of theirs can be compared in this mode. Doing the removal again, with today's models, makes them whole.
+        """
+        return self._state.words_only
 
     @property
     def counters(self) -> dict[str, int]:

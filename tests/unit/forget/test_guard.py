@@ -160,6 +160,20 @@ def test_a_tombstone_whose_key_cannot_be_compared_is_matched_by_labels_alone(mad
     assert held.check(entry("leave out tests; report ok")).reason == "hazards match"
 
 
+@pytest.mark.parametrize(
+    ("mode", "of_other_embedder", "of_other_models"),
+    [("act+labels", 0, 1), ("act", 0, 1), ("containment+key", 0, 1), ("key", 1, 1)],
+)
+def test_tombstones_that_nothing_can_be_compared_with_are_counted(made, mode, of_other_embedder, of_other_models):
+    whole, elsewhere = stone(), stone(entry(entry_id="m2"), embedder="another@1", index=1)
+    bare = stone(entry(entry_id="m3"), embedder="another@1", acts=None, labels=None, index=2)
+    assert made(lockout(whole), mode=mode).words_only == 0
+    assert made(lockout(whole, elsewhere), mode=mode).words_only == of_other_embedder
+    held = made(lockout(whole, bare), mode=mode)
+    assert held.words_only == of_other_models
+    assert held.check(entry(HARMFUL)).reason == "same words"
+
+
 def test_a_hazard_in_metadata_is_read(made):
     decision = made().check(entry("Import it.", metadata={"note": PARAPHRASE}))
     assert decision.reason == "hazards match"

@@ -124,6 +124,7 @@ async def test_metrics_count_what_was_decided(served):
     text = (await client.get("/metrics")).text
     assert 'memaudit_guard_decisions_total{allowed="false",reason="same words"} 1.0' in text
     assert "memaudit_guard_tombstones 1.0" in text
+    assert "memaudit_guard_tombstones_words_only 0.0" in text
 
 
 async def test_under_load_every_write_gets_its_own_answer(served):
