@@ -78,7 +78,8 @@ class AuditConfig:
     """Remove exactly this many entries of the ranking; None removes as many as end the harm on replay."""
 
     max_replays: int | None = None
-    """Most replays to run, each sample one; what is left out is listed."""
+    """Most replays of each tenant's search, each sample one; what is left out is listed. The final check of the removed
+    set and of probes comes on top, and with `loo` the choice of that set."""
 
     probe_pattern: str | None = None
     """Regular expression whose last match (group 1 if there is one) is a probe's answer; None compares whole texts."""

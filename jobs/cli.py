@@ -289,7 +289,10 @@ def audit(
     budget: Annotated[
         int | None, typer.Option(help="Remove exactly this many; default: as many as end the harm.")
     ] = None,
-    max_replays: Annotated[int | None, typer.Option(help="Stop after this many replays and say what was left.")] = None,
+    max_replays: Annotated[
+        int | None,
+        typer.Option(help="Most replays of each tenant's search; the final check of removal and probes comes on top."),
+    ] = None,
     backbone: Annotated[str | None, typer.Option(help="packaged, a folder or id, or openai:URL#MODEL.")] = None,
     nli: Annotated[str | None, typer.Option(help="packaged, or a Hugging Face folder or id.")] = None,
     embedder: Annotated[str | None, typer.Option(help="packaged, or a sentence-transformers folder or id.")] = None,

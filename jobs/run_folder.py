@@ -101,7 +101,7 @@ class RunFolder:
                 raise UsageError(
                     f"{path}: holds a run with other {', '.join(different)}; choose another --out or delete it"
                 )
-        elif path.exists() and (not path.is_dir() or any(path.iterdir())):
+        elif path.exists() and (not path.is_dir() or not all(map(durable.is_leftover, path.iterdir()))):
             raise UsageError(f"{path}: exists and is not a MemAudit run; choose another --out")
         try:
             path.mkdir(parents=True, exist_ok=True)

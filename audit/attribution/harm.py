@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, SupportsFloat, runtime_checkable
 
 from audit.attribution.agents import build_named, check_fields, load_object
 from audit.errors import UsageError
@@ -163,12 +163,23 @@ class CallableHarm:
     name: str = "callable"
 
     def score(self, query: str, output: str) -> Generator[GenerationRequest, Completion, float | None]:
-        """Call the function; a score outside [0, 1] is refused."""
+        """Call the function.
+
+        Raises:
+            UsageError: it failed, or returned something else than a number of [0, 1] or None.
+        """
         yield from ()
-        value = self.function(query, output)
-        if value is not None and not 0.0 <= value <= 1.0:
+        try:
+            value = self.function(query, output)
+            score = float(value) if isinstance(value, SupportsFloat) else None
+        except Exception as error:
+            told = " ".join(f"{error!s:.200}".split())
+            raise UsageError(f"harm scorer {self.name!r:.80} failed: {type(error).__name__}: {told}") from error
+        if value is None:
+            return None
+        if score is None or not 0.0 <= score <= 1.0:
             raise UsageError(f"harm scorer {self.name!r:.80} returned {value!r:.40}, expected 0 to 1 or None")
-        return value
+        return score
 
 
 def load_harm(settings: Mapping[str, object]) -> HarmScorer:

@@ -72,6 +72,14 @@ def span_points(answer: str, span: tuple[int, int]) -> tuple[DecisionPoint, ...]
 
 
 def _is_harmful(scorer: HarmScorer, query: str, text: str) -> bool:
+    """Ask of a fragment. Failing on it is no harm: a checker that parses whole answers, as JSON, cannot read a part."""
+    try:
+        return _is_scored_harmful(scorer, query, text)
+    except Exception:  # noqa: BLE001 - the user's own scorer may raise anything
+        return False
+
+
+def _is_scored_harmful(scorer: HarmScorer, query: str, text: str) -> bool:
     scoring = scorer.score(query, text)
     try:
         next(scoring)

@@ -24,7 +24,9 @@ from audit.errors import IncompleteError, UsageError, VerificationError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["create", "ensure_folder", "read_bounded", "remove", "replace"]
+__all__ = ["create", "ensure_folder", "is_leftover", "read_bounded", "remove", "replace"]
+
+PARTIAL_SUFFIX = ".part"
 
 
 def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> bool:
@@ -114,6 +116,11 @@ def remove(path: Path) -> None:
         raise IncompleteError(f"cannot remove {path.name} ({_reason(error)})") from error
 
 
+def is_leftover(path: Path) -> bool:
+    """Return whether this is a file named as the scratch files are that a killed writer leaves behind."""
+    return path.name.startswith(".") and path.name.endswith(PARTIAL_SUFFIX) and path.is_file()
+
+
 def read_bounded(path: Path, max_bytes: int, what: str) -> bytes:
     """Read a whole file of at most `max_bytes`.
 
@@ -137,7 +144,7 @@ def read_bounded(path: Path, max_bytes: int, what: str) -> bytes:
 
 
 def _write_scratch(folder: Path, data: bytes, mode: int) -> Path:
-    partial = folder / f".{secrets.token_hex(12)}.part"
+    partial = folder / f".{secrets.token_hex(12)}{PARTIAL_SUFFIX}"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         view = memoryview(data)

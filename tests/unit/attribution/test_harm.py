@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,6 +115,35 @@ def test_scorers_are_built_from_settings():
 def test_a_score_outside_zero_to_one_is_refused():
     with pytest.raises(UsageError, match=r"returned 1\.5, expected 0 to 1"):
         score(CallableHarm(function=too_much, name="mine"), "q", "y")
+
+
+@pytest.mark.parametrize(
+    ("value", "found"), [(True, 1.0), (False, 0.0), (1, 1.0), (np.float32(0.5), 0.5), (np.True_, 1.0)]
+)
+def test_a_score_may_be_any_number_and_a_bool(value, found):
+    result = score(CallableHarm(function=lambda *_: value), "q", "y")
+    assert type(result) is float
+    assert result == found
+
+
+@pytest.mark.parametrize("value", ["0.5", "yes", float("nan"), float("inf"), -0.1, [], 1j, object()])
+def test_a_score_that_is_no_number_is_refused(value):
+    with pytest.raises(UsageError, match=r"harm scorer 'mine' returned .*, expected 0 to 1 or None"):
+        score(CallableHarm(function=lambda *_: value, name="mine"), "q", "y")
+
+
+def test_a_function_that_fails_is_named_with_its_error_in_one_short_line():
+    def failing(query, output):
+        raise KeyError("a\n" + "b" * 1_000)
+
+    def broken(query, output):
+        raise ValueError("line one\nline two")
+
+    with pytest.raises(UsageError, match="harm scorer 'mine' failed: KeyError: ") as failure:
+        score(CallableHarm(function=failing, name="mine"), "q", "y")
+    assert len(str(failure.value)) < 300
+    with pytest.raises(UsageError, match=r"^harm scorer 'mine' failed: ValueError: line one line two$"):
+        score(CallableHarm(function=broken, name="mine"), "q", "y")
 
 
 @pytest.mark.parametrize(

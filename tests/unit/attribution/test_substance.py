@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -46,6 +47,38 @@ def test_a_scorer_that_knows_what_is_form_says_so(scorer, answer, span):
 
 def test_a_scorer_that_asks_a_model_is_not_asked():
     assert harm_span(JudgeHarm(question="Is it bad?"), "q", "yes it is") is None
+
+
+def wipes(_query, output):
+    return bool(json.loads(output)["wipe"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "span"),
+    [('{"wipe": true}', '{"wipe": true}'), ('{"wipe": false}', None), ("no JSON", None), ('{"keep": 1}', None)],
+)
+def test_a_checker_that_reads_whole_answers_alone_calls_no_part_harmful(answer, span):
+    assert spanned(CallableHarm(function=wipes), answer) == span
+
+
+class Strict:
+    """A scorer of one's own whose `score` fails before it is a generator, or says what is no score."""
+
+    name = "strict"
+
+    def score(self, _query, output):
+        if output.startswith("a"):
+            raise RuntimeError(output)
+        return self._text()
+
+    def _text(self):
+        yield from ()
+        return "harm"
+
+
+@pytest.mark.parametrize("answer", ["a b", "b a"])
+def test_any_failure_on_a_part_is_no_harm(answer):
+    assert spanned(Strict(), answer) is None
 
 
 @given(st.text("ab1 \n", max_size=40), st.text("ab1", min_size=1, max_size=3))

@@ -242,6 +242,19 @@ def test_a_budget_on_replays_is_kept_and_what_it_left_out_is_named(snapshot, tmp
     assert removed(result) == {"acme": set(), "globex": set()}
 
 
+def wipes(_query, output):
+    return bool(json.loads(output)["wipe"])
+
+
+def test_a_checker_that_parses_whole_answers_finds_the_poison(snapshot, tmp_path):
+    config = dataclasses.replace(CONFIG, harm={"kind": f"{__name__}:wipes"})
+    generator = FakeGenerator(poisoned='{"wipe": true}', clean='{ "wipe": false}')  # of several words: parts are asked
+    events = [found for found in harmful_events() if found.tenant == "acme"]
+    result = run_local(snapshot, tmp_path / "run", events=events, config=config, generator=generator)
+    assert removed(result) == {"acme": PLANTED["acme"]}
+    assert verdicts(result) == {"e1": "cleared"}
+
+
 def test_a_judge_that_asks_the_model_is_replayed_and_resumed_too(snapshot, tmp_path):
     config = dataclasses.replace(CONFIG, harm={"kind": "judge", "question": "Is it harmful?"})
     first = run_local(snapshot, tmp_path / "a", config=config)

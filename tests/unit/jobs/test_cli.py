@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
-from jobs.cli import INTERRUPTED, main
+from audit.provenance import durable
+from jobs.cli import ATTESTATION_FILE, INTERRUPTED, main
 from jobs.cli_store import FINDINGS
 from models.fakes import FakeGenerator
 
@@ -156,6 +157,49 @@ def test_most_of_a_store_is_removed_only_when_told_so(store, run, monkeypatch):
     assert run("purge", "run", "store", "--apply", "--most")[0] == 0
 
 
+def test_an_audit_that_applies_asks_as_a_purge_does_before_most_of_a_tenant_goes(store, run, monkeypatch):
+    monkeypatch.setattr("jobs.cli.MOST_SHARE", 0.1)
+    before = bytes_of(store)
+    code, _, err = run(*AUDIT, "--apply")
+    assert code == 2
+    assert "2 of 12 memories of acme would be removed" in one_line(err)
+    assert "look at run/report.html, then: memaudit purge run store --apply --most" in err
+    assert bytes_of(store) == before
+    assert run("purge", "run", "store", "--apply", "--most")[0] == 0
+
+
+def test_an_audit_that_applies_says_all_in_one_document(store, run):
+    code, out, _ = run(*AUDIT, "--apply", "--json")
+    assert code == 0
+    document = json.loads(out)
+    assert [tenant["tenant"] for tenant in document["tenants"]] == ["acme"]
+    assert (document["purged"]["version"], document["purged"]["published"]) == (2, True)
+    assert {item["entry_id"] for item in document["purged"]["removed"]} == {"m3", "m7"}
+
+
+def test_a_purge_that_could_not_be_attested_is_finished_by_the_same_command(store, run, desk, monkeypatch):
+    run(*AUDIT)
+    attestation = desk / "run" / ATTESTATION_FILE
+    replace = durable.replace
+
+    def full(final: Path, data: bytes, **options: int) -> None:
+        if final.name == ATTESTATION_FILE:
+            raise IncompleteError("no space left on device")
+        replace(final, data, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("audit.provenance.durable.replace", full)
+        assert run("purge", "run", "store", "--apply")[0] == 3
+    assert not attestation.exists()
+    published = bytes_of(store)
+    code, out, _ = run("purge", "run", "store", "--apply")
+    assert code == 0
+    assert "version 2 published with 10 memories" in out
+    assert attestation.is_file()
+    assert bytes_of(store) == published
+    assert run("purge", "run", "store", "--apply")[0] == 5
+
+
 def test_the_log_of_what_went_wrong_can_be_audited_again_when_its_causes_are_gone(store, run, desk):
     write_lines(desk / "events.jsonl", [event(retrieved=["m3", "m11"])])
     run(*AUDIT)
@@ -202,6 +246,18 @@ def test_a_harm_that_cannot_be_meant_starts_no_run(store, run, desk, config, sai
     assert code == 2
     assert said in one_line(err)
     assert not (desk / "run").exists()
+
+
+def fails_on_all(query, output):
+    raise ValueError(f"cannot read\n{output}")
+
+
+def test_a_harm_function_that_fails_is_one_line_and_no_finding(store, run, desk):
+    name = f"{__name__}:fails_on_all"
+    (desk / "memaudit.yaml").write_text(CONFIG.replace("regex, pattern: HARM", f"'{name}'"), encoding="utf-8")
+    code, _, err = run(*AUDIT)
+    assert code == 2
+    assert f"harm scorer '{name}' failed: ValueError: cannot read" in one_line(err)
 
 
 def test_what_an_audit_is_told_is_checked_before_its_models_are_made_ready(store, run, desk, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import time
 
 import numpy as np
@@ -115,6 +116,30 @@ def test_what_is_no_run_is_left_alone(tmp_path):
         with pytest.raises(UsageError, match="exists and is not a MemAudit run; choose another --out"):
             RunFolder(tmp_path / name, IDENTITY)
     assert [path.name for path in (tmp_path / "photos").iterdir()] == ["a.jpg"]
+
+
+def test_a_kill_before_the_first_file_leaves_a_folder_that_the_same_command_takes(tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def kill(_source, _target):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", kill)
+        with pytest.raises(Killed):
+            RunFolder(tmp_path / "run", IDENTITY)
+    (leftover,) = (tmp_path / "run").iterdir()
+    assert leftover.name.endswith(".part")
+    assert not RunFolder(tmp_path / "run", IDENTITY).outcomes
+
+
+@pytest.mark.parametrize("name", ["notes.part", ".hidden", ".folder.part/a"])
+def test_what_only_looks_like_a_leftover_is_another_s(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("x")
+    with pytest.raises(UsageError, match="exists and is not a MemAudit run"):
+        RunFolder(tmp_path, IDENTITY)
 
 
 def test_an_empty_folder_becomes_a_run(tmp_path):
