@@ -9,6 +9,7 @@ import datetime as dt
 import hashlib
 import json
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "main"]
 
 VERSION = "0.1.0"
-INTERRUPTED = 130
+DEFECT, INTERRUPTED = 70, 130
 ATTESTATION_FILE = "attestation.dsse.json"
 LEFTOVERS_SHOWN = 10
 MOST_SHARE = 0.5
@@ -92,6 +93,7 @@ Exit codes:
   3    incomplete: start again to continue
   4    integrity or signature failure
   5    the store changed since the audit
+  70   a defect, here or in an agent or scorer of yours: the traceback says where
   130  interrupted
 """
 
@@ -138,10 +140,11 @@ def main() -> NoReturn:
         code = stop.exit_code
     except OSError as error:
         fail(f"{error.filename or 'system'}: {error.strerror or error}", IncompleteError.exit_code)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is no finding
         show = getattr(error, "show", None)  # typer's own usage errors know how to print themselves
         if show is None:
-            raise
+            traceback.print_exc()
+            sys.exit(DEFECT)  # Python's own 1 would say findings
         show()
         sys.exit(getattr(error, "exit_code", UsageError.exit_code))
     if code == INTERRUPTED:

@@ -400,6 +400,13 @@ def test_a_cluster_and_this_process_are_not_both_asked_for(store, run, desk, lab
     assert not (desk / "run").exists()
 
 
+def test_a_defect_is_a_traceback_and_no_finding(store, run, monkeypatch):
+    monkeypatch.setattr("jobs.cli.read_events", lambda _: {}["of an agent's own"])
+    code, _, err = run(*AUDIT, "--fail-on", "removed")
+    assert code == 70
+    assert 'KeyError: "of an agent\'s own"' in err
+
+
 def test_a_missing_model_folder_is_one_line(store, run, desk):
     code, _, err = run(*AUDIT, "--backbone", str(desk / "no-such-model"))
     assert code == 2
