@@ -5,7 +5,8 @@ One JSON object per line. Example (one line in the file):
     {"event_id": "e-17", "tenant": "acme", "ts_ms": 1760000000000, "query": "…", "output": "…",
      "retrieved": ["m-3", "m-9"], "harm": {"label": "harmful", "source": "ticket 4411"}}
 
-Rules: `retrieved` may be missing (it is then reconstructed with the audit's own retrieval, and the report says so).
+Rules: `retrieved` is what the event is replayed with, `[]` is no memory; it may be missing (it is then reconstructed
+with the audit's own retrieval, and the report says so).
 `harm.label` is `harmful` or `benign`; benign events are probes: an audit must keep their answers. Unknown fields are
 kept in `extra` untouched. A reader MUST reject a repeated event id, a line that is not one JSON object, invalid UTF-8
 and a line longer than MAX_LINE_BYTES, naming the line.
@@ -55,7 +56,7 @@ class Event:
     """y*: what the agent answered or did."""
 
     retrieved: tuple[str, ...] | None
-    """R*: entry ids in prompt order, or None where the log does not say."""
+    """R*: entry ids, best match first as an agent is given them, or None where the log does not say."""
 
     harm: HarmLabel
     harm_source: str = ""

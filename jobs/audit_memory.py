@@ -267,12 +267,15 @@ class _Replayer:
         same: dict[str, tuple[str, tuple[str, ...]]] = {}
         known: dict[str, Outcome] = {}
         asked_texts: set[tuple[str, tuple[str, ...]]] = set()
+        texts: set[str] = set()
         for ablations in rounds.values():
             for ablation in ablations:
+                if ablation.measure == "text":
+                    texts.add(ablation.pair_id)
                 if ablation.pair_id in self._run.outcomes:
                     known[ablation.pair_id] = self._run.outcomes[ablation.pair_id]
         for outcome in known.values():  # before the questions: what a resumed run knows answers equal contexts too
-            self._learn(outcome)
+            self._learn(outcome, text=outcome.pair_id in texts)
         for tenant, ablations in rounds.items():
             found = evidence[tenant]
             for ablation in ablations:
@@ -304,7 +307,7 @@ class _Replayer:
                     for outcome in self._executor.replay(work, self._program):
                         self._run.record_models(self._executor.model_ids())
                         self._run.add(outcome)
-                        self._learn(outcome)
+                        self._learn(outcome, text=outcome.pair_id in texts)
                         known[outcome.pair_id] = outcome
                         progress.advance()
             finally:
@@ -339,14 +342,15 @@ class _Replayer:
         if ablation.kept is not None:
             memories = tuple(found.memory.entry(entry_id) for entry_id in ablation.kept)
         else:
-            query = self._events[ablation.event_id].query
-            memories = found.memory.retrieve(query, frozenset(ablation.removed))
+            event = self._events[ablation.event_id]
+            memories = found.memory.retrieve(event.query, frozenset(ablation.removed), logged=event.retrieved)
         state = found.search.states.get(ablation.event_id)
         point = state.points[ablation.point] if state is not None and ablation.at_point else None
         return ReplayQuestion(ablation=ablation, memories=memories, point=point)
 
-    def _learn(self, outcome: Outcome) -> None:
-        if outcome.answers:
+    def _learn(self, outcome: Outcome, *, text: bool) -> None:
+        # An agent may serve a query without its model: a text replay need not have answers.
+        if text:
             self._texts[outcome.event_id, outcome.context] = outcome
         if outcome.pair_id in self._counted:
             return

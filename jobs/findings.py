@@ -164,7 +164,6 @@ def _probes(found: TenantEvidence, removed: frozenset[str], config: AuditConfig)
 
 def _event(found: TenantEvidence, state: EventState, removed: frozenset[str]) -> EventFinding:
     event = state.event
-    context = tuple(entry.entry_id for entry in found.memory.retrieve(event.query))
     after = found.checked.get(leave_out(event.event_id, "removal", "text", removed).pair_id)
     verdict, reason = _verdict(state, after)
     gone = [entry_id for entry_id in event.retrieved or () if entry_id not in found.memory]
@@ -186,7 +185,7 @@ def _event(found: TenantEvidence, state: EventState, removed: frozenset[str]) ->
         harm_before=None if state.full is None else state.full.harm,
         harm_after=None if after is None else after.harm,
         harm_without_memory=None if state.gate is None else state.gate.harm,
-        retrieved=event.retrieved if event.retrieved is not None else context,
+        retrieved=event.retrieved if event.retrieved is not None else found.memory.context(event.query),
         retrieved_reconstructed=event.retrieved is None,
         retrieved_after=None if after is None else after.context,
         causes=tuple(sorted(causes)) if verdict in {"cleared", "not cleared"} else (),

@@ -42,7 +42,7 @@ class Placebos:
 
         Placebos are the memories that match the query least, and the one whose clean replay the point comes from.
         """
-        unused = self._memory.unused(state.event.query, self._settings.placebos)
+        unused = self._memory.unused(state.event.query, self._settings.placebos, logged=state.event.retrieved)
         if not unused or len(unused) < self._settings.placebos:
             return [_gate(event_id, point)]
         shown = dict.fromkeys([*(entry.entry_id for entry in unused), *state.reference])
@@ -202,11 +202,15 @@ class Placebos:
 
         An attacker may plant what matches a query best and what matches it least, and cannot plan what is drawn.
         """
-        query, most = state.event.query, self._settings.placebos
-        if query in self._alone:  # drawing reads the whole store, and is asked for at every point of every round
-            return self._alone[query]
-        entries = [*self._memory.unused(query, most), *self._memory.drawn(query, most), *self._memory.retrieve(query)]
-        return self._alone.setdefault(query, list(dict.fromkeys(entry.entry_id for entry in entries)))
+        event, most = state.event, self._settings.placebos
+        if event.event_id in self._alone:  # drawing reads the whole store, and is asked for at every point, every round
+            return self._alone[event.event_id]
+        entries = [
+            *self._memory.unused(event.query, most, logged=event.retrieved),
+            *self._memory.drawn(event.query, most, logged=event.retrieved),
+            *self._memory.retrieve(event.query, logged=event.retrieved),
+        ]
+        return self._alone.setdefault(event.event_id, list(dict.fromkeys(entry.entry_id for entry in entries)))
 
 
 def _gate(event_id: str, point: int) -> Ablation:

@@ -3,12 +3,17 @@
 The order of all entries for a query is computed once; removing entries only filters that order, so retrieval over the
 whole store is recomputed exactly at every ablation (paper App. D) at no cost. Ties go to the entry logged first.
 Embedding texts is the caller's: this file takes vectors.
+
+Where the agent logged which memories it had (`logged`, best match first), these come before all others and their number
+is retrieved, instead of k: the agent's own retrieval is what did the harm. Who is next in line once one of them is left
+out, or gone from the store, is told by the ranking here, as no log says it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
+import itertools
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -87,7 +92,7 @@ class RankedMemory:
         if len(self._places) != len(self._entries):
             raise UsageError("two live entries of one tenant share an entry id")
         self._rank = rank
-        self._orders: dict[str, NDArray[np.intp]] = {}
+        self._orders: dict[tuple[str, tuple[str, ...] | None], NDArray[np.intp]] = {}
         self.k = k
 
     def __len__(self) -> int:
@@ -109,40 +114,58 @@ class RankedMemory:
         """Return one entry; KeyError if there is none."""
         return self._entries[self._places[entry_id]]
 
-    def retrieve(self, query: str, removed: frozenset[str] = frozenset(), *, k: int | None = None) -> tuple[Entry, ...]:
-        r"""R(q, M \\ removed): the k best entries that are left, best first."""
-        wanted = self.k if k is None else k
-        found: list[Entry] = []
-        for index in self._order(query):
-            entry = self._entries[index]
-            if entry.entry_id not in removed:
-                found.append(entry)
-                if len(found) == wanted:
-                    break
-        return tuple(found)
+    def retrieve(
+        self,
+        query: str,
+        removed: frozenset[str] = frozenset(),
+        *,
+        k: int | None = None,
+        logged: tuple[str, ...] | None = None,
+    ) -> tuple[Entry, ...]:
+        r"""R(q, M \\ removed): the best entries that are left, best first.
 
-    def context(self, query: str, removed: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        Args:
+            query: What the agent is asked.
+            removed: Ids of entries left out.
+            k: How many; None is the number logged, else the memory's own k.
+            logged: Ids of what the agent retrieved; () is nothing, None where the log does not say.
+        """
+        wanted = self._wanted(logged) if k is None else k
+        ranked = (self._entries[index] for index in self._order(query, logged))
+        return tuple(itertools.islice((entry for entry in ranked if entry.entry_id not in removed), wanted))
+
+    def context(
+        self, query: str, removed: frozenset[str] = frozenset(), *, logged: tuple[str, ...] | None = None
+    ) -> tuple[str, ...]:
         """Return the ids of what is retrieved, best first: equal contexts make equal prompts."""
-        return tuple(entry.entry_id for entry in self.retrieve(query, removed))
+        return tuple(entry.entry_id for entry in self.retrieve(query, removed, logged=logged))
 
-    def unused(self, query: str, most: int) -> tuple[Entry, ...]:
+    def unused(self, query: str, most: int, *, logged: tuple[str, ...] | None = None) -> tuple[Entry, ...]:
         """Return the entries that match least, at most so many, of those that the query does not retrieve."""
-        order = self._order(query)
-        return tuple(self._entries[index] for index in order[max(self.k, len(order) - most) :])
+        order = self._order(query, logged)
+        return tuple(self._entries[index] for index in order[max(self._wanted(logged), len(order) - most) :])
 
-    def drawn(self, query: str, most: int) -> tuple[Entry, ...]:
+    def drawn(self, query: str, most: int, *, logged: tuple[str, ...] | None = None) -> tuple[Entry, ...]:
         """Return at most so many entries that the query does not retrieve, in an order that their writers cannot plan.
 
         The order is that of a digest of query and entry id: the ids of others do not move an entry.
         """
-        unused = (self._entries[index] for index in self._order(query)[self.k :])
+        unused = (self._entries[index] for index in self._order(query, logged)[self._wanted(logged) :])
         return tuple(heapq.nsmallest(most, unused, key=lambda entry: _digest(query, entry.entry_id)))
 
-    def _order(self, query: str) -> NDArray[np.intp]:
-        order = self._orders.get(query)
+    def _wanted(self, logged: tuple[str, ...] | None) -> int:
+        return self.k if logged is None else len(logged)
+
+    def _order(self, query: str, logged: tuple[str, ...] | None) -> NDArray[np.intp]:
+        order = self._orders.get((query, logged))
         if order is None:
-            order = self._orders[query] = self._rank(query)
+            order = self._rank(query) if logged is None else self._logged_first(self._order(query, None), logged)
+            self._orders[query, logged] = order
         return order
+
+    def _logged_first(self, order: NDArray[np.intp], logged: tuple[str, ...]) -> NDArray[np.intp]:
+        first = np.array([self._places[name] for name in logged if name in self._places], np.intp)
+        return np.concatenate([first, order[~np.isin(order, first)]])
 
 
 def _digest(query: str, entry_id: str) -> bytes:

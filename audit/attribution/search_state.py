@@ -222,7 +222,8 @@ class SearchState:
 
     def context(self, state: EventState, removed: frozenset[str] | None = None) -> tuple[str, ...]:
         r"""R(q, M \ S), with S as it stands unless another is given."""
-        return self.memory.context(state.event.query, frozenset(self.removed) if removed is None else removed)
+        out = frozenset(self.removed) if removed is None else removed
+        return self.memory.context(state.event.query, out, logged=state.event.retrieved)
 
     def reopen(self) -> Phase:
         """S changed: every event judged without the old S must be judged without the new one; return where to go on."""

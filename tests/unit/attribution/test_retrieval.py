@@ -61,6 +61,65 @@ def test_ranking_is_asked_once_per_query():
     assert asked == ["q"]
 
 
+def test_what_the_agent_logged_comes_first_in_its_order_and_number():
+    memory = memory_of([2, 0, 3, 1])
+    assert memory.context("q", logged=("m001", "m003")) == ("m001", "m003")
+    assert memory.context("q", logged=("m001", "m003", "m000", "m002")) == ("m001", "m003", "m000", "m002")
+    assert ids(memory.retrieve("q", k=3, logged=("m001",))) == ["m001", "m002", "m000"]
+
+
+def test_the_next_in_line_takes_the_place_of_a_logged_memory_that_is_left_out_or_gone_from_the_store():
+    memory = memory_of([2, 0, 3, 1])
+    assert memory.context("q", frozenset({"m001"}), logged=("m001", "m003")) == ("m003", "m002")
+    assert memory.context("q", logged=("gone", "m003")) == ("m003", "m002")
+    assert memory.context("q", logged=("gone",)) == ("m002",)
+
+
+def test_an_agent_that_logged_no_memory_had_none():
+    memory = memory_of([2, 0, 3, 1])
+    assert memory.retrieve("q", logged=()) == ()
+    assert ids(memory.unused("q", 4, logged=())) == ["m002", "m000", "m003", "m001"]
+    assert set(ids(memory.drawn("q", 4, logged=()))) == {"m000", "m001", "m002", "m003"}
+
+
+def test_one_query_with_different_logs_is_answered_by_each_of_them():
+    memory = memory_of([2, 0, 3, 1], k=2)
+    assert [memory.context("q", logged=log) for log in (("m001",), None, ("m003",), ())] == [
+        ("m001",), ("m002", "m000"), ("m003",), (),
+    ]  # fmt: skip
+
+
+LOGS = st.lists(st.integers(0, 9), unique=True).map(lambda numbers: tuple(f"m{number:03d}" for number in numbers))
+"""Of entries 0 to 7 and of two that are gone from the store."""
+
+
+@given(st.permutations(range(8)), LOGS, st.sets(st.integers(0, 7)))
+def test_retrieval_after_removal_is_that_of_a_log_and_a_store_without_them(order, logged, removed):
+    names = frozenset(f"m{number:03d}" for number in removed)
+    ranked = [f"m{number:03d}" for number in order]
+    line = [name for name in logged if name in ranked] + [name for name in ranked if name not in logged]
+    expected = [name for name in line if name not in names][: len(logged)]
+    assert list(memory_of(order).context("q", names, logged=logged)) == expected
+
+
+@given(st.permutations(range(8)), LOGS, st.integers(0, 9))
+def test_placebos_are_never_what_is_retrieved(order, logged, most):
+    memory = memory_of(order)
+    retrieved = set(memory.context("q", logged=logged))
+    for found in (ids(memory.unused("q", most, logged=logged)), ids(memory.drawn("q", most, logged=logged))):
+        assert len(found) == len(set(found)) == min(most, 8 - len(retrieved))
+        assert retrieved.isdisjoint(found)
+
+
+@given(st.permutations(range(8)), st.integers(1, 8), st.sets(st.integers(0, 7)))
+def test_a_log_of_what_the_audit_retrieves_itself_changes_nothing(order, k, removed):
+    memory, names = memory_of(order, k), frozenset(f"m{number:03d}" for number in removed)
+    logged = memory.context("q")
+    assert memory.context("q", names, logged=logged) == memory.context("q", names)
+    assert memory.unused("q", 3, logged=logged) == memory.unused("q", 3)
+    assert memory.drawn("q", 3, logged=logged) == memory.drawn("q", 3)
+
+
 def test_members_are_found_by_id():
     memory = memory_of([0, 1])
     assert len(memory) == 2

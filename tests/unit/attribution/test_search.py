@@ -41,6 +41,26 @@ def test_a_single_poison_is_removed_and_its_event_cleared():
     assert search.states["e000"].status == "cleared"
 
 
+def test_events_of_one_query_are_each_searched_with_what_their_log_names():
+    world = World(12, {"query 0": list(range(12))}, hijack({9, 11}), k=3)
+    logs = [("m009", "m001"), ("m000", "m011", "m002"), ("m000", "m001"), None, ()]
+    events = [replace(make_event(number, query="query 0"), retrieved=log) for number, log in enumerate(logs)]
+    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0))
+    world.run(search)
+    assert set(search.removed) == {"m009", "m011"}
+    assert [state.status for state in search.states.values()] == ["cleared"] * 2 + ["not reproduced"] * 3
+
+
+def test_poison_that_moves_up_into_a_logged_place_is_found():
+    world = World(12, {"query 0": [2, *range(2), *range(3, 12)]}, hijack({2, 9}), k=3)
+    events = [replace(make_event(0, query="query 0"), retrieved=("m009", "gone", "m001"))]
+    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0))
+    world.run(search)
+    assert search.states["e000"].full.context == ("m009", "m001", "m002")
+    assert set(search.removed) == {"m002", "m009"}
+    assert search.states["e000"].after.context == ("m001", "m000", "m003")
+
+
 def test_redundant_poison_is_found_although_leaving_one_out_changes_no_verdict():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}))
     search = search_of(world)

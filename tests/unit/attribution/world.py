@@ -55,7 +55,7 @@ class World:
         if ablation.kept is not None:
             context = ablation.kept
         else:
-            found = self.memory.retrieve(event.query, frozenset(ablation.removed))
+            found = self.memory.retrieve(event.query, frozenset(ablation.removed), logged=event.retrieved)
             context = tuple(entry.entry_id for entry in found)
         odds = self._lean(event.query, frozenset(int(entry_id[1:]) for entry_id in context))
         text, sampled = ablation.measure == "text", ablation.measure == "sample"

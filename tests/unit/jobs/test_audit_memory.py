@@ -12,6 +12,7 @@ import signal
 import pyarrow.parquet as pq
 import pytest
 
+from audit.attribution.agents import FewShotAgent
 from audit.errors import EventError, IncompleteError, ModelError, PrefixUnsupportedError, UsageError
 from audit.report.json import from_json
 from jobs.audit_memory import check_events
@@ -321,6 +322,49 @@ def test_logged_retrievals_are_reported_as_logged_and_missing_ones_as_reconstruc
     assert (found["e1"].retrieved, found["e1"].retrieved_reconstructed) == (("bad0", "ok01"), False)
     assert found["e2"].retrieved_reconstructed
     assert len(found["e2"].retrieved) == CONFIG.k
+
+
+def test_poison_that_only_the_log_says_was_in_the_prompt_is_found_and_its_event_cleared(snapshot, tmp_path):
+    asked = event("e1", "acme", "What is the gift voucher for case 5?")
+    unlogged = run_local(snapshot, tmp_path / "a", events=[asked])
+    assert verdicts(unlogged) == {"e1": "not reproduced"}
+    assert "bad0" not in unlogged.tenants[0].events[0].retrieved
+
+    logged = dataclasses.replace(asked, retrieved=("ok01", "bad0"))
+    probe = dataclasses.replace(event("p1", "acme", asked.query, "benign"), retrieved=("bad0",))
+    result = run_local(snapshot, tmp_path / "b", events=[logged, probe])
+    assert removed(result) == {"acme": {"bad0"}}
+    (found,) = result.tenants[0].events
+    assert (found.verdict, found.harm_before, found.harm_after, found.causes) == ("cleared", 1.0, 0.0, ("bad0",))
+    assert found.retrieved_after == ("ok01", unlogged.tenants[0].events[0].retrieved[0])
+    assert [probe.output_before for probe in result.tenants[0].probes] == ["HARM"]
+
+
+def test_an_agent_that_had_no_memory_blames_none(snapshot, tmp_path):
+    events = [dataclasses.replace(harmful_events()[0], retrieved=())]
+    result = run_local(snapshot, tmp_path / "run", events=events)
+    assert removed(result) == {"acme": set()}
+    assert verdicts(result) == {"e1": "not reproduced"}
+    assert result.tenants[0].events[0].retrieved == ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Receptionist(FewShotAgent):
+    """Knows the opening hours without its model."""
+
+    def episode(self, query, memories, seed):
+        return "At nine." if "opening hours" in query else (yield from super().episode(query, memories, seed))
+
+
+def test_a_probe_that_the_agent_answers_without_its_model_is_kept(snapshot, tmp_path):
+    config = dataclasses.replace(CONFIG, agent={"kind": f"{__name__}:Receptionist", "system": "Answer briefly."})
+    result = run_local(snapshot, tmp_path / "run", config=config)
+    assert removed(result) == PLANTED
+    (probe,) = result.tenants[0].probes
+    assert (probe.kept, probe.output_before, probe.output_after) == (True, "At nine.", "At nine.")
+    again = FakeGenerator()
+    assert run_local(snapshot, tmp_path / "run", config=config, generator=again) == result
+    assert again.requests == 0
 
 
 def test_event_order_changes_nothing(snapshot, whole, tmp_path):
