@@ -104,9 +104,8 @@ class GuardedStore:
 
     @property
     def guards(self) -> dict[str, WriteGuard]:
-        """The guards made so far, by tenant."""
-        with self._lock:
-            return dict(self._guards)
+        """The guards made so far, by tenant; at once, also while `refresh` verifies a new version."""
+        return dict(self._guards)
 
     def guard(self, tenant: str) -> WriteGuard:
         """Return the guard of a tenant.
@@ -126,7 +125,7 @@ class GuardedStore:
                 lockout, embed=self._embed, acts=self._acts, extractor=self._extractor, taxonomies=self._taxonomies,
                 settings=self._settings, clock_ms=self._clock_ms, on_decision=self._on_decision, thread=self._thread,
             )  # fmt: skip
-            self._guards[tenant] = found
+            self._guards = {**self._guards, tenant: found}  # whoever looks takes no lock
             return found
 
     def refresh(self) -> bool:

@@ -13,6 +13,7 @@ from audit.errors import AuditError, StalePlanError, UsageError, VerificationErr
 from audit.forget.guarded_store import GuardedStore
 from audit.forget.settings import GuardSettings
 from audit.provenance.keys import generate_keys
+from audit.snapshot.reader import open_snapshot
 from tests.unit.forget.locks import ACTS, EMBEDDER, entry
 from tests.unit.forget.test_lockout import purged
 from tests.unit.snapshot.stores import NOW, Killed, broken_os, keyring, make_store, open_store
@@ -167,6 +168,32 @@ def test_guards_answer_while_the_store_is_replaced_underneath(store, opened):
         thread.join()
     assert not passed
     assert locked(guarded) == {"e1", "e2", "e3"}
+
+
+def test_whoever_looks_for_a_guard_does_not_wait_for_a_new_version_to_verify(store, opened, monkeypatch):
+    guarded = opened(store, tenants=["acme"])
+    purged(store, "acme", "e2")
+    verifying, looked = threading.Event(), threading.Event()
+
+    def slowly(path, trust, **options):
+        verifying.set()
+        assert looked.wait(30)
+        return open_snapshot(path, trust, **options)
+
+    monkeypatch.setattr("audit.forget.guarded_store.open_snapshot", slowly)
+    refreshing = threading.Thread(target=guarded.refresh)
+    refreshing.start()
+    assert verifying.wait(30)
+    found = []
+    looking = threading.Thread(target=lambda: found.append((guarded.guards["acme"], guarded.guard("acme"))))
+    looking.start()
+    looking.join(10)
+    at_once = not looking.is_alive()
+    looked.set()
+    refreshing.join()
+    assert at_once
+    assert found == [(guarded.guard("acme"),) * 2]
+    assert locked(guarded) == {"e1", "e2"}
 
 
 def test_a_missing_store_is_an_error_of_its_own(tmp_path, opened):
