@@ -11,7 +11,7 @@ import pytest
 
 from audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
 from audit.provenance import durable
-from jobs.cli import ATTESTATION_FILE, INTERRUPTED, main
+from jobs.cli import ATTESTATION_FILE, DEFECT, INTERRUPTED, main
 from jobs.cli_store import FINDINGS
 from models.fakes import FakeGenerator
 
@@ -508,4 +508,5 @@ def test_help_cuts_no_summary_on_80_columns(desk, run, monkeypatch, group):
 def test_help_names_the_exit_code_of_every_error(desk, run):
     told = run("--help")[1].partition("Exit codes:")[2]
     codes = {error.exit_code for error in (UsageError, IncompleteError, VerificationError, StalePlanError)}
-    assert codes | {0, FINDINGS, INTERRUPTED} == {int(line.split()[0]) for line in told.splitlines() if line.strip()}
+    named = {int(line.split()[0]) for line in told.splitlines() if line.strip()}
+    assert codes | {0, FINDINGS, DEFECT, INTERRUPTED} == named
