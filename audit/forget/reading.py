@@ -5,7 +5,8 @@ to the same request must stay welcome (measured: keys over request and response 
 response 0 of 10). Texts are cut into pieces of PIECE_BYTES, so that nothing hides behind a long preamble, and a short
 response is read together with its metadata, so that an act split between the two is whole again. What overrides its
 direction is read twice, as it is stored and as it is displayed (`audit.forget.bidi`); what bears marks on its letters,
-or letters that imitate others, once more without them (`unmarked`).
+or letters that imitate others, once more without them (`unmarked`), and what mixes Latin words with other signs, which
+may be there to drown them, once more without those.
 
 `visible` is the form in which text is embedded, hashed and shown to a model: Unicode NFKC; tag characters spelt out as
 the letters they hide; other invisible, bidirectional and control characters dropped; letters of other scripts that look
@@ -66,6 +67,9 @@ _DARK_LETTERS = (0x1F150, 0x1F170)
 _WORD = re.compile(r"\w+")
 _SPELT = re.compile(r"[\w\u0300-\u036f]+")  # a mark that composes with no letter splits no word
 _LATIN = re.compile(r"[A-Za-z]")
+_LATIN_WORD = re.compile(r"[A-Za-z]{2,}")
+_LAST_LATIN = 0x24F
+_PUNCTUATION = frozenset(map(chr, range(0x2010, 0x2028)))
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+")
 
 _ENGLISH_WORDS = """
@@ -188,7 +192,7 @@ def is_foreign(text: str) -> bool:
     for English places other languages anywhere, so similarity says nothing of such a text.
     """
     letters = [character for character in text if character.isalpha()]
-    other_script = sum(ord(character) > 0x24F for character in letters)  # noqa: PLR2004 - the end of the Latin blocks
+    other_script = sum(ord(character) > _LAST_LATIN for character in letters)
     if letters and other_script / len(letters) > FOREIGN_SCRIPT_SHARE:
         return True
     words = [word.casefold() for word in _WORD.findall(text)]
@@ -222,7 +226,9 @@ def _forms(entry: Entry) -> Iterator[tuple[str, str]]:
     seen = [(visible(response), _notes(notes))]
     if (turned, turned_notes) != (response, notes):
         seen.append((visible(turned), _notes(turned_notes)))
-    yield from dict.fromkeys((*seen, *((unmarked(shown), unmarked(told)) for shown, told in seen)))
+    plain = [(unmarked(shown), unmarked(told)) for shown, told in seen]
+    latin = [(_in_latin_alone(shown), _in_latin_alone(told)) for shown, told in plain]
+    yield from dict.fromkeys((*seen, *plain, *latin))
 
 
 def _notes(values: Iterable[str]) -> str:
@@ -234,6 +240,14 @@ def _is_sentence(value: str) -> bool:
     if len(_WORD.findall(value)) >= MIN_METADATA_WORDS:
         return True
     return sum(c.isalpha() and unicodedata.east_asian_width(c) == "W" for c in value) >= MIN_METADATA_LETTERS
+
+
+def _in_latin_alone(text: str) -> str:
+    """Return the Latin words of a text that mixes them with other signs, which may be there to drown them."""
+    if text.isascii():
+        return text
+    latin = visible("".join(c if ord(c) <= _LAST_LATIN or c in _PUNCTUATION else " " for c in text))
+    return latin if len(_LATIN_WORD.findall(latin)) >= MIN_FINGERPRINT_WORDS else text
 
 
 def _in_latin(match: re.Match[str]) -> str:

@@ -90,6 +90,13 @@ def test_the_same_words_in_marked_or_imitated_letters_are_refused_without_a_mode
     assert held.check(entry("".join(f"{letter}\u0332" for letter in long))).reason == "same words"
 
 
+@pytest.mark.parametrize("flood", ["\U00013000" * 350, "😀" * 350, "水 " * 350])
+def test_words_are_not_drowned_in_other_signs(made, flood):
+    generator = backbone(fails=True)
+    assert made(generator=generator).check(entry(f"{flood} {HARMFUL}")).reason == "same words"
+    assert made().check(entry(f"{PARAPHRASE[:40]}{flood}{PARAPHRASE[40:]}")).reason == "hazards match"
+
+
 def test_a_marked_paraphrase_is_read_without_its_marks(made):
     marked = PARAPHRASE.translate(str.maketrans("aeiou", "áéíóú"))
     assert made().check(entry(marked)).reason == "hazards match"
