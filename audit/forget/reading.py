@@ -150,7 +150,9 @@ def readings(entry: Entry) -> tuple[str, ...]:
     The response's come first; with metadata, a response that is one piece is read with it as well.
     """
     found: list[str] = []
-    for response, metadata in _forms(entry):
+    forms = tuple(_forms(entry))
+    latin = ((_in_latin_alone(response), _in_latin_alone(metadata)) for response, metadata in forms)
+    for response, metadata in dict.fromkeys((*forms, *latin)):
         found += [*pieces(response), *pieces(metadata)]
         if response and metadata and len(pieces(both := f"{response} {metadata}")) == 1:
             found.append(both)
@@ -160,7 +162,8 @@ def readings(entry: Entry) -> tuple[str, ...]:
 def action_of(entry: Entry) -> tuple[str, ...]:
     """Return the readings that stand for what an entry does: its response's, or its metadata's where it has none.
 
-    Metadata is not part of it otherwise: what all entries of a store have in common must not become a lock.
+    Metadata is not part of it otherwise: what all entries of a store have in common must not become a lock. Nor are a
+    mixed text's Latin words by themselves: a few names in a text of another language are no act.
     """
     found: list[str] = []
     for response, metadata in _forms(entry):
@@ -227,8 +230,7 @@ def _forms(entry: Entry) -> Iterator[tuple[str, str]]:
     if (turned, turned_notes) != (response, notes):
         seen.append((visible(turned), _notes(turned_notes)))
     plain = [(unmarked(shown), unmarked(told)) for shown, told in seen]
-    latin = [(_in_latin_alone(shown), _in_latin_alone(told)) for shown, told in plain]
-    yield from dict.fromkeys((*seen, *plain, *latin))
+    yield from dict.fromkeys((*seen, *plain))
 
 
 def _notes(values: Iterable[str]) -> str:
