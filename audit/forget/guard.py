@@ -312,8 +312,9 @@ class WriteGuard:
         texts: list[tuple[str, ...]] = []
         for number, entry in enumerate(entries):
             texts.append(readings(entry))
-            whole = entry.response, unmarked(visible(entry.response))
-            prints = (fingerprint(text, state.lockout.salt) for text in (*whole, *texts[-1]))
+            whole = visible(entry.response)
+            words = dict.fromkeys((whole, unmarked(whole), *texts[-1]))  # most often one text
+            prints = (fingerprint(text, state.lockout.salt) for text in words)
             same = state.lockout.by_fingerprint(item for item in prints if item is not None)
             if same is not None:
                 decision = Decision(allowed=False, reason="same words", tombstone=state.lockout.stones[same])

@@ -149,8 +149,7 @@ def lock_out(  # noqa: PLR0913 - the parts of a lock
         expires_at_ms: When the lockout ends, Unix milliseconds; None is never.
     """
     default = action_of(entry)
-    known = tuple(action) or _worst(default, acts)
-    known = known[:MAX_KEYS]
+    known = (tuple(action) or _worst(default, acts))[:MAX_KEYS]
     keys = () if embed is None or not known else tuple(SemanticKey.of(row, embedder) for row in embed(known))
     taught = () if acts is None or not known else tuple(
         SemanticKey.of(reading.direction, acts.model_id)
