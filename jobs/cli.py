@@ -29,6 +29,7 @@ from audit.report.summary import summarise
 from audit.report.table import render_table
 from audit.report.untrusted import as_line
 from audit.snapshot.attest import attest
+from audit.snapshot.layout import has_store
 from audit.snapshot.publish import append_entries, create_store
 from audit.snapshot.purify import purify, read_purified
 from audit.snapshot.reader import open_snapshot
@@ -217,8 +218,7 @@ def import_jsonl(
     if not entries:
         raise UsageError(f"{file}: no memories in it; nothing was written")
     keyring = load_keyring(keys)
-    exists = (store / "manifests").is_dir()
-    if exists:
+    if has_store(store):
         published = append_entries(store, entries, keyring, now_ms=now, pin=known_pin(store, pin, keyring.policy, now))
     else:
         published = create_store(store, entries, keyring, now_ms=now)

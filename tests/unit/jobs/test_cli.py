@@ -510,3 +510,15 @@ def test_help_names_the_exit_code_of_every_error(desk, run):
     codes = {error.exit_code for error in (UsageError, IncompleteError, VerificationError, StalePlanError)}
     named = {int(line.split()[0]) for line in told.splitlines() if line.strip()}
     assert codes | {0, FINDINGS, DEFECT, INTERRUPTED} == named
+
+
+@pytest.mark.parametrize("left", [[], [".0123456789abcdef01234567.part"]])
+def test_an_import_that_was_killed_before_its_first_version_is_done_by_the_same_command(desk, run, left):
+    run("keys", "new")
+    (desk / "store" / "manifests").mkdir(parents=True)
+    for name in left:
+        (desk / "store" / "manifests" / name).write_bytes(b"half")
+    code, out, err = run("import", "jsonl", "memories.jsonl", "store")
+    assert (code, err) == (0, "")
+    assert "version 1" in out
+    assert run("verify", "store", "--quiet")[0] == 0
