@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from audit.lineage.policy import ParameterRule
     from audit.lineage.values import Kind, Scalar
 
-__all__ = ["UNTRUSTED", "ContextText", "Finding", "Origin", "judge_argument", "repaired_argument"]
+__all__ = ["UNTRUSTED", "ContextText", "Finding", "Origin", "has_values", "judge_argument", "repaired_argument"]
 
 Origin = Literal["user", "memory", "tool", "named", "external", "unknown"]
 
@@ -146,6 +146,11 @@ class Finding:
     """Entry id, where that text is a memory."""
 
     authorised: bool
+
+
+def has_values(value: Any) -> bool:
+    """Tell whether there is anything to judge in an argument: null, and lists and objects of nothing, hold no value."""
+    return value is not None and (not isinstance(value, _NESTED) or any(True for _ in _leaves(value, 0)))
 
 
 def judge_argument(parameter: str, value: Any, rule: ParameterRule, texts: Sequence[ContextText]) -> list[Finding]:
