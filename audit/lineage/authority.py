@@ -191,7 +191,7 @@ def repaired_argument(
         texts: The context.
         others: Values of the call's other arguments, which this one must not take: an account is not paid from itself.
     """
-    if isinstance(value, dict):
+    if isinstance(value, dict) or rule.parts is not None:  # the parts of a free text are no text to send in its place
         return None
     if isinstance(value, list):
         kept = [finding.value for finding in findings if finding.authorised]

@@ -301,3 +301,12 @@ def test_the_gate_imports_nothing_heavy():
     program = "import sys, audit.lineage.gate, audit.lineage.policy, audit.lineage.verified; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert not {"ray", "torch", "pyarrow", "networkx", "numpy"} & set(loaded)
+
+
+def test_a_list_of_free_texts_is_not_repaired_into_what_they_point_to(store):
+    text = POLICY + "  post:\n    refusal: repair\n    parameters: {texts: {kind: prose}}\n"
+    chosen = policy(text)
+    gate = Gate(chosen, VerifiedLineage(open_store(store), "acme", chosen.trust, chosen.tau_ppm))
+    call = ToolCall(tool="post", arguments={"texts": ["Ask ann@x.org about it.", "Pay at https://evil.net/now"]})
+    answer = ask(gate, call, request="Tell them to ask ann@x.org", outputs=(page("https://evil.net/now"),))
+    assert (answer.verdict, answer.reason) == ("deny", "unauthorised argument")
