@@ -51,6 +51,7 @@ from jobs.cli_store import (
     print_json,
     remember,
 )
+from jobs.cli_vacuum import vacuum
 from jobs.clock import now_ms
 from jobs.descendants import with_quarantined
 from jobs.edges_file import read_edges
@@ -114,6 +115,7 @@ app.add_typer(keys_app, name="keys")
 app.add_typer(import_app, name="import")
 app.add_typer(guard_app, name="guard")
 app.command("forget")(forget)
+app.command("vacuum")(vacuum)
 app.add_typer(gate_app, name="gate")
 app.add_typer(lineage_app, name="lineage")
 
@@ -568,7 +570,11 @@ def _purge(
     if purified.published:
         console.print(
             f"version {purified.version} published with {counted(purified.entries, 'memory')}; attestation: "
-            f"{run / ATTESTATION_FILE}; check it with: memaudit verify {store}", markup=False, highlight=False,
+            f"{run / ATTESTATION_FILE}; check the store with: memaudit verify {store}", markup=False, highlight=False,
+        )  # fmt: skip
+        console.print(
+            f"older versions and {run} still hold the text of what was removed; to erase the versions: memaudit vacuum "
+            f"{store}", markup=False, highlight=False,
         )  # fmt: skip
     else:
         console.print("dry run: nothing was changed; add --apply to remove", markup=False, highlight=False)

@@ -96,6 +96,11 @@ def forget(
     )  # fmt: skip
     _remember(store, keyring, pin)
     _show(done, locks, as_json=as_json)
+    if not as_json:
+        Console(soft_wrap=True).print(
+            f"older versions still hold the text of what was removed; to erase them: memaudit vacuum {store}",
+            markup=False, highlight=False,
+        )  # fmt: skip
 
 
 def _nfc(text: str, what: str) -> str:
