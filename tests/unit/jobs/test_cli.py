@@ -539,3 +539,9 @@ def test_an_attestation_is_verified_where_it_is_named(store, run, desk):
     one_line(err)
     code, _, err = run("verify", "store", "--attestation", "none", "--quiet")
     assert (code, "none: no such file" in err) == (2, True)
+
+
+def test_a_store_that_is_a_file_is_a_mistake_and_nothing_to_continue(desk, run):
+    run("keys", "new")
+    code, _, err = run("import", "jsonl", "memories.jsonl", "memories.jsonl")
+    assert (code, "memories.jsonl is not a folder" in err) == (2, True)

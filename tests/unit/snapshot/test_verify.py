@@ -1,6 +1,8 @@
 """`verify` accepts what was published, and nothing that differs from it in one byte."""
 
+import os
 import shutil
+import threading
 from dataclasses import replace
 
 import pytest
@@ -171,3 +173,24 @@ def test_tombstones_are_counted_and_not_only_stated(history, tmp_path):
     publish(store, operation="append", buckets=buckets)
     with pytest.raises(VerificationError, match="2 rows, expected 7"):
         check(store)
+
+
+@pytest.mark.parametrize("planted", ["manifests/4.json", "data", "leaves"])
+def test_a_planted_pipe_is_refused_and_not_waited_for(history, tmp_path, planted):
+    store, said = tmp_path / "s", []
+    shutil.copytree(history, store)
+    path = store / planted
+    if path.is_dir():
+        path = max(path.rglob("*.*"), key=lambda item: item.stat().st_mtime_ns)
+        path.unlink()
+    os.mkfifo(path)
+
+    def look():
+        with pytest.raises(VerificationError, match="not a file") as refused:
+            check(store, deep=True)
+        said.append(str(refused.value))
+
+    reader = threading.Thread(target=look, daemon=True)
+    reader.start()
+    reader.join(20)
+    assert len(said) == 1
