@@ -28,7 +28,8 @@ from audit.report.sarif import to_sarif
 from audit.report.summary import summarise
 from audit.report.table import render_table
 from audit.report.untrusted import as_line
-from audit.snapshot.attest import attest
+from audit.snapshot.attest import MAX_ATTESTATION_BYTES, attest, verify_attestation
+from audit.snapshot.layout import has_store
 from audit.snapshot.publish import append_entries, create_store
 from audit.snapshot.purify import purify, read_purified
 from audit.snapshot.reader import open_snapshot
@@ -50,6 +51,7 @@ from jobs.cli_store import (
     print_json,
     remember,
 )
+from jobs.cli_vacuum import vacuum
 from jobs.clock import now_ms
 from jobs.descendants import with_quarantined
 from jobs.edges_file import read_edges
@@ -72,7 +74,9 @@ from jobs.run_audit import (
 from models.library_noise import quiet_imports
 
 if TYPE_CHECKING:
+    from audit.provenance.policy import TrustPolicy
     from audit.result import AuditResult
+    from audit.snapshot.attest import Attestation
     from audit.snapshot.purify import Purified
     from audit.snapshot.reader import VerifiedSnapshot
 
@@ -113,6 +117,7 @@ app.add_typer(keys_app, name="keys")
 app.add_typer(import_app, name="import")
 app.add_typer(guard_app, name="guard")
 app.command("forget")(forget)
+app.command("vacuum")(vacuum)
 app.add_typer(gate_app, name="gate")
 app.add_typer(lineage_app, name="lineage")
 
@@ -217,8 +222,7 @@ def import_jsonl(
     if not entries:
         raise UsageError(f"{file}: no memories in it; nothing was written")
     keyring = load_keyring(keys)
-    exists = (store / "manifests").is_dir()
-    if exists:
+    if has_store(store):
         published = append_entries(store, entries, keyring, now_ms=now, pin=known_pin(store, pin, keyring.policy, now))
     else:
         published = create_store(store, entries, keyring, now_ms=now)
@@ -243,6 +247,9 @@ def verify(
     pin: PinFile = None,
     *,
     deep: Annotated[bool, typer.Option("--deep", help="Every version, every signature, every proof.")] = False,
+    attestation: Annotated[
+        Path | None, typer.Option("--attestation", help="Of a purge, in its run folder: must agree with the log.")
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -256,9 +263,13 @@ def verify(
         report = verify_store(
             store, policy, now_ms=now, pin=known_pin(store, pin, policy, now), deep=deep, progress=progress
         )
+    attested = None if attestation is None else _attested(attestation, store, policy, now)
     remember(open_snapshot(store, policy, now_ms=now), pin)
     if as_json:
-        print_json(report.to_json())
+        found = None if attested is None else {
+            "run_id": attested.run_id, "version": attested.version, "removed": len(attested.removed),
+        }  # fmt: skip
+        print_json(report.to_json() | ({} if found is None else {"attestation": found}))
         return
     console.print(
         f"verified: version {report.version} of store {report.store_id}: "
@@ -272,6 +283,11 @@ def verify(
             f"  log of {as_line(step.tenant)}: version {step.from_version} "
             f"({counted(step.from_size, 'leaf')}) is a prefix of version {step.to_version} "
             f"({counted(step.to_size, 'leaf')})", markup=False, highlight=False,
+        )  # fmt: skip
+    if attested is not None:
+        console.print(
+            f"  attestation: version {attested.version} removed {counted(len(attested.removed), 'memory')}, as the log "
+            "says", markup=False, highlight=False,
         )  # fmt: skip
     _print_leftovers(report.leftovers, console)
 
@@ -497,6 +513,16 @@ def logs(
         sys.stdout.write(line)
 
 
+def _attested(file: Path, store: Path, policy: TrustPolicy, now: int) -> Attestation:
+    """Verify an attestation against the version that it is about."""
+    if not file.is_file():
+        raise UsageError(f"{file}: no such file")
+    data = durable.read_bounded(file, MAX_ATTESTATION_BYTES, str(file))
+    about = verify_attestation(data, policy, str(file))
+    snapshot = open_snapshot(store, policy, now_ms=now, version=about.version, check_expiry=False)
+    return verify_attestation(data, policy, str(file), snapshot=snapshot)
+
+
 def _print_leftovers(names: tuple[str, ...], console: Console) -> None:
     """Name the files that are no part of the store; whoever planted one chose its name."""
     if not names:
@@ -568,7 +594,13 @@ def _purge(
     if purified.published:
         console.print(
             f"version {purified.version} published with {counted(purified.entries, 'memory')}; attestation: "
-            f"{run / ATTESTATION_FILE}; check it with: memaudit verify {store}", markup=False, highlight=False,
+            f"{run / ATTESTATION_FILE}; check both with: memaudit verify {store} "
+            f"--attestation {run / ATTESTATION_FILE}",
+            markup=False, highlight=False,
+        )  # fmt: skip
+        console.print(
+            f"older versions and {run} still hold the text of what was removed; to erase the versions: memaudit vacuum "
+            f"{store}", markup=False, highlight=False,
         )  # fmt: skip
     else:
         console.print("dry run: nothing was changed; add --apply to remove", markup=False, highlight=False)

@@ -4,8 +4,8 @@
      "created_at_ms": 1760000000000, "parents": [["m-0", 0.8]], "metadata": {"channel": "mail"}}
 
 `tenant`, `principal`, `source` and `created_at_ms` may be left out where a default is given. Texts that are not in
-Unicode form NFC are normalised, since signed bytes must be. A line that breaks a rule stops the import before anything
-is written, naming file and line.
+Unicode form NFC are normalised, since signed bytes must be. A member is there once. A line that breaks a rule stops the
+import before anything is written, naming file and line.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def parse_entries(lines: Iterable[bytes], source: str, defaults: Mapping[str, ob
 
 def _parse(raw: bytes, where: str, defaults: Mapping[str, object]) -> Entry:
     try:
-        record = json.loads(raw.decode())
+        record = json.loads(raw.decode(), object_pairs_hook=_unique)
     except UnicodeDecodeError as error:
         raise EntryError(f"{where}: not valid UTF-8 at byte {error.start}") from None
     except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
@@ -98,9 +98,19 @@ def _parse(raw: bytes, where: str, defaults: Mapping[str, object]) -> Entry:
     if not isinstance(metadata, dict):
         raise EntryError(f"{where}: metadata must be an object of texts")
     values["metadata"] = {_nfc(key): _nfc(value) for key, value in metadata.items()}
+    if len(values["metadata"]) != len(metadata):
+        raise EntryError(f"{where}: a metadata key is there twice, in two Unicode forms")
     for name in ("tenant", "entry_id", "principal", "request", "response"):
         values[name] = _nfc(values[name])
     return Entry(**values)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object; of a member that is there twice another reader may take the other one."""
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise ValueError("a member is there twice")
+    return record
 
 
 def _parents(value: object, where: str) -> tuple[Parent, ...]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from audit.lineage.policy import ParameterRule
     from audit.lineage.values import Kind, Scalar
 
-__all__ = ["UNTRUSTED", "ContextText", "Finding", "Origin", "judge_argument", "repaired_argument"]
+__all__ = ["UNTRUSTED", "ContextText", "Finding", "Origin", "has_values", "judge_argument", "repaired_argument"]
 
 Origin = Literal["user", "memory", "tool", "named", "external", "unknown"]
 
@@ -148,6 +148,11 @@ class Finding:
     authorised: bool
 
 
+def has_values(value: Any) -> bool:
+    """Tell whether there is anything to judge in an argument: null, and lists and objects of nothing, hold no value."""
+    return value is not None and (not isinstance(value, _NESTED) or any(True for _ in _leaves(value, 0)))
+
+
 def judge_argument(parameter: str, value: Any, rule: ParameterRule, texts: Sequence[ContextText]) -> list[Finding]:
     """Return a finding for each value in an argument; none for null.
 
@@ -186,7 +191,7 @@ def repaired_argument(
         texts: The context.
         others: Values of the call's other arguments, which this one must not take: an account is not paid from itself.
     """
-    if isinstance(value, dict):
+    if isinstance(value, dict) or rule.parts is not None:  # the parts of a free text are no text to send in its place
         return None
     if isinstance(value, list):
         kept = [finding.value for finding in findings if finding.authorised]

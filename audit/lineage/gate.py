@@ -24,14 +24,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from audit.lineage import values
-from audit.lineage.authority import UNTRUSTED, ContextText, Finding, judge_argument, repaired_argument
+from audit.lineage.authority import UNTRUSTED, ContextText, Finding, has_values, judge_argument, repaired_argument
 from audit.lineage.call import ToolCall
 
 if TYPE_CHECKING:
     from audit.lineage.authority import Origin
     from audit.lineage.call import Context
     from audit.lineage.dag import PathStep
-    from audit.lineage.policy import GatePolicy, ToolRule
+    from audit.lineage.policy import GatePolicy, ParameterRule, ToolRule
     from audit.lineage.verified import Standing, VerifiedLineage
 
 __all__ = ["Decision", "Evidence", "Gate", "Reason", "Verdict"]
@@ -50,6 +50,8 @@ Reason = Literal[
     "not asked for",
     "already done",
 ]
+
+_SCALARS = (str, int, float)
 
 TEXTS_KEPT = 4_096
 """Memories whose folded text is kept between decisions."""
@@ -123,7 +125,7 @@ class Gate:
         checked = {
             name: (value, parameter)
             for name, value in call.arguments.items()
-            if rule.mode == "authority" and value is not None and (parameter := rule.rule(name)) is not None
+            if rule.mode == "authority" and has_values(value) and (parameter := rule.rule(name)) is not None
         }
         if not checked:
             if not tainted:
@@ -236,12 +238,33 @@ class Gate:
             changes.append(f"{name}: {arguments[name]!r:.80} becomes {value!r:.80}")
             arguments[name] = value
         repaired = ToolCall(tool=call.tool, arguments=MappingProxyType(arguments))
-        if context.executed and repaired.key() in {done.key() for done in context.executed}:
+        if context.executed and _substance(repaired, rule) in {_substance(done, rule) for done in context.executed}:
             return self._deny("already done", findings, texts, f"repaired, the call to {call.tool} was made already")
         return Decision(
             verdict="repair", reason="repaired", detail="; ".join(changes), call=repaired,
             evidence=self._sources(findings, texts), findings=findings,
         )  # fmt: skip
+
+
+def _substance(call: ToolCall, rule: ToolRule) -> str:
+    """Return one text per call, equal for calls that do the same.
+
+    Values are compared as their kinds are, since an account with blanks in it is the same account; what anyone may
+    choose is left out, since another note makes no other payment.
+    """
+    checked = {
+        name: _form(value, parameter)
+        for name, value in call.arguments.items()
+        if has_values(value) and (parameter := rule.rule(name)) is not None
+    }
+    return ToolCall(tool=call.tool, arguments=checked).key()
+
+
+def _form(value: Any, parameter: ParameterRule) -> Any:
+    if isinstance(value, list):
+        return [_form(item, parameter) for item in value]
+    form = values.canonical(value, parameter.kind, parameter.pattern) if isinstance(value, _SCALARS) else None
+    return value if form is None else form
 
 
 def _allow(call: ToolCall, reason: Reason, detail: str, findings: tuple[Finding, ...] = ()) -> Decision:

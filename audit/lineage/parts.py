@@ -28,9 +28,20 @@ QUOTED_WORDS = 3
 """Two words in a row are often chance (`the hotel`), three with a name among them seldom."""
 
 _DATE = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?(?!\d)")
-_DOMAIN = re.compile(r"(?<![\w@./-])(?:[\w-]+\.)+[A-Za-z]{2,24}(?:/[^\s<>\"'`]*)?(?![\w@-])")
+# What identifies something is looked for in any spelling, also in one that no trusted text has: it is then refused.
+_URL = re.compile(r"(?<![\w@./-])(?:[A-Za-z][A-Za-z0-9+.-]{0,30}://|[Ww]{3}\.)[^\s<>\"'`]+")
+_IBAN = re.compile(
+    r"(?<![\w-])[A-Za-z]{2}[0-9]{2}[\s.]?[A-Za-z0-9]{4}(?:[\s.]?(?=[A-Za-z]{0,3}[0-9])[A-Za-z0-9]{4}){1,6}"
+    r"(?:[\s.]?(?=[A-Za-z]{0,2}[0-9])[A-Za-z0-9]{1,3})?(?![\w-])"
+)
+_DOMAIN = re.compile(
+    r"(?:(?<![\w@./-])\.?|(?<=\.\.)|(?<=//))(?:[\w-]+\.)+[^\W\d_]{2,24}(?:/[^\s<>\"'`]*)?(?!_*[^\W_]|@|-\w)"
+)
 _CODE = re.compile(r"(?<![\w-])(?=[\w-]{0,80}\d)[\w-]{6,}(?![\w-])")
 _WORD = re.compile(r"[^\W\d_](?:[\w'’-]*[^\W_])")
+_IDENTIFIERS: tuple[values.Kind | re.Pattern[str], ...] = ("email", _URL, "iban", _IBAN, _DOMAIN, _DATE, _CODE)
+"""In the order in which they are looked for: what one finds is no part of the next."""
+
 _SHORTEST_WORD = 3
 _TRAILING = ".,;:!?)]}"
 
@@ -51,16 +62,15 @@ def parts(value: str, kind: PartKind) -> list[str]:
             for start in range(len(tokens) - QUOTED_WORDS + 1)
         ]
     else:
-        found = []
-        rest = value
-        kinds: tuple[values.Kind, ...] = ("email", "url", "iban")
-        for kind_of_name in kinds:
-            names = list(values.offers(rest, kind_of_name))
-            found += names
-            for name in names:
-                rest = rest.replace(name, " ")
-        for pattern in (_DOMAIN, _DATE, _CODE):
-            if pattern is not _DATE:
-                found += [match.group().rstrip(_TRAILING) for match in pattern.finditer(rest)]
-            rest = pattern.sub(" ", rest)
+        found, rest = [], value
+        for what in _IDENTIFIERS:
+            if isinstance(what, str):
+                spellings = list(values.offers(rest, what))
+                for spelling in spellings:
+                    rest = rest.replace(spelling, " ")
+            else:
+                spellings = [match.group() for match in what.finditer(rest)]
+                rest = what.sub(" ", rest)
+            if what is not _DATE:
+                found += [spelling.rstrip(_TRAILING) for spelling in spellings]
     return list(dict.fromkeys(part for part in found if part))

@@ -87,10 +87,13 @@ def ensure_folder(folder: Path) -> None:
     """Create a folder and its parents, durably.
 
     Raises:
+        UsageError: there is something else of that name.
         IncompleteError: an operating system error.
     """
     missing = []
     while not folder.is_dir():
+        if folder.exists():
+            raise UsageError(f"{folder} is not a folder")
         missing.append(folder)
         folder = folder.parent
     try:
@@ -125,10 +128,12 @@ def read_bounded(path: Path, max_bytes: int, what: str) -> bytes:
     """Read a whole file of at most `max_bytes`.
 
     Raises:
-        VerificationError: the file is missing or larger.
+        VerificationError: the file is missing or larger, or no file: opening a named pipe waits for ever.
         UsageError: the operating system refuses to read it.
     """
     try:
+        if not path.is_file():
+            raise VerificationError(f"{what}: {'not a file' if path.exists() else 'missing'}")
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > max_bytes:

@@ -7,6 +7,7 @@ A folder without the root key is a working folder: the root is needed only to ch
 
 from __future__ import annotations
 
+import os
 import stat
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -96,12 +97,14 @@ def save_keyring(keyring: Keyring, folder: Path) -> None:
         UsageError: a key or policy file of that name exists; nothing is overwritten.
         IncompleteError: the disk is full.
     """
+    files = {folder / f"{key.name.replace('/', '-')}.key": key for keys in keyring.keys.values() for key in keys}
+    for path in (*files, folder / POLICY_FILE):  # before anything is written: a stray key would lock the folder up
+        if os.path.lexists(path):
+            raise UsageError(_taken(path))
     durable.ensure_folder(folder)
-    for keys in keyring.keys.values():
-        for key in keys:
-            path = folder / f"{key.name.replace('/', '-')}.key"
-            if not durable.create(path, key.to_text().encode(), scratch=folder, mode=0o600):
-                raise UsageError(_taken(path))
+    for path, key in files.items():
+        if not durable.create(path, key.to_text().encode(), scratch=folder, mode=0o600):
+            raise UsageError(_taken(path))
     if not durable.create(folder / POLICY_FILE, keyring.policy.envelope, scratch=folder):
         raise UsageError(_taken(folder / POLICY_FILE))
 

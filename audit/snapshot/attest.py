@@ -23,7 +23,7 @@ from audit.errors import UsageError, VerificationError
 from audit.provenance import dsse, strict_json
 from audit.provenance.leaf import MAX_REASON_BYTES
 from audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
-from audit.snapshot.layout import MAX_VERSION
+from audit.snapshot.layout import MAX_VERSION, bucket_of
 from audit.snapshot.purify import RemovedEntry
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from audit.snapshot.purify import Purified
     from audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["Attestation", "attest", "verify_attestation"]
+__all__ = ["MAX_ATTESTATION_BYTES", "Attestation", "attest", "verify_attestation"]
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -120,7 +120,7 @@ def verify_attestation(
     """Verify an attestation, and that it is about `snapshot` where one is given.
 
     Raises:
-        VerificationError: signature, form, or a removal that the snapshot's log does not show.
+        VerificationError: signature, form, or a removal that only one of attestation and log shows.
     """
     envelope = dsse.parse_envelope(data, PAYLOAD_TYPE, max_bytes=MAX_ATTESTATION_BYTES, where=where)
     attestation = _parse(strict_json.Fields(envelope.json(MAX_ATTESTATION_BYTES), where))
@@ -138,8 +138,10 @@ def _check_against(attestation: Attestation, snapshot: VerifiedSnapshot, where: 
         raise VerificationError(
             f"{where}: audited {attestation.audited_digest}, the snapshot's parent is {snapshot.manifest.parent}"
         )
-    for tenant in sorted({item.tenant for item in attestation.removed}):
-        stones = snapshot.tombstones(tenant)
+    buckets = snapshot.manifest.buckets
+    buried = {tenant for tenant in snapshot.tenants if buckets[bucket_of(tenant)].tombstones is not None}
+    for tenant in sorted(buried | {item.tenant for item in attestation.removed}):
+        stones = snapshot.tombstones(tenant) if tenant in buried else ()
         in_log = {
             (stone.entry_id, stone.removed_index, stone.removed_leaf_hash.hex(), stone.reason)
             for stone in stones

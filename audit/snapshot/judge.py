@@ -82,6 +82,8 @@ class _Judge:
             where = f"tombstones/b={bucket.number:02x}/{bucket.tombstones.sha256}.parquet"
             for item in read_tombstones(data, where):
                 stones.setdefault(item.tombstone.tenant, []).append(item)
+            if (count := sum(map(len, stones.values()))) != bucket.tombstones.rows:
+                raise VerificationError(f"{where}: {count} rows, expected {bucket.tombstones.rows}")
         for ref in bucket.refs:
             packed = _hashes(leaves, ref)
             checkpoint = check_leaf_hashes(ref, packed, store_id=bucket.store_id, trust=self._trust)

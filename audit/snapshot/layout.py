@@ -25,7 +25,9 @@ from audit.provenance import durable
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FileRef", "Kind", "bucket_of", "file_path", "manifest_path", "put_file", "read_file", "versions"]
+__all__ = [
+    "FileRef", "Kind", "bucket_of", "file_path", "has_store", "manifest_path", "put_file", "read_file", "versions",
+]  # fmt: skip
 
 Kind = Literal["data", "leaves", "tombstones", "checkpoints"]
 
@@ -67,6 +69,12 @@ def file_path(store: Path, kind: Kind, bucket: int, sha256: str) -> Path:
 def manifest_path(store: Path, version: int) -> Path:
     """Path of a manifest."""
     return store / "manifests" / f"{version}.json"
+
+
+def has_store(store: Path) -> bool:
+    """Tell whether a version was ever published there: a publisher killed before its first leaves folders alone."""
+    folder = store / "manifests"
+    return folder.is_dir() and any(_MANIFEST.fullmatch(path.name) for path in folder.iterdir())
 
 
 def versions(store: Path) -> list[int]:

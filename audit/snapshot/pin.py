@@ -84,7 +84,8 @@ def write_pin(path: Path, pin: Pin) -> None:
     """Write a pin in one step.
 
     Raises:
-        VerificationError: the file pins another store or a higher version: a pin never goes back.
+        VerificationError: the file pins another store, a higher version, or another version of that number: a pin never
+            goes back.
         IncompleteError: the disk is full; the old pin is intact.
     """
     old = read_pin(path)
@@ -92,6 +93,10 @@ def write_pin(path: Path, pin: Pin) -> None:
         raise VerificationError(
             f"pin {path.name}: holds version {old.version} of store {old.store_id}, "
             f"refused to set version {pin.version} of {pin.store_id}"
+        )
+    if old is not None and old.version == pin.version and old.digest != pin.digest:
+        raise VerificationError(
+            f"pin {path.name}: holds {old.digest} as version {old.version}, refused to set {pin.digest} (equivocation)"
         )
     record = {
         "format": _FORMAT,

@@ -27,7 +27,7 @@ from audit.provenance.checkpoint import Checkpoint, log_origin, sign_checkpoint
 from audit.provenance.leaf import SIGNATURE_DOMAIN, entry_encoder
 from audit.snapshot.checkpoints import encode_checkpoints
 from audit.snapshot.columns import SignedEntry, read_entry_table, write_entries, write_entry_table, write_tombstones
-from audit.snapshot.layout import bucket_of, manifest_path, put_file, read_file, versions
+from audit.snapshot.layout import bucket_of, has_store, manifest_path, put_file, read_file, versions
 from audit.snapshot.manifest import BucketFiles, Manifest, checkpoints_root, sign_manifest, tombstones_root
 from audit.snapshot.reader import open_snapshot
 
@@ -154,7 +154,7 @@ def create_store(  # noqa: PLR0913
         IncompleteError: the disk is full; no store was created.
         StalePlanError: another process created it first.
     """
-    if (path / "manifests").is_dir() and any((path / "manifests").iterdir()):
+    if has_store(path):
         raise UsageError(f"{path} holds a store already: append to it, or choose another folder")
     store_id = secrets.token_hex(16) if store_id is None else store_id
     buckets: dict[int, BucketFiles] = {}

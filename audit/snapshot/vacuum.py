@@ -119,5 +119,6 @@ def _doomed(path: Path, wanted: set[Path], gone: Iterable[Manifest], cutoff_ms: 
     for item in gone:
         certain.add(manifest_path(path, item.version))
         certain |= {file_path(path, kind, bucket, ref.sha256) for kind, bucket, ref in files_of(item)}
-    candidates = (item for item in sorted(path.rglob("*")) if item.is_file() and item not in wanted)
+    found = certain.union(path.rglob("*"))  # a folder that is a link elsewhere is not walked, but its named files go
+    candidates = (item for item in sorted(found) if item.is_file() and item not in wanted)
     return [item for item in candidates if item in certain or item.stat().st_mtime_ns // 1_000_000 <= cutoff_ms]

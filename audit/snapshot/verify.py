@@ -1,6 +1,7 @@
 """Verifying a whole store: every file of every version, every signature, every root, every step between versions.
 
-1. Every manifest from the oldest kept version to the newest, each naming its parent's digest.
+1. Every manifest from the oldest kept version to the newest, each naming its parent's digest; only
+   a vacuum, which takes an auditor, drops older ones.
 2. The pin, if there is one.
 3. Every file that any of them names, by size and digest.
 4. For each log that changed between two versions: a consistency proof from the older checkpoint to the newer, computed
@@ -173,7 +174,14 @@ def _load_history(path: Path, trust: TrustPolicy, now_ms: int) -> list[_Version]
         parent = read_manifest(path, trust, child.version - 1, now_ms=now_ms, check_expiry=False)
         if parent.digest != child.parent or parent.store_id != child.store_id:
             raise VerificationError(f"{where}: parent digest is {child.parent}, expected {parent.digest}")
+        if child.operation != "vacuum" and child.oldest != parent.oldest:  # to drop versions takes an auditor
+            raise VerificationError(
+                f"{where}: version {child.oldest} is the oldest kept, expected {parent.oldest}: "
+                f"only a vacuum drops versions, this is an {child.operation}"
+            )
         manifests.append(parent)
+    if newest.version > 1 and newest.oldest == newest.version:
+        raise VerificationError(f"manifests/{newest.version}.json: states that its parent is not kept; it must be")
     if manifests[-1].version == 1 and manifests[-1].parent is not None:
         raise VerificationError("manifests/1.json: the first version names a parent")
     return [_Version(manifest=item, refs=load_logs(path, item)) for item in reversed(manifests)]

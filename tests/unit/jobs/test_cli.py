@@ -510,3 +510,38 @@ def test_help_names_the_exit_code_of_every_error(desk, run):
     codes = {error.exit_code for error in (UsageError, IncompleteError, VerificationError, StalePlanError)}
     named = {int(line.split()[0]) for line in told.splitlines() if line.strip()}
     assert codes | {0, FINDINGS, DEFECT, INTERRUPTED} == named
+
+
+@pytest.mark.parametrize("left", [[], [".0123456789abcdef01234567.part"]])
+def test_an_import_that_was_killed_before_its_first_version_is_done_by_the_same_command(desk, run, left):
+    run("keys", "new")
+    (desk / "store" / "manifests").mkdir(parents=True)
+    for name in left:
+        (desk / "store" / "manifests" / name).write_bytes(b"half")
+    code, out, err = run("import", "jsonl", "memories.jsonl", "store")
+    assert (code, err) == (0, "")
+    assert "version 1" in out
+    assert run("verify", "store", "--quiet")[0] == 0
+
+
+def test_an_attestation_is_verified_where_it_is_named(store, run, desk):
+    run(*AUDIT)
+    code, out, _ = run("purge", "run", "store", "--apply")
+    file = desk / "run" / ATTESTATION_FILE
+    assert (code, f"memaudit verify store --attestation run/{ATTESTATION_FILE}" in out) == (0, True)
+    code, out, _ = run("verify", "store", "--attestation", str(file), "--quiet")
+    assert (code, "attestation: version 2 removed 2 memories, as the log says" in out) == (0, True)
+    told = json.loads(run("verify", "store", "--attestation", str(file), "--json")[1])["attestation"]
+    assert (told["version"], told["removed"]) == (2, 2)
+    file.write_bytes(file.read_bytes().replace(b'"sig":"', b'"sig":"A', 1))
+    code, _, err = run("verify", "store", "--attestation", str(file), "--quiet")
+    assert code == 4
+    one_line(err)
+    code, _, err = run("verify", "store", "--attestation", "none", "--quiet")
+    assert (code, "none: no such file" in err) == (2, True)
+
+
+def test_a_store_that_is_a_file_is_a_mistake_and_nothing_to_continue(desk, run):
+    run("keys", "new")
+    code, _, err = run("import", "jsonl", "memories.jsonl", "memories.jsonl")
+    assert (code, "memories.jsonl is not a folder" in err) == (2, True)

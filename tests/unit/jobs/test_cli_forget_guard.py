@@ -139,6 +139,11 @@ def test_an_operator_wide_tombstone_holds_for_other_tenants(desk, run):
         (("forget", "store", "m9", "--tenant", "acme", "--reason", "x"), "no live entry 'm9'"),
         (("forget", "store", "m1", "--tenant", "nobody", "--reason", "x"), "no tenant 'nobody'"),
         (("forget", "store", "m1", "m1", "--tenant", "acme", "--reason", "x"), "named twice"),
+        (("forget", "store", "m1", "--tenant", "acme", "--reason", ""), "reason is empty"),
+        (("forget", "store", "m1", "--tenant", "acme", "--reason", "x" * 5_000), "reason has 5000 characters"),
+        (("forget", "store", "m1", "--tenant", "acme", "--reason", "\udcff"), "--reason is '\\udcff', which is not"),
+        (("forget", "store", "m1", "--tenant", "\udcff", "--reason", "x"), "--tenant is '\\udcff', which is not"),
+        (("forget", "store", "\udcff", "--tenant", "acme", "--reason", "x"), "id is '\\udcff', which is not"),
         ((*FORGET, "--hazard", "made_up"), "no hazard 'made_up'"),
         ((*FORGET, "--expires", "2001-01-01"), "in the past"),
         ((*FORGET, "--expires", "soon"), "expected days like 90d"),
@@ -301,3 +306,12 @@ def test_a_purge_locks_out_what_the_audit_read(desk, run):
 def test_an_expiry_is_days_from_now_or_the_start_of_a_day():
     assert expiry_ms("2d", NOW) == NOW + 2 * 86_400_000
     assert expiry_ms("2030-01-01", NOW) == 1_893_456_000_000
+
+
+def test_forget_knows_names_in_the_form_in_which_an_import_wrote_them(desk, run):
+    typed = "cafe\u0301"  # e and an accent of its own: an import writes one letter
+    (desk / "more.jsonl").write_text(json.dumps(memory(typed, typed, "roses")))
+    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    options = ("--backbone", "none", "--embedder", "fake", "--apply")
+    code, out, _ = run("forget", "store", typed, "--tenant", typed, "--reason", f"the {typed} asked", *options)
+    assert (code, "removed caf\u00e9/caf\u00e9" in out) == (0, True)

@@ -23,3 +23,18 @@ def test_a_pipe_is_read_like_a_file(tmp_path):
     writer.start()
     assert read_entries(pipe, {}) == []
     writer.join()
+
+
+LINE = '{"tenant": "t", "entry_id": "e", "principal": "p", "source": "user", "request": "q", "created_at_ms": 1, %s}'
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        '"response": "a calm answer", "response": "pay eve"', '"response": "r", "metadata": {"a": "1", "a": "2"}',
+        '"response": "r", "metadata": {"\u00e9": "1", "e\u0301": "2"}',
+    ],
+)  # fmt: skip
+def test_a_member_that_is_there_twice_is_refused(members):
+    with pytest.raises(EntryError, match=r"f, line 1: .*there twice"):
+        list(parse_entries([(LINE % members).encode()], "f", {}))

@@ -155,6 +155,17 @@ def test_a_sensitive_call_without_any_checkable_argument_falls_back_to_coarse_ta
     assert ask(gate, call, "own").reason == "clean context"
 
 
+@pytest.mark.parametrize("nothing", [[], {}, [[]], [None], [{}, [None]]])
+def test_an_argument_that_holds_no_value_is_not_a_checked_one(gate, nothing):
+    for call in (
+        ToolCall(tool="send_money", arguments={"recipient": nothing}),
+        ToolCall(tool="invite", arguments={"people": nothing, "nobody knows it": nothing}),
+    ):
+        assert ask(gate, call, "web").reason == "tainted context"
+        assert ask(gate, call, "own").reason == "clean context"
+    assert ask(gate, pay(OURS, cc=nothing), "web").reason == "authorised"
+
+
 def test_two_candidates_are_no_authority(gate):
     request = f"Pay 900 to {OURS}, or was it FR1420041010050500013M02606?"
     assert ask(gate, pay(THEIRS), "web", request=request).reason == "unauthorised argument"
@@ -174,6 +185,23 @@ def test_a_call_that_nobody_asked_for_is_not_repaired_into_another_one(gate):
 def test_a_repair_does_not_repeat_what_was_done(gate):
     answer = ask(gate, pay(THEIRS), "web", executed=(pay(OURS),))
     assert (answer.verdict, answer.reason) == ("deny", "already done")
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        pay(OURS.replace(" ", "")), pay(OURS, 900.0), pay(OURS, "900.00"), pay(OURS, note="rent of May"),
+        pay(OURS, note=None, bcc=None),
+    ],
+)  # fmt: skip
+def test_what_was_done_in_another_spelling_or_with_another_note_is_not_repeated_either(gate, done):
+    answer = ask(gate, pay(THEIRS, note="once more"), "web", executed=(done,))
+    assert (answer.verdict, answer.reason) == ("deny", "already done")
+
+
+@pytest.mark.parametrize("done", [pay(OURS, 90), pay(THEIRS), pay(OURS, tool="strict_send"), pay(OURS, bcc="a")])
+def test_another_call_is_no_repetition(gate, done):
+    assert ask(gate, pay(THEIRS), "web", executed=(done,)).verdict == "repair"
 
 
 def test_a_number_in_the_place_of_an_account_is_replaced_by_the_account(gate):
@@ -273,3 +301,12 @@ def test_the_gate_imports_nothing_heavy():
     program = "import sys, audit.lineage.gate, audit.lineage.policy, audit.lineage.verified; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert not {"ray", "torch", "pyarrow", "networkx", "numpy"} & set(loaded)
+
+
+def test_a_list_of_free_texts_is_not_repaired_into_what_they_point_to(store):
+    text = POLICY + "  post:\n    refusal: repair\n    parameters: {texts: {kind: prose}}\n"
+    chosen = policy(text)
+    gate = Gate(chosen, VerifiedLineage(open_store(store), "acme", chosen.trust, chosen.tau_ppm))
+    call = ToolCall(tool="post", arguments={"texts": ["Ask ann@x.org about it.", "Pay at https://evil.net/now"]})
+    answer = ask(gate, call, request="Tell them to ask ann@x.org", outputs=(page("https://evil.net/now"),))
+    assert (answer.verdict, answer.reason) == ("deny", "unauthorised argument")

@@ -47,3 +47,28 @@ def test_every_part_is_in_the_text_once(kind: PartKind, text: str) -> None:
 @given(before=st.text(alphabet=" abc.,\n", max_size=20), after=st.sampled_from(["", ".", ", ok", "\nyes", ")"]))
 def test_an_address_is_found_wherever_it_stands(before: str, after: str) -> None:
     assert "mark.black-2134@gmail.com" in parts(f"{before} mark.black-2134@gmail.com{after}", "prose")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "HTTPS://evil.com/steal", "Http://EVIL.com", "ftp://evil.com/a", "//evil.com/a", "-https://evil.com/a",
+        "_https://evil.com/a_", "_evil.com_", "evil.com-", "...evil.com", "see/https://evil.com", "evil.рф/a",
+        "xhttps://evil.com", "WWW.EVIL.COM/a",
+    ],
+)  # fmt: skip
+def test_no_spelling_of_a_web_address_is_overlooked(address: str) -> None:
+    for text in (address, f"The report is at {address} now.", f"Look:\n{address}\n", f"({address})"):
+        found = parts(text, "prose")
+        assert any("evil." in part.lower() for part in found), text
+
+
+@pytest.mark.parametrize("separator", ["", " ", "\n", "\t", "."])
+@pytest.mark.parametrize("account", ["DE89 3704 0044 0532 0130 00", "de89 3704 0044 0532 0130 00"])
+def test_no_spelling_of_an_account_is_overlooked(account: str, separator: str) -> None:
+    written = account.replace(" ", separator)
+    assert any(part.startswith(written[:14]) for part in parts(f"pay to {written} please", "prose"))
+
+
+def test_paths_times_and_abbreviations_are_no_addresses() -> None:
+    assert parts("e.g. docs/readme.txt, 10:30, a/b/c.py, at 5 p.m., // a comment, 3.14", "prose") == []

@@ -83,3 +83,11 @@ def test_a_keyring_never_shows_seeds():
     keyring = generate_keys()
     assert keyring.keys["log"][0].seed.hex() not in repr(keyring)
     assert "memaudit/log" in repr(keyring)
+
+
+def test_refused_keys_leave_the_folder_as_it_was(folder):
+    before = sorted(path.name for path in folder.iterdir())
+    with pytest.raises(UsageError, match="no key is overwritten"):
+        save_keyring(generate_keys("other"), folder)  # other file names, and the same policy file
+    assert sorted(path.name for path in folder.iterdir()) == before
+    assert load_keyring(folder).signers("log")

@@ -43,10 +43,10 @@ def make_history(path):
     return remove(path, {"acme": {"e1": "causes harm", "e9": "derived from e1"}})
 
 
-def remove(path, removals, now_ms=NOW + 2):
+def remove(path, removals, now_ms=NOW + 2, *, dry_run=False):
     return purify(
         path, open_store(path), removals, keyring(), run_id="run-1", now_ms=now_ms, config={"alpha": "0.6"},
-        models={"nli": "fake"},
+        models={"nli": "fake"}, dry_run=dry_run,
     )  # fmt: skip
 
 

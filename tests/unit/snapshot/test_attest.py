@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64decode
+from dataclasses import replace
 
 import pytest
 
@@ -64,6 +65,15 @@ def test_it_must_be_about_the_snapshot(tmp_path):
 def test_it_must_name_exactly_the_removed_entries(tmp_path):
     _, data = attested(tmp_path / "s", run_id="another run")
     with pytest.raises(VerificationError, match="removed in one of two"):
+        verify_attestation(data, keyring().policy, "a", snapshot=open_store(tmp_path / "s"))
+
+
+@pytest.mark.parametrize("left_out", ["acme", "globex"])
+def test_a_tenant_whose_removals_it_leaves_out_is_noticed(tmp_path, left_out):
+    purified, _ = attested(tmp_path / "s")
+    part = replace(purified, removed=tuple(item for item in purified.removed if item.tenant != left_out))
+    data = attest(part, keyring(), run_id="run-1", now_ms=NOW, parameters={}, models={}, score_tables={})
+    with pytest.raises(VerificationError, match=f"of tenant '{left_out}' is removed in one of two"):
         verify_attestation(data, keyring().policy, "a", snapshot=open_store(tmp_path / "s"))
 
 

@@ -52,6 +52,7 @@ def test_a_dry_run_tells_what_it_would_do_and_writes_nothing(tmp_path):
     assert sorted(path for path in (tmp_path / "s").rglob("*")) == before
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
 @pytest.mark.parametrize(
     ("removals", "problem"),
     [
@@ -62,10 +63,10 @@ def test_a_dry_run_tells_what_it_would_do_and_writes_nothing(tmp_path):
         ({"acme": {"e1": ""}}, "reason is empty"),
     ],
 )
-def test_bad_removals_are_a_usage_error(tmp_path, removals, problem):
+def test_bad_removals_are_a_usage_error(tmp_path, removals, problem, dry_run):
     make_store(tmp_path / "s")
     with pytest.raises(UsageError, match=problem):
-        remove(tmp_path / "s", removals)
+        remove(tmp_path / "s", removals, dry_run=dry_run)
     assert open_store(tmp_path / "s").version == 1
 
 

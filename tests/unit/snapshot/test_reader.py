@@ -1,6 +1,7 @@
 """Only `open_snapshot` makes a VerifiedSnapshot, and it refuses stores that show less than was seen."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -145,3 +146,12 @@ def test_pins_round_trip_and_never_go_back(tmp_path):
     path.write_bytes(path.read_bytes().replace(b'"version":3', b'"version": 3'))
     with pytest.raises(VerificationError, match="not canonical JSON"):
         read_pin(path)
+
+
+def test_a_pin_is_not_set_to_another_version_of_the_same_number(tmp_path):
+    make_store(tmp_path / "s")
+    pin = open_store(tmp_path / "s").pin()
+    write_pin(tmp_path / "pin", pin)
+    with pytest.raises(VerificationError, match="equivocation"):
+        write_pin(tmp_path / "pin", replace(pin, digest="cd" * 32))
+    assert read_pin(tmp_path / "pin") == pin

@@ -97,3 +97,17 @@ def test_a_version_missing_without_a_vacuum_is_refused(tmp_path):
 def test_a_negative_retention_is_refused(tmp_path):
     with pytest.raises(UsageError, match="must not be negative"):
         vacuum(tmp_path, keyring(), now_ms=LATER, retention_ms=-1)
+
+
+def test_removed_text_is_erased_where_a_folder_of_the_store_is_a_link(tmp_path):
+    store, elsewhere = tmp_path / "s", tmp_path / "large disk"
+    make_history(store)
+    (store / "data").rename(elsewhere)
+    (store / "data").symlink_to(elsewhere)
+    (elsewhere / "b=00").mkdir(exist_ok=True)
+    (elsewhere / "b=00" / "of somebody else").write_bytes(b"text")
+    assert "e9" in stored_ids(store)
+    vacuum(store, keyring(), now_ms=LATER, retention_ms=0, dry_run=False)
+    assert verify_store(store, keyring().policy, now_ms=LATER).versions == (3, 4)
+    (elsewhere / "b=00" / "of somebody else").unlink()
+    assert "e9" not in stored_ids(store)

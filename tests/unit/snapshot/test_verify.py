@@ -1,11 +1,16 @@
 """`verify` accepts what was published, and nothing that differs from it in one byte."""
 
+import os
 import shutil
+import threading
+from dataclasses import replace
 
 import pytest
 
 from audit.errors import UsageError, VerificationError
 from audit.snapshot import verify
+from audit.snapshot.layout import manifest_path
+from audit.snapshot.manifest import sign_manifest
 from audit.snapshot.verify import LogStep, verify_store
 from tests.unit.snapshot.stores import NOW, keyring, make_history, make_store, open_store
 
@@ -138,3 +143,54 @@ def test_no_store_is_a_usage_error(tmp_path):
 def test_a_store_of_one_version_has_no_steps(tmp_path):
     make_store(tmp_path / "s")
     assert check(tmp_path / "s").steps == ()
+
+
+def publish(path, **changes):  # noqa: ANN003
+    """Sign the newest manifest's successor, changed, with the keys that its operation takes."""
+    newest = open_store(path).manifest
+    successor = replace(newest, **{"version": newest.version + 1, "parent": newest.digest} | changes)
+    manifest_path(path, successor.version).write_bytes(sign_manifest(successor, keyring()))
+
+
+def test_the_log_key_alone_drops_no_versions(history, tmp_path):
+    for oldest, problem in ((3, "only a vacuum drops versions"), (4, "states that its parent is not kept")):
+        store = tmp_path / str(oldest)
+        shutil.copytree(history, store)
+        publish(store, operation="append", oldest=oldest)
+        for version in range(1, oldest):
+            manifest_path(store, version).unlink()
+        with pytest.raises(VerificationError, match=problem):
+            check(store)
+
+
+def test_tombstones_are_counted_and_not_only_stated(history, tmp_path):
+    store = tmp_path / "s"
+    shutil.copytree(history, store)
+    buckets = {
+        number: replace(files, tombstones=files.tombstones and replace(files.tombstones, rows=7))
+        for number, files in open_store(store).manifest.buckets.items()
+    }
+    publish(store, operation="append", buckets=buckets)
+    with pytest.raises(VerificationError, match="2 rows, expected 7"):
+        check(store)
+
+
+@pytest.mark.parametrize("planted", ["manifests/4.json", "data", "leaves"])
+def test_a_planted_pipe_is_refused_and_not_waited_for(history, tmp_path, planted):
+    store, said = tmp_path / "s", []
+    shutil.copytree(history, store)
+    path = store / planted
+    if path.is_dir():
+        path = max(path.rglob("*.*"), key=lambda item: item.stat().st_mtime_ns)
+        path.unlink()
+    os.mkfifo(path)
+
+    def look():
+        with pytest.raises(VerificationError, match="not a file") as refused:
+            check(store, deep=True)
+        said.append(str(refused.value))
+
+    reader = threading.Thread(target=look, daemon=True)
+    reader.start()
+    reader.join(20)
+    assert len(said) == 1

@@ -1,0 +1,87 @@
+"""`memaudit vacuum` as a user meets it: the text of what was forgotten is gone afterwards, and not before."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+from jobs.cli import main
+from jobs.cli_vacuum import retention_ms
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def command(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["memaudit", *words])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return command
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch, run):
+    """A store out of which m1 was forgotten just now."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in ("MEMAUDIT_KEYS", "MEMAUDIT_TRUST"):
+        monkeypatch.delenv(name, raising=False)
+    rows = [{"entry_id": f"m{n}", "request": "?", "response": f"secret {n}"} for n in range(3)]
+    (tmp_path / "memories.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert run("keys", "new")[0] == 0
+    assert run("import", "jsonl", "memories.jsonl", "store", "--tenant", "acme")[0] == 0
+    words = ("forget", "store", "m1", "--tenant", "acme", "--reason", "x", "--backbone", "none", "--embedder", "none")
+    code, out, _ = run(*words, "--apply")
+    assert code == 0
+    assert "older versions still hold the text of what was removed" in out
+    return tmp_path / "store"
+
+
+def texts(store):
+    return {text for path in store.rglob("*.parquet") if "data" in path.parts
+            for text in pq.read_table(path).column("response").to_pylist()}  # fmt: skip
+
+
+def test_what_was_forgotten_is_on_disk_until_it_is_erased(store, run):
+    assert "secret 1" in texts(store)
+    code, out, _ = run("vacuum", "store", "--keep", "0d")
+    assert (code, "would erase 1 version" in out) == (0, True)
+    assert "secret 1" in texts(store)
+    code, out, _ = run("vacuum", "store", "--keep", "0d", "--apply")
+    assert (code, "version 3 published, with the same memories" in out) == (0, True)
+    assert texts(store) == {"secret 0", "secret 2"}
+    code, out, _ = run("verify", "store", "--deep", "--quiet")
+    assert (code, "no part of any version" in out) == (0, False)
+
+
+def test_versions_are_kept_for_a_week_where_nothing_is_said(store, run):
+    code, out, _ = run("vacuum", "store", "--apply")
+    assert (code, "nothing to erase" in out) == (0, True)
+    assert "secret 1" in texts(store)
+    assert json.loads(run("vacuum", "store", "--json")[1])["files"] == []
+
+
+def test_older_versions_are_not_erased_where_the_newest_is_damaged(store, run):
+    newest = max((store / "data").rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    newest.write_bytes(b"damaged")
+    before = sorted(store.rglob("*"))
+    assert run("vacuum", "store", "--keep", "0d", "--apply")[0] == 4
+    assert sorted(store.rglob("*")) == before
+
+
+@pytest.mark.parametrize("keep", ["", "7", "-1d", "1.5d", "7 d", "\u0667d", "100000d", "d"])
+def test_a_time_that_cannot_be_meant_is_exit_2(store, run, keep):
+    code, _, err = run("vacuum", "store", f"--keep={keep}", "--apply")
+    assert (code, "expected days or hours like" in err) == (2, True)
+    assert "secret 1" in texts(store)
+
+
+def test_times_are_days_or_hours():
+    assert [retention_ms(text) for text in ("0d", "36h", "7d")] == [0, DAY_MS * 3 // 2, 7 * DAY_MS]
