@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -130,6 +131,7 @@ def main() -> NoReturn:
         errors.print(f"memaudit: {as_line(line, 600)}", markup=False, highlight=False, style="bold red")
         sys.exit(code)
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends a job gently gets what Ctrl-C gets
     try:
         code = app(standalone_mode=False)
     except AuditError as error:
@@ -138,6 +140,8 @@ def main() -> NoReturn:
         code = INTERRUPTED
     except typer.Exit as stop:
         code = stop.exit_code
+    except SystemExit as stop:  # typer's 1 where nobody reads on (`memaudit … | head`) would say findings
+        code = IncompleteError.exit_code if stop.code == FINDINGS else stop.code
     except OSError as error:
         fail(f"{error.filename or 'system'}: {error.strerror or error}", IncompleteError.exit_code)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is no finding

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -459,6 +461,31 @@ def test_interrupting_an_audit_keeps_what_was_computed(store, run, desk, monkeyp
     assert "start the same command again" in err
     monkeypatch.setattr(FakeGenerator, "generate", answer)
     assert run(*AUDIT)[0] == 0
+
+
+def test_ending_an_audit_gently_is_an_interruption_and_no_finding(store, run, monkeypatch):
+    def ended(*_args, **_named):  # noqa: ANN002, ANN003
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, never)
+    try:
+        monkeypatch.setattr("jobs.cli.run_audit", ended)
+        code, _, err = run(*AUDIT)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert code == INTERRUPTED
+    assert "start the same command again" in err
+
+
+def test_a_reader_who_goes_away_is_no_finding(store, run, monkeypatch):
+    def closed(_result):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    run(*AUDIT)
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # typer replaces it then
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    monkeypatch.setattr("jobs.cli.to_json", closed)
+    assert run("report", "run", "--format", "json")[0] == IncompleteError.exit_code
 
 
 def test_a_full_disk_while_publishing_leaves_the_old_version(store, run, monkeypatch):
