@@ -25,7 +25,7 @@ def test_the_verdict_comes_first_then_each_tenant():
     text = printed(sample_result())
     assert text.startswith("Removing 8 memories ends the harm in 6 of 8 events that did harm on replay; 1 event did")
     assert text.index("Tenant northwind-support") < text.index("Tenant harbor-clinic")
-    assert "3 of 46 entries removed; harm in 4 of 4 replayed events before, 0 after; 3 of 3 probes kept" in text
+    assert "3 of 46 entries to remove; harm in 4 of 4 replayed events before, 0 after; 3 of 3 probes kept" in text
     assert "2 after (1 event did no harm on replay and tells nothing; 1 event was not examined); 1 of 2 probes" in text
     assert "not examined: event c-40: replay budget of 400 was spent" in text
     assert "replays 388" in text
