@@ -46,6 +46,7 @@ from jobs.cli_store import (
     PinFile,
     Store,
     Trust,
+    check_place,
     installed_policy,
     known_pin,
     print_json,
@@ -399,8 +400,7 @@ def report(
     if out is None:
         sys.stdout.write(text)
         return
-    if not out.parent.is_dir():
-        raise UsageError(f"{out}: there is no folder {out.parent}")
+    check_place(out)
     durable.replace(out, text.encode())
     Console(soft_wrap=True).print(f"written: {out}", markup=False, highlight=False)
 

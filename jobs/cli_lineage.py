@@ -14,7 +14,7 @@ from audit.errors import UsageError
 from audit.provenance import durable
 from audit.report.untrusted import as_line
 from audit.snapshot.reader import open_snapshot
-from jobs.cli_store import DEFAULT_KEYS, Keys, PinFile, Store, Trust, installed_policy, known_pin
+from jobs.cli_store import DEFAULT_KEYS, Keys, PinFile, Store, Trust, check_place, installed_policy, known_pin
 from jobs.clock import now_ms
 from jobs.edges_file import EstimatedEdge
 from jobs.executor_local import LocalExecutor
@@ -80,6 +80,7 @@ def estimate(
         raise UsageError(f"--least is {least}, expected 0 to 1")
     if not 1 <= nearest <= MAX_PARENTS:
         raise UsageError(f"--nearest is {nearest}, expected 1 to {MAX_PARENTS}")
+    check_place(out)
     now, policy = now_ms(), installed_policy(keys, trust)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
     entries = snapshot.entries(tenant)

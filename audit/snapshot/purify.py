@@ -116,21 +116,21 @@ def purify(  # noqa: PLR0913 - what is removed, by whom, and what the record say
         store_id=snapshot.store_id, audited_version=snapshot.version, audited_digest=snapshot.digest,
         version=snapshot.version + 1, digest=None, published=False, removed=removed, entries=remaining,
     )  # fmt: skip
+    stones = [
+        Tombstone(
+            tenant=item.tenant, entry_id=item.entry_id, removed_index=item.index,
+            removed_leaf_hash=bytes.fromhex(item.leaf_hash), reason=item.reason, run_id=run_id,
+            created_at_ms=now_ms, extra=extra.get(item.tenant, {}).get(item.entry_id, {}),
+        )
+        for item in removed
+    ]  # fmt: skip
     if dry_run:
         return plan
     buckets = dict(snapshot.manifest.buckets)
     notes = {tenant: ref.note for tenant, ref in snapshot.log_refs.items()}
-    for bucket in sorted({bucket_of(item.tenant) for item in removed}):
-        mine = [item for item in removed if bucket_of(item.tenant) == bucket]
-        stones = {
-            (item.tenant, item.entry_id): Tombstone(
-                tenant=item.tenant, entry_id=item.entry_id, removed_index=item.index,
-                removed_leaf_hash=bytes.fromhex(item.leaf_hash), reason=item.reason, run_id=run_id,
-                created_at_ms=now_ms, extra=extra.get(item.tenant, {}).get(item.entry_id, {}),
-            )
-            for item in mine
-        }  # fmt: skip
-        buckets[bucket], new_notes = _rewrite_bucket(snapshot, bucket, list(stones.values()), keyring)
+    for bucket in sorted({bucket_of(stone.tenant) for stone in stones}):
+        mine = [stone for stone in stones if bucket_of(stone.tenant) == bucket]
+        buckets[bucket], new_notes = _rewrite_bucket(snapshot, bucket, mine, keyring)
         notes |= new_notes
     manifest = build_manifest(
         store_id=snapshot.store_id, version=plan.version, oldest=snapshot.manifest.oldest, operation="purify",

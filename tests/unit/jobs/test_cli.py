@@ -235,6 +235,13 @@ def test_a_report_for_a_folder_that_is_not_there_is_refused(store, run, desk):
     assert "nowhere/result.json: there is no folder nowhere" in one_line(err)
 
 
+def test_a_pin_that_cannot_be_kept_is_said_with_the_way_out(store, run):
+    code, _, err = run("verify", "store", "--pin", "memories.jsonl/pin")
+    assert code == IncompleteError.exit_code
+    assert "cannot write memories.jsonl/pin (not a directory)" in one_line(err)
+    assert err.endswith("; --pin names another file\n")
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [

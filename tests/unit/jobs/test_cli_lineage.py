@@ -73,6 +73,8 @@ def test_an_estimated_edge_leads_to_quarantine_and_a_purge_takes_it_only_when_to
         (("--method", "guess"), "--method is 'guess'"),
         (("--least", "2"), "--least is 2.0"),
         (("--nearest", "0"), "--nearest is 0"),
+        (("--out", "nowhere/edges.jsonl"), "nowhere/edges.jsonl: there is no folder nowhere"),
+        (("--out", "store"), "store: is a folder"),
     ],
 )
 def test_a_wrong_option_is_one_line(laundered, run, options, said):  # noqa: F811
