@@ -316,8 +316,8 @@ def _warn(guarded: GuardedStore) -> None:
     silent = {name: guard.words_only for name, guard in sorted(guarded.guards.items()) if guard.words_only}
     if silent:
         Console(stderr=True, soft_wrap=True).print(
-            f"{as_line(', '.join(silent), 80)}: {counted(sum(silent.values()), 'tombstone')} that other models made: "
-            "their own words are kept out and no paraphrase",
+            f"{as_line(', '.join(silent), 80)}: {counted(sum(silent.values()), 'tombstone')} made without the models "
+            "in use: their own words are kept out and no paraphrase",
             markup=False, highlight=False,
         )  # fmt: skip
 
