@@ -290,22 +290,34 @@ def audit(
     keys: Keys = DEFAULT_KEYS,
     trust: Trust = None,
     pin: PinFile = None,
-    alpha: Annotated[float | None, typer.Option(help="Weight of influence against anomaly.")] = None,
-    k: Annotated[int | None, typer.Option("--k", help="Memories the agent retrieves.")] = None,
-    retrieval: Annotated[str | None, typer.Option(help="dense or levenshtein.")] = None,
-    attribution: Annotated[str | None, typer.Option(help="set, or loo for the paper's plain leave-one-out.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Weight of influence against anomaly; default: 0.6.")] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Memories the agent retrieves; default: 5.")] = None,
+    retrieval: Annotated[str | None, typer.Option(help="dense or levenshtein; default: dense.")] = None,
+    attribution: Annotated[
+        str | None, typer.Option(help="set, or loo for the paper's plain leave-one-out; default: set.")
+    ] = None,
     budget: Annotated[
         int | None, typer.Option(help="Remove exactly this many; default: as many as end the harm.")
     ] = None,
     max_replays: Annotated[
         int | None,
-        typer.Option(help="Most replays of each tenant's search; the final check of removal and probes comes on top."),
+        typer.Option(
+            help="Most replays of each tenant's search; the final check of removal and probes comes on top; default: "
+            "no limit."
+        ),
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help="packaged, a folder or id, or openai:URL#MODEL.")] = None,
-    nli: Annotated[str | None, typer.Option(help="packaged, or a Hugging Face folder or id.")] = None,
-    embedder: Annotated[str | None, typer.Option(help="packaged, or a sentence-transformers folder or id.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="packaged, a folder or id, or openai:URL#MODEL; default: packaged.")
+    ] = None,
+    nli: Annotated[
+        str | None, typer.Option(help="packaged, or a Hugging Face folder or id; default: packaged.")
+    ] = None,
+    embedder: Annotated[
+        str | None, typer.Option(help="packaged, or a sentence-transformers folder or id; default: packaged.")
+    ] = None,
     descendants: Annotated[
-        str | None, typer.Option(help="Memories derived from removed ones: remove, quarantine or report.")
+        str | None,
+        typer.Option(help="Memories derived from removed ones: remove, quarantine or report; default: remove."),
     ] = None,
     edges: Annotated[
         Path | None, typer.Option("--edges", help="Estimated edges, from `memaudit lineage estimate`.")
@@ -322,7 +334,10 @@ def audit(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Find which memories caused the harmful events. Changes nothing unless --apply is given."""
+    """Find which memories caused the harmful events. Changes nothing unless --apply is given.
+
+    Flags win over memaudit.yaml; defaults hold where neither says it.
+    """
     if fail_on not in {None, "removed", "not-cleared"}:
         raise UsageError(f"--fail-on is {fail_on!r:.40}, expected removed or not-cleared")
     if local and address is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from audit.config import AuditConfig
 from audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
 from audit.provenance import durable
 from jobs.cli import ATTESTATION_FILE, DEFECT, INTERRUPTED, main
@@ -445,6 +447,14 @@ def test_an_unknown_option_in_the_configuration_is_named(store, run, desk):
     code, _, err = run(*AUDIT)
     assert code == 2
     assert "unknown option 'alhpa'" in one_line(err)
+
+
+def test_help_names_the_defaults_that_hold_where_flags_and_file_say_nothing(run):
+    told = " ".join(run("audit", "--help")[1].split())
+    settings = {item.name: item.default for item in dataclasses.fields(AuditConfig)}
+    for name in ("alpha", "k", "retrieval", "attribution", "backbone", "nli", "embedder", "descendants"):
+        text = told[told.index(f"--{name} <") :]
+        assert text[text.index("default: ") + len("default: ") :].startswith(f"{settings[name]}. "), name
 
 
 def test_a_run_folder_of_another_configuration_is_refused(store, run):
