@@ -88,6 +88,9 @@ def _tenant(tenant: TenantResult, result: AuditResult) -> list[RenderableType]:
         lines.append(_event_table(tenant.events[:MAX_ROWS]))
         lines.extend(_reasons(tenant.events[:MAX_ROWS]))
         lines.extend(_left_out(len(tenant.events) - MAX_ROWS, "events"))
+    lost = [probe for probe in tenant.probes if probe.kept is False]
+    lines.extend(Text(f"probe {as_line(probe.event_id)}: its answer changes", style="red") for probe in lost[:MAX_ROWS])
+    lines.extend(_left_out(len(lost) - MAX_ROWS, "probes whose answer changes"))
     lines.extend(Text(f"not examined: {as_line(line, 200)}", style="yellow") for line in tenant.not_examined[:MAX_ROWS])
     lines.extend(_left_out(len(tenant.not_examined) - MAX_ROWS, "lines on what was not examined"))
     return lines

@@ -42,6 +42,16 @@ def test_reasons_stand_below_the_table_where_the_verdict_does_not_say_it_all():
     assert not [line for line in lines if line.startswith("c-17: ")]
 
 
+def test_a_probe_whose_answer_changes_is_named():
+    result = sample_result()
+    lost = [probe.event_id for probe in result.tenants[0].probes]
+    changed = tuple(replace(probe, kept=False) for probe in result.tenants[0].probes)
+    lines = printed(replace(result, tenants=(replace(result.tenants[0], probes=changed),))).splitlines()
+    assert [line.rstrip() for line in lines if line.startswith("probe ")] == [
+        f"probe {n}: its answer changes" for n in lost
+    ]
+
+
 @pytest.mark.parametrize("event_id", ["tidewater-01", "1b4e28ba-2fa1-11d2-883f-0016d3cca427"])
 def test_ids_stay_in_one_piece_on_80_columns(event_id):
     result = sample_result()
