@@ -351,8 +351,9 @@ def audit(
     }  # fmt: skip
     settings: AuditConfig = name_backbone(load_config(chosen, overrides))
     now, policy, console = now_ms(), installed_policy(keys, trust), Console(soft_wrap=True)
-    if apply:
-        load_keyring(keys)  # a missing key is to be heard before the work, not after it
+    if apply:  # a missing key is to be heard before the work, not after it
+        keyring = load_keyring(keys)
+        keyring.signers("auditor"), keyring.signers("log")
     read, guessed = read_events(events), None if edges is None else read_edges(edges)
     earlier = None if reuse is None else EarlierRun(reuse)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))

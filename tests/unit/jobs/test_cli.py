@@ -237,6 +237,15 @@ def test_a_report_for_a_folder_that_is_not_there_is_refused(store, run, desk):
     assert "nowhere/result.json: there is no folder nowhere" in one_line(err)
 
 
+@pytest.mark.parametrize("role", ["auditor", "log"])
+def test_a_key_that_applying_needs_is_missed_before_the_work(store, run, desk, monkeypatch, role):
+    monkeypatch.setattr("jobs.cli.run_audit", never)
+    (desk / "memaudit-keys" / f"memaudit-{role}.key").unlink()
+    code, _, err = run(*AUDIT, "--apply")
+    assert code == 2
+    assert f"the key folder holds 0 usable {role} keys" in one_line(err)
+
+
 def test_a_pin_that_cannot_be_kept_is_said_with_the_way_out(store, run):
     code, _, err = run("verify", "store", "--pin", "memories.jsonl/pin")
     assert code == IncompleteError.exit_code
