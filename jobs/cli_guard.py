@@ -226,6 +226,7 @@ def calibrate(
     from models.loading import ModelSpecs  # noqa: PLC0415
 
     named = taxonomy_of(taxonomy)
+    thresholds((), named, most_false=most_false)  # a wrong share is to be heard before the work
     labelled = calibration_texts() if texts is None else tuple(parse_labelled(_lines(texts), texts.name))
 
     async def read(models: HazardModels, progress: Stage) -> list[dict[str, float] | None]:
