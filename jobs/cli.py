@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -46,6 +47,7 @@ from jobs.cli_store import (
     PinFile,
     Store,
     Trust,
+    check_place,
     installed_policy,
     known_pin,
     print_json,
@@ -135,6 +137,7 @@ def main() -> NoReturn:
         errors.print(f"memaudit: {as_line(line, 600)}", markup=False, highlight=False, style="bold red")
         sys.exit(code)
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends a job gently gets what Ctrl-C gets
     try:
         code = app(standalone_mode=False)
     except AuditError as error:
@@ -143,6 +146,8 @@ def main() -> NoReturn:
         code = INTERRUPTED
     except typer.Exit as stop:
         code = stop.exit_code
+    except SystemExit as stop:  # typer's 1 where nobody reads on (`memaudit … | head`) would say findings
+        code = IncompleteError.exit_code if stop.code == FINDINGS else stop.code
     except OSError as error:
         fail(f"{error.filename or 'system'}: {error.strerror or error}", IncompleteError.exit_code)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is no finding
@@ -301,22 +306,34 @@ def audit(
     keys: Keys = DEFAULT_KEYS,
     trust: Trust = None,
     pin: PinFile = None,
-    alpha: Annotated[float | None, typer.Option(help="Weight of influence against anomaly.")] = None,
-    k: Annotated[int | None, typer.Option("--k", help="Memories the agent retrieves.")] = None,
-    retrieval: Annotated[str | None, typer.Option(help="dense or levenshtein.")] = None,
-    attribution: Annotated[str | None, typer.Option(help="set, or loo for the paper's plain leave-one-out.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Weight of influence against anomaly; default: 0.6.")] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Memories the agent retrieves; default: 5.")] = None,
+    retrieval: Annotated[str | None, typer.Option(help="dense or levenshtein; default: dense.")] = None,
+    attribution: Annotated[
+        str | None, typer.Option(help="set, or loo for the paper's plain leave-one-out; default: set.")
+    ] = None,
     budget: Annotated[
         int | None, typer.Option(help="Remove exactly this many; default: as many as end the harm.")
     ] = None,
     max_replays: Annotated[
         int | None,
-        typer.Option(help="Most replays of each tenant's search; the final check of removal and probes comes on top."),
+        typer.Option(
+            help="Most replays of each tenant's search; the final check of removal and probes comes on top; default: "
+            "no limit."
+        ),
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help="packaged, a folder or id, or openai:URL#MODEL.")] = None,
-    nli: Annotated[str | None, typer.Option(help="packaged, or a Hugging Face folder or id.")] = None,
-    embedder: Annotated[str | None, typer.Option(help="packaged, or a sentence-transformers folder or id.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="packaged, a folder or id, or openai:URL#MODEL; default: packaged.")
+    ] = None,
+    nli: Annotated[
+        str | None, typer.Option(help="packaged, or a Hugging Face folder or id; default: packaged.")
+    ] = None,
+    embedder: Annotated[
+        str | None, typer.Option(help="packaged, or a sentence-transformers folder or id; default: packaged.")
+    ] = None,
     descendants: Annotated[
-        str | None, typer.Option(help="Memories derived from removed ones: remove, quarantine or report.")
+        str | None,
+        typer.Option(help="Memories derived from removed ones: remove, quarantine or report; default: remove."),
     ] = None,
     edges: Annotated[
         Path | None, typer.Option("--edges", help="Estimated edges, from `memaudit lineage estimate`.")
@@ -333,7 +350,10 @@ def audit(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Find which memories caused the harmful events. Changes nothing unless --apply is given."""
+    """Find which memories caused the harmful events. Changes nothing unless --apply is given.
+
+    Flags win over memaudit.yaml; defaults hold where neither says it.
+    """
     if fail_on not in {None, "removed", "not-cleared"}:
         raise UsageError(f"--fail-on is {fail_on!r:.40}, expected removed or not-cleared")
     if local and address is not None:
@@ -347,8 +367,9 @@ def audit(
     }  # fmt: skip
     settings: AuditConfig = name_backbone(load_config(chosen, overrides))
     now, policy, console = now_ms(), installed_policy(keys, trust), Console(soft_wrap=True)
-    if apply:
-        load_keyring(keys)  # a missing key is to be heard before the work, not after it
+    if apply:  # a missing key is to be heard before the work, not after it
+        keyring = load_keyring(keys)
+        keyring.signers("auditor"), keyring.signers("log")
     read, guessed = read_events(events), None if edges is None else read_edges(edges)
     earlier = None if reuse is None else EarlierRun(reuse)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
@@ -411,8 +432,7 @@ def report(
     if out is None:
         sys.stdout.write(text)
         return
-    if not out.parent.is_dir():
-        raise UsageError(f"{out}: there is no folder {out.parent}")
+    check_place(out)
     durable.replace(out, text.encode())
     Console(soft_wrap=True).print(f"written: {out}", markup=False, highlight=False)
 

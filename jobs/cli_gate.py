@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from audit.counted import counted
+from audit.entry import PARTS_PER_MILLION
 from audit.errors import UsageError
 from audit.lineage.call import MAX_CALL_BYTES, parse_question
 from audit.lineage.gate import Gate
@@ -135,10 +136,8 @@ def _explain_entry(entry_id: str, lineage: VerifiedLineage, console: Console | N
     _say(console, f"{as_line(entry_id)}: {label}")
     _print_path(console, path, lineage)
     if below:
-        _say(
-            console,
-            f"  descending from it: {counted(len(below), 'memory')}, over edges of at least {lineage.dag.tau_ppm} ppm",
-        )
+        strong = _weight(lineage.dag.tau_ppm)
+        _say(console, f"  descending from it: {counted(len(below), 'memory')}, over edges of weight {strong} or more")
     return label != "trusted"
 
 
@@ -153,8 +152,14 @@ def _print_path(console: Console, path: Sequence[PathStep], lineage: VerifiedLin
             _say(console, f"    … {left_out} more steps")
         entry = lineage.entry(step.entry_id)
         text = "" if entry is None else f": {as_line(entry.text, TEXT_CHARS)}"
-        how = _root_cause(step, lineage) if step.weight_ppm is None else f"draws on it with {step.weight_ppm} ppm"
+        drawn = step.weight_ppm
+        how = _root_cause(step, lineage) if drawn is None else f"draws on it with weight {_weight(drawn)}"
         _say(console, f"    {as_line(step.entry_id)} [{step.label}; {how}]{text}")
+
+
+def _weight(ppm: int) -> str:
+    """Write a weight as `parents` has it."""
+    return f"{ppm / PARTS_PER_MILLION:g}"
 
 
 def _root_cause(step: PathStep, lineage: VerifiedLineage) -> str:

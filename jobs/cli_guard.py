@@ -226,6 +226,7 @@ def calibrate(
     from models.loading import ModelSpecs  # noqa: PLC0415
 
     named = taxonomy_of(taxonomy)
+    thresholds((), named, most_false=most_false)  # a wrong share is to be heard before the work
     labelled = calibration_texts() if texts is None else tuple(parse_labelled(_lines(texts), texts.name))
 
     async def read(models: HazardModels, progress: Stage) -> list[dict[str, float] | None]:
@@ -316,8 +317,8 @@ def _warn(guarded: GuardedStore) -> None:
     silent = {name: guard.words_only for name, guard in sorted(guarded.guards.items()) if guard.words_only}
     if silent:
         Console(stderr=True, soft_wrap=True).print(
-            f"{as_line(', '.join(silent), 80)}: {counted(sum(silent.values()), 'tombstone')} that other models made: "
-            "their own words are kept out and no paraphrase",
+            f"{as_line(', '.join(silent), 80)}: {counted(sum(silent.values()), 'tombstone')} made without the models "
+            "in use: their own words are kept out and no paraphrase",
             markup=False, highlight=False,
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,10 +15,11 @@ from audit.errors import UsageError
 from audit.provenance import durable
 from audit.report.untrusted import as_line
 from audit.snapshot.reader import open_snapshot
-from jobs.cli_store import DEFAULT_KEYS, Keys, PinFile, Store, Trust, installed_policy, known_pin
+from jobs.cli_store import DEFAULT_KEYS, Keys, PinFile, Store, Trust, check_place, installed_policy, known_pin
 from jobs.clock import now_ms
 from jobs.edges_file import EstimatedEdge
 from jobs.executor_local import LocalExecutor
+from jobs.progress import Reporter
 from models.derivation import (
     METHODS,
     Method,
@@ -30,16 +32,20 @@ from models.derivation import (
 from models.loading import ModelSpecs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from audit.entry import Entry
     from jobs.executor import Executor
+    from jobs.progress import Stage
     from models.derivation import Calibration, Pair
 
 __all__ = ["estimate_edges", "lineage_app"]
 
 LEAST_COSINE = 0.3
 """Below it nothing is a candidate: on `benchmarks/derivation`, texts that draw on each other are nearer."""
+
+PAIRS_TOGETHER = 128
+"""Candidates between two looks at the progress: seconds of NLI, and more than a backbone decodes together."""
 
 lineage_app = typer.Typer(help="Where memories come from.", no_args_is_help=True)
 
@@ -80,6 +86,7 @@ def estimate(
         raise UsageError(f"--least is {least}, expected 0 to 1")
     if not 1 <= nearest <= MAX_PARENTS:
         raise UsageError(f"--nearest is {nearest}, expected 1 to {MAX_PARENTS}")
+    check_place(out)
     now, policy = now_ms(), installed_policy(keys, trust)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
     entries = snapshot.entries(tenant)
@@ -88,7 +95,9 @@ def estimate(
     ]
     executor = LocalExecutor(ModelSpecs(backbone=backbone, nli=nli, embedder=embedder))
     try:
-        found = estimate_edges(entries, children, executor, methods, calibration, nearest=nearest)
+        found = estimate_edges(
+            entries, children, executor, methods, calibration, nearest=nearest, reporter=Reporter(Console(stderr=True))
+        )
     finally:
         executor.close()
     lowest = calibration.threshold if least is None else least
@@ -110,6 +119,7 @@ def estimate_edges(
     calibration: Calibration,
     *,
     nearest: int,
+    reporter: Reporter,
 ) -> list[EstimatedEdge]:
     """Score the candidates of each child; what the backbone does not answer is left out.
 
@@ -120,6 +130,7 @@ def estimate_edges(
         methods: Instruments of the weight.
         calibration: Fitted for exactly these methods.
         nearest: Candidates per child.
+        reporter: Progress.
 
     Raises:
         ModelError: a model died or answered outside its contract.
@@ -127,7 +138,10 @@ def estimate_edges(
     if not entries:
         return []
     # A request is what retrieval matches and mostly a question: what a child says is its response.
-    vectors = executor.embed([*(entry.text for entry in entries), *(entries[child].response for child in children)])
+    texts = [*(entry.text for entry in entries), *(entries[child].response for child in children)]
+    with reporter.stage("embedding memories", len(texts)) as stage:
+        vectors = executor.embed(texts)
+        stage.advance(len(texts))
     places = candidates(vectors[: len(entries)], children, nearest, LEAST_COSINE)
     said = dict(zip(children, vectors[len(entries) :], strict=True))
     pairs: list[Pair] = [(entries[parent].text, entries[child].response) for child, parent in places]
@@ -137,9 +151,17 @@ def estimate_edges(
     if "embedding" in methods:
         scores["embedding"] = [max(0.0, float(vectors[parent] @ said[child])) for child, parent in places]
     if "nli" in methods:
-        scores["nli"] = list(entailment_scores(pairs, _Entailment(executor)))
+        with reporter.stage("comparing candidates (NLI)", len(pairs)) as stage:
+            scores["nli"] = [
+                value for part in _parts(pairs, stage) for value in entailment_scores(part, _Entailment(executor))
+            ]
     if "backbone" in methods:
-        scores["backbone"] = list(executor.ask(lambda generator: backbone_margins(pairs, generator)))
+        with reporter.stage("asking the backbone about candidates", len(pairs)) as stage:
+            scores["backbone"] = [
+                value
+                for part in _parts(pairs, stage)
+                for value in executor.ask(functools.partial(backbone_margins, part))
+            ]
     edges = []
     for number, (child, parent) in enumerate(places):
         known = {method: value for method, values in scores.items() if (value := values[number]) is not None}
@@ -152,6 +174,14 @@ def estimate_edges(
                 )
             )  # fmt: skip
     return edges
+
+
+def _parts(pairs: Sequence[Pair], stage: Stage) -> Iterator[Sequence[Pair]]:
+    """Cut the pairs into parts, and count each once it was taken back."""
+    for start in range(0, len(pairs), PAIRS_TOGETHER):
+        part = pairs[start : start + PAIRS_TOGETHER]
+        yield part
+        stage.advance(len(part))
 
 
 class _Entailment:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import platformdirs
 import typer
 
+from audit.errors import IncompleteError, UsageError
 from audit.provenance.keys import POLICY_FILE, load_policy
 from audit.snapshot.pin import Pin, read_pin, write_pin
 from audit.snapshot.reader import VerifiedSnapshot, open_snapshot
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
     from audit.provenance.policy import TrustPolicy
 
 __all__ = [
-    "DEFAULT_KEYS", "FINDINGS", "Json", "Keys", "PinFile", "Store", "Trust", "installed_policy", "known_pin",
-    "print_json", "remember",
+    "DEFAULT_KEYS", "FINDINGS", "Json", "Keys", "PinFile", "Store", "Trust", "check_place", "installed_policy",
+    "known_pin", "print_json", "remember",
 ]  # fmt: skip
 
 Store = Annotated[Path, typer.Argument(help="Folder of the signed store.")]
@@ -50,8 +52,29 @@ def known_pin(store: Path, given: Path | None, policy: TrustPolicy, now: int) ->
 
 
 def remember(snapshot: VerifiedSnapshot, given: Path | None) -> None:
-    """Keep what this user saw of the store."""
-    write_pin(_pin_path(given, snapshot.store_id), snapshot.pin())
+    """Keep what this user saw of the store.
+
+    Raises:
+        IncompleteError: the pin cannot be kept; without one a rollback would go unseen.
+    """
+    try:
+        write_pin(_pin_path(given, snapshot.store_id), snapshot.pin())
+    except IncompleteError as error:
+        raise IncompleteError(f"what was seen of the store is not kept: {error}; --pin names another file") from None
+
+
+def check_place(out: Path) -> None:
+    """Refuse a file that cannot be written, before the work for it.
+
+    Raises:
+        UsageError: there is no such folder, or no leave to write there.
+    """
+    if not out.parent.is_dir():
+        raise UsageError(f"{out}: there is no folder {out.parent}")
+    if out.is_dir():
+        raise UsageError(f"{out}: is a folder")
+    if not os.access(out.parent, os.W_OK):
+        raise UsageError(f"{out}: no leave to write in {out.parent}")
 
 
 def print_json(value: Any) -> None:

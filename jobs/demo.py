@@ -363,7 +363,7 @@ def _close(place: _Layout, result: AuditResult, say: _Narrator, *, keep: bool) -
         say.plain("keys, store and replays of the demo are deleted; report, result and attestation stay")
     say.plain("on your own data:")
     say.plain("  memaudit keys new")
-    say.plain("  memaudit import jsonl memories.jsonl STORE")
+    say.plain("  memaudit import jsonl memories.jsonl STORE --tenant TENANT")
     say.plain("  memaudit audit STORE --events events.jsonl --out RUN")
     say.plain("  memaudit purge RUN STORE          (add --apply to remove)")
     say.plain(f"memories, events and settings to start from: {place.folder}")

@@ -21,6 +21,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import socket
+import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -62,6 +66,9 @@ REPLAYS_PER_TASK = 64
 
 TASK_RETRIES = 3
 
+CONNECT_S = 10.0
+"""How long a cluster's head may take to answer; Ray by itself goes on trying for longer than anybody waits."""
+
 LOOK_S = 5.0
 """How often a driver that gets no outcomes looks whether any node is left that could bring them."""
 
@@ -86,12 +93,14 @@ class RayExecutor:
                 os.environ.setdefault("RAY_worker_niceness", "0")
                 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             try:
-                ray.init(
-                    address=address or "local",
-                    log_to_driver=False,
-                    include_dashboard=False if address is None else None,
-                    logging_level="error",
-                )
+                _reach(address or "")
+                with _own_termination():
+                    ray.init(
+                        address=address or "local",
+                        log_to_driver=False,
+                        include_dashboard=False if address is None else None,
+                        logging_level="error",
+                    )
             except (ConnectionError, ValueError, RuntimeError) as error:
                 reason = " ".join(str(error).split())[:200]
                 raise UsageError(f"no Ray cluster at {address!r}: {reason}; start one or leave --address out") from None
@@ -241,6 +250,30 @@ def _replay_task(pool: ActorPool, groups: list[ReplayGroup], program: Program) -
         yield from stream_outcomes(groups, program, lambda event_id: RemoteGenerator(pool, group=event_id), loop)
     finally:
         loop.close()
+
+
+def _reach(address: str) -> None:
+    """Raise ConnectionError where nobody listens at HOST:PORT; what other addresses mean is for Ray to say."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise ConnectionError(f"nothing answers there ({error})") from None
+
+
+@contextmanager
+def _own_termination() -> Iterator[None]:
+    """Keep what the process does on SIGTERM: Ray's driver would end with exit code 1, and a dump of its stack."""
+    if threading.current_thread() is not threading.main_thread():  # signals are set there alone, by Ray too
+        yield
+        return
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _line(error: BaseException) -> str:

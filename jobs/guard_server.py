@@ -7,7 +7,8 @@
 
 With a token every request but /health needs `Authorization: Bearer TOKEN`. Bodies, lines and waiting requests are
 bounded. A refused write is an answer, not an error: its status is 200. 400 is a write that breaks a rule, 404 a tenant
-that is not served, 503 too many at once or a log that cannot be written: an agent must not store what got no 200.
+that is not served, 413 too much in one request, 415 another type than JSON, 503 too many at once or a log that cannot
+be written, for which standard error has the reason: an agent must not store what got no 200.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from audit.errors import AuditError, UsageError
 from audit.forget.decision_log import as_record
+from audit.report.untrusted import as_line
 from jobs.clock import now_ms
 from jobs.import_jsonl import parse_entries
 
@@ -76,7 +78,7 @@ class _Meters:
         )
         self.tombstones = Gauge("memaudit_guard_tombstones", "Hazard tombstones in force.", registry=self.registry)
         self.words_only = Gauge(
-            "memaudit_guard_tombstones_words_only", "Of these, keep out no paraphrase: made with other models.",
+            "memaudit_guard_tombstones_words_only", "Of these, keep out no paraphrase: made without the models in use.",
             registry=self.registry,
         )  # fmt: skip
         self.asked = Gauge("memaudit_guard_model_texts", "Texts shown to the model so far.", registry=self.registry)
@@ -100,7 +102,7 @@ def guard_application(guarded: GuardedStore, *, token: str, refresh_s: float) ->
         token: Needed by every request but /health; empty needs none.
         refresh_s: How often to look for a newer version of the store.
     """
-    meters = _Meters()
+    meters, tell = _Meters(), _Trouble()
     waiting = 0
 
     @web.middleware
@@ -118,7 +120,8 @@ def guard_application(guarded: GuardedStore, *, token: str, refresh_s: float) ->
             return web.json_response({"error": str(error)[:600]}, status=400)
         except AuditError as error:
             meters.errors.labels("503").inc()
-            return web.json_response({"error": str(error)[:600]}, status=503)
+            tell(str(error))
+            return web.json_response({"error": "cannot be judged or logged now: ask the operator"}, status=503)
 
     async def check(request: web.Request) -> web.Response:
         nonlocal waiting
@@ -146,7 +149,7 @@ def guard_application(guarded: GuardedStore, *, token: str, refresh_s: float) ->
     async def follow(_: web.Application) -> AsyncIterator[None]:
         """Look for newer versions while the server runs."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WORKERS, "memaudit-guard"))
-        task = asyncio.create_task(_follow(guarded, meters, refresh_s))
+        task = asyncio.create_task(_follow(guarded, meters, refresh_s, tell))
         yield
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -208,14 +211,29 @@ async def _judge(guarded: GuardedStore, entry: Entry) -> Decision:
     return await known.check_async(entry)
 
 
-async def _follow(guarded: GuardedStore, meters: _Meters, refresh_s: float) -> None:
+async def _follow(guarded: GuardedStore, meters: _Meters, refresh_s: float, tell: _Trouble) -> None:
     while True:
         await asyncio.sleep(refresh_s)
         try:
             if await asyncio.to_thread(guarded.refresh):
                 meters.reloads.labels("true").inc()
-        except Exception:  # noqa: BLE001 - the old set stays in force; `trouble` has the reason, and health shows it
+        except Exception:  # noqa: BLE001 - the old set stays in force, and `trouble` has the reason
             meters.reloads.labels("false").inc()
+        if guarded.trouble:
+            tell(f"the newest version of the store is not in force: {guarded.trouble}")
+
+
+class _Trouble:
+    """Tells the operator, on standard error and once for each cause: who asks the guard need not know its files."""
+
+    def __init__(self) -> None:
+        self._told = ""
+
+    def __call__(self, line: str) -> None:
+        """Print one line, unless it was the last one."""
+        if line != self._told:
+            self._told = line
+            print(f"memaudit: {as_line(line, 600)}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def parse_writes(body: bytes, content_type: str, *, now_ms: int) -> tuple[list[Entry], bool]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from audit.errors import ModelError
 from audit.generation import Completion, TokenLogprob
+from models.interruption import interruptible
 from models.library_noise import quiet_vllm
 from models.telemetry import tell_nobody
 from models.weights_cache import folder_id
@@ -93,20 +94,21 @@ class VllmGenerator:
         elif settings.gpu_memory_share is not None:
             optional["gpu_memory_utilization"] = settings.gpu_memory_share
         try:
-            self._engine: Any = AsyncLLM.from_engine_args(
-                AsyncEngineArgs(
-                    model=str(folder),
-                    dtype=settings.dtype,
-                    max_model_len=settings.max_model_len,
-                    max_num_seqs=settings.max_num_seqs,
-                    max_num_batched_tokens=step_tokens,
-                    enforce_eager=current_platform.is_cpu() if eager is None else eager,
-                    enable_prefix_caching=True,
-                    disable_log_stats=True,
-                    use_tqdm_on_load=False,
-                    **optional,
+            with interruptible():
+                self._engine: Any = AsyncLLM.from_engine_args(
+                    AsyncEngineArgs(
+                        model=str(folder),
+                        dtype=settings.dtype,
+                        max_model_len=settings.max_model_len,
+                        max_num_seqs=settings.max_num_seqs,
+                        max_num_batched_tokens=step_tokens,
+                        enforce_eager=current_platform.is_cpu() if eager is None else eager,
+                        enable_prefix_caching=True,
+                        disable_log_stats=True,
+                        use_tqdm_on_load=False,
+                        **optional,
+                    )
                 )
-            )
         except Exception as error:  # vLLM raises a dozen kinds here, and all mean the same to a user
             raise ModelError(f"vLLM cannot serve {folder}: {_first_line(error)}") from error
         self._tokenizer: Any = self._engine.get_tokenizer()

@@ -54,13 +54,13 @@ def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> boo
         finally:
             _unlink_quietly(partial)
     except OSError as error:
-        raise IncompleteError(f"cannot write {final.name} ({_reason(error)}); nothing was published") from error
+        raise IncompleteError(f"cannot write {final} ({_reason(error)}); nothing was published") from error
     if created:
         try:
             _sync_folder(final.parent)
         except OSError as error:
             raise IncompleteError(
-                f"{final.name} is there, but its folder cannot be synced ({_reason(error)}): a power cut may undo it"
+                f"{final} is there, but its folder cannot be synced ({_reason(error)}): a power cut may undo it"
             ) from error
     return created
 
@@ -80,7 +80,7 @@ def replace(final: Path, data: bytes, *, mode: int = 0o644) -> None:
             raise
         _sync_folder(final.parent)
     except OSError as error:
-        raise IncompleteError(f"cannot write {final.name} ({_reason(error)}); the old one is intact") from error
+        raise IncompleteError(f"cannot write {final} ({_reason(error)}); nothing was replaced") from error
 
 
 def ensure_folder(folder: Path) -> None:
@@ -102,7 +102,7 @@ def ensure_folder(folder: Path) -> None:
                 os.mkdir(path)
             _sync_folder(path.parent)
     except OSError as error:
-        raise IncompleteError(f"cannot create folder {path.name} ({_reason(error)})") from error
+        raise IncompleteError(f"cannot create folder {path} ({_reason(error)})") from error
 
 
 def remove(path: Path) -> None:
@@ -116,7 +116,7 @@ def remove(path: Path) -> None:
             os.unlink(path)
         _sync_folder(path.parent)
     except OSError as error:
-        raise IncompleteError(f"cannot remove {path.name} ({_reason(error)})") from error
+        raise IncompleteError(f"cannot remove {path} ({_reason(error)})") from error
 
 
 def is_leftover(path: Path) -> bool:

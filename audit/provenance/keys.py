@@ -79,8 +79,15 @@ class Keyring:
 
 
 def generate_keys(name: str = "memaudit") -> Keyring:
-    """Draw one key per role and sign policy 1: the writer key speaks for every principal, as an importer does."""
-    keys = {role: PrivateKey.generate(f"{name}/{role}") for role in get_args(RoleName)}
+    """Draw one key per role and sign policy 1: the writer key speaks for every principal, as an importer does.
+
+    Raises:
+        UsageError: a name that no key can have.
+    """
+    try:
+        keys = {role: PrivateKey.generate(f"{name}/{role}") for role in get_args(RoleName)}
+    except VerificationError as error:
+        raise UsageError(str(error)) from None
     roles: dict[RoleName, Role] = {}
     for role, key in keys.items():
         public = key.public()

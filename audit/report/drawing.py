@@ -229,7 +229,7 @@ def _kind(score: EntryScore) -> str:
 def _title(score: EntryScore) -> str:
     cmis = "not replayed" if score.cmis is None else f"{score.cmis:.3g}"
     cas = "unknown" if score.cas is None else f"{score.cas:.3g}"
-    state = "removed" if score.removed else "CAS above mean + 2 sd" if score.cas_flagged else "kept"
+    state = "to remove" if score.removed else "CAS above mean + 2 sd" if score.cas_flagged else "kept"
     return f"{as_line(score.entry_id)}: {state}\nrank {score.rank}, DS {score.ds:.3f}\nCMIS {cmis}, CAS {cas}"
 
 

@@ -1,6 +1,6 @@
 """Findings as SARIF 2.1.0 (OASIS), for code-scanning dashboards.
 
-One run holds all tenants. Rules with stable ids: `poisoned-memory` (an entry that was removed), `harm-not-cleared` (an
+One run holds all tenants. Rules with stable ids: `poisoned-memory` (an entry to remove), `harm-not-cleared` (an
 event that stays harmful) and, where there is one, `quarantined-memory` (an entry derived from a removed one that stays
 for now). Where lineage is known, the property bag of an entry's finding has its trust label and derivation path.
 Locations are relative URIs, `stores/<tenant>/<entry id>`, percent encoded. Fingerprints are SHA-256 over tenant, id and
@@ -130,8 +130,8 @@ def _entry_result(tenant: str, score: EntryScore, result: AuditResult) -> dict[s
         "level": "error",
         "rank": round(100 * min(max(score.ds, 0.0), 1.0), 4),
         "message": {
-            "text": f"Memory {as_line(score.entry_id)} of tenant {as_line(tenant)} was removed: rank {score.rank}, "
-            f"DS {score.ds:.4f}, CMIS {cmis}, CAS {cas}. Its text is redacted."
+            "text": f"Memory {as_line(score.entry_id)} of tenant {as_line(tenant)} is to be removed: "
+            f"rank {score.rank}, DS {score.ds:.4f}, CMIS {cmis}, CAS {cas}. Its text is redacted."
         },
         "locations": [_location("stores", tenant, score.entry_id)],
         "partialFingerprints": {"memauditEntry/v1": _digest(tenant, score.entry_id, content)},

@@ -71,8 +71,8 @@ def _tenant(tenant: TenantResult, result: AuditResult) -> list[RenderableType]:
     lines: list[RenderableType] = [
         Text(f"\nTenant {as_line(tenant.tenant)}", style="bold"),
         Text(
-            f"{counts.removed} of {tenant.entries} entries removed; harm in {counts.harmful_before} of {counts.judged} "
-            f"replayed events before, {counts.harmful_after} after"
+            f"{counts.removed} of {tenant.entries} entries to remove; harm in {counts.harmful_before} of "
+            f"{counts.judged} replayed events before, {counts.harmful_after} after"
             + (f" ({left})" if (left := untold(counts)) else "")
             + f"; {counts.probes_kept} of {counts.probes} probes kept"
             + (f", {counts.probes_unknown} unknown" if counts.probes_unknown else "")
@@ -82,12 +82,15 @@ def _tenant(tenant: TenantResult, result: AuditResult) -> list[RenderableType]:
     removed = removed_of(tenant)
     if removed:
         lines.append(_removed_table(tenant, removed[:MAX_ROWS], result))
-        lines.extend(_left_out(len(removed) - MAX_ROWS, "removed entries"))
+        lines.extend(_left_out(len(removed) - MAX_ROWS, "entries to remove"))
     lines.extend(_descendants(tenant))
     if tenant.events:
         lines.append(_event_table(tenant.events[:MAX_ROWS]))
         lines.extend(_reasons(tenant.events[:MAX_ROWS]))
         lines.extend(_left_out(len(tenant.events) - MAX_ROWS, "events"))
+    lost = [probe for probe in tenant.probes if probe.kept is False]
+    lines.extend(Text(f"probe {as_line(probe.event_id)}: its answer changes", style="red") for probe in lost[:MAX_ROWS])
+    lines.extend(_left_out(len(lost) - MAX_ROWS, "probes whose answer changes"))
     lines.extend(Text(f"not examined: {as_line(line, 200)}", style="yellow") for line in tenant.not_examined[:MAX_ROWS])
     lines.extend(_left_out(len(tenant.not_examined) - MAX_ROWS, "lines on what was not examined"))
     return lines
@@ -124,7 +127,7 @@ def _descendants(tenant: TenantResult) -> list[RenderableType]:
 
 
 def _removed_table(tenant: TenantResult, scores: Sequence[EntryScore], result: AuditResult) -> Table:
-    table = Table(title="Removed", title_justify="left", title_style="bold red")
+    table = Table(title="To remove", title_justify="left", title_style="bold red")
     for name in ("rank", "CMIS", "CAS", "DS"):
         table.add_column(name, justify="right")
     _add_id_column(table, "entry", [score.entry_id for score in scores], SCORED_ID_CELLS)

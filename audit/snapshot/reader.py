@@ -43,6 +43,9 @@ BUCKETS_KEPT = 8
 LOGS_KEPT = 64
 """Verified logs kept in memory, least recently used first out."""
 
+TENANTS_SHOWN = 8
+"""Of those that a store has, where it is asked for another one."""
+
 _KEY = object()
 
 
@@ -111,7 +114,9 @@ class VerifiedSnapshot:
             VerificationError: a file, hash, root or signature does not verify.
         """
         if tenant not in self._refs:
-            raise UsageError(f"no tenant {tenant!r:.80} in the store; it has {len(self._refs)} tenants")
+            names = ", ".join(f"{name!r:.80}" for name in sorted(self._refs)[:TENANTS_SHOWN])
+            more = f" and {rest} more" if (rest := len(self._refs) - TENANTS_SHOWN) > 0 else ""
+            raise UsageError(f"no tenant {tenant!r:.80} in the store; it has {names}{more}")
         found = self._logs.get(tenant)
         if found is None:
             found = self._logs[tenant] = self._verify(self._refs[tenant])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -49,6 +51,41 @@ def test_replicas_small_tasks_and_the_loss_of_a_replica_change_no_byte(
     monkeypatch.setattr("jobs.executor_ray.REPLAYS_PER_TASK", 1)
     result = run_with(Halved(FAKES, replicas=2), snapshot, tmp_path / "run")
     assert json_of(result) == reference
+
+
+def test_a_cluster_that_does_not_answer_is_said_at_once():
+    """In a process of its own, as here a Ray is running; Ray itself tries for minutes."""
+    code = (
+        "from audit.errors import UsageError\n"
+        "from jobs.executor_ray import RayExecutor\n"
+        "from tests.audit_world import FAKES\n"
+        "for address in ('127.0.0.1:1', 'ray://127.0.0.1:1', '127.0.0.1:99999', 'nowhere'):\n"
+        "    try: RayExecutor(FAKES, address=address)\n"
+        "    except UsageError as error: print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+    lines = said.splitlines()
+    assert len(lines) == 4
+    assert "no Ray cluster at '127.0.0.1:1': nothing answers there (" in lines[0]
+
+
+def test_a_driver_that_started_ray_ends_as_it_would_have_without():
+    code = (
+        "import os, signal\n"
+        "from jobs.executor_ray import RayExecutor\n"
+        "from tests.audit_world import FAKES\n"
+        "signal.signal(signal.SIGTERM, signal.default_int_handler)\n"
+        "executor = RayExecutor(FAKES)\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+        "finally:\n"
+        "    executor.close()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert (ended.returncode, ended.stdout.strip()) == (0, "interrupted")
+    assert "SIGTERM received" not in ended.stderr
 
 
 def test_closing_ends_the_actors_and_leaves_a_ray_that_others_started(local_ray, snapshot, tmp_path):

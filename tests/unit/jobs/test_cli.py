@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import errno
 import json
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from audit.config import AuditConfig
 from audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
 from audit.provenance import durable
 from jobs.cli import ATTESTATION_FILE, DEFECT, INTERRUPTED, main
@@ -233,6 +237,22 @@ def test_a_report_for_a_folder_that_is_not_there_is_refused(store, run, desk):
     assert "nowhere/result.json: there is no folder nowhere" in one_line(err)
 
 
+@pytest.mark.parametrize("role", ["auditor", "log"])
+def test_a_key_that_applying_needs_is_missed_before_the_work(store, run, desk, monkeypatch, role):
+    monkeypatch.setattr("jobs.cli.run_audit", never)
+    (desk / "memaudit-keys" / f"memaudit-{role}.key").unlink()
+    code, _, err = run(*AUDIT, "--apply")
+    assert code == 2
+    assert f"the key folder holds 0 usable {role} keys" in one_line(err)
+
+
+def test_a_pin_that_cannot_be_kept_is_said_with_the_way_out(store, run):
+    code, _, err = run("verify", "store", "--pin", "memories.jsonl/pin")
+    assert code == IncompleteError.exit_code
+    assert "cannot write memories.jsonl/pin (not a directory)" in one_line(err)
+    assert err.endswith("; --pin names another file\n")
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [
@@ -438,6 +458,14 @@ def test_an_unknown_option_in_the_configuration_is_named(store, run, desk):
     assert "unknown option 'alhpa'" in one_line(err)
 
 
+def test_help_names_the_defaults_that_hold_where_flags_and_file_say_nothing(run):
+    told = " ".join(run("audit", "--help")[1].split())
+    settings = {item.name: item.default for item in dataclasses.fields(AuditConfig)}
+    for name in ("alpha", "k", "retrieval", "attribution", "backbone", "nli", "embedder", "descendants"):
+        text = told[told.index(f"--{name} <") :]
+        assert text[text.index("default: ") + len("default: ") :].startswith(f"{settings[name]}. "), name
+
+
 def test_a_run_folder_of_another_configuration_is_refused(store, run):
     run(*AUDIT)
     code, _, err = run(*AUDIT, "--alpha", "0.1")
@@ -459,6 +487,31 @@ def test_interrupting_an_audit_keeps_what_was_computed(store, run, desk, monkeyp
     assert "start the same command again" in err
     monkeypatch.setattr(FakeGenerator, "generate", answer)
     assert run(*AUDIT)[0] == 0
+
+
+def test_ending_an_audit_gently_is_an_interruption_and_no_finding(store, run, monkeypatch):
+    def ended(*_args, **_named):  # noqa: ANN002, ANN003
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, never)
+    try:
+        monkeypatch.setattr("jobs.cli.run_audit", ended)
+        code, _, err = run(*AUDIT)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert code == INTERRUPTED
+    assert "start the same command again" in err
+
+
+def test_a_reader_who_goes_away_is_no_finding(store, run, monkeypatch):
+    def closed(_result):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    run(*AUDIT)
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # typer replaces it then
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    monkeypatch.setattr("jobs.cli.to_json", closed)
+    assert run("report", "run", "--format", "json")[0] == IncompleteError.exit_code
 
 
 def test_a_full_disk_while_publishing_leaves_the_old_version(store, run, monkeypatch):

@@ -61,3 +61,9 @@ def test_a_wrong_line_and_a_wrong_share_are_usage_errors(backbone, calibrate):
     assert (code, "texts.jsonl, line 2" in err) == (2, True)
     code, _, err = calibrate(HAZARDOUS, HARMLESS, options=("--most-false", "2"))
     assert (code, "share of false labels is 2" in err) == (2, True)
+
+
+def test_a_wrong_share_is_refused_before_anything_is_asked(backbone, calibrate):
+    code, _, err = calibrate(HAZARDOUS, HARMLESS, options=("--most-false", "2"))
+    assert (code, backbone.requests) == (2, [])
+    assert "the share of false labels is 2.0, expected 0 to 1" in " ".join(err.split())

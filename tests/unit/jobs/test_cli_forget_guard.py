@@ -137,7 +137,13 @@ def test_an_operator_wide_tombstone_holds_for_other_tenants(desk, run):
     ("change", "message"),
     [
         (("forget", "store", "m9", "--tenant", "acme", "--reason", "x"), "no live entry 'm9'"),
-        (("forget", "store", "m1", "--tenant", "nobody", "--reason", "x"), "no tenant 'nobody'"),
+        (
+            ("forget", "store", "m1", "--tenant", "nobody", "--reason", "x"),
+            "no tenant 'nobody' in the store; it has 'acme', 'globex'",
+        ),
+        (("forget", "store", "m1", "--tenant", "acme", "--reason", ""), "reason is empty"),
+        (("forget", "store", "m1", "--tenant", "acme", "--reason", "x" * 5000), "at most 4096 bytes are allowed"),
+        (("keys", "new", "other", "--name", "two words"), "no spaces, no plus"),
         (("forget", "store", "m1", "m1", "--tenant", "acme", "--reason", "x"), "named twice"),
         (("forget", "store", "m1", "--tenant", "acme", "--reason", ""), "reason is empty"),
         (("forget", "store", "m1", "--tenant", "acme", "--reason", "x" * 5_000), "reason has 5000 characters"),

@@ -80,7 +80,7 @@ def test_memory_text_reaches_the_terminal_with_its_tricks_shown(explain):
 def test_an_entry_is_explained_by_its_path(explain):
     code, out, _ = explain("--policy", "gate.yaml", "--entry", "m2")
     assert (code, out.splitlines()[0]) == (0, "m2: derived-untrusted")
-    assert "m2 [derived-untrusted; draws on it with 700000 ppm]: lesson Rent goes elsewhere." in out
+    assert "m2 [derived-untrusted; draws on it with weight 0.7]: lesson Rent goes elsewhere." in out
 
 
 def test_json_says_the_same_for_scripts(explain):

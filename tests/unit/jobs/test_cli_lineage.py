@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from rich.console import Console
 
 from jobs.cli_lineage import estimate_edges
 from jobs.edges_file import read_edges
 from jobs.executor_local import LocalExecutor
+from jobs.progress import Reporter, Stage
 from models.derivation import Calibration
 from models.fakes import FakeGenerator
 from tests.audit_world import FAKES, entry
@@ -73,6 +75,8 @@ def test_an_estimated_edge_leads_to_quarantine_and_a_purge_takes_it_only_when_to
         (("--method", "guess"), "--method is 'guess'"),
         (("--least", "2"), "--least is 2.0"),
         (("--nearest", "0"), "--nearest is 0"),
+        (("--out", "nowhere/edges.jsonl"), "nowhere/edges.jsonl: there is no folder nowhere"),
+        (("--out", "store"), "store: is a folder"),
     ],
 )
 def test_a_wrong_option_is_one_line(laundered, run, options, said):  # noqa: F811
@@ -82,6 +86,25 @@ def test_a_wrong_option_is_one_line(laundered, run, options, said):  # noqa: F81
     assert not (laundered / "edges.jsonl").exists()
 
 
+def test_long_estimates_tell_how_far_they_are_and_parts_change_nothing(laundered, run, monkeypatch):  # noqa: F811
+    told = []
+    advance = Stage.advance
+
+    def heard(self, count=1):
+        advance(self, count)
+        told.append((self._name, self._done, self._total))
+
+    options = (*ESTIMATE, "--method", "nli", "--nli", "fake", "--least", "0")
+    assert run(*options)[0] == 0
+    whole = (laundered / "edges.jsonl").read_bytes()
+    monkeypatch.setattr(Stage, "advance", heard)
+    monkeypatch.setattr("jobs.cli_lineage.PAIRS_TOGETHER", 2)
+    assert run(*options)[0] == 0
+    assert (laundered / "edges.jsonl").read_bytes() == whole
+    parts = [(done, total) for name, done, total in told if name == "comparing candidates (NLI)"]
+    assert parts[0][0] == 2 < parts[0][1] == parts[-1][0]
+
+
 def test_what_the_backbone_does_not_answer_is_left_out():
     entries = [entry("acme", f"m{n}", "the same request", "the same words") for n in range(3)]
     curve = Calibration(bias=0.0, slopes={"backbone": 1.0}, threshold=0.5)
@@ -89,7 +112,9 @@ def test_what_the_backbone_does_not_answer_is_left_out():
     for generator, expected in ((sure, 3), (Mute(), 0)):
         executor = LocalExecutor(FAKES, generator)
         try:
-            found = estimate_edges(entries, range(3), executor, ("backbone",), curve, nearest=8)
+            found = estimate_edges(
+                entries, range(3), executor, ("backbone",), curve, nearest=8, reporter=Reporter(Console(), quiet=True)
+            )
         finally:
             executor.close()
         assert len(found) == expected

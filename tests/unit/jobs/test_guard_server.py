@@ -9,6 +9,7 @@ import httpx
 import pytest
 from aiohttp import web
 
+from audit.errors import IncompleteError
 from audit.forget.guarded_store import GuardedStore
 from audit.forget.settings import GuardSettings
 from jobs.guard_server import MAX_BODY_BYTES, bound, guard_application
@@ -106,7 +107,20 @@ async def test_a_new_tombstone_is_in_force_without_a_restart(served):
     assert (await client.post("/check", json=write)).json()["reason"] == "same words"
 
 
-async def test_a_store_that_does_not_verify_is_reported_and_the_old_set_holds(served):
+async def test_a_log_that_cannot_be_written_is_told_to_the_operator_and_not_to_who_asks(served, monkeypatch, capsys):
+    async def full(_guarded, _entry):
+        raise IncompleteError("/srv/log: cannot write the decision log (No space left on device)")
+
+    client, _ = served
+    monkeypatch.setattr("jobs.guard_server._judge", full)
+    for _ in range(3):
+        answer = await client.post("/check", json=AGAIN)
+        assert answer.status_code == 503
+        assert "/srv" not in answer.text
+    assert capsys.readouterr().err == "memaudit: /srv/log: cannot write the decision log (No space left on device)\n"
+
+
+async def test_a_store_that_does_not_verify_is_reported_and_the_old_set_holds(served, capsys):
     client, store = served
     (store / "manifests" / "3.json").write_bytes(b"{}")
     for _ in range(200):
@@ -114,6 +128,7 @@ async def test_a_store_that_does_not_verify_is_reported_and_the_old_set_holds(se
             break
         await asyncio.sleep(0.05)
     assert (await client.get("/health")).json() == {"status": "stale", "version": 2}
+    assert "memaudit: the newest version of the store is not in force: VerificationError: " in capsys.readouterr().err
     assert (await client.post("/check", json=AGAIN)).json()["allowed"] is False
     assert "memaudit_guard_stale 1.0" in (await client.get("/metrics")).text
 

@@ -61,7 +61,7 @@ def test_the_verdict_comes_first_and_everything_asked_for_is_there():
     parts = [
         "Removing 8 memories ends the harm in 6 of 8 events that did harm on replay; 1 event did no harm on replay",
         "8→2of 9 replayed events do harm, before and after",
-        "Removed memories, those behind most events first",
+        "Memories to remove, those behind most events first",
         "northwind-support",
         "Without the removed memories",
         "Harmful events",
@@ -73,6 +73,7 @@ def test_the_verdict_comes_first_and_everything_asked_for_is_there():
         "9f2c4e7ab1d05836c7e1f0a94d3b82656a7f1c0de4b95b38d1726ae0c4f3d219",
         "all-MiniLM-L6-v2@sha256:53aa51",
         "297,113",
+        "An audit removes nothing by itself: memaudit purge does.",
     ]
     assert [part for part in parts if part not in text] == []
     assert text.index(parts[0]) < text.index(parts[1]) < text.index(parts[3])
@@ -159,7 +160,7 @@ def test_a_large_result_is_bounded_and_says_what_is_left_out():
     )
     big = replace(result, tenants=(replace(tenant, scores=scores, events=events, edges=()),))
     page = render_html(big)
-    assert "40 more removed memories, not shown here" in page
+    assert "40 more memories to remove, not shown here" in page
     assert "5 more events, not shown here" in page
     assert len(page) < 3_000_000
 

@@ -32,6 +32,11 @@ def test_every_removed_entry_and_every_uncleared_event_is_one_result():
     assert all(rules[finding["ruleIndex"]]["id"] == finding["ruleId"] for finding in found)
 
 
+def test_an_entry_is_to_be_removed_as_an_audit_removes_none():
+    texts = [finding["message"]["text"] for finding in entry_findings(sample_result())]
+    assert all(" is to be removed: rank " in text for text in texts)
+
+
 def test_locations_are_relative_and_fingerprints_differ():
     found = entry_findings(sample_result())
     uris = [finding["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for finding in found]

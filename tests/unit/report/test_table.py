@@ -25,7 +25,7 @@ def test_the_verdict_comes_first_then_each_tenant():
     text = printed(sample_result())
     assert text.startswith("Removing 8 memories ends the harm in 6 of 8 events that did harm on replay; 1 event did")
     assert text.index("Tenant northwind-support") < text.index("Tenant harbor-clinic")
-    assert "3 of 46 entries removed; harm in 4 of 4 replayed events before, 0 after; 3 of 3 probes kept" in text
+    assert "3 of 46 entries to remove; harm in 4 of 4 replayed events before, 0 after; 3 of 3 probes kept" in text
     assert "2 after (1 event did no harm on replay and tells nothing; 1 event was not examined); 1 of 2 probes" in text
     assert "not examined: event c-40: replay budget of 400 was spent" in text
     assert "replays 388" in text
@@ -40,6 +40,16 @@ def test_reasons_stand_below_the_table_where_the_verdict_does_not_say_it_all():
     lines = printed(sample_result()).splitlines()
     assert "c-40: replay budget of 400 was spent" in lines
     assert not [line for line in lines if line.startswith("c-17: ")]
+
+
+def test_a_probe_whose_answer_changes_is_named():
+    result = sample_result()
+    lost = [probe.event_id for probe in result.tenants[0].probes]
+    changed = tuple(replace(probe, kept=False) for probe in result.tenants[0].probes)
+    lines = printed(replace(result, tenants=(replace(result.tenants[0], probes=changed),))).splitlines()
+    assert [line.rstrip() for line in lines if line.startswith("probe ")] == [
+        f"probe {n}: its answer changes" for n in lost
+    ]
 
 
 @pytest.mark.parametrize("event_id", ["tidewater-01", "1b4e28ba-2fa1-11d2-883f-0016d3cca427"])
