@@ -55,12 +55,12 @@ def remember(snapshot: VerifiedSnapshot, given: Path | None) -> None:
     """Keep what this user saw of the store.
 
     Raises:
-        IncompleteError: the pin cannot be kept; without one a rollback would go unseen.
+        IncompleteError, UsageError: the pin cannot be kept; without one a rollback would go unseen.
     """
     try:
         write_pin(_pin_path(given, snapshot.store_id), snapshot.pin())
-    except IncompleteError as error:
-        raise IncompleteError(f"what was seen of the store is not kept: {error}; --pin names another file") from None
+    except (IncompleteError, UsageError) as error:
+        raise type(error)(f"what was seen of the store is not kept: {error}; --pin names another file") from None
 
 
 def check_place(out: Path) -> None:

@@ -246,10 +246,17 @@ def test_a_key_that_applying_needs_is_missed_before_the_work(store, run, desk, m
     assert f"the key folder holds 0 usable {role} keys" in one_line(err)
 
 
-def test_a_pin_that_cannot_be_kept_is_said_with_the_way_out(store, run):
-    code, _, err = run("verify", "store", "--pin", "memories.jsonl/pin")
-    assert code == IncompleteError.exit_code
-    assert "cannot write memories.jsonl/pin (not a directory)" in one_line(err)
+@pytest.mark.parametrize(
+    ("pin", "code", "said"),
+    [
+        ("memories.jsonl/pin", UsageError.exit_code, "memories.jsonl is not a folder"),
+        ("/proc/pin", IncompleteError.exit_code, "cannot write /proc/pin ("),
+    ],
+)
+def test_a_pin_that_cannot_be_kept_is_said_with_the_way_out(store, run, pin, code, said):
+    found, _, err = run("verify", "store", "--pin", pin)
+    assert found == code
+    assert said in one_line(err)
     assert err.endswith("; --pin names another file\n")
 
 
