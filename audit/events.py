@@ -123,7 +123,7 @@ def parse_events(lines: Iterable[bytes], source: str) -> Iterator[Event]:
 
 def _parse_line(raw: bytes, where: str) -> Event:
     try:
-        record = json.loads(raw.decode())
+        record = json.loads(raw.decode("utf-8-sig"))  # Windows writes a BOM
     except UnicodeDecodeError as error:
         raise EventError(f"{where}: not valid UTF-8 at byte {error.start}") from None
     except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits

@@ -89,7 +89,7 @@ def _parse(raw: bytes, where: str) -> EstimatedEdge:
     if len(raw) > MAX_LINE_BYTES:
         raise UsageError(f"{where}: {len(raw)} bytes, at most {MAX_LINE_BYTES} are allowed in one edge")
     try:
-        record = json.loads(raw.decode())
+        record = json.loads(raw.decode("utf-8-sig"))  # Windows writes a BOM
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not JSON ({str(error)[:80]})") from None
     if too_deep(raw, record):

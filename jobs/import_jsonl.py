@@ -77,7 +77,7 @@ def parse_entries(lines: Iterable[bytes], source: str, defaults: Mapping[str, ob
 
 def _parse(raw: bytes, where: str, defaults: Mapping[str, object]) -> Entry:
     try:
-        record = json.loads(raw.decode(), object_pairs_hook=_unique)
+        record = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_unique)  # Windows writes a BOM
     except UnicodeDecodeError as error:
         raise EntryError(f"{where}: not valid UTF-8 at byte {error.start}") from None
     except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits

@@ -58,6 +58,10 @@ def test_blank_lines_are_skipped_and_still_counted():
         parse(line(), b"\n", b"{")
 
 
+def test_the_mark_that_windows_writes_before_a_file_is_no_part_of_its_first_line():
+    assert [event.event_id for event in parse("\ufeff".encode() + line())] == ["e1"]
+
+
 def test_what_the_log_does_not_say_is_none_and_not_empty():
     assert parse(line())[0].retrieved is None
     assert parse(line(retrieved=[]))[0].retrieved == ()

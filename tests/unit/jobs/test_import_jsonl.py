@@ -38,3 +38,8 @@ LINE = '{"tenant": "t", "entry_id": "e", "principal": "p", "source": "user", "re
 def test_a_member_that_is_there_twice_is_refused(members):
     with pytest.raises(EntryError, match=r"f, line 1: .*there twice"):
         list(parse_entries([(LINE % members).encode()], "f", {}))
+
+
+def test_the_mark_that_windows_writes_before_a_file_is_no_part_of_its_first_line():
+    (entry,) = parse_entries(["\ufeff".encode() + (LINE % '"response": "r"').encode()], "f", {})
+    assert entry.response == "r"
