@@ -34,6 +34,7 @@ def test_an_interruption_that_the_block_swallows_ends_it(number):
 
 def test_a_handler_of_somebody_else_stays_and_other_threads_change_none():
     heard = []
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts its background jobs without
     signal.signal(signal.SIGTERM, lambda number, _frame: heard.append(number))
     with interruptible():
         os.kill(os.getpid(), signal.SIGTERM)
