@@ -15,7 +15,7 @@ import pytest
 from audit.config import AuditConfig
 from audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
 from audit.provenance import durable
-from jobs.cli import ATTESTATION_FILE, DEFECT, INTERRUPTED, main
+from jobs.cli import ATTESTATION_FILE, DEFECT, INTERRUPTED
 from jobs.cli_store import FINDINGS
 from models.fakes import FakeGenerator
 
@@ -49,30 +49,12 @@ def write_lines(path: Path, rows: list[dict[str, object]]) -> Path:
 
 
 @pytest.fixture
-def desk(tmp_path, monkeypatch):
+def desk(folder):
     """A folder with configuration, keys, and memories, in which commands run."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    for name in ("MEMAUDIT_KEYS", "MEMAUDIT_TRUST", "RAY_ADDRESS"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "memaudit.yaml").write_text(CONFIG, encoding="utf-8")
-    write_lines(tmp_path / "memories.jsonl", memories())
-    write_lines(tmp_path / "events.jsonl", [event(), event("p1", harm={"label": "benign"}, query="what about case 1")])
-    return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run one command; returns exit code, standard output and standard error."""
-
-    def command(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["memaudit", *words])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return command
+    (folder / "memaudit.yaml").write_text(CONFIG, encoding="utf-8")
+    write_lines(folder / "memories.jsonl", memories())
+    write_lines(folder / "events.jsonl", [event(), event("p1", harm={"label": "benign"}, query="what about case 1")])
+    return folder
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from audit.errors import UsageError
 from audit.forget.lockout import read_lockout
 from audit.provenance.keys import load_keyring
 from audit.snapshot.reader import open_snapshot
-from jobs.cli import main
 from jobs.cli_forget import expiry_ms
 from models.fakes import FakeEmbedder
 
@@ -31,29 +30,13 @@ def memory(tenant, entry_id, response):
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    def command(*words):
-        monkeypatch.setattr(sys, "argv", ["memaudit", *words])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return command
-
-
-@pytest.fixture
-def desk(tmp_path, monkeypatch, run):
+def desk(folder, run):
     """A folder with keys and a store of two tenants, in which commands run."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    for name in ("MEMAUDIT_KEYS", "MEMAUDIT_TRUST", "MEMAUDIT_GUARD_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
     rows = [memory(t, f"m{n}", HARMFUL if n == 1 else f"roses note {n}") for t in ("acme", "globex") for n in range(3)]
-    (tmp_path / "memories.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "memories.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert run("keys", "new")[0] == 0
     assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
-    return tmp_path
+    return folder
 
 
 FORGET = (

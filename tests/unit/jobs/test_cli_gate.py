@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
-
-from jobs.cli import main
 
 POLICY = """
 format: memaudit gate policy v1
@@ -33,28 +30,12 @@ CALL = {
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    def command(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["memaudit", *words])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return command
-
-
-@pytest.fixture
-def explain(tmp_path, monkeypatch, run):
+def explain(folder, run):
     """Run `gate explain` in a folder with a store, a policy and a call."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    for name in ("MEMAUDIT_KEYS", "MEMAUDIT_TRUST"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "gate.yaml").write_text(POLICY, encoding="utf-8")
-    (tmp_path / "call.json").write_text(json.dumps(CALL), encoding="utf-8")
+    (folder / "gate.yaml").write_text(POLICY, encoding="utf-8")
+    (folder / "call.json").write_text(json.dumps(CALL), encoding="utf-8")
     rows = [{"tenant": "acme", "created_at_ms": 1, **memory} for memory in MEMORIES]
-    (tmp_path / "memories.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    (folder / "memories.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     assert run("keys", "new")[0] == 0
     assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
     return lambda *words: run("gate", "explain", "store", "--tenant", "acme", *words)

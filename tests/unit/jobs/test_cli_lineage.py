@@ -14,7 +14,7 @@ from jobs.progress import Reporter, Stage
 from models.derivation import Calibration
 from models.fakes import FakeGenerator
 from tests.audit_world import FAKES, entry
-from tests.unit.jobs.test_cli import AUDIT, desk, one_line, run, write_lines  # noqa: F401 - fixtures
+from tests.unit.jobs.test_cli import AUDIT, desk, one_line, write_lines  # noqa: F401 - a fixture
 from tests.unit.models.test_derivation import Mute
 
 ANSWERS = (
@@ -47,7 +47,7 @@ ESTIMATE = (
 )  # fmt: skip
 
 
-def test_an_estimated_edge_leads_to_quarantine_and_a_purge_takes_it_only_when_told(laundered, run):  # noqa: F811
+def test_an_estimated_edge_leads_to_quarantine_and_a_purge_takes_it_only_when_told(laundered, run):
     code, out, _ = run(*ESTIMATE)
     assert code == 0
     assert "audit … --edges edges.jsonl" in out
@@ -79,14 +79,14 @@ def test_an_estimated_edge_leads_to_quarantine_and_a_purge_takes_it_only_when_to
         (("--out", "store"), "store: is a folder"),
     ],
 )
-def test_a_wrong_option_is_one_line(laundered, run, options, said):  # noqa: F811
+def test_a_wrong_option_is_one_line(laundered, run, options, said):
     code, _, err = run(*ESTIMATE, *options)
     assert code == 2
     assert said in one_line(err)
     assert not (laundered / "edges.jsonl").exists()
 
 
-def test_long_estimates_tell_how_far_they_are_and_parts_change_nothing(laundered, run, monkeypatch):  # noqa: F811
+def test_long_estimates_tell_how_far_they_are_and_parts_change_nothing(laundered, run, monkeypatch):
     told = []
     advance = Stage.advance
 

@@ -3,45 +3,27 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.cli import main
 from jobs.cli_vacuum import retention_ms
 
 DAY_MS = 86_400_000
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    def command(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["memaudit", *words])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return command
-
-
-@pytest.fixture
-def store(tmp_path, monkeypatch, run):
+def store(folder, run):
     """A store out of which m1 was forgotten just now."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    for name in ("MEMAUDIT_KEYS", "MEMAUDIT_TRUST"):
-        monkeypatch.delenv(name, raising=False)
     rows = [{"entry_id": f"m{n}", "request": "?", "response": f"secret {n}"} for n in range(3)]
-    (tmp_path / "memories.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "memories.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert run("keys", "new")[0] == 0
     assert run("import", "jsonl", "memories.jsonl", "store", "--tenant", "acme")[0] == 0
     words = ("forget", "store", "m1", "--tenant", "acme", "--reason", "x", "--backbone", "none", "--embedder", "none")
     code, out, _ = run(*words, "--apply")
     assert code == 0
     assert "older versions still hold the text of what was removed" in out
-    return tmp_path / "store"
+    return folder / "store"
 
 
 def texts(store):
