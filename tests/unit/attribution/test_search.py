@@ -291,6 +291,16 @@ def test_weak_evidence_alone_removes_only_as_many_as_end_the_harm():
     assert search.states["e000"].status == "cleared"
 
 
+@pytest.mark.parametrize("reported", [1, 11, 40])
+def test_an_incident_that_is_reported_often_speaks_against_a_benign_memory_as_little_as_once(reported):
+    world = World(20, {"query 0": list(range(20))}, weak({0: 6.0, 1: 1.1}, 3.0))
+    events = [make_event(number, query="query 0") for number in range(reported)]
+    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0))
+    world.run(search)
+    assert set(search.removed) == {"m000"}
+    assert {state.status for state in search.states.values()} == {"cleared"}
+
+
 def test_a_poison_that_nobody_retrieved_yet_is_found_through_its_likeness():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 11}))
     search = search_of(world, resembles={"m000": ["m011", "m010"]})
