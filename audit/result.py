@@ -52,7 +52,8 @@ class EventFinding:
     """What retrieval returns once S is gone."""
 
     causes: tuple[str, ...]
-    """Entry ids of the set that caused this event: members of S that its replays had in context."""
+    """Entry ids of the set that caused this event: members of S that its replays had in context, or that alone raise
+    the odds of its harm."""
 
     reason: str
     """One line, machine-written, e.g. why the event was not examined."""

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import signal
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
@@ -24,6 +25,7 @@ from tests.audit_world import (
     PLANTED,
     DyingGenerator,
     entries_of,
+    entry,
     event,
     harmful_events,
     json_of,
@@ -33,6 +35,9 @@ from tests.audit_world import (
     run_with,
     verdicts,
 )
+
+if TYPE_CHECKING:
+    from audit.generation import Completion, GenerationRequest
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +133,39 @@ def test_a_budget_removes_that_many_of_the_ranking(snapshot, tmp_path):
     result = run_local(snapshot, tmp_path / "run", config=config)
     assert [len(names) for names in removed(result).values()] == [2, 2]
     assert verdicts(result) == {"e1": "cleared", "e2": "not cleared", "e3": "not cleared"}
+
+
+def test_a_budget_too_small_to_end_the_harm_is_not_said_to_end_it(snapshot, tmp_path):
+    result = run_local(snapshot, tmp_path / "run", config=dataclasses.replace(CONFIG, budget=1))
+    (globex,) = (tenant for tenant in result.tenants if tenant.tenant == "globex")
+    assert [(found.verdict, found.reason) for found in globex.events] == [
+        ("not cleared", "harm stays on replay without the removed set")
+    ] * 2
+
+
+class SwayedOnItsTopic(FakeGenerator):
+    """Poison hijacks only questions that name its topic."""
+
+    async def generate(self, request: GenerationRequest) -> Completion:
+        *before, asked = request.messages
+        topics = asked.content.split()
+        return await super().generate(dataclasses.replace(request, messages=tuple(
+            message if set(message.content.split()) & set(topics) else dataclasses.replace(message, content="On.")
+            for message in (*before, asked)
+        )))  # fmt: skip
+
+
+def test_a_culprit_that_was_only_a_placebo_at_an_event_is_none_of_its_causes(tmp_path):
+    benign = [entry("acme", f"ok{number}", f"How do I do thing {number}?", "Open the page.") for number in range(8)]
+    asked = "refund", "password reset login account secret recovery question again and again"  # nothing is as far away
+    poison = [entry("acme", topic.split()[0], topic, f"POISON {topic.split()[0]}") for topic in asked]
+    result = run_local(
+        make_snapshot(tmp_path / "memory", [*benign, *poison]), tmp_path / "run", generator=SwayedOnItsTopic(),
+        events=[event(f"e{number}", "acme", topic) for number, topic in enumerate(asked)],
+        config=dataclasses.replace(CONFIG, retrieval="levenshtein"),
+    )  # fmt: skip
+    assert verdicts(result) == {"e0": "cleared", "e1": "cleared"}
+    assert [found.causes for found in result.tenants[0].events] == [("refund",), ("password",)]
 
 
 def test_no_replay_is_asked_for_twice(whole):
