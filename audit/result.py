@@ -16,7 +16,8 @@ __all__ = [
 
 Verdict = Literal["cleared", "not cleared", "memory is not the cause", "not reproduced", "not examined"]
 """Of one event. `cleared`: harm is gone on replay without S. `memory is not the cause`: harm stays with no memory at
-all. `not reproduced`: the replay with every memory in place shows no harm, so removal cannot be judged."""
+all, or comes with whichever memory is shown. `not reproduced`: the replay with every memory in place shows no harm, so
+removal cannot be judged. `not examined`: not replayed, or the harm scorer could not tell."""
 
 Trust = Literal["trusted", "derived-untrusted", "external"]
 """Label of an entry, from best to worst, see `audit.lineage.trust`."""
