@@ -59,7 +59,14 @@ from audit.attribution.measurements import Measurements
 from audit.attribution.placebos import Placebos
 from audit.attribution.points import go_deeper, read_baseline, read_gate, read_points
 from audit.attribution.restoration import put_back, put_back_unseen
-from audit.attribution.rounds import allow_turns, formless, next_round, pending, substance_round
+from audit.attribution.rounds import (
+    allow_turns,
+    formless,
+    next_round,
+    pending,
+    substance_round,
+    unasked_neighbours,
+)
 from audit.attribution.search_state import EventState, SearchState
 from audit.attribution.verification import read_verify
 
@@ -113,7 +120,8 @@ class SetSearch:
         self._placebos = Placebos(memory, self._measured, settings)
         self._rounds = 0
         self._planned = 0
-        self.not_examined: list[str] = []
+        self._left_out: list[str] = []
+        self._unasked = 0
 
     @property
     def removed(self) -> Mapping[str, str]:
@@ -128,6 +136,13 @@ class SetSearch:
             for entry_id, events in sorted(self._state.spared.items())
             if entry_id in self._state.removed
         }
+
+    @property
+    def not_examined(self) -> list[str]:
+        """What the search left out, one line each."""
+        most = self.settings.neighbour_candidates
+        unasked = f"memories that resemble culprits: one round asks about {most} of them, and {self._unasked} were left"
+        return [*self._left_out, *([unasked] if self._unasked else [])]
 
     @property
     def replays_planned(self) -> int:
@@ -241,6 +256,7 @@ class SetSearch:
             convicted = convict(search, conviction)
             search.phase = search.reopen() if doubt_baselines(search, placebos) or convicted else "restore"
             self._wants_points()
+            self._unasked = unasked_neighbours(search)
         elif search.phase == "restore":
             put_back(search)
             search.phase = "done"
@@ -263,17 +279,22 @@ class SetSearch:
             return True
         return False
 
+    def _leave_out(self, what: str) -> None:
+        """List what is left unexamined; once, though a search that is taken up again leaves it out again."""
+        if what not in self._left_out:
+            self._left_out.append(what)
+
     def _give_up(self, why: str) -> None:
         """End the search, and list what it leaves unexamined."""
         for event_id, state in self.states.items():
             if state.status == "open":
                 state.status = "not examined" if state.after is None else "not cleared"
                 state.reason = why
-                self.not_examined.append(f"event {event_id}: {why}")
+                self._leave_out(f"event {event_id}: {why}")
         if self._state.phase == "neighbours":
-            self.not_examined.append(f"memories that resemble culprits: {why}")
+            self._leave_out(f"memories that resemble culprits: {why}")
         if self._state.phase == "restore":
             put_back_unseen(self._state)
         if self._state.phase in {"neighbours", "restore"}:
-            self.not_examined.append(f"whether memories can be put back: {why}")
+            self._leave_out(f"whether memories can be put back: {why}")
         self._state.phase = "done"

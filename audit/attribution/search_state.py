@@ -92,7 +92,8 @@ class SearchSettings:
     """Budget on replays planned, each sample one; None is no budget."""
 
     neighbour_candidates: int = 32
-    """Most memories measured in step 7 in one round."""
+    """Most memories measured in step 7 in one round. A round that convicts nobody is the last: how many it left is told
+    with what was not examined."""
 
 
 @dataclass(slots=True, kw_only=True)

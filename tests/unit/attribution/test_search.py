@@ -308,6 +308,30 @@ def test_a_poison_that_nobody_retrieved_yet_is_found_through_its_likeness():
     assert set(search.removed) == {"m000", "m011"}
 
 
+@pytest.mark.parametrize(("alike", "left"), [(32, 0), (33, 1), (45, 13)])
+def test_memories_like_a_culprit_that_no_round_had_room_for_are_named_as_not_examined(alike, left):
+    world = World(60, {"query 0": list(range(60))}, hijack({0}))
+    search = search_of(world, resembles={"m000": [f"m{number:03d}" for number in range(10, 10 + alike)]})
+    world.run(search)
+    line = f"memories that resemble culprits: one round asks about 32 of them, and {left} were left"
+    assert search.not_examined == ([line] if left else [])
+
+
+def test_a_search_that_is_taken_up_again_names_what_its_budget_left_out_once():
+    lean = weak({0: 1.5, 1: 1.2, 2: 1.1}, 1.0)
+    world = World(14, {f"query {number}": list(range(14)) for number in range(2)}, lean, k=4)
+    events = [make_event(number, query=f"query {number}") for number in range(2)]
+    seen = set()
+    for most in range(80):
+        search = SetSearch(world.memory, events, SearchSettings(culprit_nats=9.0, max_replays=most))
+        world.run(search)
+        search.take_along({"m005": "derived"})
+        world.run(search)
+        assert len(search.not_examined) == len(set(search.not_examined))
+        seen |= {state.status for state in search.states.values() if search.not_examined}
+    assert "not cleared" in seen
+
+
 def test_a_server_without_logprobs_falls_back_to_verdicts():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2}), logprobs=False)
     search = search_of(world)
