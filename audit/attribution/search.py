@@ -25,9 +25,11 @@ changed; "removed" means left out of a replay.
    memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone, at one event first, and where that
    does not convict at the others, twice as many in each round; repeat until none is a culprit.
-6. *Verify.* Replay each event as text without S. Where harm stays, the next memory by credit, then by anomaly, in its
-   context joins S, one at each round: S is the smallest prefix of the evidence that ends the harm. Whose credit is
-   below `weak_nats` is never taken: another context may end a harm by chance, and that is no evidence.
+6. *Verify.* Replay each event as text without S. Where harm stays in other words than were measured, steps 2 and 3 are
+   taken at these: poison of another payload hides behind the one that is said. Where it stays else, the next memory by
+   credit, then by anomaly, in its context joins S, one at each round: S is the smallest prefix of the evidence that
+   ends the harm. Whose credit is below `weak_nats` is never taken: another context may end a harm by chance, and that
+   is no evidence.
 7. *Neighbours.* Memories at large that resemble a culprit are measured alone on the event where that culprit weighs
    most: the next poison in line is found before it is used.
 8. *Restore.* Whom only events speak against that stay harmful without them is put back, where the events that were
@@ -233,7 +235,7 @@ class SetSearch:
                 search.phase = "points" if go_deeper(search, without_culprit(search)) else "necessity"
         elif search.phase == "necessity":
             read_influences(search)
-            search.phase = "done" if self.settings.attribution == "loo" else "closure"
+            search.phase = "done" if self.settings.attribution == "loo" else search.reopen()
         elif search.phase == "closure":
             if not self._has_heard():
                 return
@@ -250,7 +252,7 @@ class SetSearch:
                 placebos.doubt_exoneration(state, search.removed.keys())
             search.phase = "verify"
         elif search.phase == "verify":
-            search.phase = read_verify(search, conviction, placebos)
+            search.phase = read_verify(search, conviction, placebos, self._scorer)
         elif search.phase == "neighbours":
             read_influences(search)
             convicted = convict(search, conviction)

@@ -108,6 +108,15 @@ class EventState:
     spoken: int = 0
     """The first so many points are the words of the harm; the others are partings."""
 
+    past: int = 0
+    """The first so many of them are words of a harm that has ended, and count no more."""
+
+    said: str = ""
+    """The words of the harm that are pointed at."""
+
+    pointed: set[tuple[str, ...]] = field(default_factory=set)
+    """Contexts whose replays gave other words to point at; each does once."""
+
     depth: int = 0
     """Partings wanted."""
 

@@ -633,3 +633,38 @@ def test_settled_words_without_a_parting_leave_the_event_to_verdicts():
     world.run(search)
     assert search.states["e000"].points == []
     assert set(search.removed) == {"m002"}
+
+
+class PayloadWorld(World):
+    """Each poison brings the address that it names, the first in the context that of all; others are rare then."""
+
+    def __init__(self, addresses: dict[int, str]) -> None:
+        super().__init__(24, {f"query {number}": list(range(24)) for number in range(2)}, hijack(set(addresses)), k=4)
+        self.addresses = {f"m{number:03d}": address for number, address in addresses.items()}
+        events = [make_event(number, query=f"query {number}") for number in range(2)]
+        self.search = SetSearch(
+            self.memory, events, SearchSettings(culprit_nats=2.0), scorer=RegexHarm(pattern=r"mail (\S+@\S+)")
+        )
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        named = [self.addresses[name] for name in outcome.context if name in self.addresses]
+        if ablation.measure == "text":
+            said = f"Please mail {named[0]} today" if named else "Ask the desk."
+            return replace(outcome, output=said, answers=(said,))
+        asked = self.search.states[event.event_id].points[ablation.point].harmful.split()[0]
+        return replace(outcome, log_odds_nats=-6.0 if not named else 4.0 if named[0] == asked else -12.0)
+
+
+@pytest.mark.parametrize("addresses", ["aaaaaa", "abcdef", "aabbcc", "aabbaa", "abcabc"])
+def test_poison_that_brings_an_address_each_is_found_behind_the_one_that_is_said(addresses):
+    world = PayloadWorld({number: f"x@{address}.example" for number, address in enumerate(addresses)})
+    world.run(world.search)
+    assert set(world.search.removed) == {"m000", "m001", "m002", "m003", "m004", "m005"}
+    assert {state.status for state in world.search.states.values()} == {"cleared"}
+
+
+def test_harm_of_the_same_words_is_asked_about_once():
+    world = PayloadWorld(dict.fromkeys(range(6), "x@a.example"))
+    world.run(world.search)
+    assert {len(state.points) for state in world.search.states.values()} == {1}
