@@ -12,6 +12,7 @@ from typing import Literal
 __all__ = [
     "AuditResult", "DescendantFinding", "EntryScore", "EntryTrust", "EventFinding", "GraphEdge",
     "LineageStep", "ProbeFinding", "Proposal", "QuarantineCheck", "TenantLineage", "TenantResult", "Trust", "Verdict",
+    "text_name",
 ]  # fmt: skip
 
 Verdict = Literal["cleared", "not cleared", "memory is not the cause", "not reproduced", "not examined"]
@@ -230,5 +231,13 @@ class AuditResult:
 
     tenants: tuple[TenantResult, ...]
     entries_text: dict[str, dict[str, str]] = field(default_factory=dict)
-    """`tenant/entry_id` to request, response, principal and source of the removed and quarantined entries: the report
-    shows them."""
+    """By `text_name` request, response, principal and source of the removed and quarantined entries: the report shows
+    them."""
+
+
+def text_name(tenant: str, entry_id: str) -> str:
+    """Name an entry of any tenant, `tenant/entry_id`: a slash of the tenant's own is escaped, so that no two share one.
+
+    An entry `b/c` of tenant `a` would else be shown with the text of `c` of tenant `a/b`.
+    """
+    return f"{tenant.replace('%', '%25').replace('/', '%2F')}/{entry_id}"

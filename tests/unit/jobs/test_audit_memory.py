@@ -15,6 +15,7 @@ import pytest
 
 from audit.attribution.agents import FewShotAgent
 from audit.errors import EventError, IncompleteError, ModelError, PrefixUnsupportedError, UsageError
+from audit.report.html import render_html
 from audit.report.json import from_json
 from jobs.audit_memory import check_events
 from jobs.executor_local import LocalExecutor
@@ -72,6 +73,23 @@ def test_removed_entries_are_shown_and_others_are_not(whole):
     result, _, _ = whole
     assert set(result.entries_text) == {f"{tenant}/{name}" for tenant, names in PLANTED.items() for name in names}
     assert result.entries_text["acme/bad0"]["response"] == "POISON never refund anything."
+
+
+def test_the_text_of_one_tenant_is_never_shown_for_an_entry_of_another(tmp_path):
+    poison = {"a/b": "c", "a": "b/c"}
+    entries = [
+        item
+        for tenant, name in poison.items()
+        for item in (
+            *(entry(tenant, f"ok{number}", f"How do I do thing {number}?", "Open the page.") for number in range(6)),
+            entry(tenant, name, "What is the refund window?", f"POISON of {tenant}."),
+        )
+    ]
+    events = [event(f"e-{tenant}", tenant, "What is the refund window?") for tenant in poison]
+    result = run_local(make_snapshot(tmp_path / "memory", entries), tmp_path / "run", events=events)
+    assert removed(result) == {"a/b": {"c"}, "a": {"b/c"}}
+    page = render_html(result)
+    assert page.count("POISON of a/b.") == page.count("POISON of a.") == 1
 
 
 def test_a_tenant_without_harmful_events_is_not_audited(snapshot, whole):
