@@ -90,9 +90,8 @@ class Placebos:
             words = range(state.past, state.spoken)
             without = [self._usual_odds(event_id, state, point) for point in words]
             odds = [value for value in without if value is not None]
-            if len(odds) < max(len(without), 1):
-                return
-            if math.fsum(map(log_probability, odds)) <= -self._settings.substance_nats:
+            told = len(odds) == len(without) > 0
+            if told and math.fsum(map(log_probability, odds)) <= -self._settings.substance_nats:
                 del state.points[state.spoken :]
                 state.baseline = dict(zip(words, without, strict=True))
                 return

@@ -635,6 +635,25 @@ def test_settled_words_without_a_parting_leave_the_event_to_verdicts():
     assert set(search.removed) == {"m002"}
 
 
+class TextPrefixWorld(PrefixWorld):
+    """The same behind a server that gives no log-probabilities."""
+
+    def answer(self, event, ablation):
+        return replace(super().answer(event, ablation), **(
+            {"log_odds_nats": None} if ablation.measure in {"odds", "continuation"} else {}
+        ))  # fmt: skip
+
+
+def test_words_without_a_parting_are_counted_in_samples_where_a_server_gives_no_log_probabilities():
+    world = TextPrefixWorld(opens=1, poison=2)
+    search = SetSearch(
+        world.memory, [make_event(0, query="query 0")], SearchSettings(culprit_nats=2.0, samples=8), scorer=SEND
+    )
+    world.run(search)
+    assert set(search.removed) == {"m002"}
+    assert search.states["e000"].status == "cleared"
+
+
 class PayloadWorld(World):
     """Each poison brings the address that it names, the first in the context that of all; others are rare then."""
 
