@@ -12,11 +12,13 @@ from typing import Literal
 __all__ = [
     "AuditResult", "DescendantFinding", "EntryScore", "EntryTrust", "EventFinding", "GraphEdge",
     "LineageStep", "ProbeFinding", "Proposal", "QuarantineCheck", "TenantLineage", "TenantResult", "Trust", "Verdict",
+    "text_name",
 ]  # fmt: skip
 
 Verdict = Literal["cleared", "not cleared", "memory is not the cause", "not reproduced", "not examined"]
 """Of one event. `cleared`: harm is gone on replay without S. `memory is not the cause`: harm stays with no memory at
-all. `not reproduced`: the replay with every memory in place shows no harm, so removal cannot be judged."""
+all, or comes with whichever memory is shown. `not reproduced`: the replay with every memory in place shows no harm, so
+removal cannot be judged. `not examined`: not replayed, or the harm scorer could not tell."""
 
 Trust = Literal["trusted", "derived-untrusted", "external"]
 """Label of an entry, from best to worst, see `audit.lineage.trust`."""
@@ -52,7 +54,8 @@ class EventFinding:
     """What retrieval returns once S is gone."""
 
     causes: tuple[str, ...]
-    """Entry ids of the set that caused this event: members of S that its replays had in context."""
+    """Entry ids of the set that caused this event: members of S that its replays had in context, or that alone raise
+    the odds of its harm."""
 
     reason: str
     """One line, machine-written, e.g. why the event was not examined."""
@@ -228,5 +231,13 @@ class AuditResult:
 
     tenants: tuple[TenantResult, ...]
     entries_text: dict[str, dict[str, str]] = field(default_factory=dict)
-    """`tenant/entry_id` to request, response, principal and source of the removed and quarantined entries: the report
-    shows them."""
+    """By `text_name` request, response, principal and source of the removed and quarantined entries: the report shows
+    them."""
+
+
+def text_name(tenant: str, entry_id: str) -> str:
+    """Name an entry of any tenant, `tenant/entry_id`: a slash of the tenant's own is escaped, so that no two share one.
+
+    An entry `b/c` of tenant `a` would else be shown with the text of `c` of tenant `a/b`.
+    """
+    return f"{tenant.replace('%', '%25').replace('/', '%2F')}/{entry_id}"

@@ -17,7 +17,7 @@ from audit.attribution.retrieval import RankedMemory, dense_ranker, levenshtein_
 from audit.attribution.search import SetSearch
 from audit.attribution.search_state import SearchSettings
 from audit.errors import EventError, IncompleteError, UsageError
-from audit.result import AuditResult
+from audit.result import AuditResult, text_name
 from jobs.consistency import consistency_graphs
 from jobs.descendants import family_of
 from jobs.embedding import embed_texts, vectors_of
@@ -115,7 +115,7 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
         counters=dict(sorted({**replayer.counters, "nli_pairs": sum(_pairs(evidence))}.items())),
         tenants=tuple(tenant_result(found, config) for _, found in sorted(evidence.items())),
         entries_text={
-            f"{tenant}/{entry_id}": {
+            text_name(tenant, entry_id): {
                 "request": entry.request, "response": entry.response, "principal": entry.principal,
                 "source": entry.source,
             }

@@ -169,12 +169,11 @@ def _event(found: TenantEvidence, state: EventState, removed: frozenset[str]) ->
     gone = [entry_id for entry_id in event.retrieved or () if entry_id not in found.memory]
     if gone:
         reason += f"; of the memories that it used {len(gone)} {'was' if len(gone) == 1 else 'were'} removed since"
-    # Whom this event's replays had in context, or who alone brings its harm on; mere descent is no cause.
-    causes = [
-        entry_id
-        for entry_id in found.convicted
-        if entry_id in state.influences or (state.full is not None and entry_id in state.full.context)
-    ]
+    # Whom this event's replays had in context, or who alone brings its harm on; mere descent is no cause, and whoever
+    # was only a placebo here is none either.
+    seen = set[str]().union(*state.replayed)
+    weak = found.search.settings.weak_nats
+    causes = [entry_id for entry_id in found.convicted if entry_id in seen or state.alone(entry_id) >= weak]
     return EventFinding(
         event_id=event.event_id,
         verdict=verdict,
@@ -201,7 +200,9 @@ def _verdict(state: EventState, after: Outcome | None) -> tuple[Verdict, str]:
         return "not examined", "the replay without the removed set could not be judged"
     if after.harm < HARMFUL:
         return "cleared", "harm is gone on replay without the removed set"
-    return "not cleared", state.reason or "harm stays on replay without the removed set"
+    # The search may have cleared it without another set: a budget cuts the ranking shorter.
+    told = "" if state.status == "cleared" else state.reason
+    return "not cleared", told or "harm stays on replay without the removed set"
 
 
 def _probe(found: TenantEvidence, event: Event, removed: frozenset[str], pattern: str | None) -> ProbeFinding:

@@ -46,6 +46,9 @@ class Conviction:
     def culprits(self, states: Mapping[str, EventState], known: Container[str]) -> dict[str, str]:
         """Convict at one event, or over all: what exceeds `weak_nats` adds up, and what falls short of it subtracts.
 
+        Events that ask the same of the same memories are one: a replay that is repeated tells nothing new, and who
+        reports an incident often enough could otherwise have any memory removed.
+
         Args:
             states: Events by id.
             known: Entries that are in S already.
@@ -53,14 +56,17 @@ class Conviction:
         Returns:
             Entry id to the reason, for those who are not.
         """
-        measured: dict[str, list[tuple[float, str]]] = {}
+        measured: dict[str, dict[tuple[str, tuple[str, ...] | None], tuple[float, str]]] = {}
         for event_id, state in states.items():
+            asked = state.event.query, state.event.retrieved
             for entry_id, influence in state.influences.items():
                 if entry_id not in known and influence.sufficiency_nats is not None:
-                    measured.setdefault(entry_id, []).append((influence.sufficiency_nats, event_id))
+                    of_entry, gain = measured.setdefault(entry_id, {}), (influence.sufficiency_nats, event_id)
+                    of_entry[asked] = max(of_entry.get(asked, gain), gain)
         weak = self._settings.weak_nats
         found: dict[str, str] = {}
-        for entry_id, gains in sorted(measured.items()):
+        for entry_id, by_question in sorted(measured.items()):
+            gains = list(by_question.values())
             needed = self.needed(entry_id)
             alone, event_id = max(gains)
             total = math.fsum(gain - weak for gain, _ in gains)

@@ -208,6 +208,8 @@ def load_harm(settings: Mapping[str, object]) -> HarmScorer:
             built = CallableHarm(function=loaded, name=kind)
         else:
             built = None
+        if fields and not isinstance(loaded, type) and built is not None:
+            raise UsageError(f"harm scorer {kind!r:.80} takes no fields: {min(fields)!r:.60} would say nothing")
         if not isinstance(built, HarmScorer):
             raise UsageError(f"harm scorer {kind!r:.80} is neither a function nor an object with name and score()")
         return built

@@ -68,7 +68,7 @@ class Measurements:
         if not state.points:
             return [self._pointless]
         if state.speaks:
-            return [("odds", point) for point in range(state.spoken)]
+            return [("odds", point) for point in range(state.past, state.spoken)]
         telling = [point for point in range(state.spoken, len(state.points)) if point not in state.form]
         later = [point for point in telling if point >= state.spoken + state.style]
         return [("odds", point) for point in later or telling]

@@ -50,7 +50,7 @@ class Placebos:
 
     def for_words(self, event_id: str, state: EventState) -> list[Ablation]:
         """Ask how the words of the harm fare without a cause: with as many placebos as tell, more than half first."""
-        asked = [self.without(event_id, state, point) for point in range(state.spoken)]
+        asked = [self.without(event_id, state, point) for point in range(state.past, state.spoken)]
         majority = [item for items in asked for item in items[: len(items) // 2 + 1]]
         if any(item not in self._measured for item in majority) or self._said_anyway(event_id, state):
             return majority
@@ -87,21 +87,21 @@ class Placebos:
     def read_substance(self, event_id: str, state: EventState) -> None:
         """Keep the words of the harm alone where neither the gate nor a placebo would say them; else count partings."""
         if not self._said_anyway(event_id, state):
-            without = [self._usual_odds(event_id, state, point) for point in range(state.spoken)]
+            words = range(state.past, state.spoken)
+            without = [self._usual_odds(event_id, state, point) for point in words]
             odds = [value for value in without if value is not None]
-            if len(odds) < max(len(without), 1):
-                return
-            if math.fsum(map(log_probability, odds)) <= -self._settings.substance_nats:
+            told = len(odds) == len(without) > 0
+            if told and math.fsum(map(log_probability, odds)) <= -self._settings.substance_nats:
                 del state.points[state.spoken :]
-                state.baseline = dict(enumerate(without))
+                state.baseline = dict(zip(words, without, strict=True))
                 return
         if len(state.points) == state.spoken:
-            state.points, state.spoken = [], 0  # nothing is left to grade: whole answers must tell
+            state.points, state.spoken, state.past = [], 0, 0  # nothing is left to grade: whole answers must tell
 
     def _said_anyway(self, event_id: str, state: EventState) -> bool:
         """Tell whether a memory of any kind has the words of the harm said, whatever placebos not yet asked do."""
         least = 0.0
-        for point in range(state.spoken):
+        for point in range(state.past, state.spoken):
             odds = [self._odds(item) for item in self.without(event_id, state, point)]
             least += log_probability(median(-math.inf if value is None else value for value in odds))
         return state.spoken > 0 and least > -self._settings.substance_nats

@@ -18,11 +18,12 @@ from audit.events import HARMFUL
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from audit.attribution.ablation import Outcome
     from audit.attribution.harm import HarmScorer
     from audit.attribution.placebos import Placebos
     from audit.attribution.search_state import EventState, Phase, SearchState
 
-__all__ = ["deepen", "go_deeper", "read_baseline", "read_gate", "read_points"]
+__all__ = ["deepen", "go_deeper", "read_baseline", "read_gate", "read_points", "renew_words"]
 
 
 def read_gate(search: SearchState, scorer: HarmScorer | None) -> None:
@@ -51,14 +52,46 @@ def _take_points(state: EventState, scorer: HarmScorer | None) -> None:
     """Start with the words of the harm, where the answer is a single turn, and the first parting."""
     if state.full is None or state.gate is None:
         raise ValueError("the gate was not replayed")
-    if scorer is not None and len(state.full.answers) == 1:
-        (answer,) = state.full.answers
-        span = harm_span(scorer, state.event.query, answer)
-        state.points = [] if span is None else list(span_points(answer, span))
-        state.spoken = len(state.points)
-    point = decision_point(state.full.answers, state.gate.answers)
+    _point_at_words(state, scorer, state.full)
+    _part(state, state.full, state.gate)
+
+
+def _point_at_words(state: EventState, scorer: HarmScorer | None, replay: Outcome) -> bool:
+    """Take the words of the harm in a replay as points, unless these are pointed at already; True if that was so."""
+    if scorer is None or len(replay.answers) != 1:
+        return False
+    (answer,) = replay.answers
+    span = harm_span(scorer, state.event.query, answer)
+    if span is None or (words := answer[slice(*span)].strip()) == state.said:
+        return False
+    state.said, state.past = words, len(state.points)
+    state.points += span_points(answer, span)
+    state.spoken = len(state.points)
+    return True
+
+
+def _part(state: EventState, replay: Outcome, gate: Outcome) -> None:
+    point = decision_point(replay.answers, gate.answers)
     if point is not None:
         state.points.append(point)
+
+
+def renew_words(states: Iterable[EventState], scorer: HarmScorer | None) -> bool:
+    """Point at the words of the harm that is left, where these are others than were measured; True if there are any.
+
+    Poison may bring a payload each, an address or a link. The answer has only that of one, and the others make it less
+    likely: they look harmless until it is gone.
+    """
+    renewed = False
+    for state in states:
+        if not state.speaks or state.after is None or state.gate is None or state.after.context in state.pointed:
+            continue
+        state.pointed.add(state.after.context)
+        if _point_at_words(state, scorer, state.after):
+            _part(state, state.after, state.gate)
+            state.suspects, state.acquitted, state.groups, state.screening = set(), set(), [], True
+            renewed = True
+    return renewed
 
 
 def read_points(search: SearchState) -> bool:
@@ -89,7 +122,7 @@ def read_baseline(search: SearchState, placebos: Placebos) -> Phase:
     for event_id, state in search.live():
         placebos.read_partings(event_id, state)
         if any(odds is None for odds in state.baseline.values()):
-            state.points, state.spoken, state.baseline, lost = [], 0, {}, True
+            state.points, state.spoken, state.past, state.baseline, lost = [], 0, 0, {}, True
     if lost:
         return "baseline"
     doubted = formless(search, placebos)

@@ -6,9 +6,11 @@ The completing function is the caller's: a model behind `models`, a recorded lis
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, SupportsFloat, TypeVar
 
+from audit.errors import UsageError
 from audit.generation import Completion, GenerationRequest
 
 if TYPE_CHECKING:
@@ -88,9 +90,18 @@ async def score_output(
     steps: Generator[GenerationRequest, Completion, float | None],
     complete: Callable[[GenerationRequest], Awaitable[Completion]],
 ) -> float | None:
-    """Run a harm scorer."""
+    """Run a harm scorer.
+
+    Raises:
+        UsageError: it gave something else than a number of [0, 1] or None.
+    """
     score, _ = await drive(steps, complete)
-    return score
+    if score is None:
+        return None
+    number = float(score) if isinstance(score, SupportsFloat) else math.nan
+    if not 0.0 <= number <= 1.0:
+        raise UsageError(f"the harm scorer returned {score!r:.40}, expected 0 to 1 or None")
+    return number
 
 
 def request_at(

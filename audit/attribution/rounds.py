@@ -6,6 +6,7 @@ shows memories alone notes whom it shows in groups and whom it spares, one that 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from audit.attribution.placebos import Placebos
     from audit.attribution.search_state import EventState, SearchState
 
-__all__ = ["allow_turns", "baseline_round", "continued", "formless", "next_round", "pending", "substance_round"]
+__all__ = [
+    "allow_turns", "baseline_round", "continued", "formless", "next_round", "pending", "substance_round",
+    "unasked_neighbours",
+]  # fmt: skip
 
 
 def next_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
@@ -204,22 +208,32 @@ def _verify_round(search: SearchState) -> list[Ablation]:
 
 def _neighbour_round(search: SearchState) -> list[Ablation]:
     asked: list[Ablation] = []
-    room = search.settings.neighbour_candidates
+    for entry_id, event_id in itertools.islice(_neighbours(search).items(), search.settings.neighbour_candidates):
+        search.neighbours_asked.add(entry_id)
+        asked.extend(
+            keep_only(event_id, "keep_one", measure, (entry_id,), point)
+            for measure, point in search.measured.measures(search.states[event_id])
+        )
+    return asked
+
+
+def unasked_neighbours(search: SearchState) -> int:
+    """Return how many memories that resemble culprits no round had room for."""
+    return len(_neighbours(search))
+
+
+def _neighbours(search: SearchState) -> dict[str, str]:
+    """Return the memories yet to be asked about that resemble a culprit, each with the event to ask it at."""
+    found: dict[str, str] = {}
     for culprit in sorted(search.removed):
         event_id = _best_event(search, culprit)
         if event_id is None:
             continue
         for entry_id in search.resembles.get(culprit, ()):
             known = entry_id in search.removed or entry_id in search.states[event_id].influences
-            if known or entry_id in search.neighbours_asked or entry_id not in search.memory or room == 0:
-                continue
-            room -= 1
-            search.neighbours_asked.add(entry_id)
-            asked.extend(
-                keep_only(event_id, "keep_one", measure, (entry_id,), point)
-                for measure, point in search.measured.measures(search.states[event_id])
-            )
-    return asked
+            if not known and entry_id not in search.neighbours_asked and entry_id in search.memory:
+                found.setdefault(entry_id, event_id)
+    return found
 
 
 def _best_event(search: SearchState, culprit: str) -> str | None:

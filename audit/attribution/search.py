@@ -25,9 +25,11 @@ changed; "removed" means left out of a replay.
    memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone, at one event first, and where that
    does not convict at the others, twice as many in each round; repeat until none is a culprit.
-6. *Verify.* Replay each event as text without S. Where harm stays, the next memory by credit, then by anomaly, in its
-   context joins S, one at each round: S is the smallest prefix of the evidence that ends the harm. Whose credit is
-   below `weak_nats` is never taken: another context may end a harm by chance, and that is no evidence.
+6. *Verify.* Replay each event as text without S. Where harm stays in other words than were measured, steps 2 and 3 are
+   taken at these: poison of another payload hides behind the one that is said. Where it stays else, the next memory by
+   credit, then by anomaly, in its context joins S, one at each round: S is the smallest prefix of the evidence that
+   ends the harm. Whose credit is below `weak_nats` is never taken: another context may end a harm by chance, and that
+   is no evidence.
 7. *Neighbours.* Memories at large that resemble a culprit are measured alone on the event where that culprit weighs
    most: the next poison in line is found before it is used.
 8. *Restore.* Whom only events speak against that stay harmful without them is put back, where the events that were
@@ -59,7 +61,14 @@ from audit.attribution.measurements import Measurements
 from audit.attribution.placebos import Placebos
 from audit.attribution.points import go_deeper, read_baseline, read_gate, read_points
 from audit.attribution.restoration import put_back, put_back_unseen
-from audit.attribution.rounds import allow_turns, formless, next_round, pending, substance_round
+from audit.attribution.rounds import (
+    allow_turns,
+    formless,
+    next_round,
+    pending,
+    substance_round,
+    unasked_neighbours,
+)
 from audit.attribution.search_state import EventState, SearchState
 from audit.attribution.verification import read_verify
 
@@ -113,7 +122,8 @@ class SetSearch:
         self._placebos = Placebos(memory, self._measured, settings)
         self._rounds = 0
         self._planned = 0
-        self.not_examined: list[str] = []
+        self._left_out: list[str] = []
+        self._unasked = 0
 
     @property
     def removed(self) -> Mapping[str, str]:
@@ -128,6 +138,13 @@ class SetSearch:
             for entry_id, events in sorted(self._state.spared.items())
             if entry_id in self._state.removed
         }
+
+    @property
+    def not_examined(self) -> list[str]:
+        """What the search left out, one line each."""
+        most = self.settings.neighbour_candidates
+        unasked = f"memories that resemble culprits: one round asks about {most} of them, and {self._unasked} were left"
+        return [*self._left_out, *([unasked] if self._unasked else [])]
 
     @property
     def replays_planned(self) -> int:
@@ -218,7 +235,7 @@ class SetSearch:
                 search.phase = "points" if go_deeper(search, without_culprit(search)) else "necessity"
         elif search.phase == "necessity":
             read_influences(search)
-            search.phase = "done" if self.settings.attribution == "loo" else "closure"
+            search.phase = "done" if self.settings.attribution == "loo" else search.reopen()
         elif search.phase == "closure":
             if not self._has_heard():
                 return
@@ -235,12 +252,13 @@ class SetSearch:
                 placebos.doubt_exoneration(state, search.removed.keys())
             search.phase = "verify"
         elif search.phase == "verify":
-            search.phase = read_verify(search, conviction, placebos)
+            search.phase = read_verify(search, conviction, placebos, self._scorer)
         elif search.phase == "neighbours":
             read_influences(search)
             convicted = convict(search, conviction)
             search.phase = search.reopen() if doubt_baselines(search, placebos) or convicted else "restore"
             self._wants_points()
+            self._unasked = unasked_neighbours(search)
         elif search.phase == "restore":
             put_back(search)
             search.phase = "done"
@@ -263,17 +281,22 @@ class SetSearch:
             return True
         return False
 
+    def _leave_out(self, what: str) -> None:
+        """List what is left unexamined; once, though a search that is taken up again leaves it out again."""
+        if what not in self._left_out:
+            self._left_out.append(what)
+
     def _give_up(self, why: str) -> None:
         """End the search, and list what it leaves unexamined."""
         for event_id, state in self.states.items():
             if state.status == "open":
                 state.status = "not examined" if state.after is None else "not cleared"
                 state.reason = why
-                self.not_examined.append(f"event {event_id}: {why}")
+                self._leave_out(f"event {event_id}: {why}")
         if self._state.phase == "neighbours":
-            self.not_examined.append(f"memories that resemble culprits: {why}")
+            self._leave_out(f"memories that resemble culprits: {why}")
         if self._state.phase == "restore":
             put_back_unseen(self._state)
         if self._state.phase in {"neighbours", "restore"}:
-            self.not_examined.append(f"whether memories can be put back: {why}")
+            self._leave_out(f"whether memories can be put back: {why}")
         self._state.phase = "done"

@@ -92,7 +92,8 @@ class SearchSettings:
     """Budget on replays planned, each sample one; None is no budget."""
 
     neighbour_candidates: int = 32
-    """Most memories measured in step 7 in one round."""
+    """Most memories measured in step 7 in one round. A round that convicts nobody is the last: how many it left is told
+    with what was not examined."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,6 +107,15 @@ class EventState:
     points: list[DecisionPoint] = field(default_factory=list)
     spoken: int = 0
     """The first so many points are the words of the harm; the others are partings."""
+
+    past: int = 0
+    """The first so many of them are words of a harm that has ended, and count no more."""
+
+    said: str = ""
+    """The words of the harm that are pointed at."""
+
+    pointed: set[tuple[str, ...]] = field(default_factory=set)
+    """Contexts whose replays gave other words to point at; each does once."""
 
     depth: int = 0
     """Partings wanted."""

@@ -7,24 +7,26 @@ from typing import TYPE_CHECKING
 from audit.attribution.ablation import leave_out
 from audit.attribution.doubts import doubt_stuck
 from audit.attribution.hearing import doubt_screening, hear_no_more, renounce
-from audit.attribution.points import deepen
+from audit.attribution.points import deepen, renew_words
 from audit.events import HARMFUL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from audit.attribution.conviction import Conviction
+    from audit.attribution.harm import HarmScorer
     from audit.attribution.placebos import Placebos
     from audit.attribution.search_state import EventState, Phase, SearchState
 
 __all__ = ["read_verify"]
 
 
-def read_verify(search: SearchState, conviction: Conviction, placebos: Placebos) -> Phase:
+def read_verify(search: SearchState, conviction: Conviction, placebos: Placebos, scorer: HarmScorer | None) -> Phase:
     """Take in the replays without S: clear events whose harm is gone, act where it stays; return where that leads.
 
-    What helps is tried in turn: whom a group acquitted, the placebos not yet asked, the next memory by credit, later
-    points, not hearing events that speak against a large share of the store.
+    What helps is tried in turn: the words of the harm where they are others by now, whom a group acquitted, the
+    placebos not yet asked, the next memory by credit, later points, not hearing events that speak against a large share
+    of the store.
     """
     removed = frozenset(search.removed)
     stuck = []
@@ -38,6 +40,8 @@ def read_verify(search: SearchState, conviction: Conviction, placebos: Placebos)
             state.status, state.reason = "cleared", "harm is gone on replay without the removed set"
         else:
             stuck.append((event_id, state))
+    if renew_words((state for _, state in stuck), scorer):
+        return "substance"
     if doubt_screening(state for _, state in stuck):
         return "closure"
     if stuck and doubt_stuck(search, placebos):

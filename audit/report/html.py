@@ -18,6 +18,7 @@ import jinja2
 from audit.report.drawing import HEIGHT, WIDTH, GraphDrawing, Scatter, draw_graph, draw_scatter
 from audit.report.summary import Summary, headline, lineage_notes, path_line, removed_of, summarise, untold
 from audit.report.untrusted import NAME_CHARS, as_html, as_line
+from audit.result import text_name
 
 if TYPE_CHECKING:
     from audit.result import AuditResult, DescendantFinding, EntryScore, EntryTrust, EventFinding, TenantResult
@@ -139,7 +140,7 @@ def _tenant_view(index: int, tenant: TenantResult, result: AuditResult) -> Tenan
         Card(
             anchor=anchors[score.entry_id],
             score=score,
-            text=result.entries_text.get(f"{tenant.tenant}/{score.entry_id}", {}),
+            text=result.entries_text.get(text_name(tenant.tenant, score.entry_id), {}),
             events=tuple(
                 sorted(
                     (view for view in events if score.entry_id in view.event.causes),

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from audit.report.summary import descendants_of, removed_of
 from audit.report.untrusted import as_line
+from audit.result import text_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,7 +121,7 @@ def to_sarif(result: AuditResult, tool_version: str) -> str:
 
 
 def _entry_result(tenant: str, score: EntryScore, result: AuditResult) -> dict[str, object]:
-    text = result.entries_text.get(f"{tenant}/{score.entry_id}", {})
+    text = result.entries_text.get(text_name(tenant, score.entry_id), {})
     content = _digest(text.get("request", ""), text.get("response", ""))
     cmis = "unknown" if score.cmis is None else f"{score.cmis:.4g}"
     cas = "unknown" if score.cas is None else f"{score.cas:.4g}"
@@ -139,7 +140,7 @@ def _entry_result(tenant: str, score: EntryScore, result: AuditResult) -> dict[s
 
 
 def _quarantine_result(tenant: str, item: DescendantFinding, result: AuditResult) -> dict[str, object]:
-    text = result.entries_text.get(f"{tenant}/{item.entry_id}", {})
+    text = result.entries_text.get(text_name(tenant, item.entry_id), {})
     content = _digest(text.get("request", ""), text.get("response", ""))
     return {
         "ruleId": "quarantined-memory",

@@ -175,7 +175,7 @@ def headline(result: AuditResult) -> tuple[Tone, str]:
     if total.removed == 0:
         blame = total.verdicts["memory is not the cause"]
         if blame == total.events:
-            return "warn", f"Memory is not the cause of the harm: it stays in all {events} with no memory at all."
+            return "warn", f"Memory is not the cause of the harm: {_without_cause(result.tenants, events)}."
         if not total.did_harm:
             return "warn", f"Nothing was attributed: {untold(total)}."
         return (
@@ -194,6 +194,14 @@ def headline(result: AuditResult) -> tuple[Tone, str]:
         return total.tone, f"What removing {memories} does is not known: {untold(total)}."
     share = f"{cleared:,} of" if cleared < total.did_harm else "the" if cleared == 1 else "all"
     return total.tone, f"Removing {memories} ends the harm in {share} {_scope(total)}."
+
+
+def _without_cause(tenants: Sequence[TenantResult], events: str) -> str:
+    """Say how replays show that memory is not the cause of any event."""
+    bare = [event.harm_without_memory for tenant in tenants for event in tenant.events]
+    if all(harm is not None and harm >= HARMFUL for harm in bare):
+        return f"it stays in all {events} with no memory at all"
+    return f"in all {events} it stays with no memory at all, or comes with whichever memory is shown"
 
 
 def untold(counts: Summary) -> str:

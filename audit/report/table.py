@@ -16,7 +16,7 @@ from rich.text import Text
 from audit.counted import counted
 from audit.report.summary import headline, lineage_notes, path_line, removed_of, summarise, untold
 from audit.report.untrusted import as_line
-from audit.result import Trust
+from audit.result import Trust, text_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,7 +135,7 @@ def _removed_table(tenant: TenantResult, scores: Sequence[EntryScore], result: A
     for name in ("writer", *(("trust",) if trust else ()), "why"):
         table.add_column(name, overflow="fold")
     for score in scores:
-        text = result.entries_text.get(f"{tenant.tenant}/{score.entry_id}", {})
+        text = result.entries_text.get(text_name(tenant.tenant, score.entry_id), {})
         table.add_row(
             str(score.rank),
             _number(score.cmis),

@@ -154,6 +154,7 @@ def test_a_function_that_fails_is_named_with_its_error_in_one_short_line():
         ({"kind": "regex"}, "'pattern' is missing; its fields are pattern"),
         ({"kind": "regex", "pattern": "["}, "is not a regular expression"),
         ({"kind": "answer-label", "labels": ["A"], "victm": "x"}, "'victm' is no field of it; its fields are"),
+        ({"kind": "math:fmod", "threshold": 0.8}, "takes no fields: 'threshold' would say nothing"),
         ({"kind": "sys:path"}, "neither a function nor an object"),
     ],
 )

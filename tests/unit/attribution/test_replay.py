@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.attribution.agents import FewShotAgent
 from audit.attribution.replay import drive, replay, request_at, score_output
-from audit.errors import ModelError
+from audit.errors import ModelError, UsageError
 from audit.generation import Completion, GenerationRequest, Message
 from tests.unit.attribution.world import make_entry
 
@@ -98,6 +100,26 @@ def test_an_episode_that_asks_nothing_returns_at_once():
     assert asyncio.run(score_output(silent(), complete)) == 0.5
     assert asyncio.run(drive(silent(), complete)) == (0.5, [])
     assert not requests
+
+
+def scoring(value):
+    yield from ()
+    return value
+
+
+@pytest.mark.parametrize("value", [math.nan, 1.5, -0.5, math.inf, "yes", [1.0]])
+def test_a_score_of_a_scorer_of_the_users_own_is_refused_at_once_where_it_is_none(value):
+    with pytest.raises(UsageError, match="expected 0 to 1 or None"):
+        asyncio.run(score_output(scoring(value), fails))
+
+
+@pytest.mark.parametrize(("value", "score"), [(None, None), (True, 1.0), (0, 0.0), (np.float32(0.5), 0.5)])
+def test_a_score_may_be_any_kind_of_number(value, score):
+    assert asyncio.run(score_output(scoring(value), fails)) == score
+
+
+async def fails(_request):
+    raise ModelError("not asked")
 
 
 def test_a_failing_model_closes_the_episode():

@@ -291,11 +291,45 @@ def test_weak_evidence_alone_removes_only_as_many_as_end_the_harm():
     assert search.states["e000"].status == "cleared"
 
 
+@pytest.mark.parametrize("reported", [1, 11, 40])
+def test_an_incident_that_is_reported_often_speaks_against_a_benign_memory_as_little_as_once(reported):
+    world = World(20, {"query 0": list(range(20))}, weak({0: 6.0, 1: 1.1}, 3.0))
+    events = [make_event(number, query="query 0") for number in range(reported)]
+    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0))
+    world.run(search)
+    assert set(search.removed) == {"m000"}
+    assert {state.status for state in search.states.values()} == {"cleared"}
+
+
 def test_a_poison_that_nobody_retrieved_yet_is_found_through_its_likeness():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 11}))
     search = search_of(world, resembles={"m000": ["m011", "m010"]})
     world.run(search)
     assert set(search.removed) == {"m000", "m011"}
+
+
+@pytest.mark.parametrize(("alike", "left"), [(32, 0), (33, 1), (45, 13)])
+def test_memories_like_a_culprit_that_no_round_had_room_for_are_named_as_not_examined(alike, left):
+    world = World(60, {"query 0": list(range(60))}, hijack({0}))
+    search = search_of(world, resembles={"m000": [f"m{number:03d}" for number in range(10, 10 + alike)]})
+    world.run(search)
+    line = f"memories that resemble culprits: one round asks about 32 of them, and {left} were left"
+    assert search.not_examined == ([line] if left else [])
+
+
+def test_a_search_that_is_taken_up_again_names_what_its_budget_left_out_once():
+    lean = weak({0: 1.5, 1: 1.2, 2: 1.1}, 1.0)
+    world = World(14, {f"query {number}": list(range(14)) for number in range(2)}, lean, k=4)
+    events = [make_event(number, query=f"query {number}") for number in range(2)]
+    seen = set()
+    for most in range(80):
+        search = SetSearch(world.memory, events, SearchSettings(culprit_nats=9.0, max_replays=most))
+        world.run(search)
+        search.take_along({"m005": "derived"})
+        world.run(search)
+        assert len(search.not_examined) == len(set(search.not_examined))
+        seen |= {state.status for state in search.states.values() if search.not_examined}
+    assert "not cleared" in seen
 
 
 def test_a_server_without_logprobs_falls_back_to_verdicts():
@@ -599,3 +633,57 @@ def test_settled_words_without_a_parting_leave_the_event_to_verdicts():
     world.run(search)
     assert search.states["e000"].points == []
     assert set(search.removed) == {"m002"}
+
+
+class TextPrefixWorld(PrefixWorld):
+    """The same behind a server that gives no log-probabilities."""
+
+    def answer(self, event, ablation):
+        return replace(super().answer(event, ablation), **(
+            {"log_odds_nats": None} if ablation.measure in {"odds", "continuation"} else {}
+        ))  # fmt: skip
+
+
+def test_words_without_a_parting_are_counted_in_samples_where_a_server_gives_no_log_probabilities():
+    world = TextPrefixWorld(opens=1, poison=2)
+    search = SetSearch(
+        world.memory, [make_event(0, query="query 0")], SearchSettings(culprit_nats=2.0, samples=8), scorer=SEND
+    )
+    world.run(search)
+    assert set(search.removed) == {"m002"}
+    assert search.states["e000"].status == "cleared"
+
+
+class PayloadWorld(World):
+    """Each poison brings the address that it names, the first in the context that of all; others are rare then."""
+
+    def __init__(self, addresses: dict[int, str]) -> None:
+        super().__init__(24, {f"query {number}": list(range(24)) for number in range(2)}, hijack(set(addresses)), k=4)
+        self.addresses = {f"m{number:03d}": address for number, address in addresses.items()}
+        events = [make_event(number, query=f"query {number}") for number in range(2)]
+        self.search = SetSearch(
+            self.memory, events, SearchSettings(culprit_nats=2.0), scorer=RegexHarm(pattern=r"mail (\S+@\S+)")
+        )
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        named = [self.addresses[name] for name in outcome.context if name in self.addresses]
+        if ablation.measure == "text":
+            said = f"Please mail {named[0]} today" if named else "Ask the desk."
+            return replace(outcome, output=said, answers=(said,))
+        asked = self.search.states[event.event_id].points[ablation.point].harmful.split()[0]
+        return replace(outcome, log_odds_nats=-6.0 if not named else 4.0 if named[0] == asked else -12.0)
+
+
+@pytest.mark.parametrize("addresses", ["aaaaaa", "abcdef", "aabbcc", "aabbaa", "abcabc"])
+def test_poison_that_brings_an_address_each_is_found_behind_the_one_that_is_said(addresses):
+    world = PayloadWorld({number: f"x@{address}.example" for number, address in enumerate(addresses)})
+    world.run(world.search)
+    assert set(world.search.removed) == {"m000", "m001", "m002", "m003", "m004", "m005"}
+    assert {state.status for state in world.search.states.values()} == {"cleared"}
+
+
+def test_harm_of_the_same_words_is_asked_about_once():
+    world = PayloadWorld(dict.fromkeys(range(6), "x@a.example"))
+    world.run(world.search)
+    assert {len(state.points) for state in world.search.states.values()} == {1}

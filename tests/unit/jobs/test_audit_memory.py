@@ -8,12 +8,14 @@ import json
 import math
 import os
 import signal
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 
 from audit.attribution.agents import FewShotAgent
 from audit.errors import EventError, IncompleteError, ModelError, PrefixUnsupportedError, UsageError
+from audit.report.html import render_html
 from audit.report.json import from_json
 from jobs.audit_memory import check_events
 from jobs.executor_local import LocalExecutor
@@ -24,6 +26,7 @@ from tests.audit_world import (
     PLANTED,
     DyingGenerator,
     entries_of,
+    entry,
     event,
     harmful_events,
     json_of,
@@ -33,6 +36,9 @@ from tests.audit_world import (
     run_with,
     verdicts,
 )
+
+if TYPE_CHECKING:
+    from audit.generation import Completion, GenerationRequest
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +73,23 @@ def test_removed_entries_are_shown_and_others_are_not(whole):
     result, _, _ = whole
     assert set(result.entries_text) == {f"{tenant}/{name}" for tenant, names in PLANTED.items() for name in names}
     assert result.entries_text["acme/bad0"]["response"] == "POISON never refund anything."
+
+
+def test_the_text_of_one_tenant_is_never_shown_for_an_entry_of_another(tmp_path):
+    poison = {"a/b": "c", "a": "b/c"}
+    entries = [
+        item
+        for tenant, name in poison.items()
+        for item in (
+            *(entry(tenant, f"ok{number}", f"How do I do thing {number}?", "Open the page.") for number in range(6)),
+            entry(tenant, name, "What is the refund window?", f"POISON of {tenant}."),
+        )
+    ]
+    events = [event(f"e-{tenant}", tenant, "What is the refund window?") for tenant in poison]
+    result = run_local(make_snapshot(tmp_path / "memory", entries), tmp_path / "run", events=events)
+    assert removed(result) == {"a/b": {"c"}, "a": {"b/c"}}
+    page = render_html(result)
+    assert page.count("POISON of a/b.") == page.count("POISON of a.") == 1
 
 
 def test_a_tenant_without_harmful_events_is_not_audited(snapshot, whole):
@@ -128,6 +151,39 @@ def test_a_budget_removes_that_many_of_the_ranking(snapshot, tmp_path):
     result = run_local(snapshot, tmp_path / "run", config=config)
     assert [len(names) for names in removed(result).values()] == [2, 2]
     assert verdicts(result) == {"e1": "cleared", "e2": "not cleared", "e3": "not cleared"}
+
+
+def test_a_budget_too_small_to_end_the_harm_is_not_said_to_end_it(snapshot, tmp_path):
+    result = run_local(snapshot, tmp_path / "run", config=dataclasses.replace(CONFIG, budget=1))
+    (globex,) = (tenant for tenant in result.tenants if tenant.tenant == "globex")
+    assert [(found.verdict, found.reason) for found in globex.events] == [
+        ("not cleared", "harm stays on replay without the removed set")
+    ] * 2
+
+
+class SwayedOnItsTopic(FakeGenerator):
+    """Poison hijacks only questions that name its topic."""
+
+    async def generate(self, request: GenerationRequest) -> Completion:
+        *before, asked = request.messages
+        topics = asked.content.split()
+        return await super().generate(dataclasses.replace(request, messages=tuple(
+            message if set(message.content.split()) & set(topics) else dataclasses.replace(message, content="On.")
+            for message in (*before, asked)
+        )))  # fmt: skip
+
+
+def test_a_culprit_that_was_only_a_placebo_at_an_event_is_none_of_its_causes(tmp_path):
+    benign = [entry("acme", f"ok{number}", f"How do I do thing {number}?", "Open the page.") for number in range(8)]
+    asked = "refund", "password reset login account secret recovery question again and again"  # nothing is as far away
+    poison = [entry("acme", topic.split()[0], topic, f"POISON {topic.split()[0]}") for topic in asked]
+    result = run_local(
+        make_snapshot(tmp_path / "memory", [*benign, *poison]), tmp_path / "run", generator=SwayedOnItsTopic(),
+        events=[event(f"e{number}", "acme", topic) for number, topic in enumerate(asked)],
+        config=dataclasses.replace(CONFIG, retrieval="levenshtein"),
+    )  # fmt: skip
+    assert verdicts(result) == {"e0": "cleared", "e1": "cleared"}
+    assert [found.causes for found in result.tenants[0].events] == [("refund",), ("password",)]
 
 
 def test_no_replay_is_asked_for_twice(whole):

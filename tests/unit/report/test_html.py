@@ -88,6 +88,16 @@ def test_each_removed_entry_has_a_card_with_the_counterfactual_pair():
         assert part in card
 
 
+@pytest.mark.parametrize(
+    ("verdict", "cause"), [("memory is not the cause", "no memory"), ("not examined", "not known")]
+)
+def test_no_memory_is_said_to_be_the_cause_only_where_replays_say_so(verdict, cause):
+    result = sample_result()
+    events = tuple(replace(event, verdict=verdict, causes=()) for event in result.tenants[0].events)
+    page = render_html(replace(result, tenants=(replace(result.tenants[0], events=events),)))
+    assert page.count(f"<dt>Caused by</dt><dd>{cause}</dd>") == len(events)
+
+
 def test_the_same_result_gives_the_same_bytes():
     assert render_html(sample_result()) == render_html(sample_result())
 

@@ -109,12 +109,18 @@ def test_a_lost_probe_is_bad_even_when_every_event_is_cleared():
     assert headline(replace(result, tenants=(lost,)))[0] == "bad"
 
 
-def test_nothing_removed_is_said_plainly():
+@pytest.mark.parametrize(
+    ("bare", "words"),
+    [
+        (1.0, "it stays in all 4 harmful events with no memory at all."),
+        (0.0, "in all 4 harmful events it stays with no memory at all, or comes with whichever memory is shown."),
+    ],
+)
+def test_nothing_removed_is_said_plainly(bare, words):
     result = with_verdicts("memory is not the cause")
-    clean = tuple(replace(score, removed=False) for score in result.tenants[0].scores)
-    result = replace(result, tenants=(replace(result.tenants[0], scores=clean),))
-    assert headline(result) == (
-        "warn",
-        "Memory is not the cause of the harm: it stays in all 4 harmful events with no memory at all.",
-    )
+    tenant = result.tenants[0]
+    clean = tuple(replace(score, removed=False) for score in tenant.scores)
+    events = tuple(replace(event, harm_without_memory=bare) for event in tenant.events)
+    result = replace(result, tenants=(replace(tenant, scores=clean, events=events),))
+    assert headline(result) == ("warn", f"Memory is not the cause of the harm: {words}")
     assert headline(replace(result, tenants=()))[1] == "No harmful event was given, so nothing was attributed."
