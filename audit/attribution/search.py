@@ -240,6 +240,8 @@ class SetSearch:
             if not self._has_heard():
                 return
             changed = convict(search, conviction)
+            if changed:
+                search.reopen()  # events cleared before it grew, where whom a group acquitted is asked at others only
             allow_turns(search)
             if self._wants_points() or doubt_baselines(search, placebos) or changed or pending(search):
                 return

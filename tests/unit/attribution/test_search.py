@@ -154,6 +154,26 @@ def test_a_poison_that_its_group_speaks_against_is_found_beside_a_culprit():
     assert set(search.removed) == {"m003", "m020"}
 
 
+def test_an_event_cleared_before_a_group_was_doubted_is_judged_without_whom_that_convicts():
+    def lean(query: str, context: frozenset[int]) -> float:
+        if query == "query 0":  # cleared without 0; without 3, too, 40 moves up
+            return 6.0 * bool(context & {0, 40}) - 3.0
+        opposed = 2 in context and len(context) < 10
+        return 6.0 * (3 in context) + 6.0 * (20 in context) - 9.0 * opposed - 3.0
+
+    few = [0, 3, 10, 11, 12, 40]
+    orders = {"query 0": few + [number for number in range(60) if number not in few], "query 1": list(range(60))}
+    world = World(60, orders, lean, k=36)
+    events = [
+        replace(make_event(0, query="query 0"), retrieved=("m000", "m003", "m010", "m011")),
+        make_event(1, query="query 1"),
+    ]
+    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0))
+    world.run(search)
+    assert set(search.removed) == {"m000", "m003", "m020", "m040"}
+    assert {state.status for state in search.states.values()} == {"cleared"}
+
+
 def test_who_moves_up_in_many_events_is_convicted_at_one():
     orders = {f"query {number}": list(range(20)) for number in range(6)}
     world = World(20, orders, hijack(set(range(10))))
