@@ -86,14 +86,27 @@ def convict(search: SearchState, conviction: Conviction) -> bool:
 def _acquit_at_large(search: SearchState, conviction: Conviction) -> bool:
     """Where S is most of the store, hear the event that convicts most no more; True if that was so.
 
-    What most memories bring may be style: later points are asked for first.
+    Where none convicts anybody by itself, weak evidence added up, and it is the event that has most of it. What most
+    memories bring may be style: later points are asked for first.
     """
     if not conviction.is_most(len(search.removed.keys() - search.taken)):
         return False
     convicted, event_id = max((len(conviction.by(state)), event_id) for event_id, state in search.states.items())
     if convicted:
         hear_no_more(search, search.states[event_id], _at_large(search, convicted))
-    return convicted > 0
+        return True
+    weak = search.settings.weak_nats
+    credited, event_id = max(
+        (sum(state.credit_of(entry_id) >= weak for entry_id in state.influences), event_id)
+        for event_id, state in search.states.items()
+    )
+    if credited:
+        entries = len(search.memory.entries)
+        hear_no_more(
+            search, search.states[event_id],
+            f"harm comes with memory at large: {credited} of {entries} memories add to it, none by much",
+        )  # fmt: skip
+    return credited > 0
 
 
 def acquit_crowds(search: SearchState, conviction: Conviction) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -112,6 +113,18 @@ def test_weak_evidence_at_many_events_adds_up():
     assert search.removed["m001"] == (
         "alone raises the odds of the harm in 3 events, by 1.6 nats and less: by 1.8 more than 1.0 each"
     )
+
+
+@pytest.mark.parametrize("events", [1, 2, 3])
+def test_weak_evidence_that_adds_up_against_most_of_a_store_removes_nobody(events):
+    gains = {f"query {number}": [1.5] * 18 for number in range(events)}
+    world = LeaningWorld(gains, k=18, harmful_above=2.0)
+    search = search_of(world, count=events)
+    world.run(search)
+    assert len(search.removed) <= 0.75 * 18
+    assert {state.status for state in search.states.values()} == {"not cleared"}
+    reasons = {state.reason for state in search.states.values()}
+    assert "harm comes with memory at large: 18 of 18 memories add to it, none by much" in reasons
 
 
 def test_what_falls_short_elsewhere_counts_against_weak_evidence():
