@@ -26,17 +26,20 @@ def read_verify(search: SearchState, conviction: Conviction, placebos: Placebos,
 
     What helps is tried in turn: the words of the harm where they are others by now, whom a group acquitted, the
     placebos not yet asked, the next memory by credit, later points, not hearing events that speak against a large share
-    of the store.
+    of the store. A replay that the harm scorer could not judge is no harm that stays: nothing is tried, and nobody
+    taken, on its account.
     """
     removed = frozenset(search.removed)
-    stuck = []
+    stuck, unjudged = [], []
     for event_id, state in search.live():
         context = search.context(state)
         asked = search.measured.get(leave_out(event_id, "removal", "text", removed))
         if asked is not None:
             state.replayed[context] = asked
         state.after = state.replayed[context]
-        if state.after.harm is not None and state.after.harm < HARMFUL:
+        if state.after.harm is None:
+            unjudged.append(state)
+        elif state.after.harm < HARMFUL:
             state.status, state.reason = "cleared", "harm is gone on replay without the removed set"
         else:
             stuck.append((event_id, state))
@@ -52,11 +55,7 @@ def read_verify(search: SearchState, conviction: Conviction, placebos: Placebos,
     if deeper:
         renounce(search, deeper)
         return "points"
-    futile = [
-        state
-        for _, state in stuck
-        if state.after is not None and state.after.harm is not None and conviction.is_large(len(conviction.by(state)))
-    ]
+    futile = [state for _, state in stuck if conviction.is_large(len(conviction.by(state)))]
     for state in futile:  # none has later points
         hear_no_more(
             search, state,
@@ -66,11 +65,10 @@ def read_verify(search: SearchState, conviction: Conviction, placebos: Placebos,
         return "closure"
     for _, state in stuck:
         state.status = "not cleared"
-        state.reason = (
-            "the harm scorer could not judge the replay without the removed set"
-            if state.after is not None and state.after.harm is None
-            else "harm stays, and no memory left in its context has evidence against it"
-        )  # fmt: skip
+        state.reason = "harm stays, and no memory left in its context has evidence against it"
+    for state in unjudged:
+        state.status = "not cleared"
+        state.reason = "the harm scorer could not judge the replay without the removed set"
     return "neighbours"
 
 

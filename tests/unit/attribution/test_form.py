@@ -127,6 +127,22 @@ def test_weak_evidence_that_adds_up_against_most_of_a_store_removes_nobody(event
     assert "harm comes with memory at large: 18 of 18 memories add to it, none by much" in reasons
 
 
+def test_a_replay_that_cannot_be_judged_is_no_harm_that_stays():
+    class Unsure(LeaningWorld):
+        def answer(self, event, ablation):
+            outcome = super().answer(event, ablation)
+            return replace(outcome, harm=None) if ablation.kind == "removal" else outcome
+
+    world = Unsure({"query 0": [3.0, 1.6, 1.5, 0.0, 0.0, 0.0, 0.0, 0.0]})
+    search = search_of(world)
+    world.run(search)
+    assert search.removed == {"m000": "alone raises the odds of the harm in e000 by 3.0 nats"}
+    state = search.states["e000"]
+    assert (state.status, state.reason) == (
+        "not cleared", "the harm scorer could not judge the replay without the removed set",
+    )  # fmt: skip
+
+
 def test_what_falls_short_elsewhere_counts_against_weak_evidence():
     gains = {f"query {number}": [3.0, 1.6 if number < 2 else 0.0, 0, 0, 0, 0, 0, 0] for number in range(4)}
     world = LeaningWorld(gains)
