@@ -101,11 +101,7 @@ def _acquit_at_large(search: SearchState, conviction: Conviction) -> bool:
         for event_id, state in search.states.items()
     )
     if credited:
-        entries = len(search.memory.entries)
-        hear_no_more(
-            search, search.states[event_id],
-            f"harm comes with memory at large: {credited} of {entries} memories add to it, none by much",
-        )  # fmt: skip
+        hear_no_more(search, search.states[event_id], _at_large(search, credited, "add to it, none by much"))
     return credited > 0
 
 
@@ -117,9 +113,8 @@ def acquit_crowds(search: SearchState, conviction: Conviction) -> bool:
     return bool(swayed)
 
 
-def _at_large(search: SearchState, convicted: int) -> str:
-    entries = len(search.memory.entries)
-    return f"harm comes with memory at large: {convicted} of {entries} memories bring it, one at a time"
+def _at_large(search: SearchState, count: int, how: str = "bring it, one at a time") -> str:
+    return f"harm comes with memory at large: {count} of {len(search.memory.entries)} memories {how}"
 
 
 def hear_no_more(search: SearchState, state: EventState, reason: str) -> None:

@@ -5,12 +5,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
 from audit.forget.hazard import default_taxonomy
-from jobs.cli import main
 from models import lazy_generator
 from models.hazard_fake import FakeHazardGenerator
 
@@ -23,16 +21,12 @@ def backbone(monkeypatch):
 
 
 @pytest.fixture
-def calibrate(monkeypatch, capsys, tmp_path):
+def calibrate(run, tmp_path):
     def command(*rows, options=()):
         texts = tmp_path / "texts.jsonl"
         texts.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
         words = ("guard", "calibrate", "--backbone", "fake", "--texts", str(texts), "--cache", str(tmp_path / "c"))
-        monkeypatch.setattr(sys, "argv", ["memaudit", *words, *options])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
+        return run(*words, *options)
 
     return command
 
