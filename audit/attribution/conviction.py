@@ -43,15 +43,20 @@ class Conviction:
         """Memories that one event convicts."""
         return [entry_id for entry_id in state.influences if state.alone(entry_id) >= self.needed(entry_id)]
 
-    def culprits(self, states: Mapping[str, EventState], known: Container[str]) -> dict[str, str]:
+    def culprits(
+        self, states: Mapping[str, EventState], known: Container[str], waiting: Container[str] = ()
+    ) -> dict[str, str]:
         """Convict at one event, or over all: what exceeds `weak_nats` adds up, and what falls short of it subtracts.
 
-        Events that ask the same of the same memories are one: a replay that is repeated tells nothing new, and who
-        reports an incident often enough could otherwise have any memory removed.
+        Who was acquitted in a group did nothing there. Events that ask the same of the same memories are one: a replay
+        that is repeated tells nothing new, and who reports an incident often enough could otherwise have any memory
+        removed.
 
         Args:
             states: Events by id.
             known: Entries that are in S already.
+            waiting: Entries that not every event has told of yet: for these nothing adds up, since what is still to
+                come may subtract.
 
         Returns:
             Entry id to the reason, for those who are not.
@@ -59,9 +64,10 @@ class Conviction:
         measured: dict[str, dict[tuple[str, tuple[str, ...] | None], tuple[float, str]]] = {}
         for event_id, state in states.items():
             asked = state.event.query, state.event.retrieved
-            for entry_id, influence in state.influences.items():
-                if entry_id not in known and influence.sufficiency_nats is not None:
-                    of_entry, gain = measured.setdefault(entry_id, {}), (influence.sufficiency_nats, event_id)
+            told = {entry_id: influence.sufficiency_nats for entry_id, influence in state.influences.items()}
+            for entry_id, nats in (dict.fromkeys(state.acquitted, 0.0) | told).items():
+                if entry_id not in known and nats is not None:
+                    of_entry, gain = measured.setdefault(entry_id, {}), (nats, event_id)
                     of_entry[asked] = max(of_entry.get(asked, gain), gain)
         weak = self._settings.weak_nats
         found: dict[str, str] = {}
@@ -72,7 +78,7 @@ class Conviction:
             total = math.fsum(gain - weak for gain, _ in gains)
             if alone >= needed:
                 found[entry_id] = f"alone raises the odds of the harm in {event_id} by {alone:.1f} nats"
-            elif total >= needed - weak:
+            elif total >= needed - weak and entry_id not in waiting:
                 found[entry_id] = (
                     f"alone raises the odds of the harm in {len(gains)} events, by {alone:.1f} nats and less: by "
                     f"{total:.1f} more than {weak:.1f} each"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from audit.attribution.placebos import Placebos
     from audit.attribution.search_state import EventState, SearchState
 
-__all__ = ["doubt_baselines", "doubt_crowds", "doubt_most", "doubt_stuck"]
+__all__ = ["doubt_baselines", "doubt_crowds", "doubt_most", "doubt_stuck", "lowest"]
 
 
 def doubt_baselines(search: SearchState, placebos: Placebos) -> bool:
@@ -85,6 +85,11 @@ def _doubt(search: SearchState, placebos: Placebos, wanted: AbstractSet[tuple[st
     for event_id, point in wanted:
         placebos.doubt(event_id, search.states[event_id], point)
     return bool(wanted)
+
+
+def lowest(search: SearchState, placebos: Placebos, event_id: str, state: EventState) -> float:
+    """How much lower the baselines of an event may be than is known by now, in nats."""
+    return max((placebos.margin(event_id, state, point) for point in _partings(search, state)), default=0.0)
 
 
 def _most(search: SearchState, placebos: Placebos, event_id: str, state: EventState, entry_id: str) -> float | None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from audit.attribution.ablation import leave_out
+from audit.attribution.doubts import lowest
 from audit.attribution.points import deepen
+from audit.attribution.rounds import unheard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from audit.attribution.conviction import Conviction
+    from audit.attribution.placebos import Placebos
     from audit.attribution.search_state import EventState, SearchState
 
 __all__ = [
@@ -29,13 +32,18 @@ __all__ = [
 ]
 
 
-def read_groups(search: SearchState) -> None:
-    """Make suspects of the members of groups that raise the odds, or may, and acquit those of others."""
+def read_groups(search: SearchState, placebos: Placebos) -> None:
+    """Make suspects of the members of groups that raise the odds, or may, and acquit those of others.
+
+    A group is acquitted once: where placebos are left that would lower the baseline, by what it would be at the lowest.
+    """
     for event_id, state in search.live():
         for group in state.groups:
             if any(ablation not in search.measured for ablation in search.measured.shown(event_id, state, group)):
                 continue
             gain = search.measured.gain(event_id, state, group)
+            if gain is not None:
+                gain += lowest(search, placebos, event_id, state)
             (state.suspects if gain is None or gain >= search.settings.weak_nats else state.acquitted).update(group)
 
 
@@ -75,10 +83,10 @@ def convict(search: SearchState, conviction: Conviction) -> bool:
 
     Where S comes to be most of the store, the event that convicts most is heard no more, and S is built anew.
     """
-    before, reopened = set(search.removed), False
-    search.removed |= conviction.culprits(search.states, search.removed)
+    before, reopened, waiting = set(search.removed), False, unheard(search)
+    search.removed |= conviction.culprits(search.states, search.removed, waiting)
     while _acquit_at_large(search, conviction):
-        search.removed |= conviction.culprits(search.states, search.removed)
+        search.removed |= conviction.culprits(search.states, search.removed, waiting)
         reopened = True
     return reopened or before != search.removed.keys()
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from audit.attribution.ablation import keep_only
 from audit.attribution.decision import decision_point
 from audit.attribution.measurements import log_probability
+from audit.attribution.shared_form import place_of, shared_form
 from audit.events import HARMFUL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from audit.attribution.ablation import Ablation
@@ -33,9 +34,12 @@ __all__ = ["Placebos"]
 class Placebos:
     """Plans and reads what is asked of placebos."""
 
-    def __init__(self, memory: RankedMemory, measured: Measurements, settings: SearchSettings) -> None:
+    def __init__(
+        self, memory: RankedMemory, measured: Measurements, settings: SearchSettings, events: Iterable[str] = ()
+    ) -> None:
         self._memory, self._measured, self._settings = memory, measured, settings
         self._alone: dict[str, list[str]] = {}
+        self._turns = {event_id: number for number, event_id in enumerate(events)}
 
     def without(self, event_id: str, state: EventState, point: int) -> list[Ablation]:
         """Ask how a point fares without a cause: with each placebo, else, where there are too few, with no memory.
@@ -60,19 +64,43 @@ class Placebos:
         """Ask how a parting fares with no memory, and with as many placebos, one after the other, as tell.
 
         Only the least of them counts, and only above the odds with no memory: whoever falls below these ends it. One
-        that falls short of a form ends it too, where no verdict hangs on the rest (`audit.attribution.doubts`).
+        that falls short of a form ends it too, where no verdict hangs on the rest (`audit.attribution.doubts`). Who is
+        first goes by turns, so that events that part alike ask different ones (`shared_form`).
         """
         gate = _gate(event_id, point)
         shown = self.without(event_id, state, point)
         if gate in shown:
             return shown
+        turn = self._turns.get(event_id, 0) % len(shown)
         asked, wanted = [gate], 1 + state.doubts.get(point, 0)
-        for item in shown:
+        for item in [*shown[turn:], *shown[:turn]]:
             asked.append(item)
             above = self._above(gate, [item for item in asked if item != gate])
             if above is None or above <= 0.0 or (above < self._settings.culprit_nats and len(asked) > wanted):
                 break
         return asked
+
+    def settle_form(self, events: Sequence[tuple[str, EventState]]) -> None:
+        """Count partings as form, at all events that part alike, that as many placebos bring as one event would ask."""
+        told = (
+            (state.points[point], entry_id, above >= self._settings.culprit_nats)
+            for event_id, state in events
+            for point in range(state.spoken, len(state.points))
+            for entry_id, above in self._alone_above(event_id, state, point)
+        )
+        settled = shared_form(told, self._settings.placebos)
+        for _, state in events:
+            for point in range(state.spoken, len(state.points)):
+                if point not in state.baseline and place_of(state.points[point]) in settled:
+                    state.form.add(point)
+
+    def _alone_above(self, event_id: str, state: EventState, point: int) -> Iterator[tuple[str, float]]:
+        """Each placebo asked at a parting, and how far it is above the odds with no memory."""
+        gate = _gate(event_id, point)
+        for item in self.without(event_id, state, point):
+            above = None if item == gate else self._above(gate, [item])
+            if above is not None and item.kept:
+                yield item.kept[0], above
 
     def _above(self, gate: Ablation, shown: Sequence[Ablation]) -> float | None:
         """How far the least of some memories shown alone is above the odds with no memory; None where not known."""

@@ -116,6 +116,7 @@ def read_baseline(search: SearchState, placebos: Placebos) -> Phase:
 
     A server without logprobs shows only now: its events are asked again, by samples or by verdict.
     """
+    placebos.settle_form(search.live())
     if any(item not in search.measured for item in baseline_round(search, placebos)):
         return "baseline"
     lost = False

@@ -85,7 +85,8 @@ def _idle(search: SearchState) -> set[str]:
         entry_id
         for entry_id in search.removed
         if not any(
-            state.alone(entry_id) >= weak or event_id in search.spared.get(entry_id, ())
+            state.alone(entry_id) >= weak
+            or (event_id in search.spared.get(entry_id, ()) and entry_id not in state.influences)
             for event_id, state in others.items()
         )
     }

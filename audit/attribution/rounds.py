@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from audit.attribution.ablation import Ablation, Kind, keep_only, leave_out
 from audit.attribution.restoration import restore_round
+from audit.attribution.shared_form import Place, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "allow_turns", "baseline_round", "continued", "formless", "next_round", "pending", "substance_round",
-    "unasked_neighbours",
+    "unasked_neighbours", "unheard",
 ]  # fmt: skip
 
 
@@ -90,16 +91,27 @@ def _points_round(search: SearchState) -> list[Ablation]:
 
 
 def baseline_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
-    """Ask how the points fare without a cause, and whether those that look like form are."""
+    """Ask how the points fare without a cause, and whether those that look like form are.
+
+    Of events that part alike, as many begin as may settle it for all (`shared_form`).
+    """
     asked: list[Ablation] = []
+    begun: dict[Place, list[list[Ablation]]] = {}
     for event_id, state in search.live():
         for measure, point in search.measured.measures(state):
             if measure == "sample":
                 asked.append(keep_only(event_id, "gate", "sample", ()))
             elif measure == "odds" and point not in state.baseline:
+                place = place_of(state.points[point])
+                helpers = begun.setdefault(place, [])
+                enough = len(helpers) >= search.settings.placebos
+                if enough and any(item not in search.measured for items in helpers for item in items):
+                    continue
                 if len(search.context(state)) >= search.settings.screen_from:
                     state.doubts[point] = search.settings.placebos  # a group is acquitted once, and by what is known
-                asked.extend(placebos.at_parting(event_id, state, point))
+                asked.extend(items := placebos.at_parting(event_id, state, point))
+                if not enough:
+                    helpers.append(items)
     return asked + [
         item for event_id, state in formless(search, placebos) for item in placebos.doubting_form(event_id, state)
     ]
@@ -110,27 +122,46 @@ def _reference_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
 
 
 def _alone_round(search: SearchState) -> list[Ablation]:
+    """Show memories alone, by turns; then, when that has answers, those that did nothing so far together."""
     asked: list[Ablation] = []
-    turns = _turns(search) if search.phase == "closure" else Counter()
+    inert: list[tuple[str, EventState, list[str]]] = []
+    turns, harmless = _turns(search), _harmless(search)
     for event_id, state in search.live():
-        context = [
-            entry_id
-            for entry_id in search.context(state)
-            if entry_id not in state.acquitted and _is_turn(search, entry_id, event_id, turns)
-        ]
-        fresh = {
+        context = [entry_id for entry_id in search.context(state) if entry_id not in state.acquitted]
+        fresh = [
             entry_id
             for entry_id in context
             if entry_id not in state.suspects and not _is_begun(search, entry_id, event_id)
-        }
-        if state.screening and state.points and len(fresh) >= search.settings.screen_from:
-            state.groups = _grouped([entry_id for entry_id in context if entry_id in fresh])
-            context = [entry_id for entry_id in context if entry_id not in fresh]
-        else:
-            state.groups = []
+        ]
+        together = [entry_id for entry_id in fresh if entry_id in harmless] if state.screening and state.points else []
+        if len(together) > 1:
+            inert.append((event_id, state, together))
+            context = [entry_id for entry_id in context if entry_id not in together]
+        context = [entry_id for entry_id in context if _is_turn(search, entry_id, event_id, turns)]
+        screened = [entry_id for entry_id in context if entry_id in fresh]
+        state.groups = []
+        if state.screening and state.points and len(screened) >= search.settings.screen_from:
+            state.groups = _grouped(screened)
+            context = [entry_id for entry_id in context if entry_id not in screened]
         for kept in [*state.groups, *((entry_id,) for entry_id in context)]:
             asked.extend(search.measured.shown(event_id, state, kept))
+    if all(item in search.measured for item in asked):
+        for event_id, state, together in inert:
+            groups = _grouped(together) if len(together) >= search.settings.screen_from else [tuple(together)]
+            state.groups += groups
+            for kept in groups:
+                asked.extend(search.measured.shown(event_id, state, kept))
     return asked
+
+
+def _harmless(search: SearchState) -> set[str]:
+    """Return the memories that were measured at an event, and of which none says anything worth adding up."""
+    known: dict[str, float] = {}
+    for state in search.states.values():
+        for entry_id, influence in state.influences.items():
+            if influence.sufficiency_nats is not None:
+                known[entry_id] = max(known.get(entry_id, influence.sufficiency_nats), influence.sufficiency_nats)
+    return {entry_id for entry_id, most in known.items() if most < search.settings.weak_nats}
 
 
 def _doubted(search: SearchState, placebos: Placebos) -> list[Ablation]:
@@ -147,8 +178,9 @@ def _doubted(search: SearchState, placebos: Placebos) -> list[Ablation]:
 def allow_turns(search: SearchState) -> None:
     """Let memories be measured at twice as many events as they were, now that a verdict on these is given.
 
-    Who moves up moves up in many events at once where they are alike. One event convicts it for all; only where it does
-    not are others asked, twice as many each time, so that a memory in many contexts takes few rounds.
+    Events that are alike retrieve the same memories, and the same ones move up. One event convicts a memory for all;
+    only where it does not are others asked, twice as many each time, so that a memory in many contexts takes few
+    rounds. The best match of each event is measured there at once, so that every event says something.
     """
     told = Counter(entry_id for state in search.states.values() for entry_id in state.influences)
     search.turns = {entry_id: 2 * events for entry_id, events in told.items()}
@@ -163,10 +195,10 @@ def _turns(search: SearchState) -> Counter[str]:
 
 def _is_turn(search: SearchState, entry_id: str, event_id: str, turns: Counter[str]) -> bool:
     """Tell whether to measure a memory at an event now, and note where it is spared."""
-    if search.phase != "closure" or _is_begun(search, entry_id, event_id):
+    if _is_begun(search, entry_id, event_id):
         return True
     turns[entry_id] -= 1
-    if turns[entry_id] >= 0:
+    if turns[entry_id] >= 0 or entry_id in search.context(search.states[event_id], frozenset())[:1]:
         return True
     search.spared.setdefault(entry_id, set()).add(event_id)
     return False
@@ -176,6 +208,17 @@ def _is_begun(search: SearchState, entry_id: str, event_id: str) -> bool:
     """Tell whether a memory was shown alone at an event, at its first point at least."""
     state = search.states[event_id]
     return any(item in search.measured for item in search.measured.shown(event_id, state, (entry_id,))[:1])
+
+
+def unheard(search: SearchState) -> set[str]:
+    """Return the memories in the contexts of open events of which some of these have not said anything yet."""
+    return {
+        entry_id
+        for event_id, state in search.live()
+        if search.measured.measures(state)
+        for entry_id in search.context(state)
+        if entry_id not in state.acquitted and not _is_begun(search, entry_id, event_id)
+    }
 
 
 def _grouped(entry_ids: Sequence[str]) -> list[tuple[str, ...]]:

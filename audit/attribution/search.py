@@ -12,19 +12,20 @@ changed; "removed" means left out of a replay.
    one after the other while a verdict hangs on them. Where all partings are form, memories are shown alone: with every
    one the harm comes, and `memory is not the cause`, or partings are taken from the clean replay of one.
 3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `culprit_nats` at every
-   point is a culprit and joins S; one that falls short of `weak_nats` at a point is asked at no other. A large context
-   is shown in groups first, and only members of those that raise the odds are measured alone; where that finds nobody,
-   or harm stays, all are. Weaker evidence adds up over events, as far as it exceeds `weak_nats` in each. A memory that
-   fits in with the others (CAS below the store's median) must raise the odds by `fitting_nats` more: influence and
-   consistency corroborate each other where either alone is borderline. The points were style ("We say" for "The") where
-   nobody is convicted, where most of the store is, where those that an event convicts are a quarter of the store and no
-   gap parts them from the others, or where harm stays without those who were: later ones are taken, and they alone
-   count. A crowd that no later point breaks up convicts nobody: its harm comes with memory at large. Where there is no
-   point, or the server gives no log-probabilities, the odds are counted in sampled replays.
+   point is a culprit and joins S; one that falls short of `weak_nats` at a point is asked at no other. A memory in many
+   events is measured at one of them first. Where that convicts it the others are spared; where it shows nothing worth
+   adding up, it is shown at the others together with its like. A large context is shown in groups first, and only
+   members of those that raise the odds are measured alone; where that finds nobody, or harm stays, all are. Weaker
+   evidence adds up over events, as far as it exceeds `weak_nats` in each, once all that hold the memory have told. A
+   memory that fits in with the others (CAS below the store's median) must raise the odds by `fitting_nats` more:
+   influence and consistency corroborate each other where either alone is borderline. The points were style ("We say"
+   for "The") where nobody is convicted, where most of the store is, where those that an event convicts are a quarter of
+   the store and no gap parts them from the others, or where harm stays without those who were: later ones are taken,
+   and they alone count. A crowd that no later point breaks up convicts nobody: its harm comes with memory at large.
+   Where there is no point, or the server gives no log-probabilities, the odds are counted in sampled replays.
 4. *Necessity.* Where no culprit is in an event's context, leave out each memory in turn: harm that needs several
    memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
-5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured alone, at one event first, and where that
-   does not convict at the others, twice as many in each round; repeat until none is a culprit.
+5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured in the same way, until none is a culprit.
 6. *Verify.* Replay each event as text without S. Where harm stays in other words than were measured, steps 2 and 3 are
    taken at these: poison of another payload hides behind the one that is said. Where it stays else, the next memory by
    credit, then by anomaly, in its context joins S, one at each round: S is the smallest prefix of the evidence that
@@ -119,7 +120,7 @@ class SetSearch:
         )  # fmt: skip
         self._scorer = scorer
         self._conviction = Conviction(settings, len(memory.entries), self._state.anomaly)
-        self._placebos = Placebos(memory, self._measured, settings)
+        self._placebos = Placebos(memory, self._measured, settings, self.states)
         self._rounds = 0
         self._planned = 0
         self._left_out: list[str] = []
@@ -231,6 +232,8 @@ class SetSearch:
             allow_turns(search)
             if self._wants_points() or doubt_baselines(search, placebos):
                 return
+            if without_culprit(search) and pending(search):
+                return
             if not doubt_screening(without_culprit(search)):
                 search.phase = "points" if go_deeper(search, without_culprit(search)) else "necessity"
         elif search.phase == "necessity":
@@ -270,7 +273,7 @@ class SetSearch:
         search, placebos = self._state, self._placebos
         for event_id, state in search.heard():
             placebos.read_partings(event_id, state)
-        read_groups(search)
+        read_groups(search, placebos)
         if pending(search):
             return False
         read_influences(search)

@@ -174,7 +174,7 @@ def test_an_event_cleared_before_a_group_was_doubted_is_judged_without_whom_that
     assert {state.status for state in search.states.values()} == {"cleared"}
 
 
-def test_who_moves_up_in_many_events_is_convicted_at_one():
+def test_who_is_in_many_events_is_convicted_at_one_and_the_best_match_of_each_is_measured_there():
     orders = {f"query {number}": list(range(20)) for number in range(6)}
     world = World(20, orders, hijack(set(range(10))))
     search = search_of(world, 6)
@@ -185,13 +185,16 @@ def test_who_moves_up_in_many_events_is_convicted_at_one():
         number: {ablation.event_id for ablation in world.asked if ablation.kept == (f"m{number:03d}",)}
         for number in range(10)
     }
-    assert [len(events) for events in where.values()] == [6] * 5 + [1] * 5
-    assert search.spared == {f"m{number:03d}": 5 for number in range(5, 10)}
+    assert [len(events) for events in where.values()] == [6] + [1] * 9
+    assert search.spared == {f"m{number:03d}": 5 for number in range(1, 10)}
 
 
-def test_who_moves_up_is_measured_at_twice_as_many_events_in_each_round():
-    # Memories 0 to 4 are poison in all ten contexts; 5 to 9 move up into all of them and do nothing.
-    world = World(20, {f"query {number}": list(range(20)) for number in range(10)}, hijack(set(range(5))))
+def test_who_is_suspect_at_one_event_is_measured_at_twice_as_many_in_each_round():
+    # Memories 0 to 4 are poison in all ten contexts; 5 to 9 move up into all of them, and 7 does a little everywhere.
+    def lean(_query: str, context: frozenset[int]) -> float:
+        return 6.0 * len(context & set(range(5))) + 1.05 * (7 in context) - 3.0
+
+    world = World(20, {f"query {number}": list(range(20)) for number in range(10)}, lean)
     search = search_of(world, 10)
     rounds = []
     while ablations := search.plan():
@@ -199,6 +202,47 @@ def test_who_moves_up_is_measured_at_twice_as_many_events_in_each_round():
         search.observe([world.answer(search.states[item.event_id].event, item) for item in ablations])
     assert set(search.removed) == {f"m{number:03d}" for number in range(5)}
     assert [asked for asked in rounds if asked] == [1, 1, 2, 4, 2]
+
+
+def test_who_did_nothing_at_one_event_is_shown_together_with_others_at_the_rest():
+    world = World(20, {f"query {number}": list(range(20)) for number in range(10)}, hijack(set(range(5))))
+    search = search_of(world, 10)
+    world.run(search)
+    assert set(search.removed) == {f"m{number:03d}" for number in range(5)}
+    shown = [ablation for ablation in world.asked if ablation.kept is not None and "m007" in ablation.kept]
+    assert sorted(len(ablation.kept) for ablation in shown if ablation.kept) == [1] + [5] * 9
+    assert all(state.status == "cleared" for state in search.states.values())
+
+
+def test_a_poison_of_one_query_that_its_group_speaks_against_is_found_where_harm_stays():
+    def lean(query: str, context: frozenset[int]) -> float:
+        suppressed = 5 in context and 8 not in context
+        works = query == "query 1" and 6 in context and not suppressed
+        return 6.0 * (0 in context) + 6.0 * works - 3.0
+
+    rest = [*range(9, 20), 1, 2, 3, 4, 7]
+    orders = {"query 0": [0, 5, 6, 8, *rest], "query 1": [8, 0, 5, 6, *rest]}
+    world = World(20, orders, lean, k=4)
+    search = search_of(world, 2)
+    world.run(search)
+    assert ("m005", "m006") in [ablation.kept for ablation in world.asked]
+    assert set(search.removed) == {"m000", "m006"}
+    assert all(state.status == "cleared" for state in search.states.values())
+
+
+@pytest.mark.parametrize("swayed", [{0, 1}, {7, 8, 9}])
+def test_weak_evidence_adds_up_only_when_every_event_has_told(swayed):
+    # Nine tenths of what would convict in two or three events, and nothing in the others.
+    def lean(query: str, context: frozenset[int]) -> float:
+        weak = int(query.removeprefix("query ")) in swayed and 1 in context
+        return 6.0 * (0 in context) + 1.8 * weak - 3.0
+
+    world = World(12, {f"query {number}": list(range(12)) for number in range(10)}, lean)
+    search = search_of(world, 10)
+    world.run(search)
+    assert set(search.removed) == {"m000"}
+    told = {number for number in range(10) if search.states[f"e{number:03d}"].alone("m001") > 0.0}
+    assert told == swayed
 
 
 def test_who_moves_up_and_is_not_convicted_at_one_event_is_measured_at_the_others():
