@@ -98,8 +98,8 @@ class Placebos:
         """Each placebo asked at a parting, and how far it is above the odds with no memory."""
         gate = _gate(event_id, point)
         for item in self.without(event_id, state, point):
-            above = None if item == gate else self._above(gate, [item])
-            if above is not None and item.kept:
+            above = self._above(gate, [item])
+            if above is not None and item.kept:  # no memory at all is no placebo
                 yield item.kept[0], above
 
     def _above(self, gate: Ablation, shown: Sequence[Ablation]) -> float | None:

@@ -84,11 +84,8 @@ def _idle(search: SearchState) -> set[str]:
     idle = {
         entry_id
         for entry_id in search.removed
-        if not any(
-            state.alone(entry_id) >= weak
-            or (event_id in search.spared.get(entry_id, ()) and entry_id not in state.influences)
-            for event_id, state in others.items()
-        )
+        if search.spared_at(entry_id).isdisjoint(others)
+        and not any(state.alone(entry_id) >= weak for state in others.values())
     }
     for culprit in set(search.removed) - idle:
         idle.difference_update(search.resembles.get(culprit, ()))

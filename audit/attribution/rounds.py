@@ -156,12 +156,14 @@ def _alone_round(search: SearchState) -> list[Ablation]:
 
 def _harmless(search: SearchState) -> set[str]:
     """Return the memories that were measured at an event, and of which none says anything worth adding up."""
-    known: dict[str, float] = {}
-    for state in search.states.values():
-        for entry_id, influence in state.influences.items():
-            if influence.sufficiency_nats is not None:
-                known[entry_id] = max(known.get(entry_id, influence.sufficiency_nats), influence.sufficiency_nats)
-    return {entry_id for entry_id, most in known.items() if most < search.settings.weak_nats}
+    told = [
+        (entry_id, influence.sufficiency_nats)
+        for state in search.states.values()
+        for entry_id, influence in state.influences.items()
+        if influence.sufficiency_nats is not None
+    ]
+    weak = search.settings.weak_nats
+    return {entry_id for entry_id, _ in told} - {entry_id for entry_id, nats in told if nats >= weak}
 
 
 def _doubted(search: SearchState, placebos: Placebos) -> list[Ablation]:

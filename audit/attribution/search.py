@@ -135,8 +135,8 @@ class SetSearch:
     def spared(self) -> Mapping[str, int]:
         """Per culprit, at how many events it was not measured since another event had convicted it."""
         return {
-            entry_id: sum(entry_id not in self.states[event_id].influences for event_id in events)
-            for entry_id, events in sorted(self._state.spared.items())
+            entry_id: len(self._state.spared_at(entry_id))
+            for entry_id in sorted(self._state.spared)
             if entry_id in self._state.removed
         }
 

@@ -208,7 +208,7 @@ class SearchState:
     """Members of S that were taken along with others, not convicted."""
 
     spared: dict[str, set[str]] = field(default_factory=dict)
-    """Per entry id the events at which it was not measured, since it was another one's turn."""
+    """Per entry id the events at which it was once not measured, since it was another one's turn."""
 
     turns: dict[str, int] = field(default_factory=dict)
     """Per entry id at how many events it may have been measured before the next verdict; one where nothing is said."""
@@ -229,6 +229,11 @@ class SearchState:
             for event_id, state in self.states.items()
             if not state.at_large and state.status not in mute
         ]
+
+    def spared_at(self, entry_id: str) -> set[str]:
+        """Return the events that spared an entry and never measured it since."""
+        events = self.spared.get(entry_id, set())
+        return {event_id for event_id in events if entry_id not in self.states[event_id].influences}
 
     def context(self, state: EventState, removed: frozenset[str] | None = None) -> tuple[str, ...]:
         r"""R(q, M \ S), with S as it stands unless another is given."""
