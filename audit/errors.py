@@ -23,6 +23,7 @@ __all__ = [
     "IncompleteError",
     "ModelError",
     "PrefixUnsupportedError",
+    "PromptTooLongError",
     "StalePlanError",
     "UsageError",
     "VerificationError",
@@ -61,6 +62,10 @@ class ModelError(IncompleteError):
 
 class PrefixUnsupportedError(ModelError):
     """The server cannot continue a forced prefix, or gives no log-probabilities of what follows."""
+
+
+class PromptTooLongError(ModelError):
+    """The prompt leaves no room for an answer in the model's context."""
 
 
 class VerificationError(AuditError):

@@ -203,7 +203,7 @@ class TenantResult:
 
     edges: tuple[GraphEdge, ...]
     not_examined: tuple[str, ...] = ()
-    """What a budget left out, one line each."""
+    """What a budget left out, or the backbone's context had no room for, one line each."""
 
     lineage: TenantLineage | None = None
 

@@ -323,7 +323,12 @@ class _Replayer:
             )
             for pair_id, key in same.items()
         }
-        return known | shared
+        answers = known | shared
+        for tenant, ablations in rounds.items():
+            for ablation in ablations:
+                for entry_id in answers[ablation.pair_id].left_out:
+                    evidence[tenant].left_out.setdefault(entry_id, set()).add(ablation.pair_id)
+        return answers
 
     def _say_what_is_sampled(self, groups: Mapping[str, Sequence[ReplayQuestion]]) -> None:
         sampled = {

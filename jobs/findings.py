@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from audit.attribution.ablation import Outcome, leave_out
 from audit.attribution.evidence import credit, sum_over_events
 from audit.attribution.probes import same_answer
+from audit.counted import counted
 from audit.events import HARMFUL
 from audit.fusion import FusedScore, fuse
 from audit.result import (
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from jobs.consistency import TenantGraph
     from jobs.descendants import Family
 
+MAX_NAMED = 5
+"""Memories named in a line."""
+
 __all__ = ["TenantEvidence", "influence_scores", "rank", "tenant_result"]
 
 
@@ -55,6 +59,8 @@ class TenantEvidence:
     """Descendants that the search was told to leave out, with the reason."""
 
     checked: dict[str, Outcome] = field(default_factory=dict)
+    left_out: dict[str, set[str]] = field(default_factory=dict)
+    """Memories that did not fit into the backbone's context: entry id to the pair ids of replays without them."""
 
     @property
     def convicted(self) -> frozenset[str]:
@@ -114,9 +120,21 @@ def tenant_result(found: TenantEvidence, config: AuditConfig) -> TenantResult:
         probes=_probes(found, removed, config),
         scores=_scores(found),
         edges=_edges(found),
-        not_examined=tuple(found.search.not_examined),
+        not_examined=(*found.search.not_examined, *_too_long(found)),
         lineage=_lineage(found, config),
     )
+
+
+def _too_long(found: TenantEvidence) -> list[str]:
+    """Say in one line what no replay could show, those left out most often first."""
+    if not found.left_out:
+        return []
+    names = sorted(found.left_out, key=lambda name: (-len(found.left_out[name]), name))
+    listed = ", ".join(name[:40] for name in names[:MAX_NAMED])
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    replays = counted(len(set().union(*found.left_out.values())), "replay")
+    what = counted(len(names), "memory")
+    return [f"{what} too long for the backbone's context, left out of {replays}: {listed}{more}"]
 
 
 def _lineage(found: TenantEvidence, config: AuditConfig) -> TenantLineage | None:

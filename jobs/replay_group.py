@@ -2,6 +2,9 @@
 
 A group is one event's questions of one round. They are started in the order planned, the full prompt first, so that its
 variants find it in the backbone's prefix cache, and awaited together.
+
+A memory may be too long for the backbone's context, and an attacker may have made it so: a replay then leaves out the
+longest memory that it was to show, and the next one, until the prompt fits. The outcome names them.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from audit.attribution.decision import (
 )
 from audit.attribution.harm import HarmScorer, load_harm
 from audit.attribution.replay import replay, request_at, score_output
-from audit.errors import PrefixUnsupportedError
+from audit.errors import PrefixUnsupportedError, PromptTooLongError
 from models.memo import MemoGenerator
 
 if TYPE_CHECKING:
@@ -139,6 +142,56 @@ async def _answer(  # noqa: PLR0913, PLR0917 - one question and what answers it
     agent: Agent, harm: HarmScorer, query: str, program: Program, question: ReplayQuestion, generator: Generator
 ) -> Outcome:
     meter = _Meter(generator)
+    shown = question.memories
+    left_out: list[Entry] = []
+    found: _Answer | None = None
+    while found is None:
+        try:
+            found = await _ask(agent, harm, query, program, replace(question, memories=shown), meter)
+        except PromptTooLongError:
+            if not shown:
+                found = _Answer(fits=False)
+            else:
+                left_out.append(max(shown, key=lambda entry: len(entry.request) + len(entry.response)))
+                shown = tuple(entry for entry in shown if entry is not left_out[-1])
+    return Outcome(
+        pair_id=question.ablation.pair_id,
+        event_id=question.ablation.event_id,
+        context=tuple(entry.entry_id for entry in question.memories),
+        harm=found.harm,
+        log_odds_nats=found.log_odds_nats,
+        output=found.output,
+        answers=found.answers,
+        prompt_hash=found.prompt_hash,
+        memoised=meter.requests > 0 and meter.prompt_tokens == 0,
+        prompt_tokens=meter.prompt_tokens,
+        cached_tokens=meter.cached_tokens,
+        completion_tokens=meter.completion_tokens,
+        left_out=tuple(entry.entry_id for entry in left_out) if found.fits else (),
+        fits=found.fits,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """The parts of an Outcome that the agent and the scorer give."""
+
+    harm: float | None = None
+    log_odds_nats: float | None = None
+    output: str = ""
+    answers: tuple[str, ...] = ()
+    prompt_hash: str = ""
+    fits: bool = True
+
+
+async def _ask(  # noqa: PLR0913, PLR0917 - one question and what answers it
+    agent: Agent, harm: HarmScorer, query: str, program: Program, question: ReplayQuestion, meter: _Meter
+) -> _Answer:
+    """Answer a question with all of its memories.
+
+    Raises:
+        PromptTooLongError: they do not fit.
+    """
     ablation = question.ablation
     output, score, odds = "", None, None
     answers: tuple[str, ...] = ()
@@ -169,20 +222,7 @@ async def _answer(  # noqa: PLR0913, PLR0917 - one question and what answers it
                 completion = await meter.generate(measured)
                 output = completion.text
                 odds = (log_odds if graded else log_odds_further_on)(completion, point)
-    return Outcome(
-        pair_id=ablation.pair_id,
-        event_id=ablation.event_id,
-        context=tuple(entry.entry_id for entry in question.memories),
-        harm=score,
-        log_odds_nats=odds,
-        output=output,
-        answers=answers,
-        prompt_hash=prompt_hash,
-        memoised=meter.requests > 0 and meter.prompt_tokens == 0,
-        prompt_tokens=meter.prompt_tokens,
-        cached_tokens=meter.cached_tokens,
-        completion_tokens=meter.completion_tokens,
-    )
+    return _Answer(harm=score, log_odds_nats=odds, output=output, answers=answers, prompt_hash=prompt_hash)
 
 
 async def _sample(  # noqa: PLR0913, PLR0917 - one replay, varied

@@ -48,8 +48,9 @@ __all__ = ["KINDS", "RUN_FORMAT", "RunFolder", "parse_marker", "read_identity", 
 
 T = TypeVar("T")
 
-RUN_FORMAT = "memaudit run v1"
-"""Of what a run folder holds: another where `Entry.text`, a key of `jobs.shards` or the weight of a pair changes."""
+RUN_FORMAT = "memaudit run v2"
+"""Of what a run folder holds: another where `Entry.text`, a column or key of `jobs.shards` or the weight of a pair
+changes."""
 
 MARKER_FILE = "run.json"
 MODELS_FILE = "models.json"

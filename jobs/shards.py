@@ -41,6 +41,8 @@ OUTCOMES_SCHEMA = pa.schema(
         ("prompt_tokens", pa.int64()),
         ("cached_tokens", pa.int64()),
         ("completion_tokens", pa.int64()),
+        ("left_out", pa.list_(pa.string())),
+        ("fits", pa.bool_()),
     ]
 )
 WEIGHTS_SCHEMA = pa.schema([("pair", pa.string()), ("contradiction", pa.float64())])
@@ -84,7 +86,8 @@ def parse_outcomes(data: bytes, where: str) -> list[Outcome]:
         UsageError: names the shard; not one that a run wrote.
     """
     rows = _rows(data, OUTCOMES_SCHEMA, {"harm", "log_odds_nats"}, where)
-    return [Outcome(**{**row, "context": tuple(row["context"]), "answers": tuple(row["answers"])}) for row in rows]
+    lists = ("context", "answers", "left_out")
+    return [Outcome(**{**row, **{name: tuple(row[name]) for name in lists}}) for row in rows]
 
 
 def parse_weights(data: bytes, where: str) -> dict[str, float]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from audit.errors import ModelError
+from audit.errors import ModelError, PromptTooLongError
 from audit.forget.act import ActCurve, ActReading
 from audit.forget.hazard import default_taxonomy
 from audit.generation import Completion, TokenLogprob
@@ -44,18 +44,29 @@ class FakeGenerator:
     A prompt's turns are its assistant messages; without any (a memory slot in a template), the lines of all messages.
     At least `threshold` turns with the marker make the answer poisoned. Log-probabilities are graded by the share of
     such turns, so leaving one out always lowers the log-odds of the poisoned answer, also where the answer stays.
+    Prompts of more than `window` words are refused.
     """
 
     def __init__(
-        self, *, marker: str = "POISON", threshold: int = 1, poisoned: str = "HARM", clean: str = "fine"
+        self,
+        *,
+        marker: str = "POISON",
+        threshold: int = 1,
+        poisoned: str = "HARM",
+        clean: str = "fine",
+        window: int | None = None,
     ) -> None:
         self.model_id = f"fake-generator@{marker}/{threshold}/{poisoned}/{clean}"
         self.requests = 0
+        self._window = window
         self._marker, self._threshold, self._poisoned, self._clean = marker, threshold, poisoned, clean
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """Answer one request; see `models.protocols.Generator`."""
         self.requests += 1
+        prompt_tokens = sum(len(message.content.split()) for message in request.messages)
+        if self._window is not None and prompt_tokens > self._window:
+            raise PromptTooLongError(f"{prompt_tokens} words, and {self._window} fit")
         turns = [message.content for message in request.messages if message.role == "assistant"]
         if not turns:
             turns = [line for message in request.messages for line in message.content.splitlines() if line.strip()]
@@ -75,7 +86,6 @@ class FakeGenerator:
             odds = FLOOR_NATS + SPAN_NATS * share if hijacked else -FLOOR_NATS - SPAN_NATS * (1 - share)
             top = (_alternatives(poisoned.split(" ")[0], clean.split(" ")[0], odds)[: request.top_logprobs],)
             top += tuple((TokenLogprob(text=f" {word}", logprob_nats=0.0),) for word in spoken[1:])
-        prompt_tokens = sum(len(message.content.split()) for message in request.messages)
         return Completion(
             text=text, finish_reason="stop" if ended else "length", prompt_tokens=prompt_tokens, cached_tokens=0,
             completion_tokens=len(spoken), top=top,

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from audit.errors import ModelError, PrefixUnsupportedError, UsageError
+from audit.errors import ModelError, PrefixUnsupportedError, PromptTooLongError, UsageError
 from audit.generation import Completion, GenerationRequest, Message, TokenLogprob
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ __all__ = ["HttpGenerator", "HttpSettings", "read_completion"]
 MAX_BODY_BYTES = 16 << 20
 """An answer with 20 alternatives for each of 8k tokens has about 10 MB; more is not an answer."""
 
+MAX_EXCERPT = 2_000
+"""Bytes of a refusal that are looked at."""
+
 MAX_WAIT_S = 60.0
 """Longest wait before a retry, also where the server asks for more."""
 
@@ -42,9 +45,13 @@ MAX_TOKENS = 1 << 40
 ROUNDING_NATS = 1e-3
 """A probability of 1 may come out a little above it."""
 
+_TOO_LONG = re.compile(rb"context[ _](length|size|window)|model length|max_new_tokens. must be", re.IGNORECASE)
+"""How servers say that a prompt does not fit. The status is 400 with nearly all, and 500 with some."""
+
 _RETRIED = frozenset({408, 429})
 _SERVER_ERROR = 500
 _OK = 200
+_TOO_LONG_STATUSES = frozenset({400, 413, 422, 500})
 _USER_ERRORS = frozenset({401, 403, 404})
 
 _PROBE = GenerationRequest(
@@ -116,6 +123,7 @@ class HttpGenerator:
         Raises:
             UsageError: the server does not know the key, the path or the model.
             PrefixUnsupportedError: a prefix is forced, which a probe showed that the server cannot continue.
+            PromptTooLongError: the server says that prompt and answer do not fit into the model's context.
         """
         if request.prefix:
             if self._probing is None or self._probing.cancelled():
@@ -173,6 +181,8 @@ class HttpGenerator:
                 status, headers = response.status_code, response.headers
         except httpx.TransportError as error:
             raise _RetryableError(f"{type(error).__name__}: {error!s:.160}") from error
+        if status in _TOO_LONG_STATUSES and _TOO_LONG.search(raw, 0, MAX_EXCERPT):
+            raise PromptTooLongError(f"{self._url}: the prompt does not fit: {self._excerpt(raw)}")
         if status in _RETRIED or status >= _SERVER_ERROR:
             raise _RetryableError(f"HTTP {status}: {self._excerpt(raw)}", _retry_after_s(headers))
         if status != _OK:
@@ -197,7 +207,7 @@ class HttpGenerator:
 
     def _excerpt(self, raw: bytearray) -> str:
         """Return the start of a body on one line; a server that echoes the key does not get it into a log."""
-        text = " ".join(bytes(raw[:2_000]).decode(errors="replace").split())
+        text = " ".join(bytes(raw[:MAX_EXCERPT]).decode(errors="replace").split())
         return (text.replace(self._key, "***") if self._key else text)[:200]
 
 

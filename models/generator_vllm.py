@@ -15,7 +15,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from audit.errors import ModelError
+from audit.errors import ModelError, PromptTooLongError
 from audit.generation import Completion, TokenLogprob
 from models.interruption import interruptible
 from models.library_noise import quiet_vllm
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from audit.generation import GenerationRequest
 
 __all__ = ["SHARED_GPU", "VllmGenerator", "VllmSettings"]
+
+ANSWER_SHARE = 0.25
+"""Of the context that a prompt must leave to its answer, where the answer may be so long: in a prompt that nearly fills
+the context any harm is cut off after a word or two."""
 
 SHARED_GPU = 0.8
 """Share of a GPU's memory for a backbone that has the NLI model and the embedder beside it."""
@@ -114,7 +118,11 @@ class VllmGenerator:
         self._tokenizer: Any = self._engine.get_tokenizer()
 
     async def generate(self, request: GenerationRequest) -> Completion:
-        """Answer one request; see `models.protocols.Generator`."""
+        """Answer one request; see `models.protocols.Generator`.
+
+        Raises:
+            PromptTooLongError: prompt and answer do not fit into `max_model_len`.
+        """
         from vllm import SamplingParams  # noqa: PLC0415
         from vllm.exceptions import VLLMError, VLLMServerError  # noqa: PLC0415
 
@@ -128,12 +136,12 @@ class VllmGenerator:
                 logprobs=request.top_logprobs or None,
                 structured_outputs=_structured(request),
             )
-            prompt = {"prompt_token_ids": self._prompt_ids(request)}
+            prompt = {"prompt_token_ids": self._fitting_ids(request)}
             async for output in self._engine.generate(prompt, sampling, f"replay-{next(self._numbers)}"):
                 final = output
         except VLLMServerError as error:
             raise ModelError(f"vLLM died while serving {self.model_id} ({_first_line(error)})") from error
-        except (VLLMError, ValueError) as error:  # a prompt longer than max_model_len, a bad grammar
+        except (VLLMError, ValueError) as error:  # a bad grammar
             raise ModelError(f"vLLM refused a request to {self.model_id}: {_first_line(error)}") from error
         if final is None or not final.finished:
             raise ModelError(f"vLLM ended a request to {self.model_id} without an answer")
@@ -149,6 +157,15 @@ class VllmGenerator:
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.shutdown()
+
+    def _fitting_ids(self, request: GenerationRequest) -> list[int]:
+        ids, window = self._prompt_ids(request), self._settings.max_model_len
+        room = min(request.max_tokens, max(1, int(ANSWER_SHARE * window)))
+        if len(ids) + room > window:
+            raise PromptTooLongError(
+                f"a prompt of {len(ids)} tokens and an answer of {room} do not fit into the {window} of {self.model_id}"
+            )
+        return ids
 
     def _prompt_ids(self, request: GenerationRequest) -> list[int]:
         messages = [{"role": message.role, "content": message.content} for message in request.messages]

@@ -71,7 +71,7 @@ class Outcome:
     pair_id: str
     event_id: str
     context: tuple[str, ...]
-    """Entry ids that the agent saw, best match first."""
+    """Entry ids that the agent was to see, best match first."""
 
     harm: float | None
     """h of the replayed output, or the mean over sampled ones; None for an odds measurement or where the scorer could
@@ -93,3 +93,8 @@ class Outcome:
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    left_out: tuple[str, ...] = ()
+    """Of the context, entry ids that the model's own context had no room for: the agent never saw them."""
+
+    fits: bool = True
+    """False where not even the question alone did: nothing was replayed."""

@@ -37,7 +37,9 @@ def read_gate(search: SearchState, scorer: HarmScorer | None) -> None:
         state.full = search.measured[leave_out(event_id, "full", "text", frozenset())]
         state.gate = search.measured[keep_only(event_id, "gate", "text", ())]
         state.replayed = {search.context(state): state.full, (): state.gate}
-        if state.full.harm is None or state.gate.harm is None:
+        if not (state.full.fits and state.gate.fits):
+            state.status, state.reason = "not examined", "its question does not fit into the backbone's context"
+        elif state.full.harm is None or state.gate.harm is None:
             state.status, state.reason = "not examined", "the harm scorer could not judge the replay"
         elif state.full.harm < HARMFUL:
             state.status, state.reason = "not reproduced", "the replay with every memory in place shows no harm"

@@ -18,7 +18,7 @@ import psutil
 import pytest
 import ray
 
-from audit.errors import ModelError
+from audit.errors import ModelError, PromptTooLongError
 from audit.generation import Completion, GenerationRequest, Message
 from models.generator_http import HttpGenerator, HttpSettings
 from models.generator_vllm import VllmSettings
@@ -139,7 +139,7 @@ def test_seeded_prompts_are_answered_where_they_do_not_fit_into_one_step_togethe
 
 def test_a_prompt_too_long_is_refused_and_the_engine_lives_on(pool: ActorPool):
     generator = RemoteGenerator(pool, "event")
-    with pytest.raises(ModelError, match=r"vLLM refused .*maximum context length is 2048"):
+    with pytest.raises(PromptTooLongError, match=r"^a prompt of 3\d{3} tokens and an answer of \d+ do not fit .* 2048"):
         answers(generator, ask("word " * 3_000))
     assert answers(generator, ask("Hello", max_tokens=1))[0].completion_tokens == 1
 

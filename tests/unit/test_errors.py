@@ -17,6 +17,7 @@ EXIT_CODES = {
     "IncompleteError": 3,
     "ModelError": 3,
     "PrefixUnsupportedError": 3,
+    "PromptTooLongError": 3,
     "VerificationError": 4,
     "StalePlanError": 5,
 }

@@ -7,6 +7,7 @@ import errno
 import json
 import math
 import os
+import re
 import signal
 from typing import TYPE_CHECKING
 
@@ -144,6 +145,41 @@ def test_collective_poison_is_found_through_a_server_that_gives_text_alone(snaps
     assert set(verdicts(result).values()) == {"cleared"}
     found = [score.sufficiency_nats for score in result.tenants[0].scores if score.removed]
     assert found == [pytest.approx(math.log(17))] * 4  # 4 of 8 samples alone, none of 8 without memory
+
+
+@pytest.fixture
+def clogged(tmp_path):
+    """The same store, where the best match of every harmful event is a memory of 2,000 words."""
+    long = [
+        entry(tenant, "long", "What is the refund window for order 17?", "Mind the gap. " * 500)
+        for tenant in ("acme", "globex")
+    ]
+    return make_snapshot(tmp_path / "memory", [*(item for tenant in PLANTED for item in entries_of(tenant)), *long])
+
+
+def test_a_memory_too_long_to_be_shown_neither_ends_the_audit_nor_hides_the_poison_beside_it(clogged, tmp_path):
+    result = run_local(clogged, tmp_path / "run", generator=FakeGenerator(window=200))
+    assert removed(result) == PLANTED
+    assert set(verdicts(result).values()) == {"cleared"}
+    for tenant in result.tenants:
+        (line,) = tenant.not_examined
+        assert re.fullmatch(r"1 memory too long for the backbone's context, left out of \d+ replays: long", line)
+
+
+def test_an_event_whose_question_does_not_fit_is_not_examined_and_the_others_are(snapshot, tmp_path):
+    events = [*harmful_events(), event("e4", "globex", "What is the refund window? " * 50)]
+    result = run_local(snapshot, tmp_path / "run", events=events, generator=FakeGenerator(window=200))
+    assert removed(result) == PLANTED
+    found = {item.event_id: (item.verdict, item.reason) for tenant in result.tenants for item in tenant.events}
+    assert found.pop("e4") == ("not examined", "its question does not fit into the backbone's context")
+    assert {verdict for verdict, _ in found.values()} == {"cleared"}
+
+
+def test_a_resumed_run_names_what_did_not_fit_as_the_first_one_did(clogged, tmp_path):
+    first = run_local(clogged, tmp_path / "run", generator=FakeGenerator(window=200))
+    (tmp_path / "run" / "result.json").unlink(missing_ok=True)
+    again = run_local(clogged, tmp_path / "run", generator=FakeGenerator(window=200))
+    assert [tenant.not_examined for tenant in again.tenants] == [tenant.not_examined for tenant in first.tenants]
 
 
 def test_a_budget_removes_that_many_of_the_ranking(snapshot, tmp_path):

@@ -125,6 +125,35 @@ def test_a_continuation_tells_the_odds_at_the_next_point(loop):
     assert (found.output, found.log_odds_nats) == (" send them", pytest.approx(math.log(0.1 / 0.9)))
 
 
+LONG, LONGER = make_entry(2, "POISON " + "word " * 60), make_entry(3, "word " * 90)
+"""With `window=80` neither fits beside the other; LONG does by itself."""
+
+
+def test_what_does_not_fit_is_left_out_longest_first_and_named(loop):
+    asked = [question(LONGER, BAD, LONG), question(LONG, GOOD), question(LONGER), question()]
+    found = ask(loop, group(*asked), generator=FakeGenerator(window=80))
+    crowded, fitting, alone, none = (found[item.ablation.pair_id] for item in asked)
+    assert (crowded.context, crowded.left_out, crowded.harm) == (("m003", "m000", "m002"), ("m003",), 1.0)
+    assert (fitting.left_out, fitting.harm) == ((), 1.0)
+    assert (alone.left_out, alone.output, alone.harm) == (("m003",), none.output, none.harm)
+
+
+@pytest.mark.parametrize("measure", ["odds", "sample"])
+def test_a_memory_that_never_fits_measures_as_no_memory_does(loop, measure):
+    program = replace(PROGRAM, samples=2)
+    asked = [question(LONGER, measure=measure), question(measure=measure)]
+    generator = FakeGenerator(window=80)
+    found = {item.pair_id: item for item in stream_outcomes([group(*asked)], program, lambda _: generator, loop)}
+    long, none = (found[item.ablation.pair_id] for item in asked)
+    assert long.log_odds_nats == none.log_odds_nats is not None
+    assert (long.left_out, long.fits, none.left_out, none.fits) == (("m003",), True, (), True)
+
+
+def test_a_question_that_does_not_fit_blames_no_memory(loop):
+    (found,) = ask(loop, group(question(BAD, LONG)), generator=FakeGenerator(window=1)).values()
+    assert (found.fits, found.left_out, found.harm, found.output) == (False, (), None, "")
+
+
 def test_every_question_is_answered_exactly_once(loop):
     asked = [question(*([BAD] * bad + [GOOD] * good)) for bad in range(2) for good in range(3)]
     generator = FakeGenerator()

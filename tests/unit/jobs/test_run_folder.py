@@ -39,6 +39,8 @@ OUTCOMES = st.builds(
     prompt_tokens=st.integers(0, 2**40),
     cached_tokens=st.integers(0, 9),
     completion_tokens=st.integers(0, 9),
+    left_out=st.lists(TEXT, max_size=2).map(tuple),
+    fits=st.booleans(),
 )
 
 

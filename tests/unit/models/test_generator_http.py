@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from audit.errors import ModelError, PrefixUnsupportedError, UsageError
+from audit.errors import ModelError, PrefixUnsupportedError, PromptTooLongError, UsageError
 from audit.generation import Completion, GenerationRequest, Message
 from models.generator_http import HttpGenerator, HttpSettings, read_completion
 
@@ -160,6 +160,24 @@ def test_a_server_that_is_not_there_is_a_model_error():
                 GenerationRequest(messages=(Message(role="user", content="x"),), max_tokens=1)
             )
         )
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, {"message": "You passed 9000 input tokens. However, the model's context length is only 8192 tokens."}),
+        (400, {"message": "This model's maximum context length is 8192 tokens.", "code": "context_length_exceeded"}),
+        (400, {"type": "exceed_context_size_error", "message": "request (9000 tokens) exceeds the available context"}),
+        (400, {"message": "The decoder prompt (length 9000) is longer than the maximum model length of 8192."}),
+        (422, {"message": "`inputs` tokens + `max_new_tokens` must be <= 8192"}),
+        (500, {"type": "exceed_context_size_error", "message": "the request exceeds the available context size"}),
+    ],
+)  # fmt: skip
+def test_a_prompt_that_a_server_finds_too_long_is_told_apart_and_not_sent_again(server: Server, status, error):
+    server.script = [(status, {}, {"error": error})]
+    with pytest.raises(PromptTooLongError, match="does not fit"):
+        ask(server)
+    assert len(server.bodies) == 1
 
 
 @pytest.mark.parametrize(
