@@ -175,6 +175,12 @@ class Placebos:
         """Log-odds with no memory at a point, which no baseline falls below; None where they are not known."""
         return self._odds(_gate(event_id, point))
 
+    def is_worn(self, state: EventState) -> bool:
+        """Tell whether an event is asked at partings taken for style, since all after these are form."""
+        later = range(state.spoken + state.style, len(state.points))
+        measured = any(measure == "odds" for measure, _ in self._measured.measures(state))
+        return measured and state.style > 0 and not state.speaks and state.form.issuperset(later)
+
     def formless(self, state: EventState) -> bool:
         """Tell whether all points of an event are form, and no clean replay with a memory was taken for it yet."""
         return not state.reference and not self._measured.measures(state)

@@ -129,7 +129,8 @@ def read_baseline(search: SearchState, placebos: Placebos) -> Phase:
     if lost:
         return "baseline"
     doubted = formless(search, placebos)
-    if go_deeper(search, (state for _, state in doubted)):
+    deeper = [deepen(search, state) for _, state in search.live() if placebos.is_worn(state)]
+    if go_deeper(search, (state for _, state in doubted)) or any(deeper):
         return "points"
     if any(item not in search.measured for event_id, state in doubted
            for item in placebos.doubting_form(event_id, state)):  # fmt: skip

@@ -407,6 +407,54 @@ def test_a_crowd_that_stands_out_is_convicted():
     assert set(search.removed) == {f"m{number:03d}" for number in range(6)}
 
 
+class CutOffWorld(LeaningWorld):
+    """Answers that do no harm are cut off before their end."""
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        return replace(outcome, cut=outcome.harm == 0.0)
+
+
+def test_an_answer_that_is_cut_off_does_not_speak_for_removing_a_large_share_of_the_store():
+    world = CutOffWorld({"query 0": [3.0] * 6 + [0.0] * 10, "query 1": [4.0] + [0.0] * 15})
+    search = search_of(world, count=2)
+    world.run(search)
+    state = search.states["e000"]
+    assert state.status == "not cleared"
+    assert state.reason.endswith("a large share of the store, its answer is cut off: not heard")
+    assert search.states["e001"].status == "cleared"  # of one memory: a cut answer is as good as any
+    assert set(search.removed) == {"m000"}
+
+
+class WornWorld(World):
+    """The second parting is style; the first, third and fourth are form; from the fifth on poison alone counts."""
+
+    def __init__(self) -> None:
+        super().__init__(12, {"query 0": list(range(12))}, hijack({0}), k=3)
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        shown = outcome.context
+        if ablation.measure == "text":
+            harmful = "m000" in shown
+            said = ("Thought: so harm is done" if harmful else "Thought: let all be well") if shown else "Just that."
+            return replace(outcome, harm=float(harmful), output=said, answers=(said,))
+        if ablation.measure == "continuation":
+            return replace(outcome, output=" however", log_odds_nats=None)
+        form, style, poison = 2.0 * bool(shown), -4.0 + 1.9 * ("m001" in shown), -4.0 + 6.0 * ("m000" in shown)
+        return replace(outcome, log_odds_nats={0: form, 1: style, 2: form, 3: form}.get(ablation.point, poison))
+
+
+def test_where_the_partings_after_style_are_form_nobody_is_taken_for_style_before_later_ones_are_asked():
+    world = WornWorld()
+    search = search_of(world)
+    world.run(search)
+    assert search.states["e000"].form == {0, 2, 3}
+    assert search.states["e000"].status == "cleared"
+    assert set(search.removed) == {"m000"}
+    assert not [ablation for ablation in world.asked if ablation.kind == "removal" and "m001" in ablation.removed]
+
+
 def test_whose_absence_leaves_the_harm_was_convicted_by_style_and_later_points_find_the_poison():
     world = OpeningWorld(size=16, poison={1}, opening={0, 2, 3}, substance_from=2)
     search = search_of(world)
