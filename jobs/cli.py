@@ -223,7 +223,7 @@ def import_jsonl(
     defaults: dict[str, object] = {"principal": principal, "source": "external", "created_at_ms": now}
     if tenant is not None:
         defaults["tenant"] = tenant
-    entries = read_entries(file, defaults)
+    entries = read_entries(file, defaults, once=True)
     if not entries:
         raise UsageError(f"{file}: no memories in it; nothing was written")
     keyring = load_keyring(keys)

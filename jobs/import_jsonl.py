@@ -33,18 +33,24 @@ _FIELDS = frozenset(
 )
 
 
-def read_entries(file: Path, defaults: Mapping[str, object]) -> list[Entry]:
+def read_entries(file: Path, defaults: Mapping[str, object], *, once: bool = False) -> list[Entry]:
     """Read a whole file of JSON lines; the path `-` is standard input.
+
+    Args:
+        file: Where the lines are.
+        defaults: Values for fields that a line leaves out.
+        once: A tenant may have each entry id once, as in a store.
 
     Raises:
         UsageError: there is no such file, or it cannot be read.
-        EntryError: as `parse_entries`.
+        EntryError: as `parse_entries`, and with `once` an id that is there twice.
     """
+    read = _read_once if once else parse_entries
     if str(file) == "-":
-        return list(parse_entries(sys.stdin.buffer, "standard input", defaults))
+        return list(read(sys.stdin.buffer, "standard input", defaults))
     try:
         with file.open("rb") as lines:  # also a pipe, such as a shell's <(…)
-            return list(parse_entries(lines, file.name, defaults))
+            return list(read(lines, file.name, defaults))
     except FileNotFoundError:
         raise UsageError(f"{file}: no such file") from None
     except OSError as error:
@@ -62,6 +68,22 @@ def parse_entries(lines: Iterable[bytes], source: str, defaults: Mapping[str, ob
     Raises:
         EntryError: names the file, the line and the rule broken.
     """
+    return (entry for _, entry in _numbered(lines, source, defaults))
+
+
+def _read_once(lines: Iterable[bytes], source: str, defaults: Mapping[str, object]) -> Iterator[Entry]:
+    seen: dict[tuple[str, str], int] = {}
+    for number, entry in _numbered(lines, source, defaults):
+        first = seen.setdefault((entry.tenant, entry.entry_id), number)
+        if first != number:
+            raise EntryError(
+                f"{source}, line {number}: entry {entry.entry_id!r:.80} of tenant {entry.tenant!r:.80} is on line "
+                f"{first} already: entry ids are used once"
+            )
+        yield entry
+
+
+def _numbered(lines: Iterable[bytes], source: str, defaults: Mapping[str, object]) -> Iterator[tuple[int, Entry]]:
     for number, raw in enumerate(lines, start=1):
         where = f"{source}, line {number}"
         if len(raw) > MAX_LINE_BYTES:
@@ -69,7 +91,7 @@ def parse_entries(lines: Iterable[bytes], source: str, defaults: Mapping[str, ob
         if not raw.strip():
             continue
         try:
-            yield _parse(raw, where, defaults)
+            yield number, _parse(raw, where, defaults)
         except EntryError as error:
             text = str(error)
             raise EntryError(text if text.startswith(where) else f"{where}: {text}") from None

@@ -43,3 +43,12 @@ def test_a_member_that_is_there_twice_is_refused(members):
 def test_the_mark_that_windows_writes_before_a_file_is_no_part_of_its_first_line():
     (entry,) = parse_entries(["\ufeff".encode() + (LINE % '"response": "r"').encode()], "f", {})
     assert entry.response == "r"
+
+
+def test_an_id_that_is_there_twice_is_named_with_both_lines(tmp_path):
+    file = tmp_path / "memories.jsonl"
+    line = (LINE % '"response": "r"').encode() + b"\n"
+    file.write_bytes(b"\n" + line + line.replace(b'"t"', b'"other"') + line)
+    assert len(read_entries(file, {})) == 3
+    with pytest.raises(EntryError, match=r"^memories.jsonl, line 4: entry '.+' of tenant 't' is on line 2 already"):
+        read_entries(file, {}, once=True)
