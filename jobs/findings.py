@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from jobs.consistency import TenantGraph
     from jobs.descendants import Family
 
+__all__ = ["TenantEvidence", "influence_scores", "rank", "tenant_result"]
+
 MAX_NAMED = 5
 """Memories named in a line."""
-
-__all__ = ["TenantEvidence", "influence_scores", "rank", "tenant_result"]
 
 
 @dataclass(slots=True, kw_only=True)
