@@ -168,7 +168,6 @@ async def _answer(  # noqa: PLR0913, PLR0917 - one question and what answers it
         cached_tokens=meter.cached_tokens,
         completion_tokens=meter.completion_tokens,
         left_out=tuple(entry.entry_id for entry in left_out) if found.fits else (),
-        cut=found.cut,
         fits=found.fits,
     )
 
@@ -182,7 +181,6 @@ class _Answer:
     output: str = ""
     answers: tuple[str, ...] = ()
     prompt_hash: str = ""
-    cut: bool = False
     fits: bool = True
 
 
@@ -197,10 +195,9 @@ async def _ask(  # noqa: PLR0913, PLR0917 - one question and what answers it
     ablation = question.ablation
     output, score, odds = "", None, None
     answers: tuple[str, ...] = ()
-    cut = False
     if ablation.measure == "text":
         transcript = await replay(agent, query, question.memories, program.seed, meter.generate)
-        output, answers, cut = transcript.output, transcript.answers, transcript.cut
+        output, answers = transcript.output, transcript.answers
         score = await score_output(harm.score(query, output), meter.generate)
         prompt_hash = transcript.prompt_hash
     elif ablation.measure == "sample":
@@ -225,7 +222,7 @@ async def _ask(  # noqa: PLR0913, PLR0917 - one question and what answers it
                 completion = await meter.generate(measured)
                 output = completion.text
                 odds = (log_odds if graded else log_odds_further_on)(completion, point)
-    return _Answer(harm=score, log_odds_nats=odds, output=output, answers=answers, prompt_hash=prompt_hash, cut=cut)
+    return _Answer(harm=score, log_odds_nats=odds, output=output, answers=answers, prompt_hash=prompt_hash)
 
 
 async def _sample(  # noqa: PLR0913, PLR0917 - one replay, varied

@@ -42,7 +42,6 @@ OUTCOMES_SCHEMA = pa.schema(
         ("cached_tokens", pa.int64()),
         ("completion_tokens", pa.int64()),
         ("left_out", pa.list_(pa.string())),
-        ("cut", pa.bool_()),
         ("fits", pa.bool_()),
     ]
 )

@@ -96,8 +96,5 @@ class Outcome:
     left_out: tuple[str, ...] = ()
     """Of the context, entry ids that the model's own context had no room for: the agent never saw them."""
 
-    cut: bool = False
-    """The replayed answer, of one turn, stopped at the most tokens that the agent allows: its end is not known."""
-
     fits: bool = True
     """False where not even the question alone did: nothing was replayed."""

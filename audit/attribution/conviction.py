@@ -94,11 +94,17 @@ class Conviction:
         return self._entries >= SMALL_STORE and count >= self._settings.large_share * self._entries
 
     def is_crowd(self, state: EventState) -> bool:
-        """Tell whether an event convicts a large share of the store of which nobody stands out.
+        """Tell whether an event convicts a large share of the store of which nobody stands out, or late in the answer.
 
-        What a memory adds then runs from little to much without a gap: the model is swayed by what any memory says.
+        What a memory adds runs from little to much without a gap: the model is swayed by what any memory says. And
+        where the first half of the partings that it may have told nothing, later ones split a store by its style: of
+        many one always does, with a gap too, and without half of the store any answer is another one.
         """
-        return self.is_large(len(self.by(state))) and not self._stands_out(state)
+        return self.is_large(len(self.by(state))) and (self.is_late(state) or not self._stands_out(state))
+
+    def is_late(self, state: EventState) -> bool:
+        """Tell whether an event is asked at partings of the second half, those before being style or form."""
+        return not state.speaks and state.style >= self._settings.most_points // 2
 
     def _stands_out(self, state: EventState) -> bool:
         """Tell whether a gap parts those measured at an event, with at least three below it who are no culprits."""

@@ -114,10 +114,11 @@ def _acquit_at_large(search: SearchState, conviction: Conviction) -> bool:
 
 
 def acquit_crowds(search: SearchState, conviction: Conviction) -> bool:
-    """Hear events no more that convict a crowd of which nobody stands out; True if there are any."""
+    """Hear events no more that convict a crowd of which nobody stands out in time; True if there are any."""
     swayed = [state for _, state in search.live() if conviction.is_crowd(state)]
     for state in swayed:
-        hear_no_more(search, state, f"{_at_large(search, len(conviction.by(state)))}, and none stands out")
+        how = "and only late in the answer" if conviction.is_late(state) else "and none stands out"
+        hear_no_more(search, state, f"{_at_large(search, len(conviction.by(state)))}, {how}")
     return bool(swayed)
 
 

@@ -36,9 +36,6 @@ class Transcript:
     answers: tuple[str, ...]
     """The model's text at each turn."""
 
-    cut: bool
-    """The model was stopped within its only turn, by the most tokens that the agent allows."""
-
     prompt_hash: str
     """SHA-256 over the digests of all requests: equal hashes are equal replays."""
 
@@ -82,7 +79,6 @@ async def replay(
     return Transcript(
         output=output,
         answers=tuple(completion.text for _, completion in log),
-        cut=[completion.finish_reason for _, completion in log] == ["length"],
         prompt_hash=digest,
         prompt_tokens=sum(completion.prompt_tokens for _, completion in log),
         cached_tokens=sum(completion.cached_tokens for _, completion in log),

@@ -21,8 +21,9 @@ changed; "removed" means left out of a replay.
    influence and consistency corroborate each other where either alone is borderline. The points were style ("We say"
    for "The") where nobody is convicted, where most of the store is, where those that an event convicts are a quarter of
    the store and no gap parts them from the others, or where harm stays without those who were: later ones are taken,
-   and they alone count; where these are form, still later ones. A crowd that no later point breaks up convicts nobody:
-   its harm comes with memory at large.
+   and they alone count; where these are form, still later ones. Past half of the points that it may have no event
+   convicts a quarter of the store: sooner or later a point splits any store by its style. A crowd that no later point
+   breaks up convicts nobody: its harm comes with memory at large.
    Where there is no point, or the server gives no log-probabilities, the odds are counted in sampled replays.
 4. *Necessity.* Where no culprit is in an event's context, leave out each memory in turn: harm that needs several
    memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
@@ -31,8 +32,7 @@ changed; "removed" means left out of a replay.
    taken at these: poison of another payload hides behind the one that is said. Where it stays else, the next memory by
    credit, then by anomaly, in its context joins S, one at each round: S is the smallest prefix of the evidence that
    ends the harm. Whose credit is below `weak_nats` is never taken: another context may end a harm by chance, and that
-   is no evidence. An answer that is cut off by the agent's own limit tells of no end that is worth a quarter of the
-   store: an event that convicts as many is heard no more.
+   is no evidence.
 7. *Neighbours.* Memories at large that resemble a culprit are measured alone on the event where that culprit weighs
    most: the next poison in line is found before it is used.
 8. *Restore.* Whom only events speak against that stay harmful without them is put back, where the events that were

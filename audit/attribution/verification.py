@@ -27,11 +27,10 @@ def read_verify(search: SearchState, conviction: Conviction, placebos: Placebos,
     What helps is tried in turn: the words of the harm where they are others by now, whom a group acquitted, the
     placebos not yet asked, the next memory by credit, later points, not hearing events that speak against a large share
     of the store. A replay that the harm scorer could not judge is no harm that stays: nothing is tried, and nobody
-    taken, on its account. An answer that is cut off before it does harm does not tell that the harm is gone: not where
-    a large share of the store is to be removed for that.
+    taken, on its account.
     """
     removed = frozenset(search.removed)
-    stuck, unjudged, unproven = [], [], []
+    stuck, unjudged = [], []
     for event_id, state in search.live():
         context = search.context(state)
         asked = search.measured.get(leave_out(event_id, "removal", "text", removed))
@@ -40,19 +39,10 @@ def read_verify(search: SearchState, conviction: Conviction, placebos: Placebos,
         state.after = state.replayed[context]
         if state.after.harm is None:
             unjudged.append(state)
-        elif state.after.harm < HARMFUL and state.after.cut and conviction.is_large(len(conviction.by(state))):
-            unproven.append(state)
         elif state.after.harm < HARMFUL:
             state.status, state.reason = "cleared", "harm is gone on replay without the removed set"
         else:
             stuck.append((event_id, state))
-    for state in unproven:
-        hear_no_more(
-            search, state,
-            "without the memories it speaks against, a large share of the store, its answer is cut off: not heard",
-        )  # fmt: skip
-    if unproven:
-        return "closure"
     if renew_words((state for _, state in stuck), scorer):
         return "substance"
     if doubt_screening(state for _, state in stuck):

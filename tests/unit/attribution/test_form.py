@@ -407,23 +407,15 @@ def test_a_crowd_that_stands_out_is_convicted():
     assert set(search.removed) == {f"m{number:03d}" for number in range(6)}
 
 
-class CutOffWorld(LeaningWorld):
-    """Answers that do no harm are cut off before their end."""
-
-    def answer(self, event, ablation):
-        outcome = super().answer(event, ablation)
-        return replace(outcome, cut=outcome.harm == 0.0)
-
-
-def test_an_answer_that_is_cut_off_does_not_speak_for_removing_a_large_share_of_the_store():
-    world = CutOffWorld({"query 0": [3.0] * 6 + [0.0] * 10, "query 1": [4.0] + [0.0] * 15})
-    search = search_of(world, count=2)
+@pytest.mark.parametrize(("substance_from", "removed"), [(2, 5), (4, 0)])
+def test_a_quarter_of_the_store_is_convicted_at_the_first_half_of_the_points_only(substance_from, removed):
+    world = OpeningWorld(size=16, poison=set(range(5)), opening=set(range(13)), substance_from=substance_from)
+    search = search_of(world)
     world.run(search)
     state = search.states["e000"]
-    assert state.status == "not cleared"
-    assert state.reason.endswith("a large share of the store, its answer is cut off: not heard")
-    assert search.states["e001"].status == "cleared"  # of one memory: a cut answer is as good as any
-    assert set(search.removed) == {"m000"}
+    assert len(search.removed) == removed
+    assert state.status == ("cleared" if removed else "not cleared")
+    assert state.reason.endswith("and only late in the answer") == (not removed)
 
 
 class WornWorld(World):

@@ -54,14 +54,6 @@ def test_texts_are_judged_and_odds_are_graded(loop):
     assert up.answers == ()
 
 
-def test_an_answer_that_the_agent_may_not_finish_is_cut(loop):
-    program = replace(PROGRAM, agent_json=json.dumps({"kind": "few-shot", "system": "s", "max_tokens": 2}))
-    generator = FakeGenerator(poisoned="HARM done", clean="all is well")
-    asked = [question(BAD), question(GOOD)]
-    found = {item.pair_id: item for item in stream_outcomes([group(*asked)], program, lambda _: generator, loop)}
-    assert [found[item.ablation.pair_id].cut for item in asked] == [False, True]
-
-
 class EverySecondSeed(FakeGenerator):
     """Says the harm at even seeds only, and greedily never."""
 

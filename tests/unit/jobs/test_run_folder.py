@@ -40,7 +40,6 @@ OUTCOMES = st.builds(
     cached_tokens=st.integers(0, 9),
     completion_tokens=st.integers(0, 9),
     left_out=st.lists(TEXT, max_size=2).map(tuple),
-    cut=st.booleans(),
     fits=st.booleans(),
 )
 
