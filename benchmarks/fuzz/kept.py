@@ -55,6 +55,8 @@ def _runs() -> list[Target]:
         "pair_id": "p", "event_id": "e", "context": ["a", "é"], "harm": 1.0, "log_odds_nats": None, "output": "o",
         "answers": ["b"], "prompt_hash": "h", "memoised": False, "prompt_tokens": 5, "cached_tokens": 0,
         "completion_tokens": 3,
+        "left_out": ["m2"],
+        "fits": True,
     }  # fmt: skip
     weight = {"pair": "ab", "contradiction": 0.5}
     vector = {"text": "ab", "vector": b"\0\0\x80\x3f" * 4}
