@@ -41,7 +41,8 @@ def next_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
         case "reference":
             return _reference_round(search, placebos)
         case "sufficiency" | "closure":
-            return [item for item in _doubted(search, placebos) if item not in search.measured] or _alone_round(search)
+            doubted = [item for item in _doubted(search, placebos) if item not in search.measured]
+            return doubted or _alone_round(search) + (_neighbour_round(search) if search.is_flooded else [])
         case "necessity":
             return _necessity_round(search)
         case "verify":
@@ -253,7 +254,7 @@ def _verify_round(search: SearchState) -> list[Ablation]:
 
 def _neighbour_round(search: SearchState) -> list[Ablation]:
     asked: list[Ablation] = []
-    for entry_id, event_id in itertools.islice(_neighbours(search).items(), search.settings.neighbour_candidates):
+    for entry_id, event_id in itertools.islice(_neighbours(search).items(), search.neighbour_room):
         search.neighbours_asked.add(entry_id)
         asked.extend(
             keep_only(event_id, "keep_one", measure, (entry_id,), point)

@@ -28,13 +28,14 @@ changed; "removed" means left out of a replay.
 4. *Necessity.* Where no culprit is in an event's context, leave out each memory in turn: harm that needs several
    memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured in the same way, until none is a culprit.
+   After `patience` rounds that convict somebody step 7 goes on beside it.
 6. *Verify.* Replay each event as text without S. Where harm stays in other words than were measured, steps 2 and 3 are
    taken at these: poison of another payload hides behind the one that is said. Where it stays else, the next memory by
    credit, then by anomaly, in its context joins S, one at each round: S is the smallest prefix of the evidence that
    ends the harm. Whose credit is below `weak_nats` is never taken: another context may end a harm by chance, and that
    is no evidence.
 7. *Neighbours.* Memories at large that resemble a culprit are measured alone on the event where that culprit weighs
-   most: the next poison in line is found before it is used.
+   most: the next poison in line is found before it is used. Each round that convicts somebody doubles the next.
 8. *Restore.* Whom only events speak against that stay harmful without them is put back, where the events that were
    cleared stay so on replay: their absence repairs nothing. (An event whose harm stays without a quarter of the store
    that it convicts is not even asked: it is heard no more in step 6, and the others must find their own culprits.)
@@ -48,6 +49,7 @@ This file has the order of phases and the budget. What a phase asks is in `round
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from audit.attribution.conviction import Conviction
@@ -125,6 +127,7 @@ class SetSearch:
         self._placebos = Placebos(memory, self._measured, settings, self.states)
         self._rounds = 0
         self._planned = 0
+        self._asked: dict[str, Ablation] = {}
         self._left_out: list[str] = []
         self._unasked = 0
 
@@ -145,7 +148,7 @@ class SetSearch:
     @property
     def not_examined(self) -> list[str]:
         """What the search left out, one line each."""
-        most = self.settings.neighbour_candidates
+        most = self._state.neighbour_room
         unasked = f"memories that resemble culprits: one round asks about {most} of them, and {self._unasked} were left"
         return [*self._left_out, *([unasked] if self._unasked else [])]
 
@@ -166,11 +169,7 @@ class SetSearch:
             if self._rounds > self.settings.max_rounds:
                 self._give_up(f"no end after {self.settings.max_rounds} rounds")
                 break
-            unique = {
-                ablation.pair_id: ablation
-                for ablation in next_round(self._state, self._placebos)
-                if ablation not in self._measured
-            }  # fmt: skip
+            unique = self._distinct(next_round(self._state, self._placebos))
             if not unique:
                 self._advance()
                 continue
@@ -181,6 +180,7 @@ class SetSearch:
             else:
                 self._planned += cost
                 self._measured.expect(unique.values())
+                self._asked = unique
                 order = sorted(unique.values(), key=lambda item: (item.event_id, item.kind != "full", item.pair_id))
                 return tuple(order)
         return ()
@@ -189,6 +189,9 @@ class SetSearch:
         """Take the outcomes of the planned round, in any order; all of them or an error of the caller's own."""
         for outcome in outcomes:
             self._measured.outcomes[outcome.pair_id] = outcome
+            for same in self._same(self._asked[outcome.pair_id]):
+                if same not in self._measured:
+                    self._measured.note(same, outcome)
         self._advance()
 
     def take_along(self, entries: Mapping[str, str]) -> bool:
@@ -206,6 +209,20 @@ class SetSearch:
         self._state.taken |= new.keys()
         self._state.phase = self._state.reopen()
         return True
+
+    def _distinct(self, asked: Iterable[Ablation]) -> dict[str, Ablation]:
+        """Return the questions that have no answer yet by pair id; of those about copies of one memory, the first."""
+        found: dict[str, Ablation] = {}
+        for ablation in asked:
+            if ablation not in self._measured and not any(same.pair_id in found for same in self._same(ablation)):
+                found[ablation.pair_id] = ablation
+        return found
+
+    def _same(self, ablation: Ablation) -> list[Ablation]:
+        """Return the question and those that the same replay answers: of copies of a memory that is shown alone."""
+        if ablation.kept is None or len(ablation.kept) != 1 or ablation.measure == "continuation":
+            return [ablation]
+        return [replace(ablation, kept=(entry_id,)) for entry_id in self._state.memory.copies(ablation.kept[0])]
 
     def _advance(self) -> None:
         """Take in the answers to the phase's questions, and go on to the next phase."""
@@ -245,6 +262,8 @@ class SetSearch:
             if not self._has_heard():
                 return
             changed = convict(search, conviction)
+            search.closures += changed
+            search.neighbour_rounds += changed and search.is_flooded
             if changed:
                 search.reopen()  # events cleared before it grew, where whom a group acquitted is asked at others only
             allow_turns(search)
@@ -263,6 +282,7 @@ class SetSearch:
         elif search.phase == "neighbours":
             read_influences(search)
             convicted = convict(search, conviction)
+            search.neighbour_rounds += convicted
             search.phase = search.reopen() if doubt_baselines(search, placebos) or convicted else "restore"
             self._wants_points()
             self._unasked = unasked_neighbours(search)

@@ -91,9 +91,13 @@ class SearchSettings:
     max_replays: int | None = None
     """Budget on replays planned, each sample one; None is no budget."""
 
+    patience: int = 8
+    """Rounds of step 5 that convict somebody after which step 7 goes on beside it: where poison comes by the hundred,
+    only as many move up in a round as one event retrieves."""
+
     neighbour_candidates: int = 32
-    """Most memories measured in step 7 in one round. A round that convicts nobody is the last: how many it left is told
-    with what was not examined."""
+    """Most memories measured in step 7 in its first round, and twice as many in each one after a round that convicted
+    somebody. A round that convicts nobody is the last: how many it left is told with what was not examined."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -214,6 +218,12 @@ class SearchState:
     """Per entry id at how many events it may have been measured before the next verdict; one where nothing is said."""
 
     neighbours_asked: set[str] = field(default_factory=set)
+    closures: int = 0
+    """Rounds of step 5 that convicted somebody."""
+
+    neighbour_rounds: int = 0
+    """Rounds of step 7 that convicted somebody: poison by the hundred is found in few."""
+
     deeper: bool = False
     """An event that renounced its points may have later ones: they are to be taken next."""
 
@@ -229,6 +239,16 @@ class SearchState:
             for event_id, state in self.states.items()
             if not state.at_large and state.status not in mute
         ]
+
+    @property
+    def is_flooded(self) -> bool:
+        """Tell whether step 5 goes on for so long that step 7 begins beside it."""
+        return self.closures >= self.settings.patience
+
+    @property
+    def neighbour_room(self) -> int:
+        """How many memories that resemble culprits the next round has room for."""
+        return self.settings.neighbour_candidates << self.neighbour_rounds
 
     def spared_at(self, entry_id: str) -> set[str]:
         """Return the events that spared an entry and never measured it since."""
