@@ -1,9 +1,10 @@
 """Placebos: what would any memory do? The baseline against which a memory's effect counts.
 
 A memory of any kind may bring a form that the model does not use by itself ("Thought:", "Answer:"), and a form is no
-harm. So memories that an event did not use are shown alone at its points, and what they do is no memory's fault. The
-*least* of them counts at partings, so that poison among them raises the baseline only where all are poison; they are
-asked one after the other, as far as form or a conviction hangs on the next (`doubts`). And before every point of an
+harm. So memories that an event did not use are shown alone at its points, and what they do is no memory's fault; nor is
+what comes with no memory at all, which no planted placebo can lower. The *median* of them counts at the words of the
+harm, and the *least* at partings, so that poison among them raises the baseline only where all are poison; there they
+are asked one after the other, as far as form or a conviction hangs on the next (`doubts`). And before every point of an
 event is given up as form, others are asked that nobody can plant: ones drawn from the store, and the context's own.
 """
 
@@ -53,12 +54,18 @@ class Placebos:
         return [keep_only(event_id, "keep_one", "odds", (entry_id,), point) for entry_id in shown]
 
     def for_words(self, event_id: str, state: EventState) -> list[Ablation]:
-        """Ask how the words of the harm fare without a cause: with as many placebos as tell, more than half first."""
-        asked = [self.without(event_id, state, point) for point in range(state.past, state.spoken)]
+        """Ask how the words of the harm fare without a cause: with as many placebos as tell, more than half first.
+
+        With no memory, too, where these do not say them: whoever plants placebos that suppress the words would have
+        all others seem to bring them.
+        """
+        words = range(state.past, state.spoken)
+        asked = [self.without(event_id, state, point) for point in words]
         majority = [item for items in asked for item in items[: len(items) // 2 + 1]]
         if any(item not in self._measured for item in majority) or self._said_anyway(event_id, state):
             return majority
-        return [item for items in asked for item in items]
+        gates = [_gate(event_id, point) for point in words]
+        return list(dict.fromkeys([*gates, *(item for items in asked for item in items)]))
 
     def at_parting(self, event_id: str, state: EventState, point: int) -> list[Ablation]:
         """Ask how a parting fares with no memory, and with as many placebos, one after the other, as tell.
@@ -135,10 +142,11 @@ class Placebos:
         return state.spoken > 0 and least > -self._settings.substance_nats
 
     def _usual_odds(self, event_id: str, state: EventState, point: int) -> float | None:
-        """Log-odds that any memory would give: the placebos' median, or those of no memory where there is none."""
+        """Log-odds without a cause: the placebos' median, or those of no memory where these are higher."""
         asked = [self._odds(item) for item in self.without(event_id, state, point)]
         known = [odds for odds in asked if odds is not None]
-        return median(known) if len(known) == len(asked) else None
+        floor = self.floor(event_id, point)
+        return None if floor is None or len(known) < len(asked) else max(median(known), floor)
 
     def read_partings(self, event_id: str, state: EventState) -> None:
         """Set the baselines of the partings that count, from whatever was shown alone by now."""

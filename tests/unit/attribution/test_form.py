@@ -88,6 +88,30 @@ def test_poison_planted_where_placebos_are_taken_exonerates_nobody():
     assert "m001" in search.removed
 
 
+class SuppressedFormWorld(AnyMemoryWorld):
+    """What matches the query least is planted: it suppresses the form that any memory brings."""
+
+    planted: frozenset[str] = frozenset()
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        asked_of_form = ablation.measure == "odds" and ablation.point < self._from
+        if asked_of_form and outcome.context and self.planted.issuperset(outcome.context):
+            return replace(outcome, log_odds_nats=-9.0)
+        return outcome
+
+
+@pytest.mark.parametrize("planted", [0, 1, 2, 3, 8])
+@pytest.mark.parametrize(("substance_from", "removed"), [(1, {"m001", "m002"}), (4, {"m001", "m002"}), (9, set())])
+def test_planted_placebos_that_suppress_a_form_change_nobodys_verdict(substance_from, removed, planted):
+    world = SuppressedFormWorld(poison={1, 2}, wrong_anyway=set(), substance_from=substance_from, size=40)
+    world.planted = frozenset(f"m{number:03d}" for number in range(40 - planted, 40))
+    search = search_of(world)
+    world.run(search)
+    assert set(search.removed) == removed
+    assert search.states["e000"].status == ("cleared" if removed else "not cleared")
+
+
 class LeaningWorld(World):
     """What each memory alone adds to the odds at each event, in nats; together they do harm."""
 

@@ -671,6 +671,30 @@ def test_what_any_memory_brings_convicts_nobody():
     assert set(search.removed) == {"m002"}
 
 
+class SuppressedWorld(SpokenWorld):
+    """What matches no query is planted: it suppresses the words, which the model would say by itself, if `anyway`."""
+
+    def __init__(self, *, planted: int, anyway: float) -> None:
+        super().__init__(opens=2, poison=2)
+        self._planted, self._anyway = frozenset(f"m{number:03d}" for number in range(8 - planted, 8)), anyway
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        if ablation.measure == "odds" and ablation.point < 2 and self._poison not in outcome.context:
+            suppressed = self._planted.intersection(outcome.context)
+            return replace(outcome, log_odds_nats=-12.0 if suppressed else self._anyway)
+        return outcome
+
+
+@pytest.mark.parametrize("anyway", [-6.0, -3.0, -1.0, 2.0])
+@pytest.mark.parametrize("planted", [0, 1, 2, 3])
+def test_planted_placebos_that_suppress_the_words_of_the_harm_convict_no_other_memory(planted, anyway):
+    world = SuppressedWorld(planted=planted, anyway=anyway)
+    search = spoken_search(world)
+    world.run(search)
+    assert set(search.removed) == {"m002"}
+
+
 def test_a_store_without_unused_memories_is_compared_with_none():
     world = SpokenWorld(opens=1, poison=2)
     small = RankedMemory(world.entries[:5], lambda _: np.arange(5), 5)
