@@ -19,6 +19,7 @@ from rich.console import Console
 
 from audit.attribution.harm import answer_label
 from audit.config import AuditConfig
+from audit.errors import UsageError
 from benchmarks.command import run
 from benchmarks.minja.cells import run_cell
 from benchmarks.minja.copies import copies, copies_of, repeated
@@ -87,7 +88,12 @@ def qa_cell(options: argparse.Namespace, executor: Executor, rho: float, seed: i
     rest = food[options.victims + options.held_out :]
     demo = demonstration(demonstration_text(options.data))
     pool = worked_examples(options.data, trigger)
-    benign = random.Random(seed).sample(pool, min(options.size - poisoned, len(pool)))
+    if options.size - poisoned > len(pool):
+        raise UsageError(
+            f"--size {options.size} at --rho {rho:g}: {options.size - poisoned} benign memories are needed, and there are "
+            f"{len(pool)} worked examples: give a smaller --size"
+        )
+    benign = random.Random(seed).sample(pool, options.size - poisoned)
     injection = {}
     if options.poison == "injected":
         # At the highest ρ a question may be poisoned twice.
