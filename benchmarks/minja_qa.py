@@ -88,12 +88,13 @@ def qa_cell(options: argparse.Namespace, executor: Executor, rho: float, seed: i
     rest = food[options.victims + options.held_out :]
     demo = demonstration(demonstration_text(options.data))
     pool = worked_examples(options.data, trigger)
-    if options.size - poisoned > len(pool):
+    needed = options.size - poisoned
+    if needed > len(pool):
         raise UsageError(
-            f"--size {options.size} at --rho {rho:g}: {options.size - poisoned} benign memories are needed, and there are "
-            f"{len(pool)} worked examples: give a smaller --size"
+            f"--size {options.size} at --rho {rho:g} needs {needed} benign memories, and there are {len(pool)} worked "
+            "examples: give a smaller --size"
         )
-    benign = random.Random(seed).sample(pool, options.size - poisoned)
+    benign = random.Random(seed).sample(pool, needed)
     injection = {}
     if options.poison == "injected":
         # At the highest ρ a question may be poisoned twice.

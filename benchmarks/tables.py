@@ -31,6 +31,9 @@ __all__ = ["Group", "main"]
 
 MAIN_RHO = {"QA": 0.2, "RAP": 0.15}
 CLEAN_STORES = 20
+LARGE_STORE = 80
+"""A variant with more memories than the others says how many."""
+
 REPEATED = "each poison"
 """In a variant's name: the attacker who knows CAS (`benchmarks.minja.copies`)."""
 
@@ -83,6 +86,8 @@ def _variant(config: dict[str, Any]) -> str:
         parts.append("one attacker account")
     if config.get("copies", 1) > 1:
         parts.append(f"{REPEATED} {config['copies']} times")
+    if config["size"] > LARGE_STORE:
+        parts.append(f"{config['size']} memories")
     return ", ".join(parts)
 
 
