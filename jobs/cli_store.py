@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from audit.provenance.policy import TrustPolicy
 
 __all__ = [
-    "DEFAULT_KEYS", "FINDINGS", "Json", "Keys", "PinFile", "Store", "Trust", "check_place", "installed_policy",
-    "known_pin", "print_json", "remember",
+    "DEFAULT_KEYS", "FINDINGS", "VERSION", "Json", "Keys", "PinFile", "Quiet", "Store", "Trust", "check_place",
+    "installed_policy", "known_pin", "print_json", "remember",
 ]  # fmt: skip
 
 Store = Annotated[Path, typer.Argument(help="Folder of the signed store.")]
@@ -34,7 +34,9 @@ PinFile = Annotated[
     typer.Option("--pin", help="File that remembers the newest version seen; default: in your user state folder."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 DEFAULT_KEYS = Path("memaudit-keys")
+VERSION = "0.1.0"
 
 FINDINGS = 1
 """Exit code of a command that was told to fail on what it found."""

@@ -15,7 +15,8 @@ import pytest
 from audit.config import AuditConfig
 from audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
 from audit.provenance import durable
-from jobs.cli import ATTESTATION_FILE, DEFECT, INTERRUPTED
+from jobs.cli import DEFECT, INTERRUPTED
+from jobs.cli_purge import ATTESTATION_FILE
 from jobs.cli_store import FINDINGS
 from models.fakes import FakeGenerator
 
@@ -132,7 +133,7 @@ def test_purge_publishes_a_version_that_verifies_and_grew_from_the_audited_one(s
 
 
 def test_most_of_a_store_is_removed_only_when_told_so(store, run, monkeypatch):
-    monkeypatch.setattr("jobs.cli.MOST_SHARE", 0.1)
+    monkeypatch.setattr("jobs.cli_purge.MOST_SHARE", 0.1)
     run(*AUDIT)
     before = bytes_of(store)
     code, _, err = run("purge", "run", "store", "--apply")
@@ -144,7 +145,7 @@ def test_most_of_a_store_is_removed_only_when_told_so(store, run, monkeypatch):
 
 
 def test_an_audit_that_applies_asks_as_a_purge_does_before_most_of_a_tenant_goes(store, run, monkeypatch):
-    monkeypatch.setattr("jobs.cli.MOST_SHARE", 0.1)
+    monkeypatch.setattr("jobs.cli_purge.MOST_SHARE", 0.1)
     before = bytes_of(store)
     code, _, err = run(*AUDIT, "--apply")
     assert code == 2
@@ -221,7 +222,7 @@ def test_a_report_for_a_folder_that_is_not_there_is_refused(store, run, desk):
 
 @pytest.mark.parametrize("role", ["auditor", "log"])
 def test_a_key_that_applying_needs_is_missed_before_the_work(store, run, desk, monkeypatch, role):
-    monkeypatch.setattr("jobs.cli.run_audit", never)
+    monkeypatch.setattr("jobs.cli_audit.run_audit", never)
     (desk / "memaudit-keys" / f"memaudit-{role}.key").unlink()
     code, _, err = run(*AUDIT, "--apply")
     assert code == 2
@@ -270,7 +271,7 @@ def test_a_harm_function_that_fails_is_one_line_and_no_finding(store, run, desk)
 
 
 def test_what_an_audit_is_told_is_checked_before_its_models_are_made_ready(store, run, desk, monkeypatch):
-    monkeypatch.setattr("jobs.cli.prepare_models", never)
+    monkeypatch.setattr("jobs.cli_audit.prepare_models", never)
     (desk / "memaudit.yaml").write_text("backbone: fake\nharm: {kind: regex}\n", encoding="utf-8")
     assert run(*AUDIT)[0] == 2
 
@@ -386,7 +387,7 @@ def test_events_that_do_not_fit_are_one_line_and_start_no_run(store, run, desk, 
 
 
 def test_a_quiet_night_is_a_finished_audit_that_starts_no_model_and_no_cluster(store, run, desk, monkeypatch):
-    monkeypatch.setattr("jobs.cli.prepare_models", never)
+    monkeypatch.setattr("jobs.cli_audit.prepare_models", never)
     monkeypatch.setattr("jobs.executor_local.load_generator", never)
     write_lines(desk / "events.jsonl", [event(harm={"label": "benign"})])
     quiet = [word for word in AUDIT if word != "--local"]
@@ -401,7 +402,7 @@ def test_a_quiet_night_is_a_finished_audit_that_starts_no_model_and_no_cluster(s
 
 @pytest.mark.parametrize("label", ["harmful", "benign"])
 def test_a_cluster_and_this_process_are_not_both_asked_for(store, run, desk, label, monkeypatch):
-    monkeypatch.setattr("jobs.cli.prepare_models", never)
+    monkeypatch.setattr("jobs.cli_audit.prepare_models", never)
     write_lines(desk / "events.jsonl", [event(harm={"label": label})])
     code, _, err = run(*AUDIT, "--address", "10.0.0.1:6379")
     assert code == 2
@@ -410,7 +411,7 @@ def test_a_cluster_and_this_process_are_not_both_asked_for(store, run, desk, lab
 
 
 def test_a_defect_is_a_traceback_and_no_finding(store, run, monkeypatch):
-    monkeypatch.setattr("jobs.cli.read_events", lambda _: {}["of an agent's own"])
+    monkeypatch.setattr("jobs.cli_audit.read_events", lambda _: {}["of an agent's own"])
     code, _, err = run(*AUDIT, "--fail-on", "removed")
     assert code == 70
     assert 'KeyError: "of an agent\'s own"' in err
@@ -484,7 +485,7 @@ def test_ending_an_audit_gently_is_an_interruption_and_no_finding(store, run, mo
 
     before = signal.signal(signal.SIGTERM, never)
     try:
-        monkeypatch.setattr("jobs.cli.run_audit", ended)
+        monkeypatch.setattr("jobs.cli_audit.run_audit", ended)
         code, _, err = run(*AUDIT)
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -499,7 +500,7 @@ def test_a_reader_who_goes_away_is_no_finding(store, run, monkeypatch):
     run(*AUDIT)
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # typer replaces it then
     monkeypatch.setattr(sys, "stderr", sys.stderr)
-    monkeypatch.setattr("jobs.cli.to_json", closed)
+    monkeypatch.setattr("jobs.cli_audit.to_json", closed)
     assert run("report", "run", "--format", "json")[0] == IncompleteError.exit_code
 
 

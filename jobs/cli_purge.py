@@ -1,0 +1,148 @@
+"""`memaudit purge`: remove what a run found, re-sign, attest. A dry run unless told otherwise."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from audit.counted import counted
+from audit.errors import StalePlanError, UsageError
+from audit.provenance import durable
+from audit.provenance.keys import load_keyring
+from audit.report.untrusted import as_line
+from audit.snapshot.attest import attest
+from audit.snapshot.purify import purify, read_purified
+from audit.snapshot.reader import open_snapshot
+from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, known_pin, print_json, remember
+from jobs.clock import now_ms
+from jobs.descendants import with_quarantined
+from jobs.hazard_locks import read_locks, removals_of
+from jobs.run_audit import RESULT_FILE, read_result
+
+if TYPE_CHECKING:
+    from audit.result import AuditResult
+    from audit.snapshot.purify import Purified
+    from audit.snapshot.reader import VerifiedSnapshot
+
+__all__ = ["ATTESTATION_FILE", "large_removals", "purge", "purge_run"]
+
+ATTESTATION_FILE = "attestation.dsse.json"
+
+MOST_SHARE = 0.5
+"""Of a tenant's memories: a run that removes more of them is not applied without being told so again."""
+
+
+def purge(
+    run: Annotated[Path, typer.Argument(help="Finished run folder.")],
+    store: Store,
+    keys: Keys = DEFAULT_KEYS,
+    pin: PinFile = None,
+    *,
+    quarantined: Annotated[
+        bool, typer.Option("--quarantined", help="Also what derives from a removed memory and was quarantined.")
+    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Really remove; without it, only show what would be.")] = False,
+    most: Annotated[bool, typer.Option("--most", help="Also where more than half of a tenant's memories go.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove what a run found.
+
+    Tombstones are appended, the live view is rewritten and re-signed. Changes nothing unless --apply is given.
+    """
+    result = read_result(run)
+    if quarantined:
+        result = with_quarantined(result)
+    large = large_removals(result)
+    if large and apply and not most:
+        raise UsageError(f"{large[0]}; look at the report, and add --most to remove them all the same")
+    purged = purge_run(run, result, store, keys, pin, dry_run=not apply, quiet=as_json)
+    if as_json:
+        print_json(purged)
+    if large and not apply and not as_json:
+        for line in large:
+            Console(soft_wrap=True).print(line, markup=False, highlight=False)
+
+
+def large_removals(result: AuditResult) -> list[str]:
+    """Say of which tenants a run removes so much that it is more likely a mistake than a finding."""
+    removals = removals_of(result)
+    return [
+        f"{len(removals[tenant.tenant])} of {counted(tenant.entries, 'memory')} of {as_line(tenant.tenant)} would be "
+        "removed: a set that is most of a store is seldom the cause"
+        for tenant in result.tenants
+        if len(removals.get(tenant.tenant, ())) > MOST_SHARE * tenant.entries
+    ]
+
+
+def purge_run(
+    run: Path, result: AuditResult, store: Path, keys: Path, pin: Path | None, *, dry_run: bool, quiet: bool
+) -> dict[str, object]:
+    """Remove, attest and remember what a run found, and say so unless `quiet`; return it as `--json` shows it."""
+    now, keyring, console = now_ms(), load_keyring(keys), Console(soft_wrap=True, quiet=quiet)
+    removals = removals_of(result)
+    extra, taxonomy = read_locks(run, result)
+    known = known_pin(store, pin, keyring.policy, now)
+    snapshot = open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)
+    if snapshot.store_id != result.store:
+        raise UsageError(f"{run} audited another store than {store}")
+    purified = None if dry_run else _published_before(run, result, snapshot)
+    if snapshot.digest != result.snapshot_digest and purified is None:
+        raise StalePlanError(
+            f"{store} is at version {snapshot.version}, {run} audited version {result.snapshot_version}: audit again"
+        )
+    if not removals:  # a clean night, and no mistake
+        console.print(f"{run} found nothing to remove: {store} stays as it is", markup=False, highlight=False)
+        return {"version": snapshot.version, "published": False, "digest": snapshot.digest, "removed": []}
+    if purified is None:
+        purified = purify(
+            store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now,
+            config={**result.config, **taxonomy}, models=result.models, extra=extra, dry_run=dry_run,
+        )  # fmt: skip
+    if not dry_run:
+        statement = attest(
+            purified, keyring, run_id=result.run_id, now_ms=now, parameters=result.config, models=result.models,
+            score_tables={RESULT_FILE: hashlib.sha256((run / RESULT_FILE).read_bytes()).hexdigest()},
+        )  # fmt: skip
+        durable.replace(run / ATTESTATION_FILE, statement)
+        remember(open_snapshot(store, keyring.policy, now_ms=now), pin)
+    verb = "removed" if purified.published else "would remove"
+    for item in purified.removed:
+        console.print(
+            f"{verb} {as_line(item.tenant)}/{as_line(item.entry_id)}: {as_line(item.reason, 200)}",
+            markup=False, highlight=False,
+        )  # fmt: skip
+    if not extra:
+        console.print(
+            "the run read no hazards: these tombstones keep the ids out and no paraphrase", markup=False,
+            highlight=False,
+        )  # fmt: skip
+    if purified.published:
+        console.print(
+            f"version {purified.version} published with {counted(purified.entries, 'memory')}; attestation: "
+            f"{run / ATTESTATION_FILE}; check both with: memaudit verify {store} "
+            f"--attestation {run / ATTESTATION_FILE}",
+            markup=False, highlight=False,
+        )  # fmt: skip
+        console.print(
+            f"older versions and {run} still hold the text of what was removed; to erase the versions: memaudit vacuum "
+            f"{store}", markup=False, highlight=False,
+        )  # fmt: skip
+    else:
+        console.print("dry run: nothing was changed; add --apply to remove", markup=False, highlight=False)
+    return {
+        "version": purified.version, "published": purified.published, "digest": purified.digest,
+        "removed": [{"tenant": r.tenant, "entry_id": r.entry_id, "reason": r.reason} for r in purified.removed],
+    }  # fmt: skip
+
+
+def _published_before(run: Path, result: AuditResult, snapshot: VerifiedSnapshot) -> Purified | None:
+    """Return what an interrupted purge of this run published and did not attest, where it is what is asked for."""
+    if (run / ATTESTATION_FILE).exists():
+        return None
+    purified = read_purified(snapshot, result.run_id, result.snapshot_digest)
+    asked = {(tenant, entry_id) for tenant, entries in removals_of(result).items() for entry_id in entries}
+    return purified if purified and {(item.tenant, item.entry_id) for item in purified.removed} == asked else None
