@@ -110,6 +110,11 @@ class Entry:
         """Request and response as one passage, as the consistency graph and the embedder read it."""
         return f"{self.request}\n{self.response}"
 
+    @property
+    def shown(self) -> tuple[str, str, frozenset[tuple[str, str]]]:
+        """What an agent shows its model of an entry: those with the same are copies, and make the same prompt."""
+        return self.request, self.response, frozenset(self.metadata.items())
+
 
 def _rebuild(  # noqa: PLR0913, PLR0917 - the fields of Entry, in order
     tenant: str, entry_id: str, principal: str, source: Source, request: str, response: str, created_at_ms: int,

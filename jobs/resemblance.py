@@ -25,6 +25,9 @@ RESPONSE_SIMILARITY = 0.5
 class Resemblance(Mapping[str, list[str]]):
     """Per entry, whom evidence ties to it, closest first: who answers alike, lives near, or has the same parents.
 
+    Of copies (`Entry.shown`) only the first is tied to anybody, since a search judges them alike: else copies of one
+    poison would fill all places, and its variants would never be asked about.
+
     Writers are not used: where every entry has its own writer that says nothing, and where one account wrote much, it
     says too much. What ties two entries here is only whom to *measure*; a measurement convicts.
 
@@ -40,6 +43,8 @@ class Resemblance(Mapping[str, list[str]]):
         for place, entry in enumerate(entries):
             for parent in entry.parents:
                 self._children.setdefault(parent.entry_id, []).append(place)
+        first: dict[object, int] = {}
+        self._first = [first.setdefault(entry.shown, place) for place, entry in enumerate(entries)]
         self._known: dict[str, list[str]] = {}
 
     def __getitem__(self, entry_id: str) -> list[str]:
@@ -58,10 +63,11 @@ class Resemblance(Mapping[str, list[str]]):
         # Rounded so that the last bit of a BLAS sum, which depends on the machine, cannot swap equal entries.
         similar = np.round(responses @ responses[place], 6)
         alike = np.flatnonzero(similar >= RESPONSE_SIMILARITY)
-        alike = alike[np.argsort(-similar[alike], kind="stable")][: RESEMBLING + 1]  # the entry itself is among them
+        alike = alike[np.argsort(-similar[alike], kind="stable")]
         near = self._tenant.graph.neighbours.lists[place]
         kin = sorted({
             child for parent in self._entries[place].parents for child in self._children[parent.entry_id]
         })  # fmt: skip
-        others = dict.fromkeys(int(other) for other in (*alike, *near, *kin) if other != place)
-        return [self._entries[other].entry_id for other in list(others)[:RESEMBLING]]
+        own = self._first[place]
+        others = dict.fromkeys(self._first[int(other)] for other in (*alike, *near, *kin))
+        return [self._entries[other].entry_id for other in others if other != own][:RESEMBLING]

@@ -88,7 +88,8 @@ def _idle(search: SearchState) -> set[str]:
         and not any(state.alone(entry_id) >= weak for state in others.values())
     }
     for culprit in set(search.removed) - idle:
-        idle.difference_update(search.resembles.get(culprit, ()))
+        for alike in search.resembles.get(culprit, ()):
+            idle.difference_update(search.memory.copies(alike))
     return idle
 
 

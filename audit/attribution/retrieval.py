@@ -35,10 +35,6 @@ Ranker = "Callable[[str], NDArray[np.intp]]"
 """From a query to the indices of all entries, best match first."""
 
 
-_Shown = tuple[str, str, frozenset[tuple[str, str]]]
-"""What an agent shows its model of an entry."""
-
-
 class _Rank(Protocol):
     def __call__(self, query: str, /) -> NDArray[np.intp]: ...
 
@@ -95,9 +91,9 @@ class RankedMemory:
         self._places = {entry.entry_id: place for place, entry in enumerate(self._entries)}
         if len(self._places) != len(self._entries):
             raise UsageError("two live entries of one tenant share an entry id")
-        alike: dict[_Shown, list[str]] = {}
+        alike: dict[object, list[str]] = {}
         for entry in self._entries:
-            alike.setdefault(_shown(entry), []).append(entry.entry_id)
+            alike.setdefault(entry.shown, []).append(entry.entry_id)
         self._copies = {shown: tuple(entry_ids) for shown, entry_ids in alike.items() if len(entry_ids) > 1}
         self._rank = rank
         self._orders: dict[tuple[str, tuple[str, ...] | None], NDArray[np.intp]] = {}
@@ -125,10 +121,10 @@ class RankedMemory:
     def copies(self, entry_id: str) -> tuple[str, ...]:
         """Return the entries that an agent cannot tell from this one, itself included, in log order.
 
-        They have the same request, response and metadata: shown alone, they make the same prompt. KeyError if there is
-        no such entry.
+        They have the same request, response and metadata: shown alone, they make the same prompt. An id of no entry
+        has no copies.
         """
-        return self._copies.get(_shown(self.entry(entry_id)), (entry_id,))
+        return self._copies.get(self.entry(entry_id).shown, (entry_id,)) if entry_id in self else (entry_id,)
 
     def retrieve(
         self,
@@ -182,10 +178,6 @@ class RankedMemory:
     def _logged_first(self, order: NDArray[np.intp], logged: tuple[str, ...]) -> NDArray[np.intp]:
         first = np.array([self._places[name] for name in logged if name in self._places], np.intp)
         return np.concatenate([first, order[~np.isin(order, first)]])
-
-
-def _shown(entry: Entry) -> _Shown:
-    return entry.request, entry.response, frozenset(entry.metadata.items())
 
 
 def _digest(query: str, entry_id: str) -> bytes:

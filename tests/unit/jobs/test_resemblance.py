@@ -46,16 +46,15 @@ def test_a_store_of_one_entry_has_nobody_to_resemble(tmp_path):
 
 def test_those_who_answer_alike_come_before_those_of_the_same_parent():
     family = (Parent(entry_id="root", weight_ppm=500_000),)
-    entries = [
-        dataclasses.replace(entry("acme", f"m{number}", "q", "a"), parents=family if number in {0, 1, 3} else ())
-        for number in range(5)
-    ]
+    entries = [entry("acme", f"m{number}", f"q{number}", "a") for number in range(5)]
+    for number in (0, 1, 3):
+        entries[number] = dataclasses.replace(entries[number], parents=family)
     directions = [[1, 0], [0, 1], [0.8, 0.6], [0, 1], [0.9, 0.43589]]
     assert Resemblance(entries, lonely(directions))["m0"] == ["m4", "m2", "m1", "m3"]
 
 
 def test_equal_answers_are_tied_in_log_order_and_no_more_than_are_asked_about():
-    entries = [entry("acme", f"m{number}", "q", "a") for number in range(40)]
+    entries = [entry("acme", f"m{number}", f"q{number}", "a") for number in range(40)]
     tied = Resemblance(entries, lonely([[1.0, 0.0]] * 40))
     assert tied["m30"] == [f"m{number}" for number in range(RESEMBLING)]
     assert tied["m3"] == [f"m{number}" for number in range(RESEMBLING + 1) if number != 3]
@@ -70,7 +69,7 @@ class OneAtATime(np.ndarray):
 
 
 def test_nobody_is_compared_but_with_who_is_asked_about():
-    entries = [entry("acme", f"m{number}", "q", "a") for number in range(3)]
+    entries = [entry("acme", f"m{number}", f"q{number}", "a") for number in range(3)]
     tenant = lonely([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]])
     tied = Resemblance(entries, dataclasses.replace(tenant, responses=tenant.responses.view(OneAtATime)))
     assert tied["m2"] == ["m0", "m1"]
@@ -83,3 +82,11 @@ def test_an_unknown_entry_resembles_nobody(tmp_path):
     assert tied.get("never there", []) == []
     with pytest.raises(KeyError):
         tied["never there"]
+
+
+def test_copies_take_one_place_and_leave_the_others_to_variants():
+    texts = ["poison"] * 30 + ["variant"] * 30 + ["other"] * 3
+    entries = [entry("acme", f"m{number:02d}", "q", text) for number, text in enumerate(texts)]
+    tied = Resemblance(entries, lonely([[1.0, 0.0]] * 30 + [[0.9, 0.43589]] * 30 + [[0.0, 1.0]] * 3))
+    assert tied["m00"] == tied["m17"] == ["m30"]
+    assert tied["m41"] == ["m00"]
