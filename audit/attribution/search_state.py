@@ -248,7 +248,8 @@ class SearchState:
     @property
     def neighbour_room(self) -> int:
         """How many memories that resemble culprits the next round has room for."""
-        return self.settings.neighbour_candidates << self.neighbour_rounds
+        most = max(self.settings.neighbour_candidates, len(self.memory))
+        return min(self.settings.neighbour_candidates << self.neighbour_rounds, most)
 
     def spared_at(self, entry_id: str) -> set[str]:
         """Return the events that spared an entry and never measured it since."""

@@ -105,3 +105,14 @@ def test_poison_by_the_thousand_in_other_words_is_found_in_few_rounds_and_no_que
     assert set(search.removed) == set(names[:poison])
     assert search.not_examined == []
     assert len(world.asked) < poison + 20
+
+
+def test_poison_that_nothing_ties_together_is_found_as_it_moves_up_until_the_rounds_end():
+    poison = 400
+    hijacked = frozenset(range(poison))
+    world = World(poison + BENIGN, {}, lambda _, context: 3.0 if context & hijacked else -3.0, k=3)
+    world.memory = RankedMemory(world.entries, lambda _: np.arange(poison + BENIGN), 3)
+    found, cut = searched(world), searched(world, max_rounds=100)
+    assert len(found.removed) == poison
+    assert 100 < len(cut.removed) < poison
+    assert cut.not_examined == ["event e000: no end after 100 rounds"]
