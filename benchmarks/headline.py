@@ -22,6 +22,7 @@ STUDIES = {
     "minja_qa_0.5b": ("QA, 0.5B bf16", (0.2, 0.5)),
     "minja_qa_lev_1.5b-int8": ("QA, int8, Levenshtein", (0.5,)),
     "minja_qa_copies_1.5b-int8": ("QA, int8, each poison ten times", (0.25, 0.5)),
+    "minja_qa_copies220_1.5b-int8": ("QA, int8, each poison ten times, 220 memories", (0.25,)),
     "minja_qa_copies340_1.5b-int8": ("QA, int8, each poison ten times, 340 memories", (0.5,)),
     "minja_rap_1.5b-int8": ("RAP, int8", (0.15, 0.25, 0.5)),
     "minja_rap_copies_1.5b-int8": ("RAP, int8, each poison ten times", (0.25, 0.5)),
