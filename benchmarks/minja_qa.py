@@ -57,6 +57,8 @@ def main() -> None:
     """Run the study."""
     options = _options()
     check_qa_data(options.data)
+    for rho in options.rho:
+        benign_examples(options, rho, 0)  # too few are to be heard of before a model starts
     with open_study(options.backbone, kv_gib=options.kv_gib) as (study, model_id):
         name = f"minja_qa{options.suffix}"
         config = {
@@ -67,7 +69,8 @@ def main() -> None:
         command = (
             f"python -m benchmarks.minja_qa --data DATA --backbone {options.backbone} --retrieval {options.retrieval}"
         )
-        command += f" --poison {options.poison} --copies {options.copies} --suffix '{options.suffix}'"
+        command += f" --poison {options.poison} --copies {options.copies} --size {options.size}"
+        command += f" --suffix '{options.suffix}'"
         results = ResultFile(name, command, config)
         for rho in options.rho:
             for seed in options.seeds:
@@ -84,17 +87,10 @@ def qa_cell(options: argparse.Namespace, executor: Executor, rho: float, seed: i
     # The same probes for all seeds: what varies is the attack and the mixture.
     _, other = split_questions(questions, trigger, 0)
     poisoned = round(options.size * rho)
+    benign = benign_examples(options, rho, seed)
     victims, held_out = food[: options.victims], food[options.victims : options.victims + options.held_out]
     rest = food[options.victims + options.held_out :]
     demo = demonstration(demonstration_text(options.data))
-    pool = worked_examples(options.data, trigger)
-    needed = options.size - poisoned
-    if needed > len(pool):
-        raise UsageError(
-            f"--size {options.size} at --rho {rho:g} needs {needed} benign memories, and there are {len(pool)} worked "
-            "examples: give a smaller --size"
-        )
-    benign = random.Random(seed).sample(pool, needed)
     injection = {}
     if options.poison == "injected":
         # At the highest ρ a question may be poisoned twice.
@@ -119,6 +115,23 @@ def qa_cell(options: argparse.Namespace, executor: Executor, rho: float, seed: i
         ),
         injection=injection,
     )  # fmt: skip
+
+
+def benign_examples(options: argparse.Namespace, rho: float, seed: int) -> list[tuple[str, str]]:
+    """Draw the benign memories of a store of one ratio and seed.
+
+    Raises:
+        UsageError: there are too few for a store of that size.
+    """
+    trigger, _ = note_steps(options.data)
+    pool = worked_examples(options.data, trigger)
+    needed = options.size - round(options.size * rho)
+    if needed > len(pool):
+        raise UsageError(
+            f"--size {options.size} at --rho {rho:g} needs {needed} benign memories, and there are {len(pool)} worked "
+            "examples: give a smaller --size"
+        )
+    return random.Random(seed).sample(pool, needed)
 
 
 def _options() -> argparse.Namespace:

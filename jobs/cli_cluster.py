@@ -13,10 +13,12 @@ from audit.errors import UsageError
 
 __all__ = ["logs", "status", "submit"]
 
+Dashboard = Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address.")]
+
 
 def submit(
     context: typer.Context,
-    address: Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address.")],
+    address: Dashboard,
     name: Annotated[str, typer.Option("--name", help="Job name; a second job of this name and day is refused.")],
     working_dir: Annotated[Path | None, typer.Option(help="Folder uploaded with the job.")] = None,
 ) -> None:
@@ -37,7 +39,7 @@ def submit(
 
 def status(
     job: Annotated[str, typer.Argument(help="Job id, as `submit` printed it.")],
-    address: Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address.")],
+    address: Dashboard,
 ) -> None:
     """Say how a submitted job is doing."""
     from jobs import cluster  # noqa: PLC0415
@@ -48,7 +50,7 @@ def status(
 
 def logs(
     job: Annotated[str, typer.Argument(help="Job id.")],
-    address: Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address.")],
+    address: Dashboard,
     *,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the job ends.")] = False,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,26 +10,23 @@ from rich.console import Console
 
 from audit.counted import counted
 from audit.errors import StalePlanError, UsageError
-from audit.provenance import durable
 from audit.provenance.keys import load_keyring
 from audit.report.untrusted import as_line
-from audit.snapshot.attest import attest
 from audit.snapshot.purify import purify, read_purified
 from audit.snapshot.reader import open_snapshot
+from jobs.attestation import ATTESTATION_FILE, attest_run
 from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, known_pin, print_json, remember
 from jobs.clock import now_ms
 from jobs.descendants import with_quarantined
 from jobs.hazard_locks import read_locks, removals_of
-from jobs.run_audit import RESULT_FILE, read_result
+from jobs.run_audit import read_result
 
 if TYPE_CHECKING:
     from audit.result import AuditResult
     from audit.snapshot.purify import Purified
     from audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["ATTESTATION_FILE", "large_removals", "purge", "purge_run"]
-
-ATTESTATION_FILE = "attestation.dsse.json"
+__all__ = ["large_removals", "purge", "purge_run"]
 
 MOST_SHARE = 0.5
 """Of a tenant's memories: a run that removes more of them is not applied without being told so again."""
@@ -103,11 +99,7 @@ def purge_run(
             config={**result.config, **taxonomy}, models=result.models, extra=extra, dry_run=dry_run,
         )  # fmt: skip
     if not dry_run:
-        statement = attest(
-            purified, keyring, run_id=result.run_id, now_ms=now, parameters=result.config, models=result.models,
-            score_tables={RESULT_FILE: hashlib.sha256((run / RESULT_FILE).read_bytes()).hexdigest()},
-        )  # fmt: skip
-        durable.replace(run / ATTESTATION_FILE, statement)
+        attest_run(run, result, purified, keyring, now_ms=now)
         remember(open_snapshot(store, keyring.policy, now_ms=now), pin)
     verb = "removed" if purified.published else "would remove"
     for item in purified.removed:

@@ -29,18 +29,19 @@ from audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, save
 from audit.report.summary import removed_of, summarise, untold
 from audit.report.table import render_table
 from audit.report.untrusted import as_line
-from audit.snapshot.attest import attest, verify_attestation
+from audit.snapshot.attest import verify_attestation
 from audit.snapshot.layout import versions
 from audit.snapshot.publish import create_store
 from audit.snapshot.purify import Purified, RemovedEntry, purify
 from audit.snapshot.reader import open_snapshot
 from audit.snapshot.verify import verify_store
+from jobs.attestation import ATTESTATION_FILE, attest_run
 from jobs.clock import now_ms
 from jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
 from jobs.hazard_locks import read_locks, write_locks
 from jobs.import_jsonl import parse_entries
 from jobs.progress import Reporter
-from jobs.run_audit import REPORT_FILE, RESULT_FILE, make_executor, model_specs, name_backbone, read_events, run_audit
+from jobs.run_audit import REPORT_FILE, make_executor, model_specs, name_backbone, read_events, run_audit
 from jobs.run_folder import KINDS
 from models.generator_vllm import VllmSettings
 from models.loading import prepare
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
 __all__ = ["run_demo"]
 
 MARKER_FILE = "demo.json"
-ATTESTATION_FILE = "attestation.dsse.json"
 FORMAT = "memaudit demo v1"
 
 SERVING = VllmSettings(max_model_len=4_096, kv_cache_gib=2)
@@ -312,12 +312,7 @@ def _verify(  # noqa: PLR0913, PLR0917 - two versions, what lies between them, a
 ) -> None:
     """Attest the purification, then verify everything as a stranger with the policy and a pin would."""
     pin = audited.pin()
-    digest = hashlib.sha256((place.run / RESULT_FILE).read_bytes()).hexdigest()
-    statement = attest(
-        purified, keyring, run_id=result.run_id, now_ms=now_ms(), parameters=result.config, models=result.models,
-        score_tables={RESULT_FILE: digest},
-    )  # fmt: skip
-    durable.replace(place.run / ATTESTATION_FILE, statement)
+    statement = attest_run(place.run, result, purified, keyring, now_ms=now_ms())
     with reporter.steps() as progress:
         report = verify_store(
             place.store, keyring.policy, now_ms=now_ms(), pin=pin, deep=True, progress=progress, workers=1

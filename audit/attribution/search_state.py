@@ -222,7 +222,7 @@ class SearchState:
     """Rounds of step 5 that convicted somebody."""
 
     neighbour_rounds: int = 0
-    """Rounds of step 7 that convicted somebody: poison by the hundred is found in few."""
+    """Rounds that convicted somebody in step 7, or in step 5 with it beside: poison by the hundred is found in few."""
 
     deeper: bool = False
     """An event that renounced its points may have later ones: they are to be taken next."""
@@ -248,8 +248,7 @@ class SearchState:
     @property
     def neighbour_room(self) -> int:
         """How many memories that resemble culprits the next round has room for."""
-        most = max(self.settings.neighbour_candidates, len(self.memory))
-        return min(self.settings.neighbour_candidates << self.neighbour_rounds, most)
+        return min(self.settings.neighbour_candidates << self.neighbour_rounds, len(self.memory))
 
     def spared_at(self, entry_id: str) -> set[str]:
         """Return the events that spared an entry and never measured it since."""

@@ -15,21 +15,19 @@ POISON = 1_000
 BENIGN = 400
 
 
-def flooded(world: World, poison: range, *, metadata: bool = False) -> None:
-    """Give all poison one text, by a writer each; and a metadata value each where that is wanted."""
-    for number in poison:
+def poisoned_world(poison: int, benign: int, *, alike: bool = True, metadata: bool = False) -> World:
+    """Poison matches best, by a writer each, and each one alone hijacks the agent.
+
+    It has one text where it is `alike`, but for a metadata value each where that is wanted.
+    """
+    hijacked = frozenset(range(poison))
+    world = World(poison + benign, {}, lambda _, context: 3.0 if context & hijacked else -3.0, k=3)
+    for number in hijacked if alike else ():
         world.entries[number] = replace(
             world.entries[number], request="question", response="poison",
             metadata={"session": str(number)} if metadata else {},
         )  # fmt: skip
-    world.memory = RankedMemory(world.entries, lambda _: np.arange(len(world.entries)), world.memory.k)
-
-
-def poisoned_world(poison: int, benign: int, *, metadata: bool = False) -> World:
-    """Poison matches best, and each one alone hijacks the agent."""
-    hijacked = frozenset(range(poison))
-    world = World(poison + benign, {}, lambda _, context: 3.0 if context & hijacked else -3.0, k=3)
-    flooded(world, range(poison), metadata=metadata)
+    world.memory = RankedMemory(world.entries, lambda _: np.arange(poison + benign), world.memory.k)
     return world
 
 
@@ -92,9 +90,7 @@ def test_a_budget_counts_copies_once():
 
 def test_poison_by_the_thousand_in_other_words_is_found_in_few_rounds_and_no_question_is_wasted():
     poison, benign = 3_000, 2_000
-    hijacked = frozenset(range(poison))
-    world = World(poison + benign, {}, lambda _, context: 3.0 if context & hijacked else -3.0, k=3)
-    world.memory = RankedMemory(world.entries, lambda _: np.arange(poison + benign), 3)
+    world = poisoned_world(poison, benign, alike=False)
     names = [entry.entry_id for entry in world.entries]
     drawn = np.random.default_rng(0)
     resembles = {name: [names[other] for other in drawn.integers(0, poison, 12)] for name in names[:poison]}
@@ -109,9 +105,7 @@ def test_poison_by_the_thousand_in_other_words_is_found_in_few_rounds_and_no_que
 
 def test_poison_that_nothing_ties_together_is_found_as_it_moves_up_until_the_rounds_end():
     poison = 400
-    hijacked = frozenset(range(poison))
-    world = World(poison + BENIGN, {}, lambda _, context: 3.0 if context & hijacked else -3.0, k=3)
-    world.memory = RankedMemory(world.entries, lambda _: np.arange(poison + BENIGN), 3)
+    world = poisoned_world(poison, BENIGN, alike=False)
     found, cut = searched(world), searched(world, max_rounds=100)
     assert len(found.removed) == poison
     assert 100 < len(cut.removed) < poison

@@ -15,8 +15,8 @@ import pytest
 from audit.config import AuditConfig
 from audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
 from audit.provenance import durable
+from jobs.attestation import ATTESTATION_FILE
 from jobs.cli import DEFECT, INTERRUPTED
-from jobs.cli_purge import ATTESTATION_FILE
 from jobs.cli_store import FINDINGS
 from models.fakes import FakeGenerator
 
