@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["states_of"]
 
 
-def states_of(texts: Sequence[str], reporter: Reporter) -> list[NDArray[np.float32]]:
+def states_of(
+    texts: Sequence[str], reporter: Reporter, *, backbone: str = BACKBONE, layer: int = LAYER
+) -> list[NDArray[np.float32]]:
     """Return each text's `passage_means`, shape (passages, hidden), from the cache where it was read before."""
-    folder = ensure(BACKBONE)
-    name = f"passages-{folder_id(folder).replace('@', '-')}-{LAYER}-{READING}-{PASSAGE_TOKENS}.npz"
+    folder = ensure(backbone)
+    name = f"passages-{folder_id(folder).replace('@', '-')}-{layer}-{READING}-{PASSAGE_TOKENS}.npz"
     path = cache_dir() / name
     known: dict[str, NDArray[np.float16]] = {}
     if path.is_file():
@@ -35,8 +37,8 @@ def states_of(texts: Sequence[str], reporter: Reporter) -> list[NDArray[np.float
     keys = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
     new = sorted({(key, text) for key, text in zip(keys, texts, strict=True) if key not in known}, key=_length)
     if new:
-        states = HiddenStates(folder)
-        with reporter.stage("reading texts (0.5B)", len(new)) as progress:
+        states = HiddenStates(folder, layer)
+        with reporter.stage(f"reading texts ({backbone})", len(new)) as progress:
             for start in range(0, len(new), 32):
                 part = new[start : start + 32]
                 for (key, _), tokens in zip(part, states.tokens([text for _, text in part]), strict=True):
