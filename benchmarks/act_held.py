@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console
 
+from audit.errors import UsageError
 from audit.forget.act import ActCurve
 from benchmarks.acts.corpus import EACH, RESTATED, notes, scenarios
 from benchmarks.acts.fitting import fit_reader
@@ -84,7 +85,11 @@ class Looked:
 def main() -> None:
     """Read, weigh, report."""
     options = _options()
-    reporter = Reporter(Console())
+    reporter, there = Reporter(Console()), len(scenarios())
+    if options.each is not None and options.each < 1:
+        raise UsageError(f"--each is {options.each}, expected 1 or more")
+    if options.closer is not None and not 1 <= options.closer <= there:
+        raise UsageError(f"--closer is {options.closer}, expected 1 to {there}: so many scenarios there are")
     held = held_scenarios(options.each)
     texts = [text for scenario in held for text in scenario.texts]
     weights, digest = read_act_weights()

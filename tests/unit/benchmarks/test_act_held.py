@@ -7,6 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from audit.errors import UsageError
+from benchmarks import act_held
 from benchmarks.act_held import HELD, Looked, compared, drawn, held_scenarios, judged, looked
 from benchmarks.acts.corpus import EACH, RESTATED, notes, scenarios
 from benchmarks.lockout_unseen import BLIND, CALIBRATED_ON, TEXTS, scenarios_in
@@ -56,6 +58,14 @@ def test_no_scenario_has_a_say_in_its_own_judgement():
     rng = np.random.default_rng(1)
     odds, restated = judged([rng.normal(size=(300, EACH - 1)) for _ in range(40)], TRUTH)
     assert abs((odds[restated] > np.median(odds)).mean() - 0.5) < 0.04
+
+
+@pytest.mark.parametrize(("option", "value"), [("--each", "0"), ("--closer", "0"), ("--closer", "100000")])
+def test_a_number_of_scenarios_that_there_are_not_is_told_before_anything_is_read(monkeypatch, option, value):
+    monkeypatch.setattr(act_held, "read_act_weights", lambda: pytest.fail("it began"))
+    monkeypatch.setattr("sys.argv", ["act_held", option, value])
+    with pytest.raises(UsageError, match=f"{option} is {value}, expected"):
+        act_held.main()
 
 
 def test_a_missing_text_is_not_judged():
