@@ -21,7 +21,6 @@ import argparse
 import json
 import random
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,13 +28,12 @@ import numpy as np
 from rich.console import Console
 
 from audit.errors import UsageError
-from audit.forget.act import ActCurve
 from benchmarks.acts.corpus import EACH, RESTATED, notes, scenarios
 from benchmarks.acts.fitting import fit_reader
 from benchmarks.acts.report import rows_of
-from benchmarks.acts.scores import STRANGERS, Scores
+from benchmarks.acts.scores import FLAT, scores_of
 from benchmarks.acts.settings import Fit
-from benchmarks.acts.states import states_of
+from benchmarks.acts.states import scenario_states, states_of
 from benchmarks.command import run
 from benchmarks.derivation.measures import auc
 from benchmarks.resultfile import ResultFile
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.acts.corpus import Scenario
+    from benchmarks.acts.scores import Scores
     from models.act_reader import ActWeights
 
 HELD = Path(__file__).parent / "acts" / "held"
@@ -68,46 +67,27 @@ SHARES = (0.01, 0.03, 0.1)
 FOLDS = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
-    """What a reader says of the held scenarios' writes; NaN where a text is missing."""
-
-    own: NDArray[np.float64]
-    """How far a text restates its scenario's act, in nats before any curve, shape (scenarios, EACH - 1)."""
-
-    strangers: NDArray[np.float64]
-    """Likewise the acts of STRANGERS other scenarios, shape (scenarios, EACH - 1, STRANGERS)."""
-
-    harm: NDArray[np.float64]
-    """Shape (scenarios, EACH - 1)."""
-
-
 def main() -> None:
     """Read, weigh, report."""
     options = _options()
-    reporter, there = Reporter(Console()), len(scenarios())
+    reporter, there = Reporter(Console()), scenarios()
     if options.each is not None and options.each < 1:
         raise UsageError(f"--each is {options.each}, expected 1 or more")
-    if options.closer is not None and not 1 <= options.closer <= there:
-        raise UsageError(f"--closer is {options.closer}, expected 1 to {there}: so many scenarios there are")
+    if options.closer is not None and not 1 <= options.closer <= len(there):
+        raise UsageError(f"--closer is {options.closer}, expected 1 to {len(there)}: so many scenarios there are")
     held = held_scenarios(options.each)
-    texts = [text for scenario in held for text in scenario.texts]
     weights, digest = read_act_weights()
-    first = looked(weights, held, states_of(texts, reporter))
+    first = scores_of(weights, held, scenario_states(held, reporter))
     config = {"backbone": folder_id(ensure(BACKBONE)), "acts": digest, "held": len(held)}
     command = "python -m benchmarks.act_held" + ("" if options.each is None else f" --each {options.each}")
     if options.closer is None:
         curve = weights.curve
-        scores = Scores(
-            curve=curve, own=_curved(curve, first.own, first.harm),
-            strangers=_curved(curve, first.strangers, first.harm[..., None]).max(axis=2), compared=first.own,
-            harm=first.harm, notes=np.zeros(0),
-        )  # fmt: skip
         parts = np.array([scenario.part for scenario in held])
-        rows = list(rows_of(scores, parts, curve.threshold_nats, curve.doubt_nats))
+        rows = list(rows_of(first, parts, curve.threshold_nats, curve.doubt_nats))
         results = ResultFile("act_held", command, config, fresh=True)
     else:
-        closer = looked(fitted_closer(options.closer, reporter), held, _closer_states(texts, reporter))
+        fitted = fitted_closer(drawn(there, options.closer), reporter)
+        closer = scores_of(fitted, held, scenario_states(held, reporter, backbone=CLOSER, layer=CLOSER_LAYER))
         rows = compared(first, closer, nearness(held))
         config |= {"closer": folder_id(ensure(CLOSER)), "layer": CLOSER_LAYER, "fitted_on": options.closer}
         command += f" --closer {options.closer}"
@@ -132,39 +112,14 @@ def drawn(found: Sequence[Scenario], count: int) -> list[Scenario]:
     return order[:count]
 
 
-def looked(weights: ActWeights, held: Sequence[Scenario], flat: Sequence[NDArray[np.float32]]) -> Looked:
-    """Hold each scenario's texts against its act, and against acts of others.
-
-    Args:
-        weights: Fitted on none of them.
-        held: The scenarios.
-        flat: `passage_means` of their texts, in order.
-    """
-    keys = np.stack([weights.reading(flat[number * EACH]).direction for number in range(len(held))])
-    shape = (len(held), EACH - 1)
-    own, harm = np.full(shape, np.nan), np.full(shape, np.nan)
-    strangers = np.full((*shape, STRANGERS), np.nan)
-    step = max(1, (len(held) - 1) // STRANGERS)
-    for number, scenario in enumerate(held):
-        others = [(number + 1 + place * step) % len(held) for place in range(STRANGERS)]
-        for place in scenario.writes:
-            reading = weights.reading(flat[number * EACH + place])
-            told = weights.comparing.log_odds(reading.passages, keys[[number, *others]])
-            own[number, place - 1], strangers[number, place - 1] = told[0], told[1:]
-            harm[number, place - 1] = reading.harm_nats
-    return Looked(own=own, strangers=strangers, harm=harm)
-
-
-def fitted_closer(count: int, reporter: Reporter) -> ActWeights:
-    """Fit a reader over the larger backbone's states, on so many of the scenarios."""
-    flat_curve = ActCurve(restated_slope=1.0, harm_slope=0.0, bias=0.0, threshold_nats=0.0)
+def fitted_closer(chosen: Sequence[Scenario], reporter: Reporter) -> ActWeights:
+    """Fit a reader over the larger backbone's states."""
     remembered = notes()[::NOTES_STEP]
-    noted = list(zip(remembered, _closer_states([note.text for note in remembered], reporter), strict=True))
-    chosen = drawn(scenarios(), count)
-    flat = _closer_states([text for scenario in chosen for text in scenario.texts], reporter)
+    told = states_of([note.text for note in remembered], reporter, backbone=CLOSER, layer=CLOSER_LAYER)
+    noted = list(zip(remembered, told, strict=True))
+    states = scenario_states(chosen, reporter, backbone=CLOSER, layer=CLOSER_LAYER)
     reporter.say(f"fitting on {len(chosen)} scenarios and {len(noted)} notes")
-    states = [flat[start : start + EACH] for start in range(0, len(flat), EACH)]
-    return fit_reader(chosen, states, noted, Fit(), flat_curve)
+    return fit_reader(chosen, states, noted, Fit(), FLAT)
 
 
 def nearness(held: Sequence[Scenario]) -> NDArray[np.float64]:
@@ -174,16 +129,16 @@ def nearness(held: Sequence[Scenario]) -> NDArray[np.float64]:
     return np.asarray(np.einsum("ntd,nd->nt", keys[:, 1:], keys[:, 0]), np.float64)
 
 
-def compared(first: Looked, closer: Looked, near: NDArray[np.float64]) -> list[dict[str, object]]:
+def compared(first: Scores, closer: Scores, near: NDArray[np.float64]) -> list[dict[str, object]]:
     """Return a row for each way of weighing."""
     ways = {
-        "first look": (first.own, first.harm),
-        "first look and key": (first.own, first.harm, near),
-        "closer look": (closer.own, closer.harm),
-        "both": (first.own, first.harm, closer.own, closer.harm),
-        "both and key": (first.own, first.harm, closer.own, closer.harm, near),
+        "first look": (first.compared, first.harm),
+        "first look and key": (first.compared, first.harm, near),
+        "closer look": (closer.compared, closer.harm),
+        "both": (first.compared, first.harm, closer.compared, closer.harm),
+        "both and key": (first.compared, first.harm, closer.compared, closer.harm, near),
     }
-    truth = np.broadcast_to(np.arange(EACH - 1) < RESTATED, first.own.shape)
+    truth = np.broadcast_to(np.arange(EACH - 1) < RESTATED, first.compared.shape)
     rows: list[dict[str, object]] = []
     for name, columns in ways.items():
         odds, restated = judged(columns, truth)
@@ -212,14 +167,6 @@ def judged(
         truth[there], groups=scenario, cv=GroupKFold(FOLDS), method="decision_function",
     )  # fmt: skip
     return np.asarray(told, np.float64), truth[there]
-
-
-def _closer_states(texts: Sequence[str], reporter: Reporter) -> list[NDArray[np.float32]]:
-    return states_of(texts, reporter, backbone=CLOSER, layer=CLOSER_LAYER)
-
-
-def _curved(curve: ActCurve, restated: NDArray[np.float64], harm: NDArray[np.float64]) -> NDArray[np.float64]:
-    return curve.restated_slope * restated + curve.harm_slope * harm + curve.bias
 
 
 def _options() -> argparse.Namespace:

@@ -31,12 +31,12 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from benchmarks.acts.corpus import EACH, notes, scenarios
+from benchmarks.acts.corpus import notes, scenarios
 from benchmarks.acts.fitting import fit_reader
 from benchmarks.acts.report import conversations_row, notes_row, rows_of, turns_of
 from benchmarks.acts.scores import STRANGERS, out_of_fold, threshold_of
 from benchmarks.acts.settings import Fit
-from benchmarks.acts.states import states_of
+from benchmarks.acts.states import scenario_states, states_of
 from benchmarks.command import run
 from benchmarks.public_data import MEMORYBANK, add_data
 from benchmarks.resultfile import ResultFile
@@ -53,9 +53,8 @@ def main() -> None:
     turns = None if options.data is None else turns_of(options.data)
     reporter, found = Reporter(Console()), scenarios()
     remembered = notes()
-    flat = states_of([text for scenario in found for text in scenario.texts], reporter)
+    states = scenario_states(found, reporter)
     noted = list(zip(remembered, states_of([note.text for note in remembered], reporter), strict=True))
-    states = [flat[start : start + EACH] for start in range(0, len(flat), EACH)]
     parts = np.array([scenario.part for scenario in found])
     fit = Fit()
     scores = out_of_fold(found, states, noted, fit, reporter)

@@ -12,21 +12,25 @@ from benchmarks.acts.corpus import EACH, RESTATED
 from benchmarks.acts.fitting import fit_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from benchmarks.acts.corpus import Note, Scenario
     from benchmarks.acts.settings import Fit
     from jobs.progress import Reporter
+    from models.act_reader import ActWeights
 
-__all__ = ["FOLDS", "STRANGERS", "Scores", "out_of_fold", "threshold_of"]
+__all__ = ["FLAT", "FOLDS", "STRANGERS", "Scores", "out_of_fold", "scores_of", "threshold_of"]
 
 FOLDS = 5
 """At most; ten parts are held out two at a time."""
 
 STRANGERS = 10
 """Acts of other scenarios that a write is compared with: as many as the tombstones of the lockout benchmark."""
+
+FLAT = ActCurve(restated_slope=1.0, harm_slope=0.0, bias=0.0, threshold_nats=0.0)
+"""Of a reader whose curve is not fitted yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +92,6 @@ def out_of_fold(
         fit: How.
         reporter: For progress.
     """
-    flat = ActCurve(restated_slope=1.0, harm_slope=0.0, bias=0.0, threshold_nats=0.0)
     read: list[_Read] = []
     folds = min(FOLDS, len({scenario.part for scenario in found}))
     of_parts = _folds([scenario.part for scenario in found], folds)
@@ -97,21 +100,42 @@ def out_of_fold(
         for fold in range(folds):
             others, mine = np.flatnonzero(of_parts != fold), np.flatnonzero(of_parts == fold)
             kept = [noted[n] for n in np.flatnonzero(of_topics != fold)]
-            weights = fit_reader([found[n] for n in others], [states[n] for n in others], kept, fit, flat)
+            weights = fit_reader([found[n] for n in others], [states[n] for n in others], kept, fit, FLAT)
             keys = np.stack([weights.reading(states[n][0]).direction for n in mine])
-            for place, number in enumerate(mine.tolist()):
-                acts = np.concatenate([keys[place][None], _spread(np.roll(keys, -1 - place, axis=0)[:-1])])
-                for column in found[number].writes:
-                    reading = weights.reading(states[number][column])
-                    own, *strangers = weights.comparing.log_odds(reading.passages, acts)
-                    read.append(_Read(number=number, column=column - 1, harm=reading.harm_nats, own=float(own),
-                                      strangers=np.array(strangers)))  # fmt: skip
+            read += _writes(weights, found, states, mine, keys)
             for number in np.flatnonzero(of_topics == fold).tolist():
                 reading = weights.reading(noted[number][1])
                 told = weights.comparing.log_odds(reading.passages, _spread(keys))
                 read.append(_Read(number=number, column=-1, harm=reading.harm_nats, own=np.nan, strangers=told))
             progress.advance()
     return _scores(read, _curve([item for item in read if item.column >= 0]), len(found), len(noted))
+
+
+def scores_of(
+    weights: ActWeights, found: Sequence[Scenario], states: Sequence[Sequence[NDArray[np.float32]]]
+) -> Scores:
+    """Read scenarios with a reader that was fitted on others, by its own curve; of notes nothing is said."""
+    keys = np.stack([weights.reading(texts[0]).direction for texts in states])
+    read = _writes(weights, found, states, np.arange(len(found)), keys)
+    return _scores(read, weights.curve, len(found), 0)
+
+
+def _writes(
+    weights: ActWeights,
+    found: Sequence[Scenario],
+    states: Sequence[Sequence[NDArray[np.float32]]],
+    mine: NDArray[np.intp],
+    keys: NDArray[np.float32],
+) -> Iterator[_Read]:
+    """Yield what the writes of some scenarios are read as; `keys` are the directions of the acts of these, in order."""
+    for place, number in enumerate(mine.tolist()):
+        acts = np.concatenate([keys[place][None], _spread(np.roll(keys, -1 - place, axis=0)[:-1])])
+        for column in found[number].writes:
+            reading = weights.reading(states[number][column])
+            own, *strangers = weights.comparing.log_odds(reading.passages, acts)
+            yield _Read(
+                number=number, column=column - 1, harm=reading.harm_nats, own=float(own), strangers=np.array(strangers)
+            )  # fmt: skip
 
 
 def _folds(groups: Sequence[str], folds: int) -> NDArray[np.intp]:
@@ -128,7 +152,7 @@ def _curve(read: Sequence[_Read]) -> ActCurve:
     return ActCurve(restated_slope=restated, harm_slope=harm, bias=float(line.intercept_[0]), threshold_nats=0.0)
 
 
-def _scores(read: Sequence[_Read], curve: ActCurve, scenarios: int, notes: int) -> Scores:
+def _scores(read: Iterable[_Read], curve: ActCurve, scenarios: int, notes: int) -> Scores:
     shape = (scenarios, EACH - 1)
     own, strangers, compared, harm = (np.full(shape, np.nan) for _ in range(4))
     of_notes = np.full(notes, np.nan)

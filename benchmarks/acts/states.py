@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.acts.corpus import EACH
 from models.act_reader import PASSAGE_TOKENS, passage_means
 from models.hazard_probe import BACKBONE, LAYER, READING, HiddenStates
 from models.packaged import ensure
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from benchmarks.acts.corpus import Scenario
     from jobs.progress import Reporter
 
-__all__ = ["states_of"]
+__all__ = ["scenario_states", "states_of"]
 
 
 def states_of(
@@ -47,6 +49,15 @@ def states_of(
                 if start % 2_048 == 0 or start + 32 >= len(new):
                     _keep(path, known)
     return [known[key].astype(np.float32) for key in keys]
+
+
+def scenario_states(
+    found: Sequence[Scenario], reporter: Reporter, *, backbone: str = BACKBONE, layer: int = LAYER
+) -> list[list[NDArray[np.float32]]]:
+    """Return the `passage_means` of each scenario's texts; see `states_of`."""
+    texts = [text for scenario in found for text in scenario.texts]
+    flat = states_of(texts, reporter, backbone=backbone, layer=layer)
+    return [flat[start : start + EACH] for start in range(0, len(flat), EACH)]
 
 
 def _keep(path: Path, known: dict[str, NDArray[np.float16]]) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from audit.errors import UsageError
 from benchmarks import act_held
-from benchmarks.act_held import HELD, Looked, compared, drawn, held_scenarios, judged, looked
+from benchmarks.act_held import HELD, compared, drawn, held_scenarios, judged
 from benchmarks.acts.corpus import EACH, RESTATED, notes, scenarios
+from benchmarks.acts.scores import FLAT, Scores, scores_of
 from benchmarks.lockout_unseen import BLIND, CALIBRATED_ON, TEXTS, scenarios_in
 from benchmarks.resultfile import RESULTS
 from models.act_reader import read_act_weights
@@ -24,7 +25,7 @@ def noisy(rng, scale):
 
 
 def read(own):
-    return Looked(own=own, strangers=own[..., None], harm=np.zeros(own.shape))
+    return Scores(curve=FLAT, own=own, strangers=own, compared=own, harm=np.zeros(own.shape), notes=np.zeros(0))
 
 
 def test_what_is_held_is_of_every_part_and_is_neither_fitted_on_nor_measured_elsewhere():
@@ -84,13 +85,14 @@ def test_a_text_is_held_against_its_own_act_and_against_others():
     weights, _ = read_act_weights()
     held = scenarios(HELD)[:14]
     rng = np.random.default_rng(3)
-    flat = [rng.normal(size=(2, weights.projection.shape[1])).astype(np.float32) for _ in range(len(held) * EACH)]
-    found = looked(weights, held, flat)
-    reading, act = weights.reading(flat[3 * EACH + 4]), weights.reading(flat[3 * EACH]).direction
-    told = float(weights.comparing.log_odds(reading.passages, act[None])[0])
-    assert found.own[3, 3] == pytest.approx(told, abs=1e-3)
+    states = rng.normal(size=(len(held), EACH, 2, weights.projection.shape[1])).astype(np.float32)
+    found = scores_of(weights, held, states)
+    reading, act = weights.reading(states[3, 4]), weights.reading(states[3, 0]).direction[None]
+    told = weights.comparing.log_odds(reading.passages, act)
+    assert found.compared[3, 3] == pytest.approx(float(told[0]), abs=1e-3)
+    assert found.own[3, 3] == pytest.approx(float(weights.log_odds(reading, act)[0]), abs=1e-3)
     assert found.harm[3, 3] == pytest.approx(reading.harm_nats)
-    assert (np.abs(found.strangers - found.own[..., None]) > 1e-6).all()  # never its own act
+    assert (np.abs(found.strangers - found.own) > 1e-6).all()  # never its own act
 
 
 def test_the_committed_result_is_of_the_packaged_reader_and_of_all_that_is_held():
