@@ -10,15 +10,17 @@ agent: `answers` (false rules of answering), `targets` (another thing or person 
 (standing orders that serve somebody else) and `beliefs` (false facts and permissions). Each is a request, an act (a
 harmful note), seven restatements (two plain ones; terse, or the core alone; softened and padded, in the third file of a
 part of practice plain again; in another language; nearly word for word, in milder ones; as one clause of an honest
-routine) and as many safe answers (by other means; in the act's own words, put right; warning of the act, or telling how
-it used to be done; terse, or full of alarming words; and where a restatement is padded, nearly word for word or buried,
-the same put right: without these, padding alone looked harmful).
+routine) and as many safe answers or one more (by other means; in the act's own words, put right; warning of the act, or
+telling how it used to be done; terse, or full of alarming words; where a restatement is padded, nearly word for word or
+buried, the same put right: without these, padding alone looked harmful; and one in the other language, said like one of
+the English ones, or the restatement put right: without these, another language was harm).
 Beside them are notes (`benchmarks/acts/texts/notes`): what agents remember on an ordinary day, much of it in a few
 words, and as short notes of bad practice. A reader that had only seen advice on work took "Thanks!" for harm.
 
-Everything reported, the curve and the threshold are out of fold: parts are read, two at a time, by a reader that was
-fitted on the others. The threshold is what one safe answer in a hundred to the very request of the removed act exceeds.
-States are kept in the user's cache; a second start reads only new texts.
+Calibrated, and reported, on `benchmarks/acts/held`: scenarios and notes of the same kinds, by language models again,
+which nothing is fitted on but the curve and two thresholds. One of these is what one safe answer in a hundred to the
+very request of the removed act exceeds, the other what one in ten does. States are kept in the user's cache; a second
+start reads only new texts.
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from benchmarks.acts.corpus import notes, scenarios
+from benchmarks.acts.corpus import HELD, notes, scenarios
 from benchmarks.acts.fitting import fit_reader
 from benchmarks.acts.report import conversations_row, notes_row, rows_of, turns_of
-from benchmarks.acts.scores import STRANGERS, out_of_fold, threshold_of
+from benchmarks.acts.scores import FLAT, fitted_curve, scores_of, spread, threshold_of
 from benchmarks.acts.settings import Fit
 from benchmarks.acts.states import scenario_states, states_of
 from benchmarks.command import run
@@ -48,30 +50,33 @@ from models.weights_cache import folder_id
 
 
 def main() -> None:
-    """Read, fit, report."""
+    """Read, fit, calibrate, report."""
     options = _options()
     turns = None if options.data is None else turns_of(options.data)
-    reporter, found = Reporter(Console()), scenarios()
-    remembered = notes()
-    states = scenario_states(found, reporter)
-    noted = list(zip(remembered, states_of([note.text for note in remembered], reporter), strict=True))
-    parts = np.array([scenario.part for scenario in found])
+    reporter, found, held = Reporter(Console()), scenarios(), scenarios(HELD)
+    remembered, later = notes(), notes(HELD / "notes")
+    states, held_states = scenario_states(found, reporter), scenario_states(held, reporter)
+    noted, later_noted = (states_of([note.text for note in some], reporter) for some in (remembered, later))
     fit = Fit()
-    scores = out_of_fold(found, states, noted, fit, reporter)
+    reporter.say(f"fitting on {len(found)} scenarios and {len(remembered)} notes")
+    weights = fit_reader(found, states, list(zip(remembered, noted, strict=True)), fit, FLAT)
+    scores = scores_of(weights, held, held_states, later_noted)
+    scores = replace(scores, curve=fitted_curve(scores))
     threshold, doubt = (threshold_of(scores, share) for share in (options.most_false, options.most_doubted))
-    curve = replace(scores.curve, threshold_nats=threshold, doubt_nats=doubt)
+    weights = replace(weights, curve=replace(scores.curve, threshold_nats=threshold, doubt_nats=doubt))
     config = {
         "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "scenarios": len(found), "notes": len(noted),
-        "most_false": options.most_false, "most_doubted": options.most_doubted, "fit": repr(fit), "curve": repr(curve),
+        "held": len(held), "held_notes": len(later), "most_false": options.most_false,
+        "most_doubted": options.most_doubted, "fit": repr(fit), "curve": repr(weights.curve),
     }  # fmt: skip
     command = "python -m benchmarks.act_reading" + (" --data DATA" if options.data is not None else "")
     results = ResultFile("act_reading", command, config, fresh=True)
-    weights = fit_reader(found, states, noted, fit, curve)
     if options.write:
         weights.save(Path(__file__).parents[1] / "models" / "data" / ACTS_FILE)
-    rows = [*rows_of(scores, parts, threshold, doubt), notes_row(scores, remembered, threshold, doubt)]
+    parts = np.array([scenario.part for scenario in held])
+    rows = [*rows_of(scores, parts, threshold, doubt), notes_row(scores, later, threshold, doubt)]
     if turns is not None:
-        acts = [texts[0] for texts in states[:: max(1, len(states) // STRANGERS)][:STRANGERS]]
+        acts = spread(np.stack([weights.reading(texts[0]).direction for texts in held_states]))
         rows.append(conversations_row(turns, weights, acts, reporter))
     for row in rows:
         results.add_row(row)

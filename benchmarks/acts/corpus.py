@@ -9,11 +9,14 @@ from pathlib import Path
 from audit.forget.reading import visible
 
 __all__ = [
-    "ANSWERS", "EACH", "HARMFUL", "PADDED", "RESTATED", "RESTATEMENTS", "SAFE", "TEXTS", "Note", "Scenario", "notes",
-    "scenarios",
+    "ANSWERS", "EACH", "HARMFUL", "HELD", "PADDED", "RESTATED", "RESTATEMENTS", "SAFE", "TEXTS", "Note", "Scenario",
+    "notes", "scenarios",
 ]  # fmt: skip
 
 TEXTS = Path(__file__).parent / "texts"
+
+HELD = TEXTS.with_name("held")
+"""Written later; the reader is calibrated on these, and not fitted."""
 
 RESTATEMENTS = (
     "plain",
@@ -32,6 +35,7 @@ ANSWERS = (
     "padded, put right",
     "nearly word for word, put right",
     "buried in routine, put right",
+    "another language",
 )
 RESTATED, SAFE = len(RESTATEMENTS), len(ANSWERS)
 
@@ -80,7 +84,8 @@ def scenarios(folder: Path = TEXTS) -> tuple[Scenario, ...]:
             padded = len(value["safe"]) > PADDED
             safe = [*value["safe"], *([] if padded else value["safe"][:1])]
             (mild, mild_right), (buried, buried_right) = value["mild"], value["buried"]
-            written = (value["act"], *value["restated"], mild, buried, *safe, mild_right, buried_right)
+            honest = (*safe, mild_right, buried_right, value["foreign"])
+            written = (value["act"], *value["restated"], mild, buried, *honest)
             part = path.stem.rstrip("0123456789").rstrip("_")
             found.append(Scenario(part=part, texts=tuple(map(visible, written)), padded=padded))
     return tuple(found)

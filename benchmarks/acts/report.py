@@ -34,7 +34,7 @@ def rows_of(every: Scores, parts: NDArray[np.str_], threshold: float, doubt: flo
     for part in ("all", *dict.fromkeys(parts.tolist())):
         held = (parts == part) | (part == "all")
         scores = every.chosen(held)
-        own, harm, strangers, compared = scores.own, scores.harm, scores.strangers, scores.compared
+        own, harm, elsewhere, compared = scores.own, scores.harm, scores.elsewhere, scores.compared
         yield {
             "part": part, "scenarios": int(held.sum()),
             "auc": _auc(own[:, :RESTATED], own[:, RESTATED:]),
@@ -50,9 +50,9 @@ def rows_of(every: Scores, parts: NDArray[np.str_], threshold: float, doubt: flo
             "restated_in_doubt_or_refused": _share(own[:, :RESTATED], doubt),
             "in_doubt_or_refused_by_kind": {kind: _share(own[:, n], doubt) for n, kind in enumerate(RESTATEMENTS)},
             "safe_in_doubt_or_refused": _share(own[:, RESTATED:], doubt),
-            "safe_elsewhere_in_doubt_or_refused": _share(strangers[:, RESTATED:], doubt),
-            "safe_elsewhere_refused": _share(strangers[:, RESTATED:], threshold),
-            "harmful_elsewhere_refused": _share(strangers[:, :RESTATED], threshold),
+            "safe_elsewhere_in_doubt_or_refused": _share(elsewhere[:, RESTATED:], doubt),
+            "safe_elsewhere_refused": _share(elsewhere[:, RESTATED:], threshold),
+            "harmful_elsewhere_refused": _share(elsewhere[:, :RESTATED], threshold),
         }  # fmt: skip
 
 
@@ -72,19 +72,18 @@ def notes_row(scores: Scores, noted: Sequence[Note], threshold: float, doubt: fl
 
 
 def conversations_row(
-    turns: Sequence[str], weights: ActWeights, acts: Sequence[NDArray[np.float32]], reporter: Reporter
+    turns: Sequence[str], weights: ActWeights, acts: NDArray[np.float32], reporter: Reporter
 ) -> dict[str, object]:
     """Return what the weights say of MemoryBank's turns, as writes of a tenant whose removed acts are `acts`.
 
     Args:
         turns: See `turns_of`.
         weights: Fitted on none of this.
-        acts: Of scenarios.
+        acts: Directions, shape (acts, dimensions).
         reporter: For progress.
     """
-    keys = np.stack([weights.reading(act).direction for act in acts])
     odds = np.array([
-        float(weights.log_odds(weights.reading(text), keys).max()) for text in states_of(turns, reporter)
+        float(weights.log_odds(weights.reading(text), acts).max()) for text in states_of(turns, reporter)
     ])  # fmt: skip
     return {
         "part": "MemoryBank", "n": len(odds), "refused": _share(odds, weights.curve.threshold_nats),

@@ -25,13 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["scenario_states", "states_of"]
 
 
-def states_of(
-    texts: Sequence[str], reporter: Reporter, *, backbone: str = BACKBONE, layer: int = LAYER
-) -> list[NDArray[np.float32]]:
+def states_of(texts: Sequence[str], reporter: Reporter) -> list[NDArray[np.float32]]:
     """Return each text's `passage_means`, shape (passages, hidden), from the cache where it was read before."""
-    folder = ensure(backbone)
-    name = f"passages-{folder_id(folder).replace('@', '-')}-{layer}-{READING}-{PASSAGE_TOKENS}.npz"
-    path = cache_dir() / name
+    folder = ensure(BACKBONE)
+    path = cache_dir() / f"passages-{folder_id(folder).replace('@', '-')}-{LAYER}-{READING}-{PASSAGE_TOKENS}.npz"
     known: dict[str, NDArray[np.float16]] = {}
     if path.is_file():
         with np.load(path) as data:
@@ -39,8 +36,8 @@ def states_of(
     keys = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
     new = sorted({(key, text) for key, text in zip(keys, texts, strict=True) if key not in known}, key=_length)
     if new:
-        states = HiddenStates(folder, layer)
-        with reporter.stage(f"reading texts ({backbone})", len(new)) as progress:
+        states = HiddenStates(folder)
+        with reporter.stage("reading texts", len(new)) as progress:
             for start in range(0, len(new), 32):
                 part = new[start : start + 32]
                 for (key, _), tokens in zip(part, states.tokens([text for _, text in part]), strict=True):
@@ -51,12 +48,9 @@ def states_of(
     return [known[key].astype(np.float32) for key in keys]
 
 
-def scenario_states(
-    found: Sequence[Scenario], reporter: Reporter, *, backbone: str = BACKBONE, layer: int = LAYER
-) -> list[list[NDArray[np.float32]]]:
+def scenario_states(found: Sequence[Scenario], reporter: Reporter) -> list[list[NDArray[np.float32]]]:
     """Return the `passage_means` of each scenario's texts; see `states_of`."""
-    texts = [text for scenario in found for text in scenario.texts]
-    flat = states_of(texts, reporter, backbone=backbone, layer=layer)
+    flat = states_of([text for scenario in found for text in scenario.texts], reporter)
     return [flat[start : start + EACH] for start in range(0, len(flat), EACH)]
 
 

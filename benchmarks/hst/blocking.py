@@ -89,6 +89,7 @@ class Sets:
                 "benign": corpus.benign,
                 "benign, length-matched": length_matched(corpus.benign, seed),
                 "safe twins": corpus.safe_twins,
+                "safe twins, translated": corpus.translated_twins,
             },
             attacks=corpus.adaptive,
         )

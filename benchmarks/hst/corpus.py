@@ -2,6 +2,7 @@
 
     data/paraphrases.jsonl   50, five of each poison: other words, the same harmful action
     data/safe_twins.jsonl    50, five of each poison: its very request, a safe answer; some warn of the hazard
+    data/safe_twins_translated.jsonl  the same in ten other languages
     data/adaptive.jsonl      50 attacks that know the defence: ten each split over several writes, translated, with
                              invisible or look-alike characters, moved into metadata, padded or euphemised
     data/hazard_rules.jsonl  per poison the words by which a paraphrase is held to have kept its hazard
@@ -84,13 +85,15 @@ class Corpus:
     queries: tuple[str, ...]
     paraphrases: tuple[Write, ...]
     safe_twins: tuple[Write, ...]
+    translated_twins: tuple[Write, ...]
     adaptive: tuple[Attack, ...]
 
     def thinned(self, limit: int | None) -> Corpus:
         """Return a smaller corpus for trying things out: at most `limit` of each kind but the poisons and queries."""
         return replace(
             self, benign=_thin(self.benign, limit), paraphrases=_thin(self.paraphrases, limit),
-            safe_twins=_thin(self.safe_twins, limit), adaptive=_thin(self.adaptive, limit),
+            safe_twins=_thin(self.safe_twins, limit), translated_twins=_thin(self.translated_twins, limit),
+            adaptive=_thin(self.adaptive, limit),
         )  # fmt: skip
 
 
@@ -160,16 +163,21 @@ def load_corpus(data: Path) -> Corpus:
         queries = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(queries, list):
             raise TypeError("expected a JSON list of queries")
-    twins = [
-        Write(write_id=row["id"], request=poison[row["poison"]].request, response=row["response"], poison=row["poison"])
-        for row in read_rows("safe_twins")
-    ]
+    twins, translated = (
+        tuple(
+            Write(write_id=row["id"], request=poison[row["poison"]].request, response=row["response"],
+                  poison=row["poison"])
+            for row in read_rows(name)
+        )
+        for name in ("safe_twins", "safe_twins_translated")
+    )  # fmt: skip
     return Corpus(
         poison=tuple(poison),
         benign=tuple(benign),
         queries=tuple(queries),
         paraphrases=load_paraphrases(),
-        safe_twins=tuple(twins),
+        safe_twins=twins,
+        translated_twins=translated,
         adaptive=load_attacks(),
     )
 

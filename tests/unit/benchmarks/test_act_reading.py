@@ -9,19 +9,17 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
-from audit.forget.act import ActCurve
 from benchmarks.acts.comparing_fit import Network
-from benchmarks.acts.corpus import HARMFUL, PADDED, SAFE, TEXTS, Note, Scenario, notes, scenarios
+from benchmarks.acts.corpus import EACH, HARMFUL, HELD, PADDED, SAFE, TEXTS, Note, Scenario, notes, scenarios
 from benchmarks.acts.fitting import fit_reader
 from benchmarks.acts.passages import Passages
 from benchmarks.acts.report import notes_row, rows_of
-from benchmarks.acts.scores import _folds as folds_of
-from benchmarks.acts.scores import out_of_fold
+from benchmarks.acts.scores import FLAT, Scores, fitted_curve, scores_of
 from benchmarks.acts.scores import threshold_of as threshold
 from benchmarks.acts.settings import Fit
-from jobs.progress import Reporter
+from benchmarks.lockout_unseen import BLIND, CALIBRATED_ON, scenarios_in
+from benchmarks.lockout_unseen import TEXTS as UNSEEN
 from models.act_networks import ComparingNetworks
 from models.act_reader import read_act_weights
 
@@ -32,7 +30,6 @@ SMALL = Fit(
     dimensions=8, units=16, heads=2, networks=1, epochs=20, dropped=0.1, harm_epochs=12, rate=0.02,
     comparing_networks=1, second=16, comparing_epochs=8,
 )  # fmt: skip
-FLAT = ActCurve(restated_slope=1.0, harm_slope=0.0, bias=0.0, threshold_nats=0.0)
 HIDDEN = 24
 
 
@@ -67,6 +64,31 @@ def test_every_scenario_has_its_texts_and_no_text_is_there_twice():
     assert all(len(scenario.texts) == HARMFUL + SAFE and all(scenario.texts) for scenario in found)
     texts = [scenario.texts[place] for scenario in found for place in (0, *scenario.writes)]
     assert len(set(texts)) > 0.999 * len(texts)
+
+
+def test_what_is_held_is_of_every_part_and_is_neither_fitted_on_nor_measured_elsewhere():
+    held, fitted_on = scenarios(HELD), scenarios()
+    assert {scenario.part for scenario in held} == {scenario.part for scenario in fitted_on}
+    texts = [text for scenario in held for text in scenario.texts] + [note.text for note in notes(HELD / "notes")]
+    assert len(set(texts)) > 0.999 * len(texts)
+    others = {text for scenario in fitted_on for text in scenario.texts} | {note.text for note in notes()}
+    assert not others & set(texts)
+    for path in (UNSEEN, BLIND, CALIBRATED_ON):
+        measured = {text for of in scenarios_in(path) for text in (of["act"], *of["restated"], *of["safe"])}
+        assert not measured & set(texts)
+
+
+def test_honest_texts_are_in_other_languages_as_often_as_harmful_ones():
+    """Else another language is harm to the reader. Only what another script shows is counted here."""
+    for found in (scenarios(), scenarios(HELD)):
+        told = np.array([[_foreign(scenario.texts[place]) for place in (HARMFUL - 3, EACH - 1)] for scenario in found])
+        harmful, honest = told.mean(axis=0)
+        assert harmful > 0.6
+        assert honest == pytest.approx(harmful, abs=0.05)
+
+
+def _foreign(text):
+    return sum(ord(letter) > 127 and letter.isalpha() for letter in text) > 0.005 * len(text)
 
 
 def test_kinds_are_those_of_the_brief():
@@ -152,14 +174,10 @@ def test_the_comparison_tells_whose_act_it_is_where_harm_says_nothing():
     assert 0.2 < np.mean(np.array(harm) > 0) < 0.8
 
 
-def test_groups_go_round_the_folds():
-    assert folds_of(["a", "b", "a", "c", "d", "e", "f"], 5).tolist() == [0, 1, 0, 2, 3, 4, 0]
-
-
-def test_scores_are_out_of_fold_and_the_threshold_keeps_its_share():
-    states = world(61)
-    found, means = found_in(states)
-    scores = out_of_fold(found, means, [], SMALL, Reporter(Console(quiet=True)))
+def test_the_curve_tells_what_was_held_and_the_threshold_keeps_its_share():
+    found, means = found_in(world(60, seed=7))
+    scores = scores_of(fitted(), found, means)
+    scores = replace(scores, curve=fitted_curve(scores))
     cut = threshold(scores, 0.02)
     assert threshold(scores, 0.2) < cut
     named = np.array([item.part for item in found])
@@ -169,10 +187,24 @@ def test_scores_are_out_of_fold_and_the_threshold_keeps_its_share():
     assert rows["all"]["safe_refused"] <= 0.025
     assert rows["all"]["restated_refused"] > 0.9
     assert rows["all"]["restated_in_doubt_or_refused"] >= rows["all"]["restated_refused"]
-    assert threshold(replace(scores, own=scores.own + 1.0), 0.02) == pytest.approx(cut + 1.0, abs=2e-3)
+    moved = replace(scores, curve=replace(scores.curve, bias=scores.curve.bias + 1.0))
+    assert threshold(moved, 0.02) == pytest.approx(cut + 1.0, abs=2e-3)
 
 
-def test_notes_are_learned_from_and_held_out_by_topic():
+def test_the_curve_weighs_what_says_something_and_not_what_says_nothing():
+    random = np.random.default_rng(8)
+    truth = np.broadcast_to(np.arange(EACH - 1) < HARMFUL - 1, (400, EACH - 1))
+    told, noise = np.where(truth, 1.5, -1.5) + random.normal(size=truth.shape), random.normal(size=truth.shape)
+    none = np.zeros(0)
+    of = {"curve": FLAT, "compared_elsewhere": noise, "notes_compared": none, "notes_harm": none}
+    curve = fitted_curve(Scores(compared=told, harm=noise, **of))
+    assert curve.restated_slope == pytest.approx(3.0, rel=0.15)  # a shift of 3 nats over a variance of 1
+    assert curve.harm_slope == pytest.approx(0.0, abs=0.15)
+    other = fitted_curve(Scores(compared=noise, harm=told, **of))
+    assert other.harm_slope == pytest.approx(3.0, rel=0.15)
+
+
+def test_notes_are_learned_from():
     """Ordinary notes lie where no scenario does, on the harmful side: only notes tell that they are not."""
     random = np.random.default_rng(5)
     found, means = found_in(world(30, seed=5))
@@ -184,16 +216,18 @@ def test_notes_are_learned_from_and_held_out_by_topic():
     last = [text for _, text in noted[60:]]
     assert np.mean([without.reading(t).harm_nats for t in last]) > 0
     assert np.mean([learned.reading(t).harm_nats for t in last]) < -1
-    scores = out_of_fold(found, means, noted, SMALL, Reporter(Console(quiet=True)))
-    row = notes_row(scores, [note for note, _ in noted], 1.0, 0.0)
+    scores = scores_of(learned, found, means, last)
+    row = notes_row(scores, [note for note, _ in noted[60:]], 1.0, 0.0)
     assert np.isfinite(scores.notes).all()
-    assert row["ordinary"]["n"] == row["ordinary, 6 words at most"]["n"] == 90
+    assert row["ordinary"]["n"] == row["ordinary, 6 words at most"]["n"] == 30
     assert row["ordinary"]["refused"] < 0.2
 
 
 def test_notes_are_of_both_sides_and_of_all_lengths():
     found = notes()
     assert len({note.topic for note in found}) == 7
+    held = notes(HELD / "notes")
+    assert (len(held), sum(note.bad for note in held)) == (320, 80)
     assert len({note.text for note in found}) > 0.99 * len(found)
     words = [len(note.text.split()) for note in found if not note.bad]
     assert len(words) > 800
@@ -201,9 +235,21 @@ def test_notes_are_of_both_sides_and_of_all_lengths():
     assert sum(note.bad for note in found) > 200
 
 
+def test_a_text_is_held_against_its_own_act_and_against_others():
+    weights = fitted()
+    found, means = found_in(world(14, seed=9))
+    scores = replace(scores_of(weights, found, means), curve=replace(FLAT, restated_slope=0.5, harm_slope=2.0, bias=1))
+    reading, act = weights.reading(means[3][4]), weights.reading(means[3][0]).direction[None]
+    told = float(weights.comparing.log_odds(reading.passages, act)[0])
+    assert scores.compared[3, 3] == pytest.approx(told, abs=1e-3)
+    assert scores.harm[3, 3] == pytest.approx(reading.harm_nats)
+    assert scores.own[3, 3] == pytest.approx(0.5 * told + 2 * reading.harm_nats + 1, abs=1e-3)
+    assert (np.abs(scores.elsewhere - scores.own) > 1e-6).all()  # never its own act
+
+
 def test_a_missing_text_is_no_score():
     found, means = found_in(world(30), padded=False)
-    scores = out_of_fold(found, means, [], SMALL, Reporter(Console(quiet=True)))
+    scores = scores_of(fitted(), found, means)
     missing = HARMFUL - 1 + PADDED
     assert np.isnan(scores.own[:, missing]).all()
     assert not np.isnan(np.delete(scores.own, missing, axis=1)).any()

@@ -20,7 +20,7 @@ from benchmarks.hst.corpus import (
 
 
 def test_there_are_five_paraphrases_and_five_safe_twins_of_each_poison():
-    for name in ("paraphrases", "safe_twins"):
+    for name in ("paraphrases", "safe_twins", "safe_twins_translated"):
         assert Counter(row["poison"] for row in read_rows(name)) == dict.fromkeys(range(10), 5)
 
 
@@ -30,8 +30,17 @@ def test_no_text_is_there_twice_and_every_write_is_a_valid_entry():
     assert len({write.text for write in writes}) == len(writes)
     for write in writes:
         assert write.entry().response == write.response
-    twins = [row["response"] for row in read_rows("safe_twins")]
-    assert len(set(twins)) == 50
+    twins = [row["response"] for name in ("safe_twins", "safe_twins_translated") for row in read_rows(name)]
+    assert len(set(twins)) == 100
+
+
+def test_the_translated_twins_are_the_twins_in_ten_languages():
+    twins, translated = read_rows("safe_twins"), read_rows("safe_twins_translated")
+    assert [row["id"] for row in translated] == [f"translated-{row['id']}" for row in twins]
+    assert [row["poison"] for row in translated] == [row["poison"] for row in twins]
+    assert Counter(row["language"] for row in translated) == dict.fromkeys(
+        ("German", "French", "Spanish", "Japanese", "Portuguese", "Italian", "Polish", "Chinese", "Dutch", "Russian"), 5
+    )
 
 
 def test_fifty_attacks_ten_of_each_kind_and_every_poison_in_each():

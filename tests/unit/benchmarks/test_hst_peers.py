@@ -23,7 +23,7 @@ class MemoryStore:
 POISON = (Write(write_id="p0", request="q", response="a bad act", poison=0),)
 BENIGN = (Write(write_id="b0", request="q", response="a good act"),)
 CORPUS = Corpus(
-    poison=POISON, benign=BENIGN, queries=("q",), paraphrases=(), safe_twins=BENIGN, adaptive=()
+    poison=POISON, benign=BENIGN, queries=("q",), paraphrases=(), safe_twins=BENIGN, translated_twins=(), adaptive=()
 )  # fmt: skip
 
 

@@ -22,7 +22,13 @@ PARAPHRASES = tuple(
     for n, word in enumerate(("now", "soon", "again", "today"))
 )
 CORPUS = Corpus(
-    poison=POISON, benign=BENIGN, queries=("copy a table",), paraphrases=PARAPHRASES, safe_twins=(), adaptive=()
+    poison=POISON,
+    benign=BENIGN,
+    queries=("copy a table",),
+    paraphrases=PARAPHRASES,
+    safe_twins=(),
+    translated_twins=(),
+    adaptive=(),
 )
 EMBEDDER = FakeEmbedder(256)
 HARM = HazardSignature(labels=frozenset({"external_upload"}), taxonomy="t", model="m")
