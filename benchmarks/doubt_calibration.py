@@ -3,27 +3,30 @@
     python -m benchmarks.doubt_calibration [--backbone packaged:1.5b-int8]   # writes doubt_calibration.json
 
 `benchmarks/hst/data/doubt.jsonl` holds scenarios that the reader of acts was not fitted on; they are made like those of
-`benchmarks.lockout_unseen`, which are others. About 45 acts are removed from each tenant. Of the notes in doubt, a
-logistic regression tells restatements from honest ones by the log-odds of the act and by how far the likeliest hazard
-lies above its threshold. What is kept of it is how many nats of the act a nat of hazard is worth; the threshold of
-their sum is the lowest that adds at most `--most-added` of all honest notes to those that the act alone refuses. Both
-are constants of `models.act_reader`, and a test holds them against the result file.
+`benchmarks.lockout_unseen`, which are others. About 45 acts are removed from each tenant, and the guard's own look says
+which notes are in doubt. Of these, a logistic regression tells restatements from honest ones by the log-odds of the act
+and by how far the likeliest hazard lies above its threshold. What is kept of it is how many nats of the act a nat of
+hazard is worth; the threshold of their sum is the lowest that adds at most `--most-added` of all honest notes to those
+that the act alone refuses. Both are constants of `models.act_reader`, and a test holds them against the result file.
+The second row is for comparison: a lower threshold of the act alone, for the same notes and the same share.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from dataclasses import dataclass, fields
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 
+from audit.forget.judging import look, scopes
 from audit.forget.reading import readings
 from audit.forget.settings import GuardSettings
 from benchmarks.hst.extraction import packaged_backbone
-from benchmarks.lockout_unseen import CALIBRATED_ON, scenarios_in, warden_over, writes_of
+from benchmarks.lockout_unseen import CALIBRATED_ON, WAYS, scenarios_in, warden_over, writes_of
 from benchmarks.resultfile import ResultFile
 
 if TYPE_CHECKING:
@@ -31,8 +34,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from audit.forget.lockout import Lockout
-    from benchmarks.hst.corpus import Write
     from benchmarks.hst.extraction import Backbone
     from benchmarks.hst.guarding import Warden
 
@@ -42,17 +43,28 @@ ACTS = 45
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    """What notes were read as, an array of them each."""
+class Note:
+    """What a note was read as, by the guard's own look at it."""
 
-    odds: NDArray[np.float64]
-    """Largest log-odds over the acts removed from the tenant."""
+    largest: float
+    """Log-odds, over all acts removed from the tenant."""
 
-    hazards: NDArray[np.float64]
+    odds: float
+    """Largest of the tombstones that are in doubt and near; -inf where none is."""
+
+    restated: bool
+    way: str
+    hazard: float = np.nan
     """How far the likeliest hazard lies above its threshold; NaN where the act leaves no doubt."""
 
-    restated: NDArray[np.bool_]
-    doubted: NDArray[np.bool_]
+    @property
+    def in_doubt(self) -> bool:
+        """It was shown to the backbone."""
+        return not np.isnan(self.hazard)
+
+    def fused(self, slope: float) -> float:
+        """Return the log-odds of act and hazard together, with so many nats for a nat of hazard."""
+        return self.odds + slope * self.hazard
 
 
 def main() -> None:
@@ -66,13 +78,9 @@ async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
         warden = warden_over(backbone)
         scenarios = scenarios_in(CALIBRATED_ON)
         tenants = round(len(scenarios) / ACTS)
-        read = _joined([await _read(warden, scenarios[first::tenants]) for first in range(tenants)])
+        read = [note for first in range(tenants) for note in await read_notes(warden, scenarios[first::tenants])]
     finally:
         await backbone.close()
-    odds, hazards, restated, doubted, curve = read.odds, read.hazards, read.restated, read.doubted, warden.acts.curve
-    slope = hazard_slope(odds[doubted], hazards[doubted], restated[doubted])
-    fused = odds[doubted] + slope * hazards[doubted]
-    threshold = threshold_of(fused[~restated[doubted]], int(options.most_added * (~restated).sum()))
     config = {
         "backbone": backbone.model_id, "acts": warden.acts.model_id, "scenarios": len(scenarios),
         "tenants": tenants, "most_added": options.most_added,
@@ -80,36 +88,67 @@ async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
     results = ResultFile(
         "doubt_calibration", f"python -m benchmarks.doubt_calibration --backbone {options.backbone}", config, fresh=True
     )
-    row = {"hazard_slope": slope, "fused_nats": threshold}
-    for name, mine in (("restated", restated), ("honest", ~restated)):
+    doubted = [note for note in read if note.in_doubt]
+    slope = hazard_slope(
+        *(np.array([getattr(note, part) for note in doubted]) for part in ("odds", "hazard", "restated"))
+    )
+    for evidence, nats in (("act and hazard", slope), ("act", 0.0)):
+        row = counted(read, nats, warden.acts.curve.threshold_nats, options.most_added)
+        results.add_row({"evidence": evidence} | row)
+        Console().print(results.rows[-1])
+
+
+def counted(read: Sequence[Note], slope: float, act_above: float, most_added: float) -> dict[str, Any]:
+    """Find the threshold, and count what it refuses."""
+    honest = [note for note in read if not note.restated]
+    fused = np.array([note.fused(slope) for note in honest if note.in_doubt])
+    threshold = threshold_of(fused, int(most_added * len(honest)))
+    row: dict[str, Any] = {"hazard_slope": slope, "fused_nats": threshold}
+    for name, mine in (("restated", [note for note in read if note.restated]), ("honest", honest)):
+        more = [note for note in mine if note.in_doubt and note.fused(slope) >= threshold]
         row |= {
-            name: int(mine.sum()), f"{name}_refused_by_act": int((odds[mine] >= curve.threshold_nats).sum()),
-            f"{name}_in_doubt": int(doubted[mine].sum()),
-            f"{name}_refused_in_doubt": int((fused[mine[doubted]] >= threshold).sum()),
+            name: len(mine), f"{name}_refused_by_act": sum(note.largest >= act_above for note in mine),
+            f"{name}_in_doubt": sum(note.in_doubt for note in mine), f"{name}_refused_in_doubt": len(more),
+            f"{name}_refused_in_doubt_by_way": dict(Counter(note.way for note in more).most_common()),
         }  # fmt: skip
-    results.add_row(row)
-    Console().print(row)
+    return row
 
 
-async def _read(warden: Warden, scenarios: Sequence[dict[str, Any]]) -> _Read:
+async def read_notes(warden: Warden, scenarios: Sequence[dict[str, Any]]) -> list[Note]:
     """Read the notes of a tenant from which the acts of these scenarios were removed."""
     lockout = await warden.lockout(writes_of(scenarios, "act"))
-    harmful, honest = writes_of(scenarios, "restated"), writes_of(scenarios, "safe")
-    writes = [*harmful, *honest]
-    odds = np.array([_odds(warden, write, lockout) for write in writes])
-    near = np.array([_nearest(warden, write, lockout) >= GuardSettings().look_above for write in writes])
-    doubted = near & (odds >= warden.acts.curve.doubt_nats) & (odds < warden.acts.curve.threshold_nats)
-    hazards = np.full(len(writes), np.nan)
-    hazards[doubted] = await _hazards(warden, [write for write, one in zip(writes, doubted, strict=True) if one])
-    return _Read(odds=odds, hazards=hazards, restated=np.arange(len(writes)) < len(harmful), doubted=doubted)
+    curve, settings = warden.acts.curve, GuardSettings()
+    *_, scope = scopes(lockout, "act+labels", {warden.taxonomy.digest}, fused=True)
+    found: list[Note] = []
+    asked: dict[int, list[str]] = {}
+    for name, ways in WAYS.items():
+        for place, write in enumerate(writes_of(scenarios, name)):
+            texts = readings(write.entry())
+            odds = np.max([warden.acts.log_odds(one, lockout.acts.vectors) for one in warden.acts.read(texts)], axis=0)
+            seen = look(lockout, texts, warden.embed(texts), settings, scope.narrowed(odds, curve.doubt_nats))
+            near = np.zeros(len(lockout), np.bool_) if seen.near is None else seen.near.any(axis=0)
+            if near.any() and odds.max() < curve.threshold_nats:
+                asked[len(found)] = [texts[number] for number in seen.asked]
+            found.append(Note(
+                largest=float(odds.max()), odds=float(np.where(near, odds, -np.inf).max()),
+                restated=name == "restated", way=ways[place % len(ways)],
+            ))  # fmt: skip
+    for number, hazard in zip(asked, await _hazards(warden, list(asked.values())), strict=True):
+        found[number] = replace(found[number], hazard=hazard)
+    return found
 
 
-def _joined(read: Sequence[_Read]) -> _Read:
-    return _Read(**{part.name: np.concatenate([getattr(one, part.name) for one in read]) for part in fields(_Read)})
+async def _hazards(warden: Warden, groups: Sequence[Sequence[str]]) -> list[float]:
+    """Return how far the likeliest hazard of each group of texts lies above its threshold."""
+    found = await asyncio.gather(*(warden.extractor.extract(texts, warden.taxonomy) for texts in groups))
+    return [
+        max(one.hazard_nats for one in signatures if one is not None and one.hazard_nats is not None)
+        for signatures in found
+    ]
 
 
 def hazard_slope(odds: NDArray[np.float64], hazards: NDArray[np.float64], restated: NDArray[np.bool_]) -> float:
-    """Return how many nats of the act a nat of hazard is worth, by logistic regression."""
+    """Return how many nats of the act a nat of hazard is worth, by logistic regression; shapes (notes,)."""
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
     act, hazard = LogisticRegression(C=np.inf).fit(np.stack([odds, hazards], axis=1), restated).coef_[0]
@@ -125,26 +164,6 @@ def threshold_of(honest: NDArray[np.float64], most: int) -> float:
     while step / 100 <= reached:
         step += 1
     return step / 100
-
-
-def _odds(warden: Warden, write: Write, lockout: Lockout) -> float:
-    read = warden.acts.read(readings(write.entry()))
-    return max(float(warden.acts.log_odds(one, lockout.acts.vectors).max()) for one in read)
-
-
-def _nearest(warden: Warden, write: Write, lockout: Lockout) -> float:
-    return float(lockout.keys.similarity(warden.embed(readings(write.entry()))).max())
-
-
-async def _hazards(warden: Warden, writes: Sequence[Write]) -> NDArray[np.float64]:
-    """Return how far the likeliest hazard of each write lies above its threshold."""
-    found = await asyncio.gather(
-        *(warden.extractor.extract(readings(write.entry()), warden.taxonomy) for write in writes)
-    )
-    return np.array([
-        max(one.hazard_nats for one in signatures if one is not None and one.hazard_nats is not None)
-        for signatures in found
-    ])  # fmt: skip
 
 
 def _options() -> argparse.Namespace:

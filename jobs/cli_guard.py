@@ -93,6 +93,12 @@ class GuardOptions:
             "--act-above", help="Log-odds in nats from which an act refuses; default: by the reader's calibration."
         ),
     ] = None
+    near_above: Annotated[
+        float | None,
+        typer.Option(
+            "--near-above", help="Log-odds in nats from which mode act refuses what is near the act's key; likewise."
+        ),
+    ] = None
     doubt_above: Annotated[
         float | None,
         typer.Option("--doubt-above", help="Log-odds in nats from which mode act+labels asks for labels; likewise."),
@@ -121,8 +127,9 @@ class GuardOptions:
             UsageError: a value out of range.
         """
         return GuardSettings(
-            mode=cast("MatchMode", self.mode), act_above_nats=self.act_above, doubt_above_nats=self.doubt_above,
-            fused_above_nats=self.fused_above, on_failure=cast("OnFailure", self.on_failure),
+            mode=cast("MatchMode", self.mode), act_above_nats=self.act_above, near_above_nats=self.near_above,
+            doubt_above_nats=self.doubt_above, fused_above_nats=self.fused_above,
+            on_failure=cast("OnFailure", self.on_failure),
         )  # fmt: skip
 
 
@@ -333,7 +340,7 @@ def _show(judged: list[tuple[Entry, Decision]]) -> None:
         by = "" if stone is None else f" by the tombstone of {as_line(stone.tombstone.entry_id)}"
         labels = f" ({', '.join(sorted(decision.labels))})" if decision.labels else ""
         parts = f", with {', '.join(map(as_line, decision.with_earlier))}" if decision.with_earlier else ""
-        nats = ((decision.restated_nats, "act"), (decision.hazard_nats, "hazard"))
+        nats = ((decision.restated_nats, "act"), (decision.hazard_nats, "hazard"), (decision.fused_nats, "together"))
         told = ", ".join(f"{what} {value:+.1f} nats" for value, what in nats if value is not None)
         odds = f" ({told})" if told else ""
         line = f"{verb} {as_line(entry.tenant)}/{as_line(entry.entry_id)}{by}: {decision.reason}{labels}{odds}{parts}"

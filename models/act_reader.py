@@ -40,8 +40,11 @@ _HALF = ("projection", "harm.units", "comparing.units", "comparing.matched", "co
 
 _SCALARS = ("restated_slope", "harm_slope", "bias", "threshold_nats", "doubt_nats")
 
-HAZARD_SLOPE, FUSED_NATS = 0.324, 0.95
+HAZARD_SLOPE, FUSED_NATS = 0.149, 0.93
 """How act and hazard are weighed together in doubt (`benchmarks.doubt_calibration`); with all packaged instruments."""
+
+NEAR_NATS = 1.15
+"""What the act alone refuses in doubt, where nothing else is asked (likewise); with the packaged embedder."""
 
 PASSAGE_TOKENS = 16
 """A clause or two."""
@@ -140,7 +143,7 @@ def read_act_weights() -> tuple[ActWeights, str]:
             harm=HarmNetworks(**_taken("harm", arrays)), comparing=ComparingNetworks(**_taken("comparing", arrays)),
             curve=ActCurve(
                 **dict(zip(_SCALARS, map(float, arrays.pop("scalars")), strict=True)),
-                hazard_slope=HAZARD_SLOPE, fused_nats=FUSED_NATS,
+                near_nats=NEAR_NATS, hazard_slope=HAZARD_SLOPE, fused_nats=FUSED_NATS,
             ),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, OSError, EOFError, NotImplementedError, BadZipFile, zlib.error) as error:

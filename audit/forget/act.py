@@ -60,6 +60,9 @@ class ActCurve:
     doubt_nats: float = -math.inf
     """Log-odds from which a second reader is worth its cost: below it a write is safe enough, by calibration."""
 
+    near_nats: float = math.inf
+    """Log-odds from which a write that is near the act's key is refused where no second reader is asked, likewise."""
+
     hazard_slope: float = 0.0
     """Nats for a nat of hazard that a second reader finds (`audit.forget.hazard.HazardSignature.hazard_nats`)."""
 

@@ -54,6 +54,9 @@ class Decision:
     hazard_nats: float | None = None
     """How far its likeliest hazard lies above the threshold, below 0 where none holds; None where that was not told."""
 
+    fused_nats: float | None = None
+    """Log-odds of act and hazard together; None where the act left no doubt, or they are not weighed together."""
+
     with_earlier: tuple[str, ...] = ()
     """Entry ids of the writer's earlier writes that make an act together with this one; they are in the store."""
 

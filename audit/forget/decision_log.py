@@ -2,8 +2,8 @@
 
     {"ts_ms": 1760000000000, "tenant": "acme", "entry_id": "m-9", "principal": "bot", "allowed": false,
      "reason": "act restated", "labels": null, "similarity": 0.81, "restated_nats": 4.2, "hazard_nats": null,
-     "content_sha256": "9c…", "tombstone": {"tenant": "acme", "entry_id": "m-3", "removed_index": 2, "run_id": "r-1"},
-     "with_earlier": [], "detail": ""}
+     "fused_nats": null, "content_sha256": "9c…", "with_earlier": [], "detail": "",
+     "tombstone": {"tenant": "acme", "entry_id": "m-3", "removed_index": 2, "run_id": "r-1"}}
 
 Refusals and failures are always written; writes that were let through only on demand. Ids and details are cut to a
 bound. A full file becomes FILE.1, and the one before it goes: the log cannot fill a disk.
@@ -107,6 +107,7 @@ def as_record(entry: Entry, decision: Decision, now_ms: int | None = None) -> di
         "similarity": None if decision.similarity is None else round(decision.similarity, 4),
         "restated_nats": None if decision.restated_nats is None else round(decision.restated_nats, 4),
         "hazard_nats": None if decision.hazard_nats is None else round(decision.hazard_nats, 4),
+        "fused_nats": None if decision.fused_nats is None else round(decision.fused_nats, 4),
         "content_sha256": hashlib.sha256(entry.response.encode(errors="replace")).hexdigest(),
         "tombstone": None if stone is None else {
             "tenant": stone.tenant if stone.tenant == entry.tenant else None,  # operator-wide: no tenant sees another's

@@ -109,6 +109,9 @@ class Look:
     near: NDArray[np.bool_] | None = None
     """Shape (asked, tombstones): which tombstones each of them may be meant by."""
 
+    close: NDArray[np.bool_] | None = None
+    """Those of them whose keys are near, or cannot tell."""
+
     similarity: NDArray[np.float32] | None = None
     """Shape (asked, tombstones)."""
 
@@ -142,7 +145,7 @@ def look(
     if vectors is None:
         everyone = np.ones((min(len(texts), most), len(lockout)), np.bool_) & ~mute
         return Look(
-            decision=None, nearest=None, asked=tuple(range(len(texts)))[:most], near=everyone,
+            decision=None, nearest=None, asked=tuple(range(len(texts)))[:most], near=everyone, close=everyone,
             left_out=max(0, len(texts) - most),
         )  # fmt: skip
     similarity = lockout.keys.similarity(vectors)
@@ -169,10 +172,11 @@ def look(
     asked = tuple(candidates[:most])
     rows = similarity[list(asked)]
     strange = np.asarray([is_foreign(texts[number]) for number in asked])[:, None]
-    near = ((rows >= above) | always | strange) & ~mute
+    near, close = (((rows >= least) | always | strange) & ~mute for least in (above, settings.look_above))
     return Look(
-        decision=None, nearest=nearest, asked=asked, near=near, similarity=rows, left_out=len(candidates) - len(asked)
-    )
+        decision=None, nearest=nearest, asked=asked, near=near, close=close, similarity=rows,
+        left_out=len(candidates) - len(asked),
+    )  # fmt: skip
 
 
 def settle(
@@ -196,6 +200,7 @@ def settle(
     labels: set[str] = set()
     unknown = 0
     hazard: float | None = None
+    fused: float | None = None
     mode: MatchMode = "exact" if settings.mode == "exact" else "containment"
     for found in signatures.values():
         rows = [(signature, seen.near[row]) for row, signature in enumerate(found) if signature is not None]
@@ -209,29 +214,30 @@ def settle(
             union = frozenset().union(*(signature.labels for signature, _ in rows))
             whole = HazardSignature(labels=union, taxonomy=rows[0][0].taxonomy, model=rows[0][0].model)
             rows.append((whole, np.any([near for _, near in rows], axis=0)))
+        odds = np.full(len(lockout), -np.inf, np.float32)
+        if doubt is not None and told:
+            odds = np.max([doubt.fused(nats, near) for nats, near in told], axis=0)
+            fused = float(odds.max()) if np.isfinite(odds).any() else None
         refusal = Decision(
-            allowed=False, reason="hazards match", labels=frozenset(labels), similarity=seen.nearest, hazard_nats=hazard
-        )
+            allowed=False, reason="hazards match", labels=frozenset(labels), similarity=seen.nearest,
+            hazard_nats=hazard, fused_nats=fused,
+        )  # fmt: skip
         for signature, near in rows:
             hits = lockout.matching(signature, mode) & near
             if hits.any():
                 return replace(refusal, tombstone=lockout.stones[_nearest(seen, hits)])
-        if doubt is not None and told:
-            odds = np.max([doubt.fused(nats, near) for nats, near in told], axis=0)
-            hits = odds >= doubt.threshold_nats
-            if hits.any():
-                stone = _nearest(seen, hits)
-                return replace(
-                    refusal, reason="act and hazard", tombstone=lockout.stones[stone],
-                    restated_nats=float(doubt.odds[hits].max()),
-                )  # fmt: skip
+        if doubt is not None and (hits := odds >= doubt.threshold_nats).any():
+            return replace(
+                refusal, reason="act and hazard", tombstone=lockout.stones[_nearest(seen, hits)],
+                restated_nats=float(doubt.odds[hits].max()),
+            )  # fmt: skip
     if unknown:
         return failure("model failed", f"the model gave no usable answer for {unknown} texts", settings, seen.nearest)
     if seen.left_out:
         return _too_long(seen, settings)
     return Decision(
         allowed=True, reason="hazards differ" if labels else "no hazard", labels=frozenset(labels),
-        similarity=seen.nearest, hazard_nats=hazard,
+        similarity=seen.nearest, hazard_nats=hazard, fused_nats=fused,
     )  # fmt: skip
 
 
@@ -246,27 +252,27 @@ def settle_acts(
         found: Of each of these texts the log-odds by tombstone that it restates its act, NaN where there is none that
             could be compared; or a line that says why the reader could not tell.
         curve: The reader's.
-        settings: The threshold, where it is not the curve's, and the policy for failures.
+        settings: The mode; the thresholds, where they are not the curve's; and the policy for failures.
 
     Returns:
         The decision, and the log-odds of the whole write, by tombstone.
     """
-    if seen.near is None:
+    if seen.near is None or seen.close is None:
         raise ValueError("nothing was read")
-    odds = np.full(len(lockout), -np.inf, np.float32)
-    for told, near in zip(found, seen.near, strict=True):
+    odds = np.full((2, len(lockout)), -np.inf, np.float32)  # of all texts, and of those near the key
+    for told, near, close in zip(found, seen.near, seen.close, strict=True):
         if not isinstance(told, str):
-            odds = np.fmax(odds, np.where(near, told, np.float32(-np.inf)))
+            odds = np.fmax(odds, np.where([near, close], told, np.float32(-np.inf)))
     unknown = [told for told in found if isinstance(told, str)]
     largest = float(odds.max())
-    by_stone = np.where(lockout.acts.keyless, np.float32(np.nan), odds)
-    threshold = curve.threshold_nats if settings.act_above_nats is None else settings.act_above_nats
+    by_stone = np.where(lockout.acts.keyless, np.float32(np.nan), odds[0])
     restated = None if math.isinf(largest) else largest
-    if largest >= threshold:
-        stone = _nearest(seen, odds >= threshold)
+    act_nats, near_nats = _act_nats(curve, settings)
+    hits = (odds[0] >= act_nats) | (odds[1] >= near_nats)
+    if hits.any():
         decision = Decision(
-            allowed=False, reason="act restated", tombstone=lockout.stones[stone], similarity=seen.nearest,
-            restated_nats=largest,
+            allowed=False, reason="act restated", tombstone=lockout.stones[_nearest(seen, hits)],
+            similarity=seen.nearest, restated_nats=largest,
         )  # fmt: skip
     elif unknown:
         decision = failure("model failed", unknown[0], settings, seen.nearest)
@@ -275,6 +281,15 @@ def settle_acts(
     else:
         decision = Decision(allowed=True, reason="another act", similarity=seen.nearest, restated_nats=restated)
     return decision, by_stone
+
+
+def _act_nats(curve: ActCurve, settings: GuardSettings) -> tuple[float, float]:
+    """Return from where an act refuses by itself, and where its key is near; who moves the first moves both."""
+    act = curve.threshold_nats if settings.act_above_nats is None else settings.act_above_nats
+    if settings.mode != "act":
+        return act, act
+    moved = curve.near_nats + (act - curve.threshold_nats)
+    return act, moved if settings.near_above_nats is None else settings.near_above_nats
 
 
 def failure(reason: Reason, why: str, settings: GuardSettings, similarity: float | None = None) -> Decision:

@@ -27,13 +27,16 @@ class GuardSettings:
     """Cosine with a key below which a tombstone is not meant, in modes of labels: it saves calls of a large model. With
     MiniLM, half of the unrelated records of one trade lie below it; of 50 paraphrases written independently of the
     removed texts all lie above (`benchmarks/hst`), of 2,040 plain ones of 1,020 other acts nine in ten, of those in
-    other languages few. Mode `act` therefore reads every write."""
+    other languages few. Mode `act` therefore reads every write, and asks less of the act where one is as near."""
 
     key_alone_above: float = 0.75
     """Cosine that refuses by itself: where a tombstone has nothing else to match (no labels, no act), or mode `key`."""
 
     act_above_nats: float | None = None
     """Log-odds that a write restates a removed act, from which mode `act` refuses it; None is as the reader says."""
+
+    near_above_nats: float | None = None
+    """Log-odds from which mode `act` refuses a write that lies as near the act's key as `look_above` says; likewise."""
 
     doubt_above_nats: float | None = None
     """Log-odds from which mode `act+labels` asks for the labels of a write that the act does not refuse; likewise."""
@@ -72,7 +75,7 @@ class GuardSettings:
         for name in ("look_above", "key_alone_above", "join_above"):
             if not -1.0 <= getattr(self, name) <= 1.0:
                 raise UsageError(f"{name} is {getattr(self, name)}, expected a cosine")
-        for name in ("act_above_nats", "doubt_above_nats", "fused_above_nats"):
+        for name in ("act_above_nats", "near_above_nats", "doubt_above_nats", "fused_above_nats"):
             nats = getattr(self, name)
             if nats is not None and not math.isfinite(nats):
                 raise UsageError(f"{name} is {nats}, expected a finite number")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from audit.forget.hazard import HazardSignature, default_taxonomy
 from benchmarks.acts.corpus import notes
 from benchmarks.acts.corpus import scenarios as texts_of_the_reader
-from benchmarks.doubt_calibration import hazard_slope, threshold_of
-from benchmarks.lockout_unseen import BLIND, CALIBRATED_ON, TEXTS, WAYS, scenarios_in
+from benchmarks.doubt_calibration import hazard_slope, read_notes, threshold_of
+from benchmarks.hst.guarding import RememberedEmbedder, Warden
+from benchmarks.lockout_unseen import BLIND, CALIBRATED_ON, TEXTS, WAYS, scenarios_in, writes_of
 from benchmarks.resultfile import RESULTS
-from models.act_reader import FUSED_NATS, HAZARD_SLOPE, read_act_weights
+from models.act_reader import FUSED_NATS, HAZARD_SLOPE, NEAR_NATS, read_act_weights
+from models.fakes import FakeActReader, FakeEmbedder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,8 +28,9 @@ if TYPE_CHECKING:
 
 def test_the_packaged_constants_are_those_that_were_fitted_for_this_reader():
     found = json.loads((RESULTS / "doubt_calibration.json").read_text(encoding="utf-8"))
-    (row,) = found["rows"]
+    row, act_alone = found["rows"]
     assert (row["hazard_slope"], row["fused_nats"]) == (HAZARD_SLOPE, FUSED_NATS)
+    assert act_alone["fused_nats"] == NEAR_NATS
     assert found["config"]["acts"].endswith(read_act_weights()[1])
 
 
@@ -56,6 +62,50 @@ def test_a_hazard_counts_for_what_it_tells():
     odds = rng.normal(size=4_000) + 2.0 * restated
     hazards = rng.normal(size=4_000) + 1.0 * restated
     assert 0.4 < hazard_slope(odds, hazards, restated) < 0.6
+
+
+class Told:
+    """Finds no label, and some hazard that a text's length decides; reads for tombstones too."""
+
+    model_id = "told"
+    calibrated_for = default_taxonomy().digest
+
+    @property
+    def reader(self):
+        return self
+
+    async def extract(self, texts, taxonomy):
+        return tuple(
+            HazardSignature(
+                labels=frozenset(), taxonomy=taxonomy.digest, model=self.model_id, hazard_nats=len(text) % 7 - 3.0
+            )
+            for text in texts
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "slope", "threshold"), [("act+labels", 0.5, "fused_nats"), ("act", 0.0, "near_nats")])
+def test_what_is_fitted_is_what_the_guard_decides_by(mode, slope, threshold):
+    acts = FakeActReader()
+    acts.curve = replace(FakeActReader.curve, doubt_nats=-9.0, threshold_nats=3.0)
+    warden = Warden(
+        extractor=Told(), embed=RememberedEmbedder(FakeEmbedder(1_024)), acts=acts, taxonomy=default_taxonomy()
+    )
+    scenarios = scenarios_in(CALIBRATED_ON)[:6]
+    read = asyncio.run(read_notes(warden, scenarios))
+    above = float(np.median([note.fused(slope) for note in read if note.in_doubt]))
+    acts.curve = replace(acts.curve, hazard_slope=slope, **{threshold: above})
+    refused = [note.largest >= 3.0 or (note.in_doubt and note.fused(slope) >= above) for note in read]
+    assert 10 < sum(refused) < len(refused) - 10
+    assert [not decision.allowed for decision in asyncio.run(judged(warden, scenarios, mode))] == refused
+
+
+async def judged(warden, scenarios, mode):
+    writes = [write for name in WAYS for write in writes_of(scenarios, name)]
+    held = warden.guard(await warden.lockout(writes_of(scenarios, "act")), mode)
+    try:
+        return await warden.judge(held, writes)
+    finally:
+        held.close()
 
 
 HUNDREDTHS = st.integers(-900, 900).map(lambda number: number / 100)

@@ -81,6 +81,64 @@ def test_of_several_acts_that_are_restated_the_one_with_the_nearest_key_is_named
     assert (decision.tombstone.tombstone.entry_id, decision.restated_nats) == ("near", 5.0)
 
 
+class Sure(FakeActReader):
+    """Says of every text the same."""
+
+    curve = replace(CURVE, threshold_nats=3.0, near_nats=1.0)
+
+    def __init__(self, nats: float) -> None:
+        super().__init__()
+        self._nats = nats
+
+    def log_odds(self, reading, acts):
+        return np.full(len(acts), self._nats, np.float32)
+
+
+FAR_AWAY = "Roses like water twice each week"
+FOREIGN = "Die Rosen werden jeden Tag im Garten mit dem Wasser gegossen"
+
+
+@pytest.mark.parametrize(
+    ("text", "nats", "reason"),
+    [
+        (PARAPHRASE, 1.0, "act restated"),
+        (PARAPHRASE, 0.9, "another act"),
+        (FAR_AWAY, 2.9, "another act"),
+        (FAR_AWAY, 3.0, "act restated"),
+        (FOREIGN, 1.0, "act restated"),  # the embedder places it anywhere
+    ],
+)
+def test_near_its_key_less_of_an_act_refuses(made, text, nats, reason):
+    assert made(acts=Sure(nats)).check(entry(text)).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("settings", "nats", "reason"),
+    [
+        ({"near_above_nats": 2.0}, 1.9, "another act"),
+        ({"near_above_nats": 2.0}, 2.0, "act restated"),
+        ({"act_above_nats": 4.0}, 1.9, "another act"),  # who asks more of the act asks more of it near the key
+        ({"act_above_nats": 4.0}, 2.0, "act restated"),
+    ],
+)
+def test_how_much_less_is_for_the_user_to_say(made, settings, nats, reason):
+    assert made(acts=Sure(nats), **settings).check(entry(PARAPHRASE)).reason == reason
+
+
+def test_how_near_is_near_is_so_too(made):
+    assert made(acts=Sure(2.9)).check(entry(SAFE)).reason == "act restated"
+    assert made(acts=Sure(2.9), look_above=0.95).check(entry(SAFE)).reason == "another act"
+
+
+def test_near_which_key_counts_and_not_whether_any_is_near(made):
+    class First(Sure):
+        def log_odds(self, reading, acts):
+            return np.asarray([self._nats, -9.0], np.float32)
+
+    stones = stone(entry(FAR_AWAY, "far")), stone(entry(entry_id="near"), index=1)
+    assert made(lockout(*stones), acts=First(2.0)).check(entry(PARAPHRASE)).reason == "another act"
+
+
 @pytest.mark.parametrize("acts", [None, FakeActReader(("other",))])
 def test_a_tombstone_without_an_act_of_this_reader_is_held_by_a_very_similar_key(made, acts):
     held = made(lockout(stone(acts=acts)))

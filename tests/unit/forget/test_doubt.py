@@ -79,6 +79,13 @@ def test_what_the_act_refuses_is_not_asked_about(made):
     assert not model.requests
 
 
+def test_what_is_in_doubt_is_asked_about_and_not_refused_for_being_near(made, monkeypatch):
+    monkeypatch.setattr(Reader, "curve", replace(Reader.curve, near_nats=-2.0))
+    held, model = made(nats=IN_DOUBT + 1)
+    assert held.check(entry(SAFE)).reason == "no hazard"
+    assert model.requests
+
+
 def test_in_doubt_the_labels_refuse(made):
     held, model = made(nats=IN_DOUBT)
     decision = held.check(entry(PARAPHRASE))
@@ -209,6 +216,7 @@ def test_in_doubt_act_and_hazard_together_refuse():
     assert (decision.allowed, decision.reason, decision.labels) == (False, "act and hazard", frozenset())
     assert decision.tombstone is not None
     assert decision.hazard_nats == 4.0
+    assert decision.fused_nats == pytest.approx(decision.restated_nats + 0.5 * 4.0)
     assert fused(3.0)[0].reason == "no hazard"
     assert fused(3.0, fused_above_nats=-0.5)[0].reason == "act and hazard"
 
@@ -221,7 +229,7 @@ def test_together_they_also_speak_for_a_tombstone_without_labels(labels):
 
 @pytest.mark.parametrize("labels", [(), None])
 def test_a_model_that_was_not_calibrated_with_the_reader_only_tells_labels(labels):
-    assert fused(None)[0].reason == "no hazard"
+    assert (fused(None)[0].reason, fused(None)[0].fused_nats) == ("no hazard", None)
     decision, extractor = fused(None, lockout(stone(labels=labels)))
     assert (decision.allowed, extractor.asked) == (True, 0)
 
@@ -254,7 +262,7 @@ def test_only_a_tombstone_in_doubt_has_odds_with_a_hazard(stones, hazard):
     odds, near = (np.array(column) for column in zip(*stones, strict=True))
     found = Doubt(odds=odds, hazard_slope=0.5, threshold_nats=0.0).fused(hazard, near)
     for one, close, told in zip(odds, near, found, strict=True):
-        assert told == (pytest.approx(one + 0.5 * hazard) if close and not np.isnan(one) else -np.inf)
+        assert told == (pytest.approx(one + 0.5 * hazard, abs=1e-5) if close and not np.isnan(one) else -np.inf)
 
 
 def test_many_writes_are_judged_as_each_alone(made):

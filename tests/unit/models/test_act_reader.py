@@ -15,6 +15,7 @@ from models import act_reader
 from models.act_reader import (
     FUSED_NATS,
     HAZARD_SLOPE,
+    NEAR_NATS,
     PASSAGE_TOKENS,
     ActWeights,
     PackagedActReader,
@@ -101,8 +102,8 @@ def test_passages_cover_a_text_and_the_whole_comes_first(tokens):
 
 def weights(random, hidden=6, dimensions=4):
     curve = ActCurve(
-        restated_slope=2.0, harm_slope=1.0, bias=-1.0, threshold_nats=3.0, doubt_nats=-2.0, hazard_slope=HAZARD_SLOPE,
-        fused_nats=FUSED_NATS,
+        restated_slope=2.0, harm_slope=1.0, bias=-1.0, threshold_nats=3.0, doubt_nats=-2.0, near_nats=NEAR_NATS,
+        hazard_slope=HAZARD_SLOPE, fused_nats=FUSED_NATS,
     )  # fmt: skip
     return ActWeights(
         projection=random.normal(size=(dimensions, hidden)).astype(np.float32), offset=np.ones(dimensions, np.float32),
