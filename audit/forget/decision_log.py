@@ -104,10 +104,10 @@ def as_record(entry: Entry, decision: Decision, now_ms: int | None = None) -> di
         "allowed": decision.allowed,
         "reason": decision.reason,
         "labels": None if decision.labels is None else sorted(decision.labels),
-        "similarity": None if decision.similarity is None else round(decision.similarity, 4),
-        "restated_nats": None if decision.restated_nats is None else round(decision.restated_nats, 4),
-        "hazard_nats": None if decision.hazard_nats is None else round(decision.hazard_nats, 4),
-        "fused_nats": None if decision.fused_nats is None else round(decision.fused_nats, 4),
+        "similarity": _rounded(decision.similarity),
+        "restated_nats": _rounded(decision.restated_nats),
+        "hazard_nats": _rounded(decision.hazard_nats),
+        "fused_nats": _rounded(decision.fused_nats),
         "content_sha256": hashlib.sha256(entry.response.encode(errors="replace")).hexdigest(),
         "tombstone": None if stone is None else {
             "tenant": stone.tenant if stone.tenant == entry.tenant else None,  # operator-wide: no tenant sees another's
@@ -117,3 +117,7 @@ def as_record(entry: Entry, decision: Decision, now_ms: int | None = None) -> di
         "with_earlier": list(decision.with_earlier),
         "detail": decision.detail[:MAX_DETAIL_CHARS],
     }  # fmt: skip
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

@@ -288,8 +288,9 @@ def _act_nats(curve: ActCurve, settings: GuardSettings) -> tuple[float, float]:
     act = curve.threshold_nats if settings.act_above_nats is None else settings.act_above_nats
     if settings.mode != "act":
         return act, act
-    moved = curve.near_nats + (act - curve.threshold_nats)
-    return act, moved if settings.near_above_nats is None else settings.near_above_nats
+    if settings.near_above_nats is not None:
+        return act, settings.near_above_nats
+    return act, curve.near_nats + settings.moved_nats(curve.threshold_nats)
 
 
 def failure(reason: Reason, why: str, settings: GuardSettings, similarity: float | None = None) -> Decision:

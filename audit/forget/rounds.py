@@ -245,8 +245,7 @@ def _fused_nats(curve: ActCurve, settings: GuardSettings) -> float:
         return math.inf
     if settings.fused_above_nats is not None:
         return settings.fused_above_nats
-    moved = 0.0 if settings.act_above_nats is None else settings.act_above_nats - curve.threshold_nats
-    return curve.fused_nats + moved
+    return curve.fused_nats + settings.moved_nats(curve.threshold_nats)
 
 
 def _held_against(lockout: Lockout, reading: ActReading, reader: ActReader) -> NDArray[np.float32] | str:

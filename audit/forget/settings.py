@@ -67,6 +67,10 @@ class GuardSettings:
 
     cached_decisions: int = 65_536
 
+    def moved_nats(self, calibrated_nats: float) -> float:
+        """Return how much more is asked of the act than its calibration does: what goes with it moves along."""
+        return 0.0 if self.act_above_nats is None else self.act_above_nats - calibrated_nats
+
     def __post_init__(self) -> None:
         if self.mode not in get_args(MatchMode):
             raise UsageError(f"mode is {self.mode!r:.40}, expected one of {', '.join(get_args(MatchMode))}")

@@ -262,7 +262,7 @@ def test_only_a_tombstone_in_doubt_has_odds_with_a_hazard(stones, hazard):
     odds, near = (np.array(column) for column in zip(*stones, strict=True))
     found = Doubt(odds=odds, hazard_slope=0.5, threshold_nats=0.0).fused(hazard, near)
     for one, close, told in zip(odds, near, found, strict=True):
-        assert told == (pytest.approx(one + 0.5 * hazard, abs=1e-5) if close and not np.isnan(one) else -np.inf)
+        assert told == (pytest.approx(one + 0.5 * hazard) if close and not np.isnan(one) else -np.inf)
 
 
 def test_many_writes_are_judged_as_each_alone(made):

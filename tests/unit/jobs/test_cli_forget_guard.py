@@ -140,6 +140,7 @@ def test_an_operator_wide_tombstone_holds_for_other_tenants(desk, run):
         (("guard", "check", "/dev/null", "store"), "/dev/null: no writes in it"),
         (("guard", "check", "memories.jsonl", "store", "--mode", "fuzzy"), "mode is 'fuzzy'"),
         (("guard", "check", "memories.jsonl", "store", "--act-above", "inf"), "expected a finite number"),
+        (("guard", "check", "memories.jsonl", "store", "--near-above", "inf"), "near_above_nats is inf, expected"),
         (("guard", "check", "memories.jsonl", "store", "--fused-above", "nan"), "fused_above_nats is nan, expected"),
         (("guard", "check", "memories.jsonl", "store", "--fail-on", "all"), "expected blocked"),
         (("guard", "serve", "store", "--host", "0.0.0.0"), "give a token"),  # noqa: S104 - refused
