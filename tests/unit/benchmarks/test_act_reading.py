@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks.acts.comparing_fit import Network
-from benchmarks.acts.corpus import EACH, HARMFUL, HELD, PADDED, SAFE, TEXTS, Note, Scenario, notes, scenarios
+from benchmarks.acts.corpus import EACH, HARMFUL, HELD, LATER, PADDED, SAFE, TEXTS, Note, Scenario, notes, scenarios
 from benchmarks.acts.fitting import fit_reader
 from benchmarks.acts.passages import Passages
 from benchmarks.acts.report import notes_row, rows_of
@@ -66,12 +66,14 @@ def test_every_scenario_has_its_texts_and_no_text_is_there_twice():
     assert len(set(texts)) > 0.999 * len(texts)
 
 
-def test_what_is_held_is_of_every_part_and_is_neither_fitted_on_nor_measured_elsewhere():
-    held, fitted_on = scenarios(HELD), scenarios()
+@pytest.mark.parametrize("folder", [HELD, *LATER])
+def test_what_is_held_is_of_every_part_and_is_neither_fitted_on_nor_measured_elsewhere(folder):
+    held, fitted_on = scenarios(folder), scenarios()
     assert {scenario.part for scenario in held} == {scenario.part for scenario in fitted_on}
-    texts = [text for scenario in held for text in scenario.texts] + [note.text for note in notes(HELD / "notes")]
+    texts = [text for scenario in held for text in scenario.texts] + [note.text for note in notes(folder / "notes")]
     assert len(set(texts)) > 0.999 * len(texts)
     others = {text for scenario in fitted_on for text in scenario.texts} | {note.text for note in notes()}
+    others |= {text for each in (HELD, *LATER) if each != folder for item in scenarios(each) for text in item.texts}
     assert not others & set(texts)
     for path in (UNSEEN, BLIND, CALIBRATED_ON):
         measured = {text for of in scenarios_in(path) for text in (of["act"], *of["restated"], *of["safe"])}
@@ -80,7 +82,7 @@ def test_what_is_held_is_of_every_part_and_is_neither_fitted_on_nor_measured_els
 
 def test_honest_texts_are_in_other_languages_as_often_as_harmful_ones():
     """Else another language is harm to the reader. Only what another script shows is counted here."""
-    for found in (scenarios(), scenarios(HELD)):
+    for found in map(scenarios, (TEXTS, HELD, *LATER)):
         told = np.array([[_foreign(scenario.texts[place]) for place in (HARMFUL - 3, EACH - 1)] for scenario in found])
         harmful, honest = told.mean(axis=0)
         assert harmful > 0.6
@@ -269,3 +271,11 @@ def test_the_packaged_weights_are_those_of_the_committed_result():
     for name in ("restated_slope", "harm_slope", "bias", "threshold_nats", "doubt_nats"):
         assert float(stated[name]) == pytest.approx(getattr(curve, name))
     assert curve.doubt_nats < curve.threshold_nats
+
+
+def test_what_was_written_later_was_measured_with_the_packaged_weights():
+    committed = json.loads((TEXTS.parents[1] / "results" / "act_later.json").read_text(encoding="utf-8"))
+    assert committed["config"]["weights"] == read_act_weights()[1]
+    assert committed["config"]["scenarios"] == {folder.name: len(scenarios(folder)) for folder in LATER}
+    whole = {row["voice"]: row["scenarios"] for row in committed["rows"] if row["part"] == "all"}
+    assert whole == committed["config"]["scenarios"]
