@@ -1,4 +1,4 @@
-"""Fits how act and hazard are weighed together where the act alone leaves a write in doubt (mode `act+labels`).
+"""Fits how act and hazard are weighed together where the act alone leaves a write in doubt; and how the act alone is.
 
     python -m benchmarks.doubt_calibration [--backbone packaged:1.5b-int8]   # writes doubt_calibration.json
 
@@ -7,8 +7,8 @@
 which notes are in doubt. Of these, a logistic regression tells restatements from honest ones by the log-odds of the act
 and by how far the likeliest hazard lies above its threshold. What is kept of it is how many nats of the act a nat of
 hazard is worth; the threshold of their sum is the lowest that adds at most `--most-added` of all honest notes to those
-that the act alone refuses. Both are constants of `models.act_reader`, and a test holds them against the result file.
-The second row is for comparison: a lower threshold of the act alone, for the same notes and the same share.
+that the act alone refuses. The second row is the same without hazards: what mode `act` refuses in doubt, where a key is
+near. All three are constants of `models.act_reader`, and a test holds them against the result file.
 """
 
 from __future__ import annotations
