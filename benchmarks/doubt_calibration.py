@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
-from audit.forget.judging import look, scopes
+from audit.forget.judging import look, scopes, settle_acts
 from audit.forget.reading import readings
 from audit.forget.settings import GuardSettings
 from benchmarks.hst.extraction import packaged_backbone
@@ -47,7 +47,7 @@ class Note:
     """What a note was read as, by the guard's own look at it."""
 
     largest: float
-    """Log-odds, over all acts removed from the tenant."""
+    """Log-odds, over the acts removed from the tenant whose keys are not far."""
 
     odds: float
     """Largest of the tombstones that are in doubt and near; -inf where none is."""
@@ -78,16 +78,15 @@ async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
         warden = warden_over(backbone)
         scenarios = scenarios_in(CALIBRATED_ON)
         tenants = round(len(scenarios) / ACTS)
+        config = {
+            "backbone": backbone.model_id, "acts": warden.acts.model_id, "scenarios": len(scenarios),
+            "tenants": tenants, "most_added": options.most_added,
+        }  # fmt: skip
+        command = f"python -m benchmarks.doubt_calibration --backbone {options.backbone}"
+        results = ResultFile("doubt_calibration", command, config, fresh=True)
         read = [note for first in range(tenants) for note in await read_notes(warden, scenarios[first::tenants])]
     finally:
         await backbone.close()
-    config = {
-        "backbone": backbone.model_id, "acts": warden.acts.model_id, "scenarios": len(scenarios),
-        "tenants": tenants, "most_added": options.most_added,
-    }  # fmt: skip
-    results = ResultFile(
-        "doubt_calibration", f"python -m benchmarks.doubt_calibration --backbone {options.backbone}", config, fresh=True
-    )
     doubted = [note for note in read if note.in_doubt]
     slope = hazard_slope(
         *(np.array([getattr(note, part) for note in doubted]) for part in ("odds", "hazard", "restated"))
@@ -118,14 +117,19 @@ async def read_notes(warden: Warden, scenarios: Sequence[dict[str, Any]]) -> lis
     """Read the notes of a tenant from which the acts of these scenarios were removed."""
     lockout = await warden.lockout(writes_of(scenarios, "act"))
     curve, settings = warden.acts.curve, GuardSettings()
-    *_, scope = scopes(lockout, "act+labels", {warden.taxonomy.digest}, fused=True)
+    by_act, by_labels = scopes(lockout, settings.mode, {warden.taxonomy.digest}, fused=True)
     found: list[Note] = []
     asked: dict[int, list[str]] = {}
     for name, ways in WAYS.items():
         for place, write in enumerate(writes_of(scenarios, name)):
             texts = readings(write.entry())
-            odds = np.max([warden.acts.log_odds(one, lockout.acts.vectors) for one in warden.acts.read(texts)], axis=0)
-            seen = look(lockout, texts, warden.embed(texts), settings, scope.narrowed(odds, curve.doubt_nats))
+            vectors = warden.embed(texts)
+            first, odds = look(lockout, texts, vectors, settings, by_act), np.full(len(lockout), -np.inf, np.float32)
+            if first.asked:
+                told = warden.acts.read([texts[number] for number in first.asked])
+                held = [lockout.acts.largest(warden.acts.log_odds(one, lockout.acts.vectors), np.nan) for one in told]
+                _, odds = settle_acts(lockout, first, held, curve, settings)
+            seen = look(lockout, texts, vectors, settings, by_labels.narrowed(odds, curve.doubt_nats))
             near = np.zeros(len(lockout), np.bool_) if seen.near is None else seen.near.any(axis=0)
             if near.any() and odds.max() < curve.threshold_nats:
                 asked[len(found)] = [texts[number] for number in seen.asked]

@@ -15,7 +15,6 @@ import numpy as np
 
 from audit.forget.decision import Decision
 from audit.forget.hazard import HazardSignature
-from audit.forget.key_table import FAR
 from audit.forget.reading import is_foreign
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ def look(
         return Look(decision=Decision(allowed=True, reason="far from every tombstone"), nearest=None)
     mute = scope.mute
     most = settings.read_at_most if scope.acts else settings.asked_at_most
-    above = FAR if scope.acts else settings.look_above
+    above = min(settings.read_above, settings.look_above) if scope.acts else settings.look_above
     if vectors is None:
         everyone = np.ones((min(len(texts), most), len(lockout)), np.bool_) & ~mute
         return Look(

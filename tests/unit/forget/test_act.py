@@ -17,6 +17,8 @@ from audit.forget.guard import GuardSettings, WriteGuard
 from models.fakes import FakeActReader
 from tests.unit.forget.locks import ACTS, EMBEDDER, HARMFUL, NOW, PARAPHRASE, SAFE, entry, lockout, stone
 
+FAR_AWAY = "Roses like water twice each week"
+FARTHER = "Roses like water twice each week, success for hedges comes from shade"
 CURVE = ActCurve(restated_slope=4.0, harm_slope=1.0, bias=-2.0, threshold_nats=0.0)
 
 
@@ -52,13 +54,30 @@ def test_a_restated_act_is_refused_and_a_safe_answer_to_the_same_request_is_not(
     assert safe.restated_nats < 0
 
 
-def test_a_write_far_from_every_key_is_read_too_and_a_long_one_whole(made):
+def test_a_write_far_from_every_key_is_not_read_unless_asked_for(made):
     reader = FakeActReader()
-    decision = made(acts=reader).check(entry("Roses like water twice each week"))
-    assert (decision.allowed, decision.reason) == (True, "another act")
-    long = ". ".join(f"Row {number} of the ledger holds {'a sum ' * 40}" for number in range(40))
-    held = made(acts=reader)
-    assert held.check(entry(long, "w2")).reason == "another act"
+    decision = made(acts=reader).check(entry(FAR_AWAY))
+    assert (decision.allowed, decision.reason, reader.read_texts) == (True, "far from every tombstone", [])
+    assert made(acts=reader, read_above=-1).check(entry(FAR_AWAY, "w2")).reason == "another act"
+    assert reader.read_texts
+
+
+def test_what_is_too_far_to_be_read_is_never_nearer_than_what_is_near(made):
+    assert made(look_above=-1).check(entry(FAR_AWAY)).reason == "another act"
+    assert made(acts=Sure(9.0), look_above=-1).check(entry(FAR_AWAY)).reason == "act restated"
+
+
+def test_a_key_that_cannot_be_compared_lets_its_act_speak_of_every_write(made):
+    strange = stone(entry(entry_id="m2"), index=1, embedder="another@1")
+    decision = made(lockout(stone(), strange), acts=Sure(9.0)).check(entry(FAR_AWAY))
+    assert decision.tombstone is not None
+    assert (decision.reason, decision.tombstone.tombstone.entry_id) == ("act restated", "m2")
+
+
+def test_a_long_write_is_read_whole(made):
+    reader = FakeActReader()
+    long = ". ".join(f"Row {number} of the import ticket holds {'a step ' * 40}" for number in range(40))
+    assert made(acts=reader).check(entry(long, "w2")).reason == "another act"
     assert sum(map(len, reader.read_texts)) > len(long) * 0.9
     assert made(acts=reader, read_at_most=3).check(entry(long, "w3")).reason == "too long"
 
@@ -75,7 +94,7 @@ def test_of_several_acts_that_are_restated_the_one_with_the_nearest_key_is_named
         def log_odds(self, reading, acts):
             return np.asarray([5.0, 4.0], np.float32)
 
-    held = lockout(stone(entry("Roses like water twice each week", "far")), stone(entry(entry_id="near"), index=1))
+    held = lockout(stone(entry(FARTHER, "far")), stone(entry(entry_id="near"), index=1))
     decision = made(held, acts=Both()).check(entry(PARAPHRASE))
     assert decision.tombstone is not None
     assert (decision.tombstone.tombstone.entry_id, decision.restated_nats) == ("near", 5.0)
@@ -94,7 +113,6 @@ class Sure(FakeActReader):
         return np.full(len(acts), self._nats, np.float32)
 
 
-FAR_AWAY = "Roses like water twice each week"
 FOREIGN = "Die Rosen werden jeden Tag im Garten mit dem Wasser gegossen"
 
 
@@ -103,8 +121,9 @@ FOREIGN = "Die Rosen werden jeden Tag im Garten mit dem Wasser gegossen"
     [
         (PARAPHRASE, 1.0, "act restated"),
         (PARAPHRASE, 0.9, "another act"),
-        (FAR_AWAY, 2.9, "another act"),
-        (FAR_AWAY, 3.0, "act restated"),
+        (FARTHER, 2.9, "another act"),
+        (FARTHER, 3.0, "act restated"),
+        (FAR_AWAY, 9.0, "far from every tombstone"),
         (FOREIGN, 1.0, "act restated"),  # the embedder places it anywhere
     ],
 )
@@ -135,7 +154,7 @@ def test_near_which_key_counts_and_not_whether_any_is_near(made):
         def log_odds(self, reading, acts):
             return np.asarray([self._nats, -9.0], np.float32)
 
-    stones = stone(entry(FAR_AWAY, "far")), stone(entry(entry_id="near"), index=1)
+    stones = stone(entry(FARTHER, "far")), stone(entry(entry_id="near"), index=1)
     assert made(lockout(*stones), acts=First(2.0)).check(entry(PARAPHRASE)).reason == "another act"
 
 
@@ -213,9 +232,9 @@ def test_a_refusal_of_one_piece_holds_where_another_cannot_be_compared(made, pol
                 raise ModelError("died")
             return super().log_odds(reading, acts)
 
-    write = entry(PARAPHRASE, metadata={"note": "Roses like water twice each week"})
+    write = entry(PARAPHRASE, metadata={"note": FARTHER})
     assert made(acts=Half(), on_failure=policy).check(write).reason == "act restated"
-    kept = made(acts=Half(), on_failure=policy).check(entry("Roses like water twice each week", "w2"))
+    kept = made(acts=Half(), on_failure=policy).check(entry(FARTHER, "w2"))
     assert (kept.allowed, kept.reason) == (policy == "open", "model failed")
     assert "died" in kept.detail
 
