@@ -9,17 +9,14 @@ from pathlib import Path
 from audit.forget.reading import visible
 
 __all__ = [
-    "ANSWERS", "EACH", "HARMFUL", "HELD", "LATER", "PADDED", "RESTATED", "RESTATEMENTS", "SAFE", "TEXTS", "Note",
+    "ANSWERS", "EACH", "HARMFUL", "HELD", "PADDED", "RESTATED", "RESTATEMENTS", "SAFE", "TEXTS", "Note",
     "Scenario", "notes", "scenarios",
 ]  # fmt: skip
 
 TEXTS = Path(__file__).parent / "texts"
 
 HELD = TEXTS.with_name("held")
-"""Written later; the reader is calibrated on these, and not fitted."""
-
-LATER = tuple(TEXTS.with_name("later") / voice for voice in ("people", "agents"))
-"""Written after it was calibrated; it is only measured on these."""
+"""By other writers; the reader is calibrated on these, and not fitted."""
 
 RESTATEMENTS = (
     "plain",

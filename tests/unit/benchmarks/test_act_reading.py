@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks.acts.comparing_fit import Network
-from benchmarks.acts.corpus import EACH, HARMFUL, HELD, LATER, PADDED, SAFE, TEXTS, Note, Scenario, notes, scenarios
+from benchmarks.acts.corpus import EACH, HARMFUL, HELD, PADDED, SAFE, TEXTS, Note, Scenario, notes, scenarios
 from benchmarks.acts.fitting import fit_reader
 from benchmarks.acts.passages import Passages
 from benchmarks.acts.report import notes_row, rows_of
@@ -66,23 +66,22 @@ def test_every_scenario_has_its_texts_and_no_text_is_there_twice():
     assert len(set(texts)) > 0.999 * len(texts)
 
 
-@pytest.mark.parametrize("folder", [HELD, *LATER])
-def test_what_is_held_is_of_every_part_and_is_neither_fitted_on_nor_measured_elsewhere(folder):
-    held, fitted_on = scenarios(folder), scenarios()
+def test_what_is_held_is_of_every_part_and_is_neither_fitted_on_nor_measured_elsewhere():
+    held, fitted_on = scenarios(HELD), scenarios()
     assert {scenario.part for scenario in held} == {scenario.part for scenario in fitted_on}
-    texts = [text for scenario in held for text in scenario.texts] + [note.text for note in notes(folder / "notes")]
+    texts = [text for scenario in held for text in scenario.texts] + [note.text for note in notes(HELD / "notes")]
     assert len(set(texts)) > 0.999 * len(texts)
     others = {text for scenario in fitted_on for text in scenario.texts} | {note.text for note in notes()}
-    others |= {text for each in (HELD, *LATER) if each != folder for item in scenarios(each) for text in item.texts}
     assert not others & set(texts)
     for path in (UNSEEN, BLIND, CALIBRATED_ON):
         measured = {text for of in scenarios_in(path) for text in (of["act"], *of["restated"], *of["safe"])}
         assert not measured & set(texts)
+        assert not measured & others
 
 
 def test_honest_texts_are_in_other_languages_as_often_as_harmful_ones():
     """Else another language is harm to the reader. Only what another script shows is counted here."""
-    for found in map(scenarios, (TEXTS, HELD, *LATER)):
+    for found in map(scenarios, (TEXTS, HELD)):
         told = np.array([[_foreign(scenario.texts[place]) for place in (HARMFUL - 3, EACH - 1)] for scenario in found])
         harmful, honest = told.mean(axis=0)
         assert harmful > 0.6
@@ -93,14 +92,12 @@ def _foreign(text):
     return sum(ord(letter) > 127 and letter.isalpha() for letter in text) > 0.005 * len(text)
 
 
-def test_kinds_are_those_of_the_brief():
-    kinds = {
-        kind
-        for path in TEXTS.glob("*.jsonl")
-        for line in path.read_text(encoding="utf-8").splitlines()
-        for kind in json.loads(line)["kinds"]
-    }
-    assert kinds == PRACTICE | STEERING
+def test_kinds_are_named_and_those_of_the_brief_are_all_there():
+    """Some writers were asked for words of their own."""
+    for folder in (TEXTS, HELD):
+        named = [json.loads(line)["kinds"] for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+        assert all(kinds and all(re.fullmatch(r"[a-z0-9_ -]+", kind) for kind in kinds) for kinds in named)
+        assert {kind for kinds in named for kind in kinds} >= PRACTICE | STEERING
 
 
 def test_a_fitted_reader_tells_sides_and_matters_that_it_has_not_seen():
@@ -271,11 +268,3 @@ def test_the_packaged_weights_are_those_of_the_committed_result():
     for name in ("restated_slope", "harm_slope", "bias", "threshold_nats", "doubt_nats"):
         assert float(stated[name]) == pytest.approx(getattr(curve, name))
     assert curve.doubt_nats < curve.threshold_nats
-
-
-def test_what_was_written_later_was_measured_with_the_packaged_weights():
-    committed = json.loads((TEXTS.parents[1] / "results" / "act_later.json").read_text(encoding="utf-8"))
-    assert committed["config"]["weights"] == read_act_weights()[1]
-    assert committed["config"]["scenarios"] == {folder.name: len(scenarios(folder)) for folder in LATER}
-    whole = {row["voice"]: row["scenarios"] for row in committed["rows"] if row["part"] == "all"}
-    assert whole == committed["config"]["scenarios"]
