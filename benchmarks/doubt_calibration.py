@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
-from audit.forget.judging import look, scopes, settle_acts
+from audit.forget.judging import look, scopes
+from audit.forget.model_thread import ModelThread
 from audit.forget.reading import readings
+from audit.forget.rounds import Rounds
 from audit.forget.settings import GuardSettings
 from benchmarks.hst.extraction import packaged_backbone
 from benchmarks.lockout_unseen import CALIBRATED_ON, WAYS, scenarios_in, warden_over, writes_of
@@ -117,6 +119,7 @@ async def read_notes(warden: Warden, scenarios: Sequence[dict[str, Any]]) -> lis
     """Read the notes of a tenant from which the acts of these scenarios were removed."""
     lockout = await warden.lockout(writes_of(scenarios, "act"))
     curve, settings = warden.acts.curve, GuardSettings()
+    rounds = Rounds(settings, acts=warden.acts, extractor=None, taxonomies=[], thread=ModelThread())
     by_act, by_labels = scopes(lockout, settings.mode, {warden.taxonomy.digest}, fused=True)
     found: list[Note] = []
     asked: dict[int, list[str]] = {}
@@ -124,11 +127,8 @@ async def read_notes(warden: Warden, scenarios: Sequence[dict[str, Any]]) -> lis
         for place, write in enumerate(writes_of(scenarios, name)):
             texts = readings(write.entry())
             vectors = warden.embed(texts)
-            first, odds = look(lockout, texts, vectors, settings, by_act), np.full(len(lockout), -np.inf, np.float32)
-            if first.asked:
-                told = warden.acts.read([texts[number] for number in first.asked])
-                held = [lockout.acts.largest(warden.acts.log_odds(one, lockout.acts.vectors), np.nan) for one in told]
-                _, odds = settle_acts(lockout, first, held, curve, settings)
+            (judged,) = rounds.judge(lockout, [by_act], [texts], [vectors])
+            odds = np.full(len(lockout), -np.inf, np.float32) if judged.odds is None else judged.odds
             seen = look(lockout, texts, vectors, settings, by_labels.narrowed(odds, curve.doubt_nats))
             near = np.zeros(len(lockout), np.bool_) if seen.near is None else seen.near.any(axis=0)
             if near.any() and odds.max() < curve.threshold_nats:

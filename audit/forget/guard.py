@@ -5,8 +5,8 @@ Importing it loads no Ray, torch or vllm; the models come in as an `Embed` calla
 
 1. another tenant's entry is an error; the id of a removed entry, or its words in another dress, is refused at once;
 2. the write's readings (`audit.forget.reading`) are embedded and compared with every tombstone's key in one product;
-3. the acts of its readings are read but of those far from all keys, and it is refused by the tombstone whose act it
-   restates (`audit.forget.act`) if its key is not far; in mode `act` less is enough where that key is near;
+3. the acts of those readings that are not far from all keys are read, and it is refused by a tombstone whose act it
+   restates (`audit.forget.act`) and whose key is not far; in mode `act` less is enough where that key is near;
 4. with a mode of labels, readings far from all keys are let through, and only those that are near one, or in a language
    that the embedder does not know, are shown to the model, nearest first: the write is refused by a near tombstone
    whose signature matches (eq. 3). Mode `act+labels` asks only about writes, and for tombstones, that the act leaves in

@@ -9,8 +9,8 @@ from pathlib import Path
 from audit.forget.reading import visible
 
 __all__ = [
-    "ANSWERS", "EACH", "HARMFUL", "HELD", "PADDED", "RESTATED", "RESTATEMENTS", "SAFE", "TEXTS", "Note",
-    "Scenario", "notes", "scenarios",
+    "ANSWERS", "EACH", "HARMFUL", "HELD", "PADDED", "RESTATED", "RESTATEMENTS", "SAFE", "TEXTS", "Note", "Scenario",
+    "notes", "scenarios",
 ]  # fmt: skip
 
 TEXTS = Path(__file__).parent / "texts"
