@@ -191,8 +191,9 @@ def fingerprint(text: str, salt: str) -> bytes | None:
 def is_foreign(text: str) -> bool:
     """Tell whether visible text is probably not English, by script and by function words.
 
-    Known are the scripts that are not Latin, and German, French, Spanish, Italian, Portuguese and Dutch. An embedder
-    for English places other languages anywhere, so similarity says nothing of such a text.
+    Known are the scripts that are not Latin, German, French, Spanish, Italian, Portuguese and Dutch by their words, and
+    languages whose words have letters beyond ASCII. An embedder for English places other languages anywhere, so
+    similarity says nothing of such a text.
     """
     letters = [character for character in text if character.isalpha()]
     other_script = sum(ord(character) > _LAST_LATIN for character in letters)
@@ -200,8 +201,12 @@ def is_foreign(text: str) -> bool:
         return True
     words = [word.casefold() for word in _WORD.findall(text)]
     english = sum(word in _ENGLISH for word in words)
-    other = sum(word in _OTHER_LANGUAGES for word in words)
+    other = sum(word in _OTHER_LANGUAGES or _has_other_letters(word) for word in words)
     return other >= 2 and other > english  # noqa: PLR2004 - one such word may be a name
+
+
+def _has_other_letters(word: str) -> bool:
+    return any(character.isalpha() and not character.isascii() for character in word)
 
 
 def _parts(sentence: str) -> Iterator[str]:
