@@ -107,7 +107,7 @@ class GuardOptions:
         float | None,
         typer.Option(
             "--fused-above",
-            help="Log-odds in nats of act and hazard together that refuse then; likewise. 99: labels alone decide.",
+            help="Log-odds in nats of act and hazard together that refuse then; likewise. inf: labels alone decide.",
         ),
     ] = None
     on_failure: Annotated[

@@ -10,7 +10,7 @@ Importing it loads no Ray, torch or vllm; the models come in as an `Embed` calla
 4. with a mode of labels, readings far from all keys are let through, and only those that are near one, or in a language
    that the embedder does not know, are shown to the model, nearest first: the write is refused by a near tombstone
    whose signature matches (eq. 3). Mode `act+labels` asks only about writes, and for tombstones, that the act leaves in
-   doubt, and there also weighs the act and the likeliest hazard together, where the models were calibrated for that.
+   doubt, and there weighs the act and the likeliest hazard together instead, where the models were calibrated for that.
    For a tombstone without an act, or without a usable signature, a very similar key is enough;
 5. the same for the write joined to this writer's recent writes that were near a key: acts come in instalments.
 

@@ -49,7 +49,10 @@ class GuardSettings:
     """Log-odds from which mode `act+labels` asks for the labels of a write that the act does not refuse; likewise."""
 
     fused_above_nats: float | None = None
-    """Log-odds of act and hazard together, from which mode `act+labels` refuses such a write; likewise."""
+    """Log-odds of act and hazard together, from which mode `act+labels` refuses such a write; likewise.
+
+    Labels decide only for tombstones where these cannot be told; infinite: for all.
+    """
 
     recent_writes: int = 4
     """Earlier writes of one writer that are read together with a new one; 0 reads each write alone."""
@@ -88,7 +91,7 @@ class GuardSettings:
                 raise UsageError(f"{name} is {getattr(self, name)}, expected a cosine")
         for name in ("act_above_nats", "near_above_nats", "doubt_above_nats", "fused_above_nats"):
             nats = getattr(self, name)
-            if nats is not None and not math.isfinite(nats):
+            if nats is not None and not (math.isfinite(nats) or (name == "fused_above_nats" and nats == math.inf)):
                 raise UsageError(f"{name} is {nats}, expected a finite number")
         for name, minimum in (
             ("recent_writes", 0),

@@ -177,18 +177,18 @@ def _failing():
 
 
 class Weighed:
-    """Finds no label, and says how far the likeliest lies from its threshold."""
+    """Finds these labels, and says how far the likeliest lies from its threshold."""
 
     model_id = "weighed"
 
-    def __init__(self, nats: float | None) -> None:
-        self.nats, self.asked = nats, 0
+    def __init__(self, nats: float | None, labels: tuple[str, ...] = ()) -> None:
+        self.nats, self.labels, self.asked = nats, labels, 0
         self.calibrated_for = None if nats is None else TAXONOMY.digest
 
     async def extract(self, texts, taxonomy):
         self.asked += len(texts)
         found = HazardSignature(
-            labels=frozenset(), taxonomy=taxonomy.digest, model=self.model_id, hazard_nats=self.nats
+            labels=frozenset(self.labels), taxonomy=taxonomy.digest, model=self.model_id, hazard_nats=self.nats
         )  # fmt: skip
         return (found,) * len(texts)
 
@@ -197,10 +197,10 @@ class Fusing(Reader):
     curve = replace(Reader.curve, hazard_slope=0.5, fused_nats=0.0)
 
 
-def fused(hazard_nats, held=None, **settings):
+def fused(hazard_nats, held=None, labels=(), **settings):
     """Judge PARAPHRASE, whose act says about -1.7 nats."""
     settings = {"mode": "act+labels"} | settings
-    extractor = Weighed(hazard_nats)
+    extractor = Weighed(hazard_nats, labels)
     judge = WriteGuard(
         held or lockout(), embed=EMBEDDER.embed, acts=Fusing(IN_DOUBT), extractor=extractor, taxonomies=[TAXONOMY],
         clock_ms=lambda: NOW, settings=GuardSettings(**settings),
@@ -232,6 +232,15 @@ def test_a_model_that_was_not_calibrated_with_the_reader_only_tells_labels(label
     assert (fused(None)[0].reason, fused(None)[0].fused_nats) == ("no hazard", None)
     decision, extractor = fused(None, lockout(stone(labels=labels)))
     assert (decision.allowed, extractor.asked) == (True, 0)
+
+
+def test_a_label_is_not_heard_beside_the_hazard_that_was_weighed():
+    found = ("skip_validation",)
+    decision, _ = fused(3.0, labels=found)
+    assert (decision.allowed, decision.reason, decision.labels) == (True, "hazards differ", frozenset(found))
+    assert fused(3.0, labels=found, fused_above_nats=float("inf"))[0].reason == "hazards match"
+    assert fused(3.0, lockout(stone(acts=None)), labels=found)[0].reason == "hazards match"
+    assert fused(None, labels=found)[0].reason == "hazards match"
 
 
 def test_who_asks_more_of_the_act_asks_more_of_both():
