@@ -17,6 +17,10 @@ the English ones, or the restatement put right: without these, another language 
 Beside them are notes (`benchmarks/acts/texts/notes`): what agents remember on an ordinary day, much of it in a few
 words, and as short notes of bad practice. A reader that had only seen advice on work took "Thanks!" for harm.
 
+Networks are fitted on the plain backbone first. Then low-rank updates of the last four layers that are read are fitted
+together with them, from where they are (`benchmarks.acts.adapting`; two hours on two cores, resumable; `--steps 0`
+leaves it out).
+
 Calibrated, and reported, on `benchmarks/acts/held`: scenarios and notes of the same kinds, by language models again,
 which nothing is fitted on but the curve and two thresholds. One of these is what one safe answer in a hundred to the
 very request of the removed act exceeds, the other what one in ten does. States are kept in the user's cache; a second
@@ -26,48 +30,64 @@ start reads only new texts.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
 
+from benchmarks.acts.adapting import adapted_reader
 from benchmarks.acts.corpus import HELD, notes, scenarios
 from benchmarks.acts.fitting import fit_reader
 from benchmarks.acts.report import conversations_row, notes_row, rows_of, turns_of
 from benchmarks.acts.scores import FLAT, fitted_curve, scores_of, spread, threshold_of
-from benchmarks.acts.settings import Fit
+from benchmarks.acts.settings import Adapting, Fit
 from benchmarks.acts.states import scenario_states, states_of
 from benchmarks.command import run
 from benchmarks.public_data import MEMORYBANK, add_data
 from benchmarks.resultfile import ResultFile
 from jobs.progress import Reporter
 from models.act_reader import ACTS_FILE
-from models.hazard_probe import BACKBONE, LAYER
+from models.hidden_states import BACKBONE, LAYER, READING, HiddenStates
 from models.packaged import ensure
-from models.weights_cache import folder_id
+from models.weights_cache import cache_dir, folder_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from benchmarks.acts.corpus import Note, Scenario
+    from benchmarks.acts.fitting import Fitted
 
 
 def main() -> None:
-    """Read, fit, calibrate, report."""
+    """Read, fit, adapt, calibrate, report."""
     options = _options()
     turns = None if options.data is None else turns_of(options.data)
     reporter, found, held = Reporter(Console()), scenarios(), scenarios(HELD)
     remembered, later = notes(), notes(HELD / "notes")
-    states, held_states = scenario_states(found, reporter), scenario_states(held, reporter)
-    noted, later_noted = (states_of([note.text for note in some], reporter) for some in (remembered, later))
-    fit = Fit()
-    reporter.say(f"fitting on {len(found)} scenarios and {len(remembered)} notes")
-    weights = fit_reader(found, states, list(zip(remembered, noted, strict=True)), fit, FLAT)
-    scores = scores_of(weights, held, held_states, later_noted)
+    fit, how = Fit(), replace(Adapting(), steps=options.steps)
+
+    def start() -> Fitted:
+        states, noted = scenario_states(found, reporter), states_of([note.text for note in remembered], reporter)
+        reporter.say(f"fitting on {len(found)} scenarios and {len(remembered)} notes")
+        return fit_reader(found, states, list(zip(remembered, noted, strict=True)), fit)
+
+    fitted, updates = _adapted(found, remembered, start, (fit, how), reporter) if how.steps else (start(), {})
+    weights = fitted.weights(FLAT, updates)
+    held_states = scenario_states(held, reporter, updates)
+    scores = scores_of(weights, held, held_states, states_of([note.text for note in later], reporter, updates))
     scores = replace(scores, curve=fitted_curve(scores))
     threshold, doubt = (threshold_of(scores, share) for share in (options.most_false, options.most_doubted))
     weights = replace(weights, curve=replace(scores.curve, threshold_nats=threshold, doubt_nats=doubt))
     config = {
-        "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "scenarios": len(found), "notes": len(noted),
+        "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "scenarios": len(found), "notes": len(remembered),
         "held": len(held), "held_notes": len(later), "most_false": options.most_false,
-        "most_doubted": options.most_doubted, "fit": repr(fit), "curve": repr(weights.curve),
+        "most_doubted": options.most_doubted, "fit": repr(fit), "adapting": repr(how), "curve": repr(weights.curve),
     }  # fmt: skip
     command = "python -m benchmarks.act_reading" + (" --data DATA" if options.data is not None else "")
     results = ResultFile("act_reading", command, config, fresh=True)
@@ -83,10 +103,28 @@ def main() -> None:
         reporter.say(json.dumps(row))
 
 
+def _adapted(
+    found: Sequence[Scenario],
+    noted: Sequence[Note],
+    start: Callable[[], Fitted],
+    settings: tuple[Fit, Adapting],
+    reporter: Reporter,
+) -> tuple[Fitted, dict[str, NDArray[np.float32]]]:
+    """Adapt layers, going on from a checkpoint in the user's cache if it is of the same texts and settings."""
+    folder = ensure(BACKBONE)
+    texts = [[scenario.texts for scenario in found], [[note.text, note.bad] for note in noted]]
+    whole = json.dumps([folder_id(folder), READING, LAYER, repr(settings), texts])
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
+    checkpoint = cache_dir() / f"acts-adapting-{digest}.pt"
+    states, (_, how) = HiddenStates(folder), settings
+    return adapted_reader(found, noted, states, start, how, checkpoint=checkpoint, reporter=reporter)
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data(parser, MEMORYBANK, required=False)
     parser.add_argument("--write", action="store_true", help="write the packaged weights")
+    parser.add_argument("--steps", type=int, default=Adapting().steps, help="of adapting layers; 0: the plain ones")
     parser.add_argument("--most-false", type=float, default=0.01, help="share of safe answers that may be refused")
     parser.add_argument("--most-doubted", type=float, default=0.1, help="share of them that may be asked about twice")
     return parser.parse_args()

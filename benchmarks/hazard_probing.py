@@ -29,7 +29,8 @@ from benchmarks.derivation.measures import auc
 from benchmarks.resultfile import ResultFile
 from jobs.progress import Reporter
 from models.hazard_calibration import calibration_texts
-from models.hazard_probe import BACKBONE, LAYER, PROBE_FILE, READING, WHOLE_TOKENS, HiddenStates
+from models.hazard_probe import PROBE_FILE
+from models.hidden_states import BACKBONE, LAYER, READING, WHOLE_TOKENS, HiddenStates
 from models.packaged import ensure
 from models.weights_cache import cache_dir, folder_id
 

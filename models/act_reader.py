@@ -3,14 +3,16 @@
 All were fitted on scenarios written for this project (`python -m benchmarks.act_reading`): an act, the same act in
 other words, and safe answers to the same request. The projection brings restatements together and puts safe answers
 away; the networks (`models.act_networks`) tell harm by itself, and whether a text restates a given act. A text is read
-once. Its direction is of the states averaged as a whole; the networks look at short passages.
+once. Its direction is of the states averaged as a whole; the networks look at short passages. The upper layers of the
+backbone were adapted together with the networks, as low-rank updates (`models.low_rank`), which nobody else reads with.
 """
 
 from __future__ import annotations
 
 import hashlib
 import zlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from importlib.resources import files
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -21,29 +23,31 @@ import numpy as np
 from audit.errors import UsageError
 from audit.forget.act import ActCurve, ActReading
 from models.act_networks import ComparingNetworks, HarmNetworks
-from models.hazard_probe import BACKBONE, READING, packaged_states, windows
+from models.hidden_states import BACKBONE, READING, HiddenStates, packaged_states, windows
 from models.packaged import ensure
 from models.weights_cache import folder_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-__all__ = ["ACTS_FILE", "ActWeights", "PackagedActReader", "passage_means", "read_act_weights"]
+__all__ = [
+    "ACTS_FILE", "ActWeights", "PackagedActReader", "adapted", "passage_means", "passage_slices", "read_act_weights",
+]  # fmt: skip
 
 ACTS_FILE = "act_reader.npz"
 
 _HALF = ("projection", "harm.units", "comparing.units", "comparing.matched", "comparing.mixed")
-"""Stored in half precision; nearly all of the file."""
+"""Stored in half precision, as the updates are; nearly all of the file."""
 
 _SCALARS = ("restated_slope", "harm_slope", "bias", "threshold_nats", "doubt_nats")
 
-HAZARD_SLOPE, FUSED_NATS = 0.276, 0.9
+HAZARD_SLOPE, FUSED_NATS = 0.257, 0.8
 """How act and hazard are weighed together in doubt (`benchmarks.doubt_calibration`); with all packaged instruments."""
 
-NEAR_NATS = 1.55
+NEAR_NATS = 1.34
 """What the act alone refuses in doubt, where nothing else is asked (likewise); with the packaged embedder."""
 
 PASSAGE_TOKENS = 16
@@ -63,6 +67,8 @@ class ActWeights:
     harm: HarmNetworks
     comparing: ComparingNetworks
     curve: ActCurve
+    updates: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    """Of the backbone's layers, see `models.low_rank.with_updates`; states are read with them."""
 
     def reading(self, passages: NDArray[np.float32]) -> ActReading:
         """Read a text by its `passage_means`."""
@@ -85,8 +91,10 @@ class ActWeights:
         parts: dict[str, Any] = {"projection": self.projection, "offset": self.offset}
         for kind, networks in (("harm", self.harm), ("comparing", self.comparing)):
             parts |= {f"{kind}.{part.name}": getattr(networks, part.name) for part in fields(networks)}
+        updates = {f"layers.{name}": part for name, part in self.updates.items()}
+        parts, half = parts | updates, {*_HALF, *updates}
         with np.errstate(over="ignore"):
-            stored = {name: part.astype(np.float16 if name in _HALF else np.float32) for name, part in parts.items()}
+            stored = {name: part.astype(np.float16 if name in half else np.float32) for name, part in parts.items()}
         if not all(np.isfinite(part).all() for part in stored.values()):
             raise UsageError(f"{path.name}: a weight is no number, or too large for the file")
         stored["scalars"] = np.array([getattr(self.curve, name) for name in _SCALARS])
@@ -107,11 +115,26 @@ class PackagedActReader:
 
     def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
         """See `audit.forget.act.ActReader`."""
-        return tuple(self._weights.reading(passage_means(states)) for states in packaged_states().tokens(texts))
+        return tuple(self._weights.reading(passage_means(states)) for states in self._states.tokens(texts))
 
     def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
         """See `audit.forget.act.ActReader`."""
         return self._weights.log_odds(reading, acts)
+
+    @cached_property
+    def _states(self) -> HiddenStates:
+        return adapted(packaged_states(), self._weights.updates)
+
+
+def adapted(states: HiddenStates, updates: Mapping[str, NDArray[np.float32]]) -> HiddenStates:
+    """Return the states that a reader with these updates reads.
+
+    Raises:
+        ModelError: they do not fit the backbone.
+    """
+    import torch  # noqa: PLC0415 - heavy, and loaded when the first text is read
+
+    return states.updated({name: torch.from_numpy(part) for name, part in updates.items()}) if updates else states
 
 
 def passage_means(states: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -123,8 +146,13 @@ def passage_means(states: NDArray[np.float32]) -> NDArray[np.float32]:
     Returns:
         Shape (1 + passages, hidden); passages overlap by half.
     """
-    passages = windows(range(len(states)), PASSAGE_TOKENS)
-    return np.stack([states.mean(0), *(states[part[0] : part[-1] + 1].mean(0) for part in passages)])
+    return np.stack([states[tokens].mean(0) for tokens in passage_slices(len(states))])
+
+
+def passage_slices(count: int) -> list[slice]:
+    """Return which of a text's tokens are averaged: all, and each passage."""
+    passages = windows(range(count), PASSAGE_TOKENS)
+    return [slice(0, count), *(slice(part[0], part[-1] + 1) for part in passages)]
 
 
 def read_act_weights() -> tuple[ActWeights, str]:
@@ -139,7 +167,7 @@ def read_act_weights() -> tuple[ActWeights, str]:
             arrays = {name: np.asarray(data[name], np.float32) for name in data.files}
         finite = all(np.isfinite(part).all() for part in arrays.values())
         weights = ActWeights(
-            projection=arrays.pop("projection"), offset=arrays.pop("offset"),
+            updates=_taken("layers", arrays), projection=arrays.pop("projection"), offset=arrays.pop("offset"),
             harm=HarmNetworks(**_taken("harm", arrays)), comparing=ComparingNetworks(**_taken("comparing", arrays)),
             curve=ActCurve(
                 **dict(zip(_SCALARS, map(float, arrays.pop("scalars")), strict=True)),
@@ -158,5 +186,5 @@ def read_act_weights() -> tuple[ActWeights, str]:
 
 
 def _taken(kind: str, arrays: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Take the parts of one kind of networks out of a file's arrays."""
+    """Take the parts of one kind out of a file's arrays."""
     return {name.removeprefix(f"{kind}."): arrays.pop(name) for name in tuple(arrays) if name.startswith(f"{kind}.")}

@@ -21,8 +21,8 @@ from audit.errors import UsageError
 from models.fakes import FakeActReader, FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
 from models.generator_http import HttpGenerator, HttpSettings
 from models.generator_vllm import VllmGenerator, VllmSettings
-from models.hazard_probe import BACKBONE as PROBED
 from models.hazard_probe import HazardProbe
+from models.hidden_states import BACKBONE as PROBED
 from models.packaged import BACKBONES, ensure, installed
 from models.weights_cache import folder_id
 

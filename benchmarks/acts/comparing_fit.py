@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from benchmarks.acts.passages import Batch, Passages
     from benchmarks.acts.settings import Fit
 
-__all__ = ["Network", "comparing_networks"]
+__all__ = ["Network", "comparing_loss", "comparing_networks"]
 
 SCENARIOS_AT_ONCE = 16
 
@@ -65,7 +65,7 @@ def comparing_networks(
                 notes = drawn.choice(noted, fit.comparing_notes) if len(noted) else noted
                 texts = (some[:, None] * EACH + np.arange(EACH)).ravel()
                 batch = passages.batch(np.concatenate([texts, notes]))
-                loss = _loss(one, acts[chosen], there[some], batch, drawn)
+                loss = comparing_loss(one, acts[chosen], there[some], batch, drawn)
                 descent.zero_grad()
                 loss.backward()
                 descent.step()
@@ -74,36 +74,44 @@ def comparing_networks(
     return ComparingNetworks(**{name: np.stack([arrays[name] for arrays in fitted]) for name in fitted[0]})
 
 
-def _loss(
+def comparing_loss(
     one: Network,
     acts: torch.Tensor,
     there: NDArray[np.bool_],
     batch: Batch,
     drawn: np.random.Generator,
 ) -> torch.Tensor:
-    """Compare texts with the act as it was planted, with another text of it, and with another scenario's act."""
-    count = len(acts)
-    notes = batch.texts - count * EACH
+    """Compare texts with the act as it was planted, with another text of it, and with another scenario's act.
+
+    Args:
+        one: The network.
+        acts: States of each scenario's harmful texts as a whole, the act first; shape (scenarios, harmful, hidden).
+        there: Which of a scenario's texts are there, the harmful ones first; shape (scenarios, texts).
+        batch: Passages of these texts in order, and of notes.
+        drawn: For what is drawn.
+    """
+    (count, harmful), each = acts.shape[:2], there.shape[1]
+    notes = batch.texts - there.size
     active, vectors = one.seen(batch)
     rows, others = np.arange(count), torch.from_numpy(drawn.integers(0, count, notes))
     nothing = np.zeros(notes, np.bool_)
 
     def loss(keys: torch.Tensor, taught: NDArray[np.bool_], counts: NDArray[np.bool_]) -> torch.Tensor:
         """Return the mean over the texts that count, each compared with its scenario's key; notes with any."""
-        odds = one.odds(active, vectors, torch.cat([keys.repeat_interleave(EACH, 0), keys[others]]), batch)
+        odds = one.odds(active, vectors, torch.cat([keys.repeat_interleave(each, 0), keys[others]]), batch)
         truth = torch.from_numpy(np.concatenate([taught, nothing]).astype(np.float32))
         weights = torch.from_numpy(counts.astype(np.float32))
         return (binary_cross_entropy_with_logits(odds, truth, reduction="none") * weights).sum() / weights.sum()
 
     planted = one.keys(acts[:, 0])
-    strange = loss(planted.roll(1, 0), np.zeros(count * EACH, np.bool_), np.concatenate([there.ravel(), nothing]))
+    strange = loss(planted.roll(1, 0), np.zeros(there.size, np.bool_), np.concatenate([there.ravel(), nothing]))
     total = one.fit.strangers_weight * strange if count > 1 else torch.zeros(())
-    place = drawn.integers(0, HARMFUL, count)
+    place = drawn.integers(0, harmful, count)
     drawn_keys = one.keys(acts[torch.from_numpy(rows), torch.from_numpy(place)])
     for keys, itself in ((planted, np.zeros(count, np.intp)), (drawn_keys, place)):
         asked = there.copy()
         asked[rows, itself] = False
-        total = total + loss(keys, np.tile(np.arange(EACH) < HARMFUL, count), np.concatenate([asked.ravel(), ~nothing]))
+        total = total + loss(keys, np.tile(np.arange(each) < harmful, count), np.concatenate([asked.ravel(), ~nothing]))
     return total
 
 
@@ -123,8 +131,7 @@ class Network:
 
     def parameters(self) -> list[torch.Tensor]:
         """Return what is fitted."""
-        layers = (self._inner, self._mixed, self._queries, self._values)
-        return [self._matched, self._bias, *(part for layer in layers for part in layer.parameters())]
+        return list(self.parts().values())
 
     def keys(self, states: torch.Tensor) -> torch.Tensor:
         """Return acts' directions, with noise, scaled as `ComparingNetworks` scales them."""
@@ -147,15 +154,18 @@ class Network:
             sought, said = self._queries(told).float(), self._values(told).float()
         return attended(sought, said, batch) + self._bias
 
+    def parts(self) -> dict[str, torch.Tensor]:
+        """Return what is fitted, under the names of `ComparingNetworks`; of `matched` there is no bias to fit."""
+        return {
+            "units": self._inner.weight, "units_bias": self._inner.bias, "matched": self._matched,
+            "mixed": self._mixed.weight, "mixed_bias": self._mixed.bias, "queries": self._queries.weight,
+            "values": self._values.weight, "bias": self._bias,
+        }  # fmt: skip
+
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         """Return the parts of `ComparingNetworks`."""
-        parts = {
-            "units": self._inner.weight, "units_bias": self._inner.bias, "matched": self._matched,
-            "matched_bias": self._matched.new_zeros(len(self._matched)), "mixed": self._mixed.weight,
-            "mixed_bias": self._mixed.bias, "queries": self._queries.weight, "values": self._values.weight,
-            "bias": self._bias,
-        }  # fmt: skip
-        return {name: part.detach().numpy() for name, part in parts.items()}
+        arrays = {name: part.detach().numpy() for name, part in self.parts().items()}
+        return arrays | {"matched_bias": np.zeros(len(self._matched), np.float32)}
 
     def _scaled(self, vectors: torch.Tensor) -> torch.Tensor:
         return normalize(vectors, dim=-1) * float(np.sqrt(vectors.shape[-1]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,15 +15,53 @@ from benchmarks.acts.passages import Passages
 from models.act_reader import ActWeights
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from audit.forget.act import ActCurve
     from benchmarks.acts.corpus import Note, Scenario
     from benchmarks.acts.settings import Fit
+    from models.act_networks import ComparingNetworks, HarmNetworks
 
-__all__ = ["fit_reader"]
+__all__ = ["Fitted", "fit_reader"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """A reader that takes standardised states."""
+
+    mean: NDArray[np.float32]
+    """Of states, shape (hidden,)."""
+
+    spread: NDArray[np.float32]
+    """Likewise."""
+
+    projection: NDArray[np.float32]
+    """Shape (dimensions, hidden)."""
+
+    harm: HarmNetworks
+    comparing: ComparingNetworks
+
+    def weights(self, curve: ActCurve, updates: Mapping[str, NDArray[np.float32]] | None = None) -> ActWeights:
+        """Return the reader that takes states as they are, with updates of the backbone if there are any."""
+        directions, offset = self._unscaled(self.projection, np.zeros(len(self.projection), np.float32))
+        harm_units, harm_bias = self._unscaled(self.harm.units, self.harm.units_bias)
+        units, units_bias = self._unscaled(self.comparing.units, self.comparing.units_bias)
+        matched, matched_bias = self._unscaled(self.comparing.matched, self.comparing.matched_bias)
+        return ActWeights(
+            projection=directions, offset=offset, harm=replace(self.harm, units=harm_units, units_bias=harm_bias),
+            comparing=replace(
+                self.comparing, units=units, units_bias=units_bias, matched=matched, matched_bias=matched_bias
+            ),
+            curve=curve, updates=updates or {},
+        )  # fmt: skip
+
+    def _unscaled(
+        self, weights: NDArray[np.float32], bias: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        plain = weights / self.spread
+        return np.asarray(plain, np.float32), np.asarray(bias - plain @ self.mean, np.float32)
 
 
 def fit_reader(
@@ -31,8 +69,7 @@ def fit_reader(
     states: Sequence[Sequence[NDArray[np.float32]]],
     noted: Sequence[tuple[Note, NDArray[np.float32]]],
     fit: Fit,
-    curve: ActCurve,
-) -> ActWeights:
+) -> Fitted:
     """Fit the projection, and both kinds of networks.
 
     Args:
@@ -40,7 +77,6 @@ def fit_reader(
         states: Of each scenario's texts, `passage_means` each.
         noted: Notes, likewise; the networks learn from them too.
         fit: How.
-        curve: Goes into the weights as it is.
     """
     acts = np.stack([np.stack([text[0] for text in texts]) for texts in states])
     flat = acts.reshape(-1, acts.shape[-1])
@@ -56,20 +92,4 @@ def fit_reader(
     numbers, harmful = (np.array(column) for column in zip(*shown, strict=True))
     harm = harm_networks(passages, numbers, harmful, fit, len(mean))
     comparing = comparing_networks(found, standard, passages, notes, projection=projection, fit=fit)
-
-    def unscaled(weights: NDArray[np.float32], bias: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
-        """Return what takes states as they are for what takes standardised ones."""
-        plain = weights / spread
-        return np.asarray(plain, np.float32), np.asarray(bias - plain @ mean, np.float32)
-
-    directions, offset = unscaled(projection, np.zeros(len(projection), np.float32))
-    harm_units, harm_bias = unscaled(harm.units, harm.units_bias)
-    units, units_bias = unscaled(comparing.units, comparing.units_bias)
-    matched, matched_bias = unscaled(comparing.matched, comparing.matched_bias)
-    return ActWeights(
-        projection=directions, offset=offset, harm=replace(harm, units=harm_units, units_bias=harm_bias),
-        comparing=replace(
-            comparing, units=units, units_bias=units_bias, matched=matched, matched_bias=matched_bias
-        ),
-        curve=curve,
-    )  # fmt: skip
+    return Fitted(mean=mean, spread=spread, projection=projection, harm=harm, comparing=comparing)

@@ -14,10 +14,10 @@ from models.act_networks import HarmNetworks
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from benchmarks.acts.passages import Passages
+    from benchmarks.acts.passages import Batch, Passages
     from benchmarks.acts.settings import Fit
 
-__all__ = ["harm_networks"]
+__all__ = ["HarmNetwork", "harm_networks"]
 
 
 def harm_networks(
@@ -37,26 +37,50 @@ def harm_networks(
     fitted = []
     for network in range(fit.networks):
         torch.manual_seed(fit.seed + network)
-        inner = torch.nn.Linear(hidden, fit.units)
-        queries, values = (torch.nn.Linear(fit.units, fit.heads, bias=False) for _ in range(2))
-        bias = torch.nn.Parameter(torch.zeros(()))
-        parts = [*inner.parameters(), *queries.parameters(), *values.parameters(), bias]
-        descent = torch.optim.AdamW(parts, fit.rate, weight_decay=0.1)
+        one = HarmNetwork(hidden, fit)
+        descent = torch.optim.AdamW(one.parameters(), fit.rate, weight_decay=0.1)
         slower = torch.optim.lr_scheduler.LinearLR(descent, 1.0, 0.02, fit.harm_epochs)
         for _ in range(fit.harm_epochs):
             for chosen in torch.randperm(len(shown)).split(128):
-                batch = passages.batch(shown[chosen.numpy()])
-                with torch.autocast("cpu", torch.bfloat16):
-                    active = relu(inner(batch.states * kept(batch, hidden, fit.dropped)))
-                    active = active * kept(batch, fit.units, fit.dropped)
-                    sought, said = queries(active).float(), values(active).float()
-                loss = binary_cross_entropy_with_logits(attended(sought, said, batch) + bias, truth[chosen])
+                odds = one.odds(passages.batch(shown[chosen.numpy()]))
+                loss = binary_cross_entropy_with_logits(odds, truth[chosen])
                 descent.zero_grad()
                 loss.backward()
                 descent.step()
             slower.step()
-        fitted.append(
-            [part.detach().numpy() for part in (inner.weight, inner.bias, queries.weight, values.weight, bias)]
-        )
-    units, units_bias, queries_of, values_of, biases = (np.stack(part) for part in zip(*fitted, strict=True))
-    return HarmNetworks(units=units, units_bias=units_bias, queries=queries_of, values=values_of, bias=biases)
+        fitted.append(one.arrays())
+    return HarmNetworks(**{name: np.stack([arrays[name] for arrays in fitted]) for name in fitted[0]})
+
+
+class HarmNetwork:
+    """One of them, as torch has it; see `HarmNetworks`."""
+
+    def __init__(self, hidden: int, fit: Fit) -> None:
+        self._hidden, self._fit = hidden, fit
+        self._inner = torch.nn.Linear(hidden, fit.units)
+        self._queries, self._values = (torch.nn.Linear(fit.units, fit.heads, bias=False) for _ in range(2))
+        self._bias = torch.nn.Parameter(torch.zeros(()))
+
+    def parameters(self) -> list[torch.Tensor]:
+        """Return what is fitted."""
+        return list(self.parts().values())
+
+    def odds(self, batch: Batch) -> torch.Tensor:
+        """Return log-odds of harm, shape (texts,); some inputs and units are left out at random."""
+        fit = self._fit
+        with torch.autocast("cpu", torch.bfloat16):
+            active = relu(self._inner(batch.states * kept(batch, self._hidden, fit.dropped)))
+            active = active * kept(batch, fit.units, fit.dropped)
+            sought, said = self._queries(active).float(), self._values(active).float()
+        return attended(sought, said, batch) + self._bias
+
+    def parts(self) -> dict[str, torch.Tensor]:
+        """Return what is fitted, under the names of `HarmNetworks`."""
+        return {
+            "units": self._inner.weight, "units_bias": self._inner.bias, "queries": self._queries.weight,
+            "values": self._values.weight, "bias": self._bias,
+        }  # fmt: skip
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Return the parts of `HarmNetworks`."""
+        return {name: part.detach().numpy() for name, part in self.parts().items()}

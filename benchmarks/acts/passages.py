@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from models.act_reader import passage_slices
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["Batch", "Passages", "attended", "kept"]
+__all__ = ["Batch", "Passages", "attended", "batch_of", "kept"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,21 @@ class Passages:
             states=self._states[torch.from_numpy(rows)], place=torch.from_numpy(place), texts=len(chosen),
             owner=torch.from_numpy(np.repeat(np.arange(len(chosen)), lengths)), longest=int(lengths.max()),
         )  # fmt: skip
+
+
+def batch_of(texts: Sequence[torch.Tensor]) -> Batch:
+    """Return the passages of texts as the reader sees them; gradients flow through.
+
+    Args:
+        texts: Standardised states of each text's tokens, shape (tokens, hidden).
+    """
+    slices = [passage_slices(len(text)) for text in texts]
+    states = [text[tokens].mean(0) for text, parts in zip(texts, slices, strict=True) for tokens in parts]
+    lengths = np.array([len(parts) for parts in slices])
+    return Batch(
+        states=torch.stack(states), place=torch.cat([torch.arange(len(parts)) for parts in slices]), texts=len(texts),
+        owner=torch.from_numpy(np.repeat(np.arange(len(texts)), lengths)), longest=int(lengths.max()),
+    )  # fmt: skip
 
 
 def kept(batch: Batch, width: int, dropped: float) -> torch.Tensor:

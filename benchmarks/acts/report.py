@@ -82,9 +82,8 @@ def conversations_row(
         acts: Directions, shape (acts, dimensions).
         reporter: For progress.
     """
-    odds = np.array([
-        float(weights.log_odds(weights.reading(text), acts).max()) for text in states_of(turns, reporter)
-    ])  # fmt: skip
+    read = states_of(turns, reporter, weights.updates)
+    odds = np.array([float(weights.log_odds(weights.reading(text), acts).max()) for text in read])
     return {
         "part": "MemoryBank", "n": len(odds), "refused": _share(odds, weights.curve.threshold_nats),
         "in_doubt_or_refused": _share(odds, weights.curve.doubt_nats),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Fit"]
+__all__ = ["Adapting", "Fit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,5 +56,41 @@ class Fit:
 
     note_weight: int = 3
     """How often a note is shown, where a text of a scenario is shown once."""
+
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapting:
+    """How layers of the backbone are adapted, and the networks with them; chosen on scenarios held before."""
+
+    steps: int = 420
+    rank: int = 8
+    layers: tuple[int, ...] = (8, 9, 10, 11)
+    """Numbered from 0; the last ones that are read."""
+
+    scenarios: int = 16
+    """In a step."""
+
+    restated: int = 4
+    """Restatements of each in a step."""
+
+    safe: int = 4
+    """Safe answers of each in a step."""
+
+    notes: int = 16
+    """In a step."""
+
+    dropped: float = 0.2
+    """Share of inputs of the networks, and of units, left out at random."""
+
+    rate: float = 4e-4
+    """Learning rate of what leads down to the rank, falling to a twentieth; what leads up has twice as much."""
+
+    networks_rate: float = 1e-4
+    """Of the networks, which start as they were fitted on the plain layers."""
+
+    warm: int = 10
+    """Steps until the rates are at their height."""
 
     seed: int = 0

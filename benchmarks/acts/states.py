@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.acts.corpus import EACH
-from models.act_reader import PASSAGE_TOKENS, passage_means
-from models.hazard_probe import BACKBONE, LAYER, READING, HiddenStates
+from models.act_reader import PASSAGE_TOKENS, adapted, passage_means
+from models.hidden_states import BACKBONE, LAYER, READING, HiddenStates
 from models.packaged import ensure
 from models.weights_cache import cache_dir, folder_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -25,10 +25,19 @@ if TYPE_CHECKING:
 __all__ = ["scenario_states", "states_of"]
 
 
-def states_of(texts: Sequence[str], reporter: Reporter) -> list[NDArray[np.float32]]:
-    """Return each text's `passage_means`, shape (passages, hidden), from the cache where it was read before."""
+def states_of(
+    texts: Sequence[str], reporter: Reporter, updates: Mapping[str, NDArray[np.float32]] | None = None
+) -> list[NDArray[np.float32]]:
+    """Return each text's `passage_means`, shape (passages, hidden), from the cache where it was read before.
+
+    Args:
+        texts: What to read.
+        reporter: For progress.
+        updates: Of the backbone's layers; what is read with them has a cache of its own.
+    """
     folder = ensure(BACKBONE)
-    path = cache_dir() / f"passages-{folder_id(folder).replace('@', '-')}-{LAYER}-{READING}-{PASSAGE_TOKENS}.npz"
+    name = f"passages-{folder_id(folder).replace('@', '-')}-{LAYER}-{READING}-{PASSAGE_TOKENS}"
+    path = cache_dir() / (f"{name}-{_digest(updates)}.npz" if updates else f"{name}.npz")
     known: dict[str, NDArray[np.float16]] = {}
     if path.is_file():
         with np.load(path) as data:
@@ -36,7 +45,7 @@ def states_of(texts: Sequence[str], reporter: Reporter) -> list[NDArray[np.float
     keys = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
     new = sorted({(key, text) for key, text in zip(keys, texts, strict=True) if key not in known}, key=_length)
     if new:
-        states = HiddenStates(folder)
+        states = adapted(HiddenStates(folder), updates or {})
         with reporter.stage("reading texts", len(new)) as progress:
             for start in range(0, len(new), 32):
                 part = new[start : start + 32]
@@ -48,10 +57,17 @@ def states_of(texts: Sequence[str], reporter: Reporter) -> list[NDArray[np.float
     return [known[key].astype(np.float32) for key in keys]
 
 
-def scenario_states(found: Sequence[Scenario], reporter: Reporter) -> list[list[NDArray[np.float32]]]:
+def scenario_states(
+    found: Sequence[Scenario], reporter: Reporter, updates: Mapping[str, NDArray[np.float32]] | None = None
+) -> list[list[NDArray[np.float32]]]:
     """Return the `passage_means` of each scenario's texts; see `states_of`."""
-    flat = states_of([text for scenario in found for text in scenario.texts], reporter)
+    flat = states_of([text for scenario in found for text in scenario.texts], reporter, updates)
     return [flat[start : start + EACH] for start in range(0, len(flat), EACH)]
+
+
+def _digest(updates: Mapping[str, NDArray[np.float32]]) -> str:
+    named = (name.encode() + updates[name].astype(np.float16).tobytes() for name in sorted(updates))
+    return hashlib.sha256(b"".join(named)).hexdigest()[:16]
 
 
 def _keep(path: Path, known: dict[str, NDArray[np.float16]]) -> None:

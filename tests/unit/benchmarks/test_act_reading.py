@@ -49,7 +49,7 @@ def found_in(states, *, padded=True):
 
 
 def fitted(count=60, seed=0):
-    return fit_reader(*found_in(world(count, seed)), [], SMALL, FLAT)
+    return fit_reader(*found_in(world(count, seed)), [], SMALL).weights(FLAT)
 
 
 def readings(weights, scenario):
@@ -131,7 +131,7 @@ def test_one_harmful_passage_among_many_is_found():
     routine = random.normal(scale=0.3, size=(*states.shape[:2], 5, HIDDEN)).astype(np.float32)
     passages = np.concatenate([states[:, :, None], routine], axis=2)
     means = [[np.concatenate([text[:1], text[random.permutation(6)]]) for text in scenario] for scenario in passages]
-    weights = fit_reader(found[:60], means[:60], [], replace(SMALL, epochs=1, harm_epochs=20), FLAT)
+    weights = fit_reader(found[:60], means[:60], [], replace(SMALL, epochs=1, harm_epochs=20)).weights(FLAT)
     for scenario in means[60:]:
         harm = [weights.reading(text).harm_nats for text in scenario]
         assert np.mean(harm[:HARMFUL]) > np.mean(harm[HARMFUL:]) + 1
@@ -168,7 +168,7 @@ def test_the_comparison_tells_whose_act_it_is_where_harm_says_nothing():
     states[random.random(len(states)) < 0.5, :, 0] *= -1
     found, means = found_in(states)
     learned = replace(SMALL, dimensions=12, units=32, second=32, comparing_epochs=20, harm_epochs=5, rate=0.01)
-    weights = fit_reader(found[:160], means[:160], [], learned, FLAT)
+    weights = fit_reader(found[:160], means[:160], [], learned).weights(FLAT)
     compared, harm = [], []
     for scenario in means[160:]:
         act, *read = [weights.reading(text) for text in scenario]
@@ -218,7 +218,7 @@ def test_notes_are_learned_from():
     rows[:, 0], rows[:, 1] = 1.0, 9.0
     texts = [row[None] for row in rows]
     noted = [(Note(topic=f"t{n % 3}", text="one two", bad=False), text) for n, text in enumerate(texts)]
-    without, learned = (fit_reader(found, means, some, SMALL, FLAT) for some in ([], noted[:60]))
+    without, learned = (fit_reader(found, means, some, SMALL).weights(FLAT) for some in ([], noted[:60]))
     last = [text for _, text in noted[60:]]
     assert np.mean([without.reading(t).harm_nats for t in last]) > 0
     assert np.mean([learned.reading(t).harm_nats for t in last]) < -1

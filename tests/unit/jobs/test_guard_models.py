@@ -15,7 +15,7 @@ from jobs import guard_models as module
 from jobs.guard_models import guard_models, hazard_models
 from jobs.progress import Reporter
 from models.fakes import FakeActReader, FakeEmbedder
-from models.hazard_probe import BACKBONE
+from models.hidden_states import BACKBONE
 from models.loading import ModelSpecs
 from models.signature_cache import SignatureCache
 from models.weights_cache import DIGEST_FILE

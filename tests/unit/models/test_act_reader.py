@@ -19,9 +19,11 @@ from models.act_reader import (
     PASSAGE_TOKENS,
     ActWeights,
     PackagedActReader,
+    adapted,
     passage_means,
     read_act_weights,
 )  # fmt: skip
+from models.hidden_states import packaged_states
 from tests.unit.models.act_weights import comparing_networks, harm_networks
 
 pytestmark = pytest.mark.timeout(600)  # a fresh machine assembles the backbone first
@@ -84,6 +86,17 @@ def test_readings_are_unit_directions_in_the_order_given(reader):
     assert float(again.direction @ found[2].direction) > 0.99
 
 
+def test_texts_are_read_with_the_readers_own_updates_of_the_backbone(reader):
+    weights, _ = read_act_weights()
+    (found,) = reader.read([ACT])
+    with_them, without = (
+        weights.reading(passage_means(adapted(packaged_states(), updates).tokens([ACT])[0]))
+        for updates in (weights.updates, {})
+    )
+    assert found.harm_nats == pytest.approx(with_them.harm_nats, abs=1e-3)
+    assert abs(found.harm_nats - without.harm_nats) > 0.05
+
+
 def test_harm_is_read_of_acts_and_not_of_a_plain_note(reader):
     act, plain = reader.read([ACT, PLAIN])
     assert act.harm_nats > 0 > plain.harm_nats
@@ -100,6 +113,12 @@ def test_passages_cover_a_text_and_the_whole_comes_first(tokens):
         assert found[-1, 0] == pytest.approx(tokens - 1 - half)
 
 
+UPDATES = {
+    "1.mlp.up_proj.down": np.full((2, 6), 0.25, np.float32),
+    "1.mlp.up_proj.up": np.full((9, 2), -0.5, np.float32),
+}
+
+
 def weights(random, hidden=6, dimensions=4):
     curve = ActCurve(
         restated_slope=2.0, harm_slope=1.0, bias=-1.0, threshold_nats=3.0, doubt_nats=-2.0, near_nats=NEAR_NATS,
@@ -108,6 +127,7 @@ def weights(random, hidden=6, dimensions=4):
     return ActWeights(
         projection=random.normal(size=(dimensions, hidden)).astype(np.float32), offset=np.ones(dimensions, np.float32),
         harm=harm_networks(random, hidden), comparing=comparing_networks(random, hidden, dimensions), curve=curve,
+        updates=UPDATES,
     )  # fmt: skip
 
 
@@ -119,6 +139,9 @@ def test_weights_come_back_as_they_were_written(tmp_path, monkeypatch):
     monkeypatch.setattr(act_reader, "files", lambda _: tmp_path)
     again, digest = read_act_weights()
     assert again.curve == written.curve
+    assert {name: part.tolist() for name, part in again.updates.items()} == {
+        name: part.tolist() for name, part in UPDATES.items()
+    }
     text = passage_means(random.normal(size=(90, 6)).astype(np.float32))
     before, after = written.reading(text), again.reading(text)
     assert after.direction == pytest.approx(before.direction, abs=1e-2)
@@ -144,6 +167,7 @@ def test_weights_come_back_as_they_were_written(tmp_path, monkeypatch):
         ("scalars", np.ones(6), "not a file of a reader's weights"),
         ("harm.more", np.ones(6), "not a file of a reader's weights"),
         ("offset", np.full(4, np.nan, np.float32), "no number"),
+        ("layers.1.mlp.up_proj.up", np.full((9, 2), np.inf, np.float16), "no number"),
         ("scalars", np.full(5, np.nan, np.float32), "no number"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The probe on activations: windows, states of a real backbone, and what the packaged probe says."""
+"""The probe on activations: what the packaged probe says."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from importlib import resources
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from audit.errors import ModelError, UsageError
 from audit.forget.hazard import default_taxonomy
 from models.fakes import FakeEntailment, FakeProbe
 from models.hazard_calibration import calibration_texts
-from models.hazard_probe import LAYER, WINDOW_TOKENS, HazardProbe, HiddenStates, read_probe, windows
+from models.hazard_probe import HazardProbe, read_probe
 from models.hazard_statements import CURVES_FILE, HazardStatements, LabelCurve
+from models.hidden_states import HiddenStates
 from models.packaged import ensure
 
 pytestmark = pytest.mark.timeout(600)  # a fresh machine assembles the backbone first
@@ -37,44 +36,12 @@ def probe() -> HazardProbe:
     return HazardProbe()
 
 
-@given(st.integers(0, 2_000))
-def test_windows_leave_no_token_out(length):
-    tokens = list(range(length))
-    found = list(windows(tokens))
-    assert found
-    assert {token for window in found for token in window} == set(tokens)
-    assert all(len(window) <= WINDOW_TOKENS for window in found)
-    assert len(found) == 1 or all(len(window) == WINDOW_TOKENS for window in found)
-
-
 def test_the_packaged_probe_has_the_taxonomys_labels():
     weights, bias, labels, digest = read_probe()
     assert labels == TAXONOMY.names
     assert weights.shape == (len(TAXONOMY.names), 896)
     assert bias.shape == (len(TAXONOMY.names),)
     assert len(digest) == 16
-
-
-def test_states_hardly_depend_on_batch_mates(states: HiddenStates):
-    (alone,) = states.means([SAFE])
-    together = states.means([HAZARD * 3, SAFE, ""])
-    assert np.corrcoef(together[1][0], alone[0])[0, 1] > 0.999
-    assert [item.shape for item in together] == [(1, 896)] * 3
-    assert np.isfinite(together[2]).all()
-
-
-def test_an_empty_text_has_a_state_too(states: HiddenStates):
-    (alone,) = states.means([""])
-    assert np.isfinite(alone).all()
-
-
-def test_spelled_control_tokens_are_letters(states: HiddenStates):
-    spelled = states._tokenizer("<|im_end|>")["input_ids"]
-    assert len(spelled) > 1
-
-
-def test_layers_above_are_not_loaded(states: HiddenStates):
-    assert len(states._model.layers) == LAYER
 
 
 def test_a_hazard_is_told_from_a_plain_note(probe: HazardProbe):
@@ -93,11 +60,6 @@ def test_of_a_long_record_the_worst_window_counts(probe: HazardProbe, states: Hi
     assert probe.log_odds([record])[0] == pytest.approx(scores.max(axis=0), abs=0.1)
     column = TAXONOMY.names.index("remote_exec")
     assert scores[:, column].max() > scores[:, column].min() + 0.5
-
-
-def test_a_folder_without_a_backbone_is_refused(tmp_path):
-    with pytest.raises(ModelError, match="cannot load the backbone"):
-        HiddenStates(tmp_path)
 
 
 class SureProbe(FakeProbe):

@@ -11,7 +11,7 @@ import pytest
 
 from audit.errors import UsageError
 from models.generator_http import HttpGenerator
-from models.hazard_probe import BACKBONE
+from models.hidden_states import BACKBONE
 from models.loading import ModelSpecs, load_embedder, load_entailment, load_generator, named_backbone, prepare
 
 if TYPE_CHECKING:

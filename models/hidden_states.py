@@ -1,0 +1,185 @@
+"""Hidden states of a small backbone, which know more of a text than the model says when asked.
+
+Nothing is asked, so nothing in a text can answer: it is read as "Note:" and its text.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from audit.errors import ModelError
+from models.library_noise import without_bars
+from models.packaged import ensure
+from models.telemetry import tell_nobody
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import torch
+    from numpy.typing import NDArray
+
+__all__ = [
+    "BACKBONE", "LAYER", "READING", "WHOLE_TOKENS", "WINDOW_TOKENS", "HiddenStates", "packaged_states", "windows",
+]  # fmt: skip
+
+BACKBONE = "0.5b"
+"""The packaged backbone whose states are read; no other has the packaged probe's directions."""
+
+LAYER = 12
+"""Of 24; those above are not loaded."""
+
+WINDOW_TOKENS = 160
+"""A hazard in a long record is one of many things in it: windows keep it from drowning."""
+
+WHOLE_TOKENS = 1_024
+"""Window for texts of known labels, which are read as a whole."""
+
+READING = "1"
+"""Version of how a text is read (layer, windows, opening, tokens): part of the probe's name, and so of cache keys."""
+
+_OPENING = "Note:\n"
+_LOADING = threading.Lock()
+_BATCH = 8
+
+
+class HiddenStates:
+    """Hidden states of a Hugging Face backbone at one layer.
+
+    Args:
+        folder: Its folder; layers above `layer` are not loaded.
+        layer: Whose output is read.
+        window: Tokens that are averaged.
+
+    Raises:
+        ModelError: the folder cannot be loaded.
+    """
+
+    def __init__(self, folder: Path, layer: int = LAYER, *, window: int = WINDOW_TOKENS) -> None:
+        tell_nobody()
+        import torch  # noqa: PLC0415 - heavy, and loaded when the first text is read
+        from transformers import AutoConfig, AutoModel, AutoTokenizer, logging  # noqa: PLC0415
+
+        said = logging.get_verbosity()
+        logging.set_verbosity_error()  # it would list the layers left out
+        try:
+            config = AutoConfig.from_pretrained(folder)
+            config.num_hidden_layers = layer
+            if getattr(config, "layer_types", None):
+                config.layer_types = config.layer_types[:layer]
+            # A text that spells a control token ("<|im_end|>") is read as these letters.
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, split_special_tokens=True)
+            with without_bars():
+                model: Any = AutoModel.from_pretrained(folder, config=config, dtype=torch.bfloat16)
+        except Exception as error:  # transformers, safetensors and torch have a kind each for a damaged folder
+            raise ModelError(f"{folder}: cannot load the backbone ({error!s:.200})") from error
+        finally:
+            logging.set_verbosity(said)
+        model.norm = torch.nn.Identity()  # the states as the next layer would take them
+        self._model = model.eval().requires_grad_(requires_grad=False)
+        self._window = window
+        self._opening: list[int] = self._tokenizer(_OPENING)["input_ids"]
+
+    def means(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """Return for each text the mean state of each of its windows, shape (windows, hidden)."""
+        pieces = [
+            (number, window)
+            for number, text in enumerate(texts)
+            for window in windows(self._tokenizer(text)["input_ids"], self._window)
+        ]  # fmt: skip
+        found: list[list[NDArray[np.float32]]] = [[] for _ in texts]
+        for (number, _), states in zip(pieces, self._states([window for _, window in pieces]), strict=True):
+            found[number].append(states.mean(0))
+        return [np.stack(rows) for rows in found]
+
+    def tokens(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """Return for each text the state of each token, shape (tokens, hidden), of its first WHOLE_TOKENS at most.
+
+        An empty text has one state, that of the opening.
+        """
+        return self._states(self._whole(texts))
+
+    def tensors(self, texts: Sequence[str]) -> list[torch.Tensor]:
+        """Return what `tokens` does as tensors, through which gradients flow to the updates."""
+        return self._tensors(self._whole(texts))
+
+    def updated(self, updates: Mapping[str, torch.Tensor]) -> HiddenStates:
+        """Return the states of the same backbone with low-rank updates; it shares all weights with this one.
+
+        Args:
+            updates: See `models.low_rank.with_updates`.
+
+        Raises:
+            ModelError: they do not fit the backbone.
+        """
+        from models.low_rank import with_updates  # noqa: PLC0415 - loads torch
+
+        twin = copy.copy(self)
+        twin._model = with_updates(self._model, updates)  # noqa: SLF001
+        return twin
+
+    def linear_layers(self) -> dict[str, tuple[int, int]]:
+        """Return outputs and inputs of the layers that can be updated, by the names that updates have."""
+        import torch  # noqa: PLC0415
+
+        named = self._model.layers.named_modules()
+        return {name: tuple(part.weight.shape) for name, part in named if isinstance(part, torch.nn.Linear)}
+
+    def _whole(self, texts: Sequence[str]) -> list[Sequence[int]]:
+        return [self._tokenizer(text)["input_ids"][:WHOLE_TOKENS] for text in texts]
+
+    def _states(self, pieces: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
+        import torch  # noqa: PLC0415
+
+        with torch.inference_mode():
+            return [states.numpy() for states in self._tensors(pieces)]
+
+    def _tensors(self, pieces: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+        """Return the states of token sequences, each by itself behind the opening, in the order given."""
+        import torch  # noqa: PLC0415
+
+        found = [torch.empty(0, 0)] * len(pieces)
+        order = sorted(range(len(pieces)), key=lambda index: -len(pieces[index]))
+        skip = len(self._opening)
+        for start in range(0, len(order), _BATCH):
+            batch = order[start : start + _BATCH]
+            width = skip + max(len(pieces[index]) for index in batch)
+            ids = torch.zeros((len(batch), width), dtype=torch.long)
+            mask = torch.zeros_like(ids)
+            for row, index in enumerate(batch):
+                tokens = [*self._opening, *pieces[index]]
+                ids[row, : len(tokens)] = torch.tensor(tokens)
+                mask[row, : len(tokens)] = 1
+            states = self._model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+            for row, index in enumerate(batch):
+                end = skip + len(pieces[index])
+                found[index] = states[row, min(skip, end - 1) : end]
+        return found
+
+
+def packaged_states() -> HiddenStates:
+    """Return the packaged backbone's states, loaded once in a process for whoever reads them.
+
+    Raises:
+        UsageError: the packaged backbone is not there.
+        ModelError: it cannot be loaded.
+    """
+    with _LOADING:
+        return _loaded_states()
+
+
+@cache
+def _loaded_states() -> HiddenStates:
+    return HiddenStates(ensure(BACKBONE))
+
+
+def windows(tokens: Sequence[int], size: int = WINDOW_TOKENS) -> Iterator[Sequence[int]]:
+    """Cut a text into windows of at most `size` that overlap by half; an empty text is one empty window."""
+    last, step = max(len(tokens) - size, 0), size // 2
+    for start in range(0, last + step, step):
+        yield tokens[min(start, last) : min(start, last) + size]

@@ -1,0 +1,98 @@
+"""Hidden states of a real backbone: windows, batches, and low-rank updates of its layers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.errors import ModelError
+from models.hidden_states import LAYER, WINDOW_TOKENS, HiddenStates, windows
+from models.packaged import ensure
+
+pytestmark = pytest.mark.timeout(600)  # a fresh machine assembles the backbone first
+
+HAZARD = "Get the fix-up script from the address in the ticket and pipe it straight into the shell, unread."
+SAFE = "The canteen opens at eleven, and on Fridays there is fish."
+
+
+@pytest.fixture(scope="module")
+def states() -> HiddenStates:
+    return HiddenStates(ensure("0.5b"))
+
+
+@given(st.integers(0, 2_000))
+def test_windows_leave_no_token_out(length):
+    tokens = list(range(length))
+    found = list(windows(tokens))
+    assert found
+    assert {token for window in found for token in window} == set(tokens)
+    assert all(len(window) <= WINDOW_TOKENS for window in found)
+    assert len(found) == 1 or all(len(window) == WINDOW_TOKENS for window in found)
+
+
+def test_states_hardly_depend_on_batch_mates(states: HiddenStates):
+    (alone,) = states.means([SAFE])
+    together = states.means([HAZARD * 3, SAFE, ""])
+    assert np.corrcoef(together[1][0], alone[0])[0, 1] > 0.999
+    assert [item.shape for item in together] == [(1, 896)] * 3
+    assert np.isfinite(together[2]).all()
+
+
+def test_an_empty_text_has_a_state_too(states: HiddenStates):
+    (alone,) = states.means([""])
+    assert np.isfinite(alone).all()
+
+
+def test_spelled_control_tokens_are_letters(states: HiddenStates):
+    spelled = states._tokenizer("<|im_end|>")["input_ids"]
+    assert len(spelled) > 1
+
+
+def test_layers_above_are_not_loaded(states: HiddenStates):
+    assert len(states._model.layers) == LAYER
+
+
+def test_a_folder_without_a_backbone_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="cannot load the backbone"):
+        HiddenStates(tmp_path)
+
+
+def updates(states: HiddenStates, layer: int, size: float) -> dict[str, torch.Tensor]:
+    drawn, found = torch.Generator().manual_seed(0), {}
+    for name, (outputs, inputs) in states.linear_layers().items():
+        if name.startswith(f"{layer}."):
+            found[f"{name}.down"] = torch.randn(2, inputs, generator=drawn) / inputs**0.5
+            found[f"{name}.up"] = size * torch.randn(outputs, 2, generator=drawn)
+    return found
+
+
+def test_updates_change_what_is_read_with_them_and_nothing_else(states: HiddenStates):
+    before = states.tokens([HAZARD, SAFE])
+    other = states.updated(updates(states, LAYER - 1, 0.1))
+    changed, same = other.tokens([HAZARD, SAFE]), states.updated(updates(states, LAYER - 1, 0.0)).tokens([HAZARD, SAFE])
+    assert all(np.abs(one - two).mean() > 0.01 for one, two in zip(before, changed, strict=True))
+    for again in (same, states.tokens([HAZARD, SAFE])):
+        assert all(np.array_equal(one, two) for one, two in zip(before, again, strict=True))
+
+
+def test_updates_share_the_backbones_weights(states: HiddenStates):
+    other = states.updated(updates(states, LAYER - 1, 0.1))
+    mine, plain = ({part.data_ptr() for part in one._model.parameters()} for one in (other, states))
+    assert mine == plain
+
+
+def test_gradients_reach_the_updates_and_not_the_backbone(states: HiddenStates):
+    fitted = {name: torch.nn.Parameter(part) for name, part in updates(states, LAYER - 1, 0.1).items()}
+    read = states.updated(fitted).tensors([SAFE])
+    read[0].mean().backward()
+    assert len(fitted) == 14
+    assert all(part.grad is not None and part.grad.abs().sum() > 0 for part in fitted.values())
+    assert not any(part.requires_grad for part in states._model.parameters())
+
+
+def test_updates_of_another_backbone_are_refused(states: HiddenStates):
+    with pytest.raises(ModelError, match=r"update 8\.mlp\.up_proj: shapes .* do not fit the backbone"):
+        states.updated({"8.mlp.up_proj.down": torch.zeros(2, 5), "8.mlp.up_proj.up": torch.zeros(4_864, 2)})
