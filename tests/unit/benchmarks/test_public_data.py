@@ -22,6 +22,7 @@ SETS = {
     "clean_store.py": ["MMLU", "MINJA_QA"],
     "hst/__main__.py": ["MEMORYGRAFT"],
     "lockout_unseen.py": ["MEMORYBANK"],
+    "many_acts.py": ["MEMORYBANK"],
     "minja_qa.py": ["MMLU", "MINJA_QA"],
     "minja_rap.py": ["WEBSHOP", "MINJA_RAP"],
     "nli_throughput.py": ["SNLI"],
