@@ -89,7 +89,8 @@ def main() -> None:
         "held": len(held), "held_notes": len(later), "most_false": options.most_false,
         "most_doubted": options.most_doubted, "fit": repr(fit), "adapting": repr(how), "curve": repr(weights.curve),
     }  # fmt: skip
-    command = "python -m benchmarks.act_reading" + (" --data DATA" if options.data is not None else "")
+    command = "python -m benchmarks.act_reading" + " --data DATA" * (options.data is not None)
+    command += f" --steps {how.steps}" * (how.steps != Adapting().steps)
     results = ResultFile("act_reading", command, config, fresh=True)
     if options.write:
         weights.save(Path(__file__).parents[1] / "models" / "data" / ACTS_FILE)
