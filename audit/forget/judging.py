@@ -214,11 +214,10 @@ def settle(
             whole = HazardSignature(labels=union, taxonomy=rows[0][0].taxonomy, model=rows[0][0].model)
             rows.append((whole, np.any([near for _, near in rows], axis=0)))
         odds = np.full(len(lockout), -np.inf, np.float32)
-        weighed = np.zeros(len(lockout), np.bool_)
         if doubt is not None and told:
             odds = np.max([doubt.fused(nats, near) for nats, near in told], axis=0)
-            weighed = np.isfinite(odds)  # a label is not heard a second time beside its hazard
-            fused = float(odds.max()) if weighed.any() else None
+            fused = float(odds.max()) if np.isfinite(odds).any() else None
+        weighed = np.isfinite(odds)  # a label is not heard a second time beside its hazard
         refusal = Decision(
             allowed=False, reason="hazards match", labels=frozenset(labels), similarity=seen.nearest,
             hazard_nats=hazard, fused_nats=fused,

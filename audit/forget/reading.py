@@ -206,7 +206,7 @@ def is_foreign(text: str) -> bool:
 
 
 def _has_other_letters(word: str) -> bool:
-    return any(character.isalpha() and not character.isascii() for character in word)
+    return not word.isascii() and any(character.isalpha() and not character.isascii() for character in word)
 
 
 def _parts(sentence: str) -> Iterator[str]:

@@ -33,8 +33,8 @@ class GuardSettings:
     read_above: float = 0.1
     """Cosine with a key below which a tombstone is not meant where acts are read; `look_above` where that is lower. Of
     the pairs of a turn of MemoryBank and one of 45 acts nine in ten lie below it, and of restatements of 940 other acts
-    three in a thousand, in other languages one in ten; ordinary talk is where readers of acts err. -1 has every write
-    read."""
+    three in a thousand (what looks foreign is read whatever its key says); ordinary talk is where readers of acts err.
+    -1 has every write read."""
 
     key_alone_above: float = 0.75
     """Cosine that refuses by itself: where a tombstone has nothing else to match (no labels, no act), or mode `key`."""

@@ -51,12 +51,8 @@ class Passages:
     def batch(self, chosen: NDArray[np.intp]) -> Batch:
         """Return the passages of some texts."""
         lengths = self._lengths[chosen]
-        place = np.concatenate([np.arange(length) for length in lengths])
-        rows = np.repeat(self._starts[chosen], lengths) + place
-        return Batch(
-            states=self._states[torch.from_numpy(rows)], place=torch.from_numpy(place), texts=len(chosen),
-            owner=torch.from_numpy(np.repeat(np.arange(len(chosen)), lengths)), longest=int(lengths.max()),
-        )  # fmt: skip
+        rows = np.repeat(self._starts[chosen], lengths) + _places(lengths)
+        return _batch(self._states[torch.from_numpy(rows)], lengths)
 
 
 def batch_of(texts: Sequence[torch.Tensor]) -> Batch:
@@ -67,11 +63,19 @@ def batch_of(texts: Sequence[torch.Tensor]) -> Batch:
     """
     slices = [passage_slices(len(text)) for text in texts]
     states = [text[tokens].mean(0) for text, parts in zip(texts, slices, strict=True) for tokens in parts]
-    lengths = np.array([len(parts) for parts in slices])
+    return _batch(torch.stack(states), np.array([len(parts) for parts in slices]))
+
+
+def _batch(states: torch.Tensor, lengths: NDArray[np.intp]) -> Batch:
+    """Return passages that lie in the order of their texts, which have so many each."""
     return Batch(
-        states=torch.stack(states), place=torch.cat([torch.arange(len(parts)) for parts in slices]), texts=len(texts),
-        owner=torch.from_numpy(np.repeat(np.arange(len(texts)), lengths)), longest=int(lengths.max()),
+        states=states, place=torch.from_numpy(_places(lengths)), texts=len(lengths),
+        owner=torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths)), longest=int(lengths.max()),
     )  # fmt: skip
+
+
+def _places(lengths: NDArray[np.intp]) -> NDArray[np.intp]:
+    return np.concatenate([np.arange(length) for length in lengths])
 
 
 def kept(batch: Batch, width: int, dropped: float) -> torch.Tensor:
