@@ -20,6 +20,9 @@ from jobs.progress import Reporter
 
 __all__ = ["retention_ms", "vacuum"]
 
+FILES_SHOWN = 10
+"""Where more would go, --json names them."""
+
 _RETENTION = re.compile(r"(0|[1-9][0-9]{0,4})([dh])")
 _UNIT_MS = {"h": 3_600_000, "d": 86_400_000}
 
@@ -55,15 +58,23 @@ def vacuum(
     lines = [f"nothing to erase: {store} holds no version that was replaced longer than {keep} ago"]
     if done.files:
         verb = "erased" if done.done else "would erase"
-        lines = [
-            f"{verb} {counted(len(done.versions), 'version')}: {counted(len(done.files), 'file')}, {done.bytes:,} bytes"
-        ]
+        what = counted(len(done.versions), "version") if done.versions else "what interrupted commands left"
+        lines = [f"{verb} {what}: {counted(len(done.files), 'file')}, {done.bytes:,} bytes"]
+        if not done.done:
+            lines += _shown(done.files)
         if done.version is not None:
             lines.append(f"version {done.version} published, with the same memories")
         if not done.done:
             lines.append("dry run: nothing was changed; add --apply to erase")
     for line in lines:
         console.print(line, markup=False, highlight=False)
+
+
+def _shown(names: tuple[str, ...]) -> list[str]:
+    lines = [f"  {name}" for name in names[:FILES_SHOWN]]
+    if len(names) > FILES_SHOWN:
+        lines.append(f"  and {len(names) - FILES_SHOWN:,} more: --json names them")
+    return lines
 
 
 def retention_ms(text: str) -> int:

@@ -6,10 +6,11 @@
       tombstones/b=6d/<sha256>.parquet   tombstones with their signatures
       checkpoints/b=6d/<sha256>.json     the signed checkpoint of each log of the bucket
       manifests/7.json                   the signed list of all of these: version 7
-      scratch/                           files being written; anything left here is rubbish
+      scratch/.<24 hex digits>.part      files being written; one left by a killed writer is rubbish
 
 A tenant's bucket is the first byte of the SHA-256 of its name: reading one tenant reads one bucket. Paths are computed
-from digests, never read from a file, so no manifest can name a file outside the store.
+from digests, never read from a file, so no manifest can name a file outside the store. Whatever else lies in the folder
+is its owner's: a store may be made in a folder that has keys, events or run folders too.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from audit.errors import UsageError, VerificationError
 from audit.provenance import durable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = [
-    "FileRef", "Kind", "bucket_of", "file_path", "has_store", "manifest_path", "put_file", "read_file", "versions",
+    "STORE_FOLDERS", "FileRef", "Kind", "bucket_of", "file_path", "has_store", "manifest_path", "put_file", "read_file",
+    "stored_files", "versions",
 ]  # fmt: skip
 
 Kind = Literal["data", "leaves", "tombstones", "checkpoints"]
@@ -39,7 +42,13 @@ MAX_FILE_BYTES = 1 << 40
 MAX_VERSION = 9_999_999
 """A version a minute for 19 years: larger ones are fast-forward attacks."""
 
+STORE_FOLDERS = (*SUFFIX, "manifests", "scratch")
+
 _MANIFEST = re.compile(r"([1-9][0-9]*)\.json", re.ASCII)
+_BUCKET = re.compile(r"b=[0-9a-f]{2}")
+_CONTENT = {kind: re.compile(rf"[0-9a-f]{{64}}\.{suffix}") for kind, suffix in SUFFIX.items()}
+_PARTIAL = re.compile(rf"\.[0-9a-f]{{24}}{re.escape(durable.PARTIAL_SUFFIX)}")
+"""How `audit.provenance.durable` names what it is writing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +102,30 @@ def versions(store: Path) -> list[int]:
     if too_long:
         raise VerificationError(f"manifests/{too_long[0]:.20}.json: version above {MAX_VERSION} (fast-forward)")
     return sorted(int(name) for name in names)
+
+
+def stored_files(store: Path) -> Iterator[Path]:
+    """Every file that a store's writers can have put there, whether or not a manifest names it.
+
+    Goes by place and name alone, and leaves out links and what lies behind them: they lead to what is not the store's.
+    """
+    yield from _plain_files(store / "manifests", _MANIFEST)
+    yield from _plain_files(store / "scratch", _PARTIAL)
+    for kind, content in _CONTENT.items():
+        for folder in _own_entries(store / kind, _BUCKET):
+            yield from _plain_files(folder, content)
+            yield from _plain_files(folder, _PARTIAL)  # the repair of a damaged file writes beside it
+
+
+def _plain_files(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
+    return (path for path in _own_entries(folder, name) if path.is_file())
+
+
+def _own_entries(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
+    """Return what has such a name in a folder; neither the folder nor the entry is a link."""
+    if folder.is_symlink() or not folder.is_dir():
+        return iter(())
+    return (path for path in sorted(folder.iterdir()) if name.fullmatch(path.name) and not path.is_symlink())
 
 
 def read_file(store: Path, kind: Kind, bucket: int, ref: FileRef) -> bytes:

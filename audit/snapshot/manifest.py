@@ -13,7 +13,8 @@ The payload of a DSSE envelope (`audit.provenance.dsse`), canonical JSON:
 
 Its digest is the SHA-256 of the payload. A verifier MUST reject a manifest that is not signed by the threshold of the
 role its operation needs (log: import, append; auditor: purify, vacuum), one whose version is not its file's, one made
-under a newer policy or another policy of the same version, one from the future, and one that has expired.
+under a newer policy or another policy of the same version, one from the future, one that has expired, and one that
+names a bucket, or a data file of a bucket, twice.
 """
 
 from __future__ import annotations
@@ -243,7 +244,7 @@ def _parse(fields: strict_json.Fields) -> Manifest:
         if bucket in buckets:
             raise VerificationError(f"{where}: bucket {bucket} appears twice")
         buckets[bucket] = BucketFiles(
-            data=tuple(_parse_file(file) for file in item.objects("data", MAX_DATA_FILES)),
+            data=_parse_data(item, f"{where}: bucket {bucket}"),
             leaves=_parse_file(strict_json.Fields(item.take("leaves"), item.where)),
             checkpoints=_parse_file(strict_json.Fields(item.take("checkpoints"), item.where)),
             tombstones=None
@@ -279,6 +280,16 @@ def _parse(fields: strict_json.Fields) -> Manifest:
     if manifest.entries != rows:
         raise VerificationError(f"{where}: states {manifest.entries} entries, its data files hold {rows}")
     return manifest
+
+
+def _parse_data(bucket: strict_json.Fields, where: str) -> tuple[FileRef, ...]:
+    data: dict[str, FileRef] = {}
+    for item in bucket.objects("data", MAX_DATA_FILES):
+        ref = _parse_file(item)
+        if ref.sha256 in data:  # its entries would be live twice
+            raise VerificationError(f"{where}: data file {ref.sha256} appears twice")
+        data[ref.sha256] = ref
+    return tuple(data.values())
 
 
 def _parse_file(fields: strict_json.Fields) -> FileRef:

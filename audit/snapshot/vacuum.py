@@ -7,6 +7,9 @@ stay: the log can still be recomputed and proven, but what was removed can no lo
 
 The new manifest comes first, so a kill leaves a store that verifies, with files that no manifest names; the next
 vacuum erases those. File systems and disks keep copies of their own: this erases names, not magnetism.
+
+A store's folder may hold what is not the store's: keys, events, run folders. Left-overs are only what has the place and
+the name of a store's own files (`audit.snapshot.layout.stored_files`); nothing else is touched, however old it is.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from audit.errors import UsageError
 from audit.provenance import durable
-from audit.snapshot.layout import file_path, manifest_path, versions
+from audit.snapshot.layout import file_path, manifest_path, stored_files, versions
 from audit.snapshot.manifest import files_of
 from audit.snapshot.publish import publish_manifest
 from audit.snapshot.reader import read_manifest
@@ -71,7 +74,7 @@ def vacuum(
         dry_run: Tell what would be erased and erase nothing.
 
     Raises:
-        UsageError: no store, or a negative retention.
+        UsageError: no store, a negative retention, or a file to erase is a link.
         VerificationError: the newest manifest, or one whose files would be kept, does not verify.
         StalePlanError: someone else published meanwhile; nothing was erased.
         IncompleteError: an operating system error; start again.
@@ -115,10 +118,20 @@ def _kept(path: Path, newest: Manifest, keyring: Keyring, now_ms: int, cutoff_ms
 
 def _doomed(path: Path, wanted: set[Path], gone: Iterable[Manifest], cutoff_ms: int) -> list[Path]:
     """Return the files to erase: those of erased versions, and left-overs older than the cutoff."""
-    certain: set[Path] = set()
-    for item in gone:
-        certain.add(manifest_path(path, item.version))
-        certain |= {file_path(path, kind, bucket, ref.sha256) for kind, bucket, ref in files_of(item)}
-    found = certain.union(path.rglob("*"))  # a folder that is a link elsewhere is not walked, but its named files go
-    candidates = (item for item in sorted(found) if item.is_file() and item not in wanted)
-    return [item for item in candidates if item in certain or item.stat().st_mtime_ns // 1_000_000 <= cutoff_ms]
+    named = {manifest_path(path, item.version) for item in gone}
+    named |= {file_path(path, kind, bucket, ref.sha256) for item in gone for kind, bucket, ref in files_of(item)}
+    certain = {item for item in sorted(named - wanted) if _is_there(path, item)}  # also where a folder is a link
+    left_over = {item for item in stored_files(path) if item.stat().st_mtime_ns // 1_000_000 <= cutoff_ms}
+    return sorted(certain | (left_over - wanted))
+
+
+def _is_there(path: Path, item: Path) -> bool:
+    """Return whether a file is there to erase.
+
+    Raises:
+        UsageError: it is a link: what was removed would stay where that leads, and nothing would name it any more.
+    """
+    if item.is_symlink():
+        name = item.relative_to(path)
+        raise UsageError(f"{name} is a link, and what it leads to would not be erased: put the file itself there")
+    return item.is_file()

@@ -20,7 +20,7 @@ from audit.errors import VerificationError
 from audit.provenance import merkle
 from audit.provenance.checkpoint import log_origin
 from audit.snapshot.judge import Judges
-from audit.snapshot.layout import file_path, read_file, versions
+from audit.snapshot.layout import STORE_FOLDERS, file_path, read_file, versions
 from audit.snapshot.manifest import files_of
 from audit.snapshot.reader import check_pin, load_logs, read_manifest
 
@@ -245,6 +245,8 @@ def _check_step(trust: TrustPolicy, ref: LogRef, older: Manifest, newer: _Versio
 
 
 def _leftovers(path: Path, named: Mapping[Path, FileRef], history: Sequence[_Version]) -> tuple[str, ...]:
+    """Name what is in a store's own folders and no part of it; what else lies beside them is not the store's."""
     manifests = {path / "manifests" / f"{item.manifest.version}.json" for item in history}
-    found = (item for item in path.rglob("*") if item.is_file() and item not in named and item not in manifests)
+    there = (item for folder in STORE_FOLDERS for item in (path / folder).rglob("*"))
+    found = (item for item in there if item.is_file() and item not in named and item not in manifests)
     return tuple(sorted(str(item.relative_to(path)) for item in found))[:LEFTOVERS_SHOWN]

@@ -277,6 +277,17 @@ class Attacker:
         )  # fmt: skip
         self._write_manifest(forged, manifest_signer)
 
+    def publish_data_twice(self, tenant, manifest_signer="log") -> None:
+        """Sign a next version that names a data file of one bucket twice, and counts its entries twice."""
+        bucket = bucket_of(tenant)
+        files = self.manifest.buckets[bucket]
+        doubled = replace(files, data=(*files.data, files.data[0]))
+        forged = replace(
+            self.manifest, version=self.manifest.version + 1, parent=self.manifest.digest, operation="append",
+            buckets={**self.manifest.buckets, bucket: doubled}, entries=self.manifest.entries + files.data[0].rows,
+        )  # fmt: skip
+        self._write_manifest(forged, manifest_signer)
+
     def _write_manifest(self, manifest, signer) -> None:
         data = dsse.seal(PAYLOAD_TYPE, manifest.payload(), [key_of(signer)])
         manifest_path(self.store, manifest.version).write_bytes(data)

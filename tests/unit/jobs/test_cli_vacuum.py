@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pyarrow.parquet as pq
 import pytest
@@ -67,3 +68,37 @@ def test_a_time_that_cannot_be_meant_is_exit_2(store, run, keep):
 
 def test_times_are_days_or_hours():
     assert [retention_ms(text) for text in ("0d", "36h", "7d")] == [0, DAY_MS * 3 // 2, 7 * DAY_MS]
+
+
+def test_a_dry_run_names_the_files(store, run):
+    plan = json.loads(run("vacuum", "store", "--keep", "0d", "--json")[1])["files"]
+    assert 0 < len(plan) <= 10
+    lines = run("vacuum", "store", "--keep", "0d")[1].splitlines()
+    assert [line.strip() for line in lines[1:-1]] == plan
+    assert "manifests/1.json" in plan
+
+
+def test_a_dry_run_names_ten_of_many_files(store, run):
+    for number in range(1_011):
+        (store / "scratch" / f".{number:024x}.part").write_bytes(b"half")
+    _, out, _ = run("vacuum", "store", "--keep", "0d")
+    lines = [line for line in out.splitlines() if line.startswith("  ")]
+    files = json.loads(run("vacuum", "store", "--keep", "0d", "--json")[1])["files"]
+    assert [line.strip() for line in lines] == [*files[:10], f"and {len(files) - 10:,} more: --json names them"]
+
+
+def test_a_store_in_the_folder_at_hand_leaves_keys_and_events_alone(folder, run):
+    (folder / "memories.jsonl").write_text(json.dumps({"entry_id": "m1", "request": "?", "response": "!"}))
+    assert run("keys", "new")[0] == 0
+    assert run("import", "jsonl", "memories.jsonl", ".", "--tenant", "acme")[0] == 0
+    mine = [path for path in folder.rglob("*") if path.is_file()]
+    for path in mine:
+        os.utime(path, (0, 0))
+    left = folder / "scratch" / ".0123456789abcdef01234567.part"
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    code, out, _ = run("vacuum", ".", "--apply")
+    assert (code, "erased 0 versions: 1 file, 4 bytes" in out) == (0, True)
+    assert not left.exists()
+    assert all(path.is_file() for path in mine)
+    assert run("verify", ".", "--quiet")[0] == 0

@@ -1,15 +1,23 @@
 """Vacuum: removed text is gone, the log is still provable."""
 
+import os
+
 import pyarrow.parquet as pq
 import pytest
 
 from audit.errors import UsageError, VerificationError
+from audit.provenance.keys import save_keyring
+from audit.snapshot.layout import file_path, put_file
+from audit.snapshot.manifest import files_of
 from audit.snapshot.publish import append_entries
 from audit.snapshot.vacuum import vacuum
 from audit.snapshot.verify import verify_store
-from tests.unit.snapshot.stores import NOW, entry, ids, keyring, make_history, open_store
+from tests.unit.snapshot.stores import NOW, Killed, broken_os, entry, ids, keyring, make_history, open_store
 
 LATER = NOW + 1_000
+WEEK_MS = 7 * 24 * 3_600_000
+DIGEST = "5a" * 32
+PARTIAL = ".0123456789abcdef01234567.part"
 
 
 def files(store):
@@ -72,9 +80,9 @@ def test_left_overs_of_a_crash_are_erased_without_a_new_version(tmp_path):
     vacuum(store, keyring(), now_ms=LATER, retention_ms=0, dry_run=False)
     vacuum(store, keyring(), now_ms=LATER, retention_ms=0, dry_run=False)
     newest = open_store(store, now_ms=LATER).version
-    (store / "scratch" / ".x.part").write_bytes(b"half")
+    (store / "scratch" / PARTIAL).write_bytes(b"half")
     result = vacuum(store, keyring(), now_ms=LATER, retention_ms=0, dry_run=False)
-    assert "scratch/.x.part" in result.files
+    assert f"scratch/{PARTIAL}" in result.files
     assert open_store(store, now_ms=LATER).version == newest + (result.version is not None)
 
 
@@ -111,3 +119,112 @@ def test_removed_text_is_erased_where_a_folder_of_the_store_is_a_link(tmp_path):
     assert verify_store(store, keyring().policy, now_ms=LATER).versions == (3, 4)
     (elsewhere / "b=00" / "of somebody else").unlink()
     assert "e9" not in stored_ids(store)
+
+
+def dated(path, at_ms):
+    """Give what lies in a folder, or a file, this time of change."""
+    for item in [path, *path.rglob("*")]:
+        os.utime(item, ns=(at_ms * 1_000_000, at_ms * 1_000_000), follow_symlinks=False)
+
+
+def test_what_is_not_the_stores_stays_however_old(tmp_path):
+    store = tmp_path
+    make_history(store)
+    save_keyring(keyring(), store / "memaudit-keys")
+    bucket = next(store.glob("data/b=*"))
+    strange = [
+        "events.jsonl", "memaudit.yaml", "run/attestation.json", "run/embedding/0.parquet", f"{DIGEST}.parquet",
+        PARTIAL, "data/b=00/notes.parquet", f"data/b=00/{DIGEST}.bin", f"data/b=00/{DIGEST.upper()}.parquet",
+        f"data/b=00/{DIGEST}.parquet.bak", f"data/b=00/deeper/{DIGEST}.parquet", f"data/b=0/{DIGEST}.parquet",
+        f"data/{DIGEST}.parquet", f"copy/data/b=00/{DIGEST}.parquet", "manifests/01.json", "manifests/old/1.json",
+        f"memaudit-keys/{PARTIAL}", "scratch/ideas.txt", "scratch/.ideas.part", f"data/{bucket.name}/.notes.part",
+    ]  # fmt: skip
+    for name in strange:
+        (store / name).parent.mkdir(parents=True, exist_ok=True)
+        (store / name).write_bytes(b"of somebody else")
+    keys = {name for name in files(store) if name.startswith("memaudit-keys/")}
+    assert len(keys) > 4
+    dated(store, LATER - 10 * WEEK_MS)
+    for retention_ms in (WEEK_MS, 0):
+        result = vacuum(store, keyring(), now_ms=LATER, retention_ms=retention_ms, dry_run=False)
+        assert result.done
+        assert not (keys | set(strange)) & set(result.files)
+        assert keys | set(strange) <= set(files(store))
+
+
+def test_left_overs_go_once_they_are_as_old_as_what_is_kept(tmp_path):
+    store = tmp_path / "s"
+    make_history(store)
+    bucket = next(store.glob("data/b=*")).name
+    stray = {
+        f"data/b=00/{DIGEST}.parquet", f"leaves/b=ff/{DIGEST}.bin", f"tombstones/b=00/{DIGEST}.parquet",
+        f"checkpoints/b=00/{DIGEST}.json", f"scratch/{PARTIAL}", f"data/{bucket}/{PARTIAL}",
+    }  # fmt: skip
+    kept = set(files(store))
+    dated(store, LATER - 10 * WEEK_MS)  # files of versions that are kept, whatever their age
+    for name in stray:
+        (store / name).parent.mkdir(parents=True, exist_ok=True)
+        (store / name).write_bytes(b"half")
+        dated(store / name, LATER - WEEK_MS + 1)
+    assert vacuum(store, keyring(), now_ms=LATER, retention_ms=WEEK_MS, dry_run=False).files == ()
+    for name in stray:
+        dated(store / name, LATER - WEEK_MS)
+    result = vacuum(store, keyring(), now_ms=LATER, retention_ms=WEEK_MS, dry_run=False)
+    assert result.files == tuple(sorted(stray))
+    assert (result.version, result.versions, result.bytes) == (None, (), 4 * len(stray))
+    assert set(files(store)) == kept
+
+
+@pytest.mark.parametrize(("dies_at", "place"), [(3, "scratch"), (8, "data/b=*")])
+def test_what_a_killed_writer_leaves_is_known_as_a_left_over(tmp_path, monkeypatch, dies_at, place):
+    store = tmp_path / "s"
+    make_history(store)
+    bucket, ref = next((bucket, ref) for kind, bucket, ref in files_of(open_store(store).manifest) if kind == "data")
+    path = file_path(store, "data", bucket, ref.sha256)
+    data = path.read_bytes()
+    path.write_bytes(b"damaged")
+    broken_os(monkeypatch, dies_at)
+    with pytest.raises(Killed):
+        put_file(store, "data", bucket, data, ref.rows)
+    monkeypatch.undo()
+    (partial,) = store.glob(f"{place}/.*")
+    result = vacuum(store, keyring(), now_ms=LATER, retention_ms=0)
+    assert str(partial.relative_to(store)) in result.files
+
+
+def test_links_and_folders_named_like_a_file_are_left_alone(tmp_path):
+    store, elsewhere = tmp_path / "s", tmp_path / "elsewhere"
+    make_history(store)
+    (elsewhere / "b=00").mkdir(parents=True)
+    target = elsewhere / "b=00" / f"{DIGEST}.bin"
+    target.write_bytes(b"of somebody else")
+    link, dangling = store / "data" / "b=00" / f"{DIGEST}.parquet", store / "scratch" / PARTIAL
+    folder = store / "checkpoints" / "b=00" / f"{DIGEST}.json"
+    folder.mkdir(parents=True)
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(target)
+    dangling.symlink_to(elsewhere / "nothing")
+    (store / "leaves").rename(elsewhere / "leaves")
+    (store / "leaves").symlink_to(elsewhere / "leaves")
+    (elsewhere / "leaves" / "b=00").symlink_to(elsewhere / "b=00")
+    (store / "tombstones" / "b=00").symlink_to(elsewhere / "b=00")
+    dated(tmp_path, LATER - 10 * WEEK_MS)
+    for retention_ms in (WEEK_MS, 0):
+        vacuum(store, keyring(), now_ms=LATER, retention_ms=retention_ms, dry_run=False)
+        assert target.read_bytes() == b"of somebody else"
+        assert link.is_symlink()
+        assert dangling.is_symlink()
+        assert folder.is_dir()
+
+
+def test_removed_text_behind_a_link_is_not_said_to_be_erased(tmp_path):
+    store = tmp_path / "s"
+    make_history(store)
+    kept = {ref.sha256 for _, _, ref in files_of(open_store(store).manifest)}
+    path = min(item for item in store.glob("data/*/*.parquet") if item.stem not in kept)
+    path.rename(tmp_path / "cache.parquet")
+    path.symlink_to(tmp_path / "cache.parquet")
+    before = files(store)
+    with pytest.raises(UsageError, match=f"^{path.relative_to(store)} is a link"):
+        vacuum(store, keyring(), now_ms=LATER, retention_ms=0, dry_run=False)
+    assert files(store) == before

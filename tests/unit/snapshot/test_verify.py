@@ -117,6 +117,8 @@ def test_left_overs_are_named_and_harmless(history, tmp_path):
     (store / "scratch" / ".abc.part").write_bytes(b"half")
     (store / "manifests" / ".x.part").write_bytes(b"half")
     (store / "data" / "orphan.parquet").write_bytes(b"half")
+    (store / "memaudit-keys").mkdir()  # a store may be made in a folder that has its owner's files
+    (store / "memaudit-keys" / "memaudit-root.key").write_bytes(b"key")
     assert check(store).leftovers == ("data/orphan.parquet", "manifests/.x.part", "scratch/.abc.part")
 
 

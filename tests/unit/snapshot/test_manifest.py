@@ -1,0 +1,49 @@
+"""What a manifest may name, whoever signed it."""
+
+from dataclasses import replace
+
+import pytest
+
+from audit.errors import VerificationError
+from audit.snapshot.layout import bucket_of
+from audit.snapshot.manifest import open_manifest, sign_manifest
+from tests.unit.snapshot.stores import NOW, keyring, make_store, open_store
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    make_store(tmp_path / "s")
+    return open_store(tmp_path / "s").manifest
+
+
+def reopened(manifest):
+    signed = sign_manifest(manifest, keyring())
+    return open_manifest(signed, keyring().policy, version=1, now_ms=NOW, check_expiry=True, where="manifests/1.json")
+
+
+def with_data(manifest, bucket, data):
+    buckets = {**manifest.buckets, bucket: replace(manifest.buckets[bucket], data=data)}
+    entries = sum(ref.rows for files in buckets.values() for ref in files.data)
+    return replace(manifest, buckets=buckets, entries=entries)
+
+
+def test_what_is_signed_is_what_is_read(manifest):
+    assert reopened(manifest) == manifest
+
+
+@pytest.mark.parametrize("rows", [4, 0])
+def test_a_data_file_named_twice_is_refused(manifest, rows):
+    bucket = bucket_of("acme")
+    ref = manifest.buckets[bucket].data[0]
+    forged = with_data(manifest, bucket, (ref, replace(ref, rows=rows)))
+    problem = f"manifests/1.json: bucket {bucket}: data file {ref.sha256} appears twice"
+    with pytest.raises(VerificationError, match=f"^{problem}$") as caught:
+        reopened(forged)
+    assert caught.value.exit_code == 4
+
+
+def test_two_buckets_may_name_files_of_one_digest(manifest):
+    ref = manifest.buckets[bucket_of("acme")].data[0]
+    other = bucket_of("globex")
+    shared = with_data(manifest, other, (ref, *manifest.buckets[other].data))
+    assert reopened(shared) == shared
