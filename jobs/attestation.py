@@ -25,7 +25,7 @@ def attest_run(run: Path, result: AuditResult, purified: Purified, keyring: Keyr
     """Sign what a run removed and why, bound to its result file; return the statement, as it is written to the folder.
 
     Raises:
-        UsageError: a dry run, or the auditor's key is missing.
+        UsageError: a dry run, a statement that no verifier would accept, or the auditor's key is missing.
     """
     statement = attest(
         purified, keyring, run_id=result.run_id, now_ms=now_ms, parameters=result.config, models=result.models,

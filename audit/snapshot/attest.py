@@ -9,6 +9,9 @@
                    "scoreTables": [{"name": "…", "digest": {"sha256": …}} …]}}
 
 The subject is the purified snapshot, the resolved dependency the audited one. It says why; the log proves what.
+Parameters and models stand there as in the manifest (`recorded_settings`). Against a snapshot, a verifier MUST reject a
+statement about a version that is no purification, about another store, version or run than its manifest names, with
+other models, with a parameter that its manifest does not have so, and with other removals than its log shows.
 """
 
 from __future__ import annotations
@@ -24,10 +27,12 @@ from audit.provenance import dsse, strict_json
 from audit.provenance.leaf import MAX_REASON_BYTES
 from audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
 from audit.snapshot.layout import MAX_VERSION, bucket_of
-from audit.snapshot.purify import RemovedEntry
+from audit.snapshot.manifest import MAX_SETTING_BYTES, MAX_SETTINGS
+from audit.snapshot.publish import recorded_settings
+from audit.snapshot.purify import MAX_REMOVED, RemovedEntry, removal_record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from audit.provenance.keys import Keyring
     from audit.provenance.policy import TrustPolicy
@@ -43,10 +48,7 @@ PREDICATE_TYPE = "urn:memaudit:purification:v1"
 MAX_ATTESTATION_BYTES = 256 << 20
 """A hundred thousand removed entries with their reasons."""
 
-MAX_REMOVED = 1_000_000
 MAX_TABLES = 10_000
-MAX_SETTINGS = 256
-MAX_SETTING_BYTES = 65_536
 
 _SNAPSHOT_NAME = re.compile(r"memaudit/([0-9a-f]{32})@([1-9][0-9]{0,6})", re.ASCII)
 
@@ -82,7 +84,7 @@ def attest(  # noqa: PLR0913 - what the statement says
     """Sign the statement of a published purification.
 
     Raises:
-        UsageError: a dry run, or the auditor's key is missing.
+        UsageError: a dry run, a statement that no verifier would accept, or the auditor's key is missing.
     """
     if purified.digest is None:
         raise UsageError("nothing to attest: the purification was a dry run")
@@ -93,25 +95,21 @@ def attest(  # noqa: PLR0913 - what the statement says
         "predicate": {
             "runId": run_id,
             "createdMs": now_ms,
-            "parameters": dict(parameters),
-            "models": dict(models),
+            "parameters": recorded_settings(parameters),
+            "models": recorded_settings(models),
             "resolvedDependencies": [_snapshot(purified.store_id, purified.audited_version, purified.audited_digest)],
-            "removed": [
-                {
-                    "tenant": item.tenant,
-                    "entryId": item.entry_id,
-                    "leafIndex": item.index,
-                    "leafHash": item.leaf_hash,
-                    "reason": item.reason,
-                }
-                for item in purified.removed
-            ],
+            "removed": [removal_record(item) for item in purified.removed],
             "scoreTables": [
                 {"name": name, "digest": {"sha256": digest}} for name, digest in sorted(score_tables.items())
             ],
         },
     }
-    return dsse.seal(PAYLOAD_TYPE, strict_json.encode(statement), keyring.signers("auditor"))
+    data = dsse.seal(PAYLOAD_TYPE, strict_json.encode(statement), keyring.signers("auditor"))
+    try:
+        verify_attestation(data, keyring.policy, f"attestation of version {purified.version}")
+    except VerificationError as error:
+        raise UsageError(f"no verifier would accept the {error}; shorten or leave out what is named there") from None
+    return data
 
 
 def verify_attestation(
@@ -120,7 +118,8 @@ def verify_attestation(
     """Verify an attestation, and that it is about `snapshot` where one is given.
 
     Raises:
-        VerificationError: signature, form, or a removal that only one of attestation and log shows.
+        VerificationError: signature, form, another purification than the snapshot's, or a removal that only one of
+            attestation and log shows.
     """
     envelope = dsse.parse_envelope(data, PAYLOAD_TYPE, max_bytes=MAX_ATTESTATION_BYTES, where=where)
     attestation = _parse(strict_json.Fields(envelope.json(MAX_ATTESTATION_BYTES), where))
@@ -132,12 +131,39 @@ def verify_attestation(
 
 
 def _check_against(attestation: Attestation, snapshot: VerifiedSnapshot, where: str) -> None:
+    manifest = snapshot.manifest
     if attestation.digest != snapshot.digest:
         raise VerificationError(f"{where}: about snapshot {attestation.digest}, expected {snapshot.digest}")
-    if snapshot.manifest.parent != attestation.audited_digest:
+    if manifest.operation != "purify":
+        raise VerificationError(f"{where}: about a version made by {manifest.operation!r}, expected 'purify'")
+    if manifest.parent != attestation.audited_digest:
         raise VerificationError(
-            f"{where}: audited {attestation.audited_digest}, the snapshot's parent is {snapshot.manifest.parent}"
+            f"{where}: audited {attestation.audited_digest}, the snapshot's parent is {manifest.parent}"
         )
+    for what, stated, expected in (
+        ("store", attestation.store_id, manifest.store_id),
+        ("version", attestation.version, manifest.version),
+        ("audited version", attestation.audited_version, manifest.version - 1),
+        ("run", attestation.run_id, manifest.run_id),
+    ):
+        if stated != expected:
+            raise VerificationError(f"{where}: about {what} {stated!r:.80}, expected {expected!r:.80}")
+    roles = {*attestation.models, *manifest.models}
+    _check_settings(f"{where}: model", roles, attestation.models, manifest.models)
+    # the manifest may have more: it also describes the taxonomy of the tombstones
+    _check_settings(f"{where}: parameter", attestation.parameters, attestation.parameters, manifest.config)
+    _check_removed(attestation, snapshot, where)
+
+
+def _check_settings(where: str, names: Iterable[str], stated: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    for name in sorted(names):
+        if stated.get(name) != expected.get(name):
+            raise VerificationError(
+                f"{where} {name!r:.80} is {stated.get(name)!r:.80}, expected {expected.get(name)!r:.80}"
+            )
+
+
+def _check_removed(attestation: Attestation, snapshot: VerifiedSnapshot, where: str) -> None:
     buckets = snapshot.manifest.buckets
     buried = {tenant for tenant in snapshot.tenants if buckets[bucket_of(tenant)].tombstones is not None}
     for tenant in sorted(buried | {item.tenant for item in attestation.removed}):

@@ -6,14 +6,16 @@ Life of a version:
    rolled back or rewritten.
 2. Per bucket that changes: new leaves are signed by their writers and hashed onto the log, the log signs a checkpoint,
    and data, leaf hashes, tombstones and checkpoints are written under their digests, each durable before the next.
-3. The manifest is signed and created as `manifests/N+1.json` if that name is absent: this is the only step that
-   readers see. Of two publishers exactly one gets the name; the other learns that its plan is stale.
+3. The manifest is signed, read back as its readers will, and created as `manifests/N+1.json` if that name is absent:
+   this is the only step that readers see. Of two publishers exactly one gets the name; the other learns that its plan
+   is stale.
 
 A kill before step 3 leaves files that no manifest names: harmless, and reused if the same content comes again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections import defaultdict
 from dataclasses import dataclass
@@ -28,7 +30,15 @@ from audit.provenance.leaf import SIGNATURE_DOMAIN, entry_encoder
 from audit.snapshot.checkpoints import encode_checkpoints
 from audit.snapshot.columns import SignedEntry, read_entry_table, write_entries, write_entry_table, write_tombstones
 from audit.snapshot.layout import bucket_of, has_store, manifest_path, put_file, read_file, versions
-from audit.snapshot.manifest import BucketFiles, Manifest, checkpoints_root, sign_manifest, tombstones_root
+from audit.snapshot.manifest import (
+    MAX_SETTING_BYTES,
+    BucketFiles,
+    Manifest,
+    checkpoints_root,
+    open_manifest,
+    sign_manifest,
+    tombstones_root,
+)
 from audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
@@ -44,7 +54,10 @@ if TYPE_CHECKING:
     from audit.snapshot.pin import Pin
     from audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["LogWriter", "Published", "append_entries", "create_store", "publish_manifest", "write_bucket"]
+__all__ = [
+    "LogWriter", "Published", "append_entries", "create_store", "publish_manifest", "recorded_settings",
+    "sign_readable", "write_bucket",
+]  # fmt: skip
 
 ROWS_PER_FILE = 16_384
 """More rows than this are split into several data files, which readers and verifiers can work on side by side."""
@@ -256,20 +269,57 @@ def publish_manifest(path: Path, manifest: Manifest, keyring: Keyring) -> Publis
     """Make a manifest the newest version, if no one else did.
 
     Raises:
+        UsageError: no reader would accept it; nothing was published.
         StalePlanError: that version exists.
         IncompleteError: the disk is full.
     """
+    data = sign_readable(path, manifest, keyring)
     final = manifest_path(path, manifest.version)
     durable.ensure_folder(final.parent)
     durable.ensure_folder(path / "scratch")
     if manifest.version > 1 and versions(path)[-1] >= manifest.version:
         raise StalePlanError(f"version {manifest.version} of {path} exists: someone else published; start again")
-    if not durable.create(final, sign_manifest(manifest, keyring), scratch=path / "scratch"):
+    if not durable.create(final, data, scratch=path / "scratch"):
         raise StalePlanError(f"version {manifest.version} of {path} exists: someone else published; start again")
     return Published(
         store_id=manifest.store_id, version=manifest.version, digest=manifest.digest, entries=manifest.entries,
         tenants=manifest.tenants,
     )  # fmt: skip
+
+
+def sign_readable(path: Path, manifest: Manifest, keyring: Keyring) -> bytes:
+    """Sign a manifest and read it back: behind one that readers refuse, a store can be neither read nor continued.
+
+    An expired one passes: whoever publishes a successor may still read it.
+
+    Raises:
+        UsageError: no reader would accept it, or a key is missing.
+    """
+    data, where = sign_manifest(manifest, keyring), f"manifests/{manifest.version}.json"
+    try:
+        open_manifest(
+            data, keyring.policy, version=manifest.version, now_ms=manifest.created_ms, check_expiry=False, where=where
+        )
+    except VerificationError as error:
+        raise UsageError(
+            f"version {manifest.version} of {path} is not published, no reader would accept it: {error}; shorten or "
+            "leave out what is named there"
+        ) from None
+    return data
+
+
+def recorded_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what manifest and attestation say of a run's configuration or models.
+
+    A text that is longer than their readers accept stands there as `sha256:` and its SHA-256 (hex): it can be compared
+    with the run's, and a long prompt does not keep a finished audit from being purged.
+    """
+    return {name: _recorded(text) for name, text in settings.items()}
+
+
+def _recorded(text: str) -> str:
+    raw = text.encode()
+    return text if len(raw) <= MAX_SETTING_BYTES else f"sha256:{hashlib.sha256(raw).hexdigest()}"
 
 
 def check_new_entries(tenant: str, entries: Sequence[Entry], known: Mapping[str, str]) -> None:
@@ -363,8 +413,8 @@ def build_manifest(  # noqa: PLR0913 - the parts of a manifest, all named
         run_id=run_id,
         policy_version=keyring.policy.version,
         policy_sha256=keyring.policy.digest,
-        models=models or {},
-        config=config or {},
+        models=recorded_settings(models or {}),
+        config=recorded_settings(config or {}),
         entries=sum(ref.rows for files in buckets.values() for ref in files.data),
         leaves=sum(files.leaves.rows for files in buckets.values()),
         tenants=len(notes),

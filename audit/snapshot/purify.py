@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from audit.errors import StalePlanError, UsageError
+from audit.provenance import strict_json
 from audit.provenance.leaf import SIGNATURE_DOMAIN, Tombstone, encode_tombstone
 from audit.snapshot.columns import SignedTombstone
 from audit.snapshot.layout import bucket_of, versions
-from audit.snapshot.publish import LogWriter, build_manifest, publish_manifest, write_bucket
+from audit.snapshot.publish import LogWriter, build_manifest, publish_manifest, sign_readable, write_bucket
 from audit.snapshot.reader import read_manifest
 
 if TYPE_CHECKING:
@@ -26,10 +27,16 @@ if TYPE_CHECKING:
     from audit.provenance.keys import Keyring
     from audit.snapshot.bucket import BucketView
     from audit.snapshot.layout import FileRef
-    from audit.snapshot.manifest import BucketFiles
+    from audit.snapshot.manifest import BucketFiles, Manifest
     from audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["Purified", "RemovedEntry", "purify", "read_purified"]
+__all__ = ["MAX_REMOVED", "Purified", "RemovedEntry", "purify", "read_purified", "removal_record"]
+
+MAX_REMOVED = 1_000_000
+"""By one purification: what one attestation can state."""
+
+MAX_REMOVED_BYTES = 144 << 20
+"""Of all removals as an attestation states them: in base64, and with the run's configuration, they fit into one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +96,15 @@ def purify(  # noqa: PLR0913 - what is removed, by whom, and what the record say
         keyring: Holds the auditor and the log keys.
         run_id: The audit run, named in tombstones and manifest.
         now_ms: Clock, Unix milliseconds.
-        config: Parameters of the run, kept in the manifest.
-        models: Role to model id, kept in the manifest.
+        config: Parameters of the run, kept in the manifest (`recorded_settings`).
+        models: Role to model id, kept in the manifest likewise.
         expires_ms: When readers must refuse the version; None is never.
         extra: Tenant to entry id to what its tombstone carries besides (hazard signatures).
         dry_run: Check everything and write nothing.
 
     Raises:
-        UsageError: no removals, an entry that is not live, a reason that no tombstone can carry, or a missing key.
+        UsageError: no removals, an entry that is not live, a reason that no tombstone can carry, more than manifest or
+            attestation can state, or a missing key.
         StalePlanError: the store has a newer version than the audited one, or got one meanwhile.
         VerificationError: what is to be rewritten does not verify.
         IncompleteError: the disk is full; the audited version is unchanged.
@@ -124,24 +132,40 @@ def purify(  # noqa: PLR0913 - what is removed, by whom, and what the record say
         )
         for item in removed
     ]  # fmt: skip
-    if dry_run:
-        return plan
+    _check_statable(removed)
     buckets = dict(snapshot.manifest.buckets)
     notes = {tenant: ref.note for tenant, ref in snapshot.log_refs.items()}
+
+    def successor() -> Manifest:
+        return build_manifest(
+            store_id=snapshot.store_id, version=plan.version, oldest=snapshot.manifest.oldest, operation="purify",
+            parent=snapshot.digest, now_ms=now_ms, expires_ms=expires_ms, keyring=keyring, buckets=buckets, notes=notes,
+            run_id=run_id, models=models, config=config,
+        )  # fmt: skip
+
+    sign_readable(path, successor(), keyring)  # with the files as they are: what the run says of itself is the same
+    if dry_run:
+        return plan
     for bucket in sorted({bucket_of(item.tenant) for item in removed}):
         mine = [stone for stone in stones if bucket_of(stone.tenant) == bucket]
         buckets[bucket], new_notes = _rewrite_bucket(snapshot, bucket, mine, keyring)
         notes |= new_notes
-    manifest = build_manifest(
-        store_id=snapshot.store_id, version=plan.version, oldest=snapshot.manifest.oldest, operation="purify",
-        parent=snapshot.digest, now_ms=now_ms, expires_ms=expires_ms, keyring=keyring, buckets=buckets, notes=notes,
-        run_id=run_id, models=models, config=config,
-    )  # fmt: skip
-    published = publish_manifest(path, manifest, keyring)
+    published = publish_manifest(path, successor(), keyring)
     return Purified(
         store_id=plan.store_id, audited_version=plan.audited_version, audited_digest=plan.audited_digest,
         version=published.version, digest=published.digest, published=True, removed=removed, entries=published.entries,
     )  # fmt: skip
+
+
+def removal_record(item: RemovedEntry) -> dict[str, Any]:
+    """Return a removal as an attestation states it."""
+    return {
+        "tenant": item.tenant,
+        "entryId": item.entry_id,
+        "leafIndex": item.index,
+        "leafHash": item.leaf_hash,
+        "reason": item.reason,
+    }
 
 
 def read_purified(snapshot: VerifiedSnapshot, run_id: str, audited_digest: str) -> Purified | None:
@@ -187,6 +211,16 @@ def _resolve(snapshot: VerifiedSnapshot, removals: Mapping[str, Mapping[str, str
             for entry_id, reason in sorted(removals[tenant].items(), key=lambda item: positions[item[0]])
         )  # fmt: skip
     return tuple(sorted(result, key=lambda item: (item.tenant, item.index)))
+
+
+def _check_statable(removed: Sequence[RemovedEntry]) -> None:
+    """Refuse what no attestation could state: once published, it would stay unattested."""
+    size = sum(len(strict_json.encode(removal_record(item))) for item in removed)
+    if len(removed) > MAX_REMOVED or size > MAX_REMOVED_BYTES:
+        raise UsageError(
+            f"{len(removed)} removals, which take {size} bytes in an attestation: at most {MAX_REMOVED} of "
+            f"{MAX_REMOVED_BYTES} bytes can be attested; audit and purge a part of the tenants at a time"
+        )
 
 
 def _rewrite_bucket(

@@ -1,5 +1,6 @@
 """The attestation: verifiable alone, and against the snapshot it is about."""
 
+import hashlib
 import json
 from base64 import b64decode
 from dataclasses import replace
@@ -9,18 +10,24 @@ import pytest
 from audit.errors import UsageError, VerificationError
 from audit.provenance.keys import generate_keys
 from audit.snapshot.attest import attest, verify_attestation
+from audit.snapshot.publish import append_entries
 from audit.snapshot.purify import purify
-from tests.unit.snapshot.stores import NOW, keyring, make_store, open_store, remove
+from audit.snapshot.vacuum import vacuum
+from tests.unit.snapshot.stores import NOW, entry, keyring, make_store, open_store, remove
+
+
+def signed(purified, **changes):  # noqa: ANN003
+    options = {
+        "run_id": "run-1", "now_ms": NOW, "parameters": {"alpha": "0.6"}, "models": {"nli": "fake"},
+        "score_tables": {"scores.parquet": "ab" * 32},
+    }  # fmt: skip
+    return attest(purified, keyring(), **(options | changes))
 
 
 def attested(path, **changes):  # noqa: ANN003
     make_store(path)
     purified = remove(path, {"acme": {"e1": "harm"}, "globex": {"e0": "harm"}})
-    options = {
-        "run_id": "run-1", "now_ms": NOW, "parameters": {"alpha": "0.6"}, "models": {"nli": "fake"},
-        "score_tables": {"scores.parquet": "ab" * 32},
-    }  # fmt: skip
-    return purified, attest(purified, keyring(), **(options | changes))
+    return purified, signed(purified, **changes)
 
 
 def test_an_attestation_verifies_and_says_what_was_done(tmp_path):
@@ -63,16 +70,78 @@ def test_it_must_be_about_the_snapshot(tmp_path):
 
 
 def test_it_must_name_exactly_the_removed_entries(tmp_path):
-    _, data = attested(tmp_path / "s", run_id="another run")
-    with pytest.raises(VerificationError, match="removed in one of two"):
+    purified, _ = attested(tmp_path / "s")
+    data = signed(replace(purified, removed=()))
+    with pytest.raises(VerificationError, match="entry 'e1' of tenant 'acme' is removed in one of two"):
         verify_attestation(data, keyring().policy, "a", snapshot=open_store(tmp_path / "s"))
+
+
+def test_removals_cannot_be_hidden_behind_another_run(tmp_path):
+    purified, _ = attested(tmp_path / "s")
+    data = signed(replace(purified, removed=()), run_id="run-2")
+    with pytest.raises(VerificationError, match="about run 'run-2', expected 'run-1'"):
+        verify_attestation(data, keyring().policy, "a", snapshot=open_store(tmp_path / "s"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"models": {"nli": "better"}}, "model 'nli' is 'better', expected 'fake'"),
+        ({"models": {}}, "model 'nli' is None, expected 'fake'"),
+        ({"models": {"nli": "fake", "embedder": "e"}}, "model 'embedder' is 'e', expected None"),
+        ({"parameters": {"alpha": "0.5"}}, "parameter 'alpha' is '0.5', expected '0.6'"),
+        ({"parameters": {"alpha": "0.6", "k": "9"}}, "parameter 'k' is '9', expected None"),
+    ],
+)
+def test_it_must_state_the_models_and_parameters_of_the_manifest(tmp_path, changes, problem):
+    _, data = attested(tmp_path / "s", **changes)
+    with pytest.raises(VerificationError, match=problem):
+        verify_attestation(data, keyring().policy, "a", snapshot=open_store(tmp_path / "s"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"version": 7}, "about version 7, expected 2"),
+        ({"store_id": "cd" * 16}, f"about store '{'cd' * 16}', expected '{'ab' * 16}'"),
+    ],
+)
+def test_it_must_name_the_snapshot_as_its_manifest_does(tmp_path, changes, problem):
+    purified, _ = attested(tmp_path / "s")
+    data = signed(replace(purified, **changes))
+    with pytest.raises(VerificationError, match=problem):
+        verify_attestation(data, keyring().policy, "a", snapshot=open_store(tmp_path / "s"))
+
+
+def test_it_must_name_the_version_before_as_the_audited_one(tmp_path):
+    make_store(tmp_path / "s")
+    append_entries(tmp_path / "s", [entry("acme", "e4")], keyring(), now_ms=NOW)
+    purified = remove(tmp_path / "s", {"acme": {"e1": "harm"}})
+    data = signed(replace(purified, audited_version=1))
+    with pytest.raises(VerificationError, match="about audited version 1, expected 2"):
+        verify_attestation(data, keyring().policy, "a", snapshot=open_store(tmp_path / "s"))
+
+
+@pytest.mark.parametrize("operation", ["append", "vacuum"])
+def test_only_a_purification_can_be_attested_to_have_removed_nothing(tmp_path, operation):
+    purified, _ = attested(tmp_path / "s")
+    if operation == "append":
+        append_entries(tmp_path / "s", [entry("acme", "e4")], keyring(), now_ms=NOW + 3)
+    else:
+        vacuum(tmp_path / "s", keyring(), now_ms=NOW + 3, retention_ms=0, dry_run=False)
+    after = open_store(tmp_path / "s")
+    claimed = replace(
+        purified, version=3, digest=after.digest, audited_version=2, audited_digest=purified.digest, removed=()
+    )
+    with pytest.raises(VerificationError, match=f"about a version made by '{operation}', expected 'purify'"):
+        verify_attestation(signed(claimed), keyring().policy, "a", snapshot=after)
 
 
 @pytest.mark.parametrize("left_out", ["acme", "globex"])
 def test_a_tenant_whose_removals_it_leaves_out_is_noticed(tmp_path, left_out):
     purified, _ = attested(tmp_path / "s")
     part = replace(purified, removed=tuple(item for item in purified.removed if item.tenant != left_out))
-    data = attest(part, keyring(), run_id="run-1", now_ms=NOW, parameters={}, models={}, score_tables={})
+    data = signed(part)
     with pytest.raises(VerificationError, match=f"of tenant '{left_out}' is removed in one of two"):
         verify_attestation(data, keyring().policy, "a", snapshot=open_store(tmp_path / "s"))
 
@@ -85,3 +154,31 @@ def test_a_dry_run_is_not_attested(tmp_path):
     )  # fmt: skip
     with pytest.raises(UsageError, match="dry run"):
         attest(plan, keyring(), run_id="r", now_ms=NOW, parameters={}, models={}, score_tables={})
+
+
+def test_a_long_text_is_stated_as_its_digest_in_manifest_and_attestation(tmp_path):
+    make_store(tmp_path / "s")
+    agent = "ü" * 40_000
+    run = {"run_id": "run-1", "now_ms": NOW, "models": {"nli": "m" * 65_536}}
+    purified = purify(
+        tmp_path / "s", open_store(tmp_path / "s"), {"acme": {"e1": "harm"}}, keyring(), config={"agent": agent}, **run
+    )
+    snapshot = open_store(tmp_path / "s")
+    found = verify_attestation(
+        signed(purified, parameters={"agent": agent}, models=run["models"]), keyring().policy, "a", snapshot=snapshot
+    )
+    stated = {"agent": f"sha256:{hashlib.sha256(agent.encode()).hexdigest()}"}
+    assert dict(found.parameters) == dict(snapshot.manifest.config) == stated
+    assert dict(found.models) == dict(snapshot.manifest.models) == run["models"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"parameters": {str(number): "" for number in range(257)}}, "'parameters' must be at most 256 texts"),
+        ({"score_tables": {"t" * 257: "ab" * 32}}, "'name' is 't+, expected text of 1 to 256 bytes"),
+    ],
+)
+def test_what_no_verifier_would_accept_is_not_signed(tmp_path, changes, problem):
+    with pytest.raises(UsageError, match=f"accept the attestation of version 2: .*{problem}.*; shorten or leave out"):
+        attested(tmp_path / "s", **changes)

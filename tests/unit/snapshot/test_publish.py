@@ -1,16 +1,18 @@
 """Creating and appending: what a store accepts, and what a full disk or a second writer leaves behind."""
 
 import errno
+import hashlib
 import re
 import shutil
 import threading
+from dataclasses import replace
 
 import pytest
 
-from audit.entry import Parent
+from audit.entry import MAX_TIME_MS, Parent
 from audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
 from audit.snapshot import publish
-from audit.snapshot.publish import append_entries, create_store
+from audit.snapshot.publish import append_entries, create_store, recorded_settings
 from audit.snapshot.verify import verify_store
 from tests.unit.snapshot.stores import (
     NOW,
@@ -197,3 +199,35 @@ def test_a_full_disk_while_creating_leaves_no_store(tmp_path, monkeypatch):
         open_store(tmp_path / "s")
     assert make_store(tmp_path / "s").version == 1
     assert open_store(tmp_path / "s").store_id == STORE_ID
+
+
+def test_a_manifest_that_no_reader_accepts_is_not_published(tmp_path):
+    make_store(tmp_path / "s")
+    first = open_store(tmp_path / "s")
+    manifest = replace(
+        first.manifest, version=2, operation="purify", parent=first.digest, config={"agent": "x" * 70_000}
+    )
+    with pytest.raises(
+        UsageError,
+        match=r"version 2 of .* is not published, no reader would accept it: manifests/2.json: 'config' must be at "
+        "most 256 texts of 65536 bytes; shorten or leave out what is named there",
+    ):
+        publish.publish_manifest(tmp_path / "s", manifest, keyring())
+    assert not (tmp_path / "s" / "manifests" / "2.json").exists()
+    assert append_entries(tmp_path / "s", [entry("acme", "e4")], keyring(), now_ms=NOW).version == 2
+
+
+def test_an_expiry_that_no_reader_understands_is_refused_by_import_and_append(tmp_path):
+    with pytest.raises(UsageError, match="'expires_ms' is"):
+        create_store(tmp_path / "s", [entry("acme", "e0")], keyring(), now_ms=NOW, expires_ms=MAX_TIME_MS + 1)
+    make_store(tmp_path / "s")
+    with pytest.raises(UsageError, match="'expires_ms' is"):
+        append_entries(tmp_path / "s", [entry("acme", "e4")], keyring(), now_ms=NOW, expires_ms=MAX_TIME_MS + 1)
+    assert open_store(tmp_path / "s").version == 1
+
+
+@pytest.mark.parametrize("size", [65_536, 65_537])
+def test_a_setting_is_recorded_as_text_while_a_reader_accepts_it(size):
+    text = "ü" * (size // 2) + "x" * (size % 2)
+    digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    assert recorded_settings({"agent": text, "k": "5"}) == {"agent": text if size == 65_536 else digest, "k": "5"}

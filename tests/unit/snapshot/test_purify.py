@@ -2,11 +2,13 @@
 
 import pytest
 
+from audit.entry import MAX_TIME_MS
 from audit.errors import StalePlanError, UsageError
 from audit.provenance import merkle
 from audit.provenance.keys import Keyring
+from audit.snapshot.attest import MAX_ATTESTATION_BYTES
 from audit.snapshot.publish import append_entries
-from audit.snapshot.purify import purify
+from audit.snapshot.purify import MAX_REMOVED, MAX_REMOVED_BYTES, purify
 from audit.snapshot.verify import verify_store
 from tests.unit.snapshot.stores import NOW, entry, ids, keyring, make_history, make_store, open_store, remove
 
@@ -121,3 +123,41 @@ def test_two_purifications_in_a_row_verify(tmp_path):
     remove(tmp_path / "s", {"globex": {"e0": "x"}, "acme": {"e0": "x"}}, now_ms=NOW + 4)
     report = verify_store(tmp_path / "s", keyring().policy, now_ms=NOW + 4, deep=True)
     assert (report.version, report.tombstones, report.entries) == (4, 4, 6)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"config": {str(number): "" for number in range(257)}}, "'config' must be at most 256 texts of 65536 bytes"),
+        ({"models": {str(number): "" for number in range(257)}}, "'models' must be at most 256 texts of 65536 bytes"),
+        ({"expires_ms": MAX_TIME_MS + 1}, "'expires_ms' is 253402300800001"),
+    ],
+)
+def test_what_no_manifest_can_state_is_found_by_a_dry_run_and_bricks_no_store(tmp_path, changes, problem, dry_run):
+    make_store(tmp_path / "s")
+    before = sorted((tmp_path / "s").rglob("*"))
+    options = {"run_id": "r", "now_ms": NOW, "config": {}, "models": {}} | changes
+    with pytest.raises(UsageError, match=rf"version 2 of .* is not published, .*: manifests/2.json: {problem}"):
+        purify(tmp_path / "s", open_store(tmp_path / "s"), {"acme": {"e1": "x"}}, keyring(), dry_run=dry_run, **options)
+    assert sorted((tmp_path / "s").rglob("*")) == before
+    assert remove(tmp_path / "s", {"acme": {"e1": "x"}}).version == 2
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize("limit", ["MAX_REMOVED", "MAX_REMOVED_BYTES"])
+def test_more_removals_than_can_be_attested_are_refused_before_they_are_published(
+    tmp_path, monkeypatch, limit, dry_run
+):
+    make_store(tmp_path / "s")
+    monkeypatch.setattr(f"audit.snapshot.purify.{limit}", 1)
+    with pytest.raises(
+        UsageError, match=r"2 removals, which take \d+ bytes .* can be attested; audit and purge a part"
+    ):
+        remove(tmp_path / "s", {"acme": {"e1": "x"}, "globex": {"e1": "x"}}, dry_run=dry_run)
+    assert open_store(tmp_path / "s").version == 1
+
+
+def test_what_can_be_removed_at_once_fits_into_an_attestation():
+    settings = 32 << 20
+    assert (MAX_REMOVED_BYTES + MAX_REMOVED + settings) * 4 / 3 < MAX_ATTESTATION_BYTES

@@ -1,0 +1,32 @@
+"""A run whose settings are too long for a manifest: purged, attested, verified, and the store goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from audit.provenance.keys import load_policy
+from audit.snapshot.reader import open_snapshot
+from jobs.attestation import ATTESTATION_FILE
+from jobs.clock import now_ms
+from tests.unit.jobs.test_cli import AUDIT, CONFIG, desk, memories, store, write_lines  # noqa: F401 - fixtures
+
+
+def test_a_long_prompt_keeps_no_audit_from_being_purged(store, run, desk):  # noqa: F811 - fixtures
+    template = "Answer in the manner of the notes. " * 2_000 + "{memories}"
+    agent = json.dumps({"kind": "template", "template": template})
+    (desk / "memaudit.yaml").write_text(f"{CONFIG}agent: {agent}\n", encoding="utf-8")
+    assert run(*AUDIT)[0] == 0
+    assert run("purge", "run", "store")[0] == 0
+    assert run("purge", "run", "store", "--apply")[0] == 0
+    attestation = f"run/{ATTESTATION_FILE}"
+    code, out, _ = run("verify", "store", "--attestation", attestation, "--quiet")
+    assert (code, "attestation: version 2 removed 2 memories" in out) == (0, True)
+    write_lines(desk / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
+    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+
+    config = json.loads((desk / "run" / "result.json").read_text())["config"]
+    assert len(config["agent"]) > 70_000
+    stated = f"sha256:{hashlib.sha256(config['agent'].encode()).hexdigest()}"
+    policy = load_policy(desk / "memaudit-keys" / "policy.json")
+    assert open_snapshot(store, policy, now_ms=now_ms(), version=2).manifest.config["agent"] == stated
