@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -20,7 +20,7 @@ from audit.report.sarif import to_sarif
 from audit.report.summary import summarise
 from audit.report.table import render_table
 from audit.snapshot.reader import open_snapshot
-from jobs.cli_purge import large_removals, purge_run
+from jobs.cli_purge import large_removals, purge_run, unfinished_purge
 from jobs.cli_store import (
     DEFAULT_KEYS,
     FINDINGS,
@@ -44,6 +44,7 @@ from jobs.progress import Reporter
 from jobs.reuse import EarlierRun
 from jobs.run_audit import (
     REPORT_FILE,
+    RESULT_FILE,
     check_input,
     make_executor,
     model_specs,
@@ -53,6 +54,14 @@ from jobs.run_audit import (
     read_result,
     run_audit,
 )
+from jobs.run_folder import read_identity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from audit.result import AuditResult
+    from audit.snapshot.pin import Pin
+    from audit.snapshot.reader import VerifiedSnapshot
 
 __all__ = ["audit", "report"]
 
@@ -135,22 +144,28 @@ def audit(
         keyring.signers("auditor"), keyring.signers("log")
     read, guessed = read_events(events), None if edges is None else read_edges(edges)
     earlier = None if reuse is None else EarlierRun(reuse)
-    snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
-    harmful = check_input(snapshot, read, settings, guessed)
+    known = known_pin(store, pin, policy, now)
+    snapshot = open_snapshot(store, policy, now_ms=now, pin=known)
     reporter = Reporter(console, quiet=quiet or as_json)
-    if harmful:
-        with reporter.steps() as progress:
-            prepare_models(settings, progress)
-    # After a quiet night nothing is asked of any model, so none is started, and no cluster.
-    executor = make_executor(model_specs(settings), local=local or not harmful, address=address)
-    try:
-        result = run_audit(
-            snapshot, read, settings, executor, out, reporter, now_ms=now, edges=guessed, earlier=earlier
-        )
-        # A later purge may take the quarantined ones too: their hazards are read while the backbone is loaded.
-        write_locks(snapshot, with_quarantined(result), settings, executor, out, reporter)
-    finally:
-        executor.close()
+    digests = {"configuration": settings.digest(), "events": read[1], "edges": None if guessed is None else guessed[1]}
+    result = _purged_before(out, digests, snapshot, known, now) if apply else None
+    if result is not None:
+        reporter.say(f"the purge of {out} was published by an earlier start: what is missing after it is done now")
+    else:
+        harmful = check_input(snapshot, read, settings, guessed)
+        if harmful:
+            with reporter.steps() as progress:
+                prepare_models(settings, progress)
+        # After a quiet night nothing is asked of any model, so none is started, and no cluster.
+        executor = make_executor(model_specs(settings), local=local or not harmful, address=address)
+        try:
+            result = run_audit(
+                snapshot, read, settings, executor, out, reporter, now_ms=now, edges=guessed, earlier=earlier
+            )
+            # A later purge may take the quarantined ones too: their hazards are read while the backbone is loaded.
+            write_locks(snapshot, with_quarantined(result), settings, executor, out, reporter)
+        finally:
+            executor.close()
     if not as_json:
         console.print(render_table(result))
         console.print(f"report: {out / REPORT_FILE}", markup=False, highlight=False)
@@ -169,6 +184,25 @@ def audit(
     found = {"removed": summary.removed, "not-cleared": summary.verdicts["not cleared"]}
     if fail_on is not None and found[fail_on]:
         raise typer.Exit(FINDINGS)
+
+
+def _purged_before(
+    out: Path, digests: Mapping[str, str | None], snapshot: VerifiedSnapshot, known: Pin | None, now: int
+) -> AuditResult | None:
+    """Return the result in a folder where it is what this command found before its purge was published and interrupted.
+
+    The purge made a version of its own, so the run there is of another snapshot than the newest.
+    """
+    if not (out / RESULT_FILE).is_file():
+        return None
+    try:
+        identity = read_identity(out)
+    except UsageError:  # no run: `RunFolder` refuses it and says why
+        return None
+    if identity.get("snapshot") == snapshot.digest or any(identity.get(name) != digests[name] for name in digests):
+        return None
+    result = read_result(out)
+    return result if unfinished_purge(out, result, snapshot, known, now_ms=now) is not None else None
 
 
 def report(

@@ -23,10 +23,11 @@ from jobs.run_audit import read_result
 
 if TYPE_CHECKING:
     from audit.result import AuditResult
+    from audit.snapshot.pin import Pin
     from audit.snapshot.purify import Purified
     from audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["large_removals", "purge", "purge_run"]
+__all__ = ["large_removals", "purge", "purge_run", "unfinished_purge"]
 
 MOST_SHARE = 0.5
 """Of a tenant's memories: a run that removes more of them is not applied without being told so again."""
@@ -80,12 +81,11 @@ def purge_run(
     """Remove, attest and remember what a run found, and say so unless `quiet`; return it as `--json` shows it."""
     now, keyring, console = now_ms(), load_keyring(keys), Console(soft_wrap=True, quiet=quiet)
     removals = removals_of(result)
-    extra, taxonomy = read_locks(run, result)
     known = known_pin(store, pin, keyring.policy, now)
     snapshot = open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)
     if snapshot.store_id != result.store:
         raise UsageError(f"{run} audited another store than {store}")
-    purified = None if dry_run else _published_before(run, result, snapshot)
+    purified = None if dry_run else unfinished_purge(run, result, snapshot, known, now_ms=now)
     if snapshot.digest != result.snapshot_digest and purified is None:
         raise StalePlanError(
             f"{store} is at version {snapshot.version}, {run} audited version {result.snapshot_version}: audit again"
@@ -94,6 +94,7 @@ def purge_run(
         console.print(f"{run} found nothing to remove: {store} stays as it is", markup=False, highlight=False)
         return {"version": snapshot.version, "published": False, "digest": snapshot.digest, "removed": []}
     if purified is None:
+        extra, taxonomy = read_locks(run, result)
         purified = purify(
             store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now,
             config={**result.config, **taxonomy}, models=result.models, extra=extra, dry_run=dry_run,
@@ -107,7 +108,7 @@ def purge_run(
             f"{verb} {as_line(item.tenant)}/{as_line(item.entry_id)}: {as_line(item.reason, 200)}",
             markup=False, highlight=False,
         )  # fmt: skip
-    if not extra:
+    if result.config.get("hazards") == "off":
         console.print(
             "the run read no hazards: these tombstones keep the ids out and no paraphrase", markup=False,
             highlight=False,
@@ -131,10 +132,33 @@ def purge_run(
     }  # fmt: skip
 
 
-def _published_before(run: Path, result: AuditResult, snapshot: VerifiedSnapshot) -> Purified | None:
-    """Return what an interrupted purge of this run published and did not attest, where it is what is asked for."""
-    if (run / ATTESTATION_FILE).exists():
+def unfinished_purge(
+    run: Path, result: AuditResult, snapshot: VerifiedSnapshot, known: Pin | None, *, now_ms: int
+) -> Purified | None:
+    """Return what a purge of this run published before it was interrupted, where it is what is asked for.
+
+    It is the version right after the audited one: others may have published since. Nothing can be said of it once a
+    vacuum erased it.
+
+    Args:
+        run: The run folder.
+        result: What the run found, with the quarantined where they are to go.
+        snapshot: The newest version of the store.
+        known: What this user saw last of it.
+        now_ms: Clock, Unix milliseconds.
+
+    Returns:
+        None also where nothing is left to do: it is attested, and pinned or no longer the newest.
+    """
+    version = result.snapshot_version + 1
+    if not snapshot.manifest.oldest <= version <= snapshot.version:
         return None
-    purified = read_purified(snapshot, result.run_id, result.snapshot_digest)
+    unseen = snapshot.version == version and (known is None or known.version < version)
+    if (run / ATTESTATION_FILE).exists() and not unseen:
+        return None
+    after = snapshot
+    if version != snapshot.version:
+        after = open_snapshot(snapshot.path, snapshot.trust, now_ms=now_ms, version=version, check_expiry=False)
+    purified = read_purified(after, result.run_id, result.snapshot_digest)
     asked = {(tenant, entry_id) for tenant, entries in removals_of(result).items() for entry_id in entries}
     return purified if purified and {(item.tenant, item.entry_id) for item in purified.removed} == asked else None

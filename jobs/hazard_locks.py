@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from audit.errors import UsageError, VerificationError
+from audit.errors import IncompleteError, UsageError, VerificationError
 from audit.forget.hazard import HazardSignature, default_taxonomy, load_taxonomy
 from audit.forget.reading import readings
 from audit.forget.tombstone import EXTRA_KEY, lock_out, read_lock
@@ -197,7 +197,7 @@ def _has_locks(run: Path, result: AuditResult) -> bool:
     """Tell whether an earlier start wrote usable locks: then no model has to be loaded again."""
     try:
         return bool(read_locks(run, result)[0])
-    except UsageError:
+    except (IncompleteError, UsageError):
         return False
 
 
@@ -206,13 +206,19 @@ def read_locks(run: Path, result: AuditResult) -> tuple[Extras, dict[str, str]]:
 
     Returns:
         For `purify`: the tombstones' extra items, and what the manifest says of the taxonomy. Both are empty where the
-        run has no locks.
+        run removes nothing, or was told to read no hazards.
 
     Raises:
+        IncompleteError: the audit stopped after its result and before its locks; a tombstone gets none later.
         UsageError: the file is damaged, of another run, or lacks an entry that the run removes.
     """
-    path = run / LOCKS_FILE
+    path, removals = run / LOCKS_FILE, removals_of(result)
     if not path.is_file():
+        if removals and result.config.get("hazards") != "off":
+            raise IncompleteError(
+                f"{run}: the hazards of what goes were not read (no {LOCKS_FILE}): start the same audit again, "
+                f"memaudit audit … --out {run}, and then purge"
+            )
         return {}, {}
     try:
         run_id, extras, taxonomy = parse_locks(durable.read_bounded(path, MAX_LOCKS_BYTES, str(path)), str(path))
@@ -221,7 +227,7 @@ def read_locks(run: Path, result: AuditResult) -> tuple[Extras, dict[str, str]]:
     known = run_id == result.run_id
     missing = [
         f"{tenant}/{entry_id}"
-        for tenant, of in removals_of(result).items()
+        for tenant, of in removals.items()
         for entry_id in of
         if entry_id not in extras.get(tenant, {})
     ]

@@ -19,7 +19,7 @@ from jobs.audit_memory import audit_memory, check_events
 from jobs.edges_file import check_edges
 from jobs.executor_local import LocalExecutor
 from jobs.replay_group import Program
-from jobs.run_folder import RUN_FORMAT, RunFolder
+from jobs.run_folder import RESULT_FILE, RUN_FORMAT, RunFolder
 from models.loading import ModelSpecs, named_backbone, prepare
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ __all__ = [
     "read_result", "run_audit",
 ]  # fmt: skip
 
-RESULT_FILE = "result.json"
 REPORT_FILE = "report.html"
 MAX_EVENTS_BYTES = 1 << 30
 

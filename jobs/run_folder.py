@@ -1,11 +1,11 @@
 """One run on disk: what was asked for, every outcome as it arrives, and the result.
 
     RUN/run.json               what this run is of: digests of configuration, snapshot and events
-    RUN/replays/*.parquet      outcomes, each shard written whole and renamed into place
+    RUN/replays/*.parquet      outcomes, each shard on disk before it has its name
     RUN/entailment/*.parquet   contradiction weights of pairs, by the digest of their texts
     RUN/embedding/*.parquet    embeddings of texts, by their digest
     RUN/models.json            which weights answered: a resumed run may find everything known and load none
-    RUN/result.json            the finding, written last
+    RUN/result.json            the finding, written when all is known; `jobs.hazard_locks` and the purge add theirs
 
 A second start with the same digests continues; with others it is refused. Outcomes are keyed by pair id: what is there
 twice, after a retry or a crash, is one. What NLI and embedder said depends on texts and weights alone: another run may
@@ -14,6 +14,7 @@ take it over (`jobs.reuse`).
 
 from __future__ import annotations
 
+import io
 import json
 import time
 import uuid
@@ -44,7 +45,10 @@ if TYPE_CHECKING:
     from audit.attribution.ablation import Outcome
     from jobs.reuse import EarlierRun
 
-__all__ = ["KINDS", "RUN_FORMAT", "RunFolder", "parse_marker", "read_identity", "read_models", "resumable", "shards"]
+__all__ = [
+    "KINDS", "RESULT_FILE", "RUN_FORMAT", "RunFolder", "parse_marker", "read_identity", "read_models", "resumable",
+    "shards",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -54,6 +58,7 @@ changes."""
 
 MARKER_FILE = "run.json"
 MODELS_FILE = "models.json"
+RESULT_FILE = "result.json"
 REPLAYS, ENTAILMENT, EMBEDDING = KINDS = ("replays", "entailment", "embedding")
 """Folders of shards: what models answered, which may be deleted once the result is written."""
 
@@ -99,9 +104,7 @@ class RunFolder:
             known = _read_marker(marker)
             different = sorted(name for name in identity.keys() | known.keys() if identity.get(name) != known.get(name))
             if different:
-                raise UsageError(
-                    f"{path}: holds a run with other {', '.join(different)}; choose another --out or delete it"
-                )
+                raise UsageError(_refusal(path, different))
         elif path.exists() and (not path.is_dir() or not all(map(durable.is_leftover, path.iterdir()))):
             raise UsageError(f"{path}: exists and is not a MemAudit run; choose another --out")
         try:
@@ -192,16 +195,9 @@ class RunFolder:
         return self.path / name
 
     def _write(self, kind: str, table: pa.Table) -> None:
-        final = self.path / kind / f"{uuid.uuid4().hex}.parquet"
-        scratch = final.with_suffix(".partial")
-        try:
-            pq.write_table(table, scratch)
-            scratch.rename(final)
-        except OSError as error:
-            scratch.unlink(missing_ok=True)
-            raise IncompleteError(
-                f"{final.parent}: cannot write results ({error.strerror}); free space and start the same command again"
-            ) from None
+        data = io.BytesIO()  # a shard is small (SHARD_ROWS, `jobs.pieces`)
+        pq.write_table(table, data)
+        self.write(f"{kind}/{uuid.uuid4().hex}.parquet", data.getvalue())
 
 
 def read_identity(path: Path) -> dict[str, str]:
@@ -241,6 +237,16 @@ def parse_marker(data: bytes, where: str) -> dict[str, str]:
     if not isinstance(known, dict) or not all(isinstance(value, str) for value in known.values()):
         raise UsageError(f"{where}: not a run's marker; choose another --out")
     return known
+
+
+def _refusal(path: Path, different: list[str]) -> str:
+    """Say what differs, and the way on; what is finished is kept, since its purge may still have to be attested."""
+    refused = f"{path}: holds a run with other {', '.join(different)}; choose another --out"
+    if not (path / RESULT_FILE).exists():
+        return f"{refused} or delete it"
+    if "snapshot" not in different:
+        return refused
+    return f"{refused}; if a purge of that run was interrupted, finish it with: memaudit purge {path} STORE --apply"
 
 
 def _read_marker(marker: Path) -> dict[str, str]:

@@ -11,7 +11,6 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
 import pytest
 
 from audit.attribution.agents import FewShotAgent
@@ -295,21 +294,21 @@ def test_a_deleted_shard_is_asked_for_again(snapshot, whole, tmp_path):
 
 
 def test_a_full_disk_stops_the_run_and_loses_nothing_that_was_written(snapshot, whole, tmp_path, monkeypatch):
-    real, written = pq.write_table, []
+    real, written = os.replace, []
 
-    def filling(table, where, **options):  # noqa: ANN003
-        if "replays" in str(where):
+    def filling(source, target):
+        if target.parent.name == "replays":
             if len(written) == 2:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            written.append(where)
-        real(table, where, **options)
+            written.append(target)
+        real(source, target)
 
-    monkeypatch.setattr(pq, "write_table", filling)
+    monkeypatch.setattr(os, "replace", filling)
     with pytest.raises(
-        IncompleteError, match=r"cannot write results \(No space left on device\); free space and start"
+        IncompleteError, match=r"\(no space left on device\); nothing was replaced; free space and start"
     ):
         run_local(snapshot, tmp_path / "run")
-    assert not list(tmp_path.rglob("*.partial"))
+    assert not list(tmp_path.rglob("*.part"))
     monkeypatch.undo()
     again = FakeGenerator()
     assert json_of(run_local(snapshot, tmp_path / "run", generator=again)) == whole[1]

@@ -110,6 +110,17 @@ def test_other_identities_are_refused_by_the_name_of_what_differs(tmp_path):
         RunFolder(tmp_path / "run", {"snapshot": "s", "events": "e"})
 
 
+def test_a_finished_run_is_not_to_be_deleted_and_a_purge_of_it_can_be_finished(tmp_path):
+    RunFolder(tmp_path / "run", IDENTITY).write("result.json", b"{}")
+    with pytest.raises(
+        UsageError, match="holds a run with other snapshot; choose another --out; if a purge"
+    ) as failure:
+        RunFolder(tmp_path / "run", IDENTITY | {"snapshot": "t"})
+    assert str(failure.value).endswith(f"finish it with: memaudit purge {tmp_path / 'run'} STORE --apply")
+    with pytest.raises(UsageError, match=r"holds a run with other configuration; choose another --out$"):
+        RunFolder(tmp_path / "run", IDENTITY | {"configuration": "d"})
+
+
 def test_what_is_no_run_is_left_alone(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_bytes(b"x")
@@ -168,10 +179,31 @@ def test_a_damaged_shard_is_refused_by_name_in_one_line(tmp_path, kind, raw):
     assert "\n" not in str(failure.value)
 
 
-def test_what_a_kill_left_half_written_is_not_read(tmp_path):
+@pytest.mark.parametrize("name", [".0123456789abcdef01234567.part", "0.partial"])
+def test_what_a_kill_left_half_written_is_not_read(tmp_path, name):
     run = RunFolder(tmp_path / "run", IDENTITY)
-    (run.path / "replays" / "0.partial").write_bytes(b"half")
+    (run.path / "replays" / name).write_bytes(b"half")
     assert not RunFolder(tmp_path / "run", IDENTITY).outcomes
+
+
+def test_a_shard_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    run, calls = RunFolder(tmp_path / "run", IDENTITY), []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(descriptor):
+        calls.append(("fsync", os.fstat(descriptor).st_ino))
+        fsync(descriptor)
+
+    def renamed(source, target):
+        calls.append(("replace", source.stat().st_ino))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    run.add_weights({pair_key("a", "b"): 0.25})
+    (shard,) = (run.path / "entailment").iterdir()
+    file, folder = shard.stat().st_ino, shard.parent.stat().st_ino
+    assert calls == [("fsync", file), ("replace", file), ("fsync", folder)]
 
 
 def test_what_could_not_be_written_is_tried_again_and_not_lost(tmp_path):
