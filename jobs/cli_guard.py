@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -13,7 +14,7 @@ import typer
 from rich.console import Console
 
 from audit.counted import counted
-from audit.errors import IncompleteError, UsageError
+from audit.errors import IncompleteError, UsageError, VerificationError
 from audit.forget.decision import FAILURES, Decision
 from audit.forget.decision_log import as_record
 from audit.forget.settings import GuardSettings
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from audit.forget.guarded_store import GuardedStore
     from audit.forget.hazard import MatchMode
     from audit.forget.settings import OnFailure
+    from audit.snapshot.reader import VerifiedSnapshot
     from jobs.progress import Stage
 
 __all__ = ["guard_app"]
@@ -153,6 +155,7 @@ def check(
     entries = _read(file, tenant)
     named = tuple(sorted({entry.tenant for entry in entries}))
     with _guarded(store, options, settings, tenants=named, warm=False) as guarded:
+        remember(guarded.snapshot, options.pin)
         decisions: dict[int, Decision] = {}
         for name in named:
             numbers = [number for number, entry in enumerate(entries) if entry.tenant == name]
@@ -206,8 +209,9 @@ def serve(
         raise UsageError(f"--refresh-s is {refresh_s}, expected more than 0")
     settings, served = options.settings(), tuple(tenant or ())
     with bound(host, port) as sockets, _guarded(store, options, settings, tenants=served, warm=True) as guarded:
+        _keep(guarded.snapshot, options.pin)
         _warn(guarded)
-        serve_guard(guarded, sockets, token=token, refresh_s=refresh_s)
+        serve_guard(guarded, sockets, token=token, refresh_s=refresh_s, keep=partial(_keep, given=options.pin))
 
 
 @guard_app.command("calibrate")
@@ -280,7 +284,7 @@ def _lines(file: Path) -> Iterator[bytes]:
 def _guarded(
     store: Path, options: GuardOptions, settings: GuardSettings, *, tenants: tuple[str, ...] = (), warm: bool
 ) -> Iterator[GuardedStore]:
-    """Open the guard for as long as the command runs, and keep what it saw of the store."""
+    """Open the guard for as long as the command runs."""
     from jobs.open_guard import open_guard  # noqa: PLC0415 - the model layer
 
     policy, taxonomy = installed_policy(options.keys, options.trust), taxonomy_of(options.taxonomy)
@@ -290,8 +294,21 @@ def _guarded(
         taxonomy=taxonomy, tenants=tenants, pin=pin, log=options.log, cache=options.cache, warm=warm,
         reporter=Reporter(Console(stderr=True)),
     ) as guarded:  # fmt: skip
-        remember(guarded.snapshot, options.pin)
         yield guarded
+
+
+def _keep(snapshot: VerifiedSnapshot, given: Path | None) -> None:
+    """Keep what a server saw of the store; a pin of a later version, which another process saw already, is left alone.
+
+    Raises:
+        AuditError: as `remember`.
+    """
+    try:
+        remember(snapshot, given)
+    except VerificationError:
+        known = known_pin(snapshot.path, given, snapshot.trust, now_ms())
+        if known is None or known.store_id != snapshot.store_id or known.version <= snapshot.version:
+            raise
 
 
 def _read(file: Path, tenant: str | None) -> list[Entry]:

@@ -2,13 +2,15 @@
 
     POST /check     a write as JSON (the fields of an entry), or several as JSON lines (application/x-ndjson), which are
                     judged in order; answers {"allowed": …, "reason": …, …} or {"decisions": […]}
-    GET  /health    {"status": "ok" | "stale", "version": 7}; stale: the store's newest version is not in force
+    GET  /health    {"status": "ok" | "stale", "version": 7, "pinned": true}; stale: the store's newest version is not
+                    in force; pinned: what was seen of it is kept, so that a rollback is refused after a restart too
     GET  /metrics   Prometheus text
 
 With a token every request but /health needs `Authorization: Bearer TOKEN`. Bodies, lines and waiting requests are
-bounded. A refused write is an answer, not an error: its status is 200. 400 is a write that breaks a rule, 404 a tenant
-that is not served, 413 too much in one request, 415 another type than JSON, 503 too many at once or a log that cannot
-be written, for which standard error has the reason: an agent must not store what got no 200.
+bounded, and so is the time that a body may take; headers have aiohttp's time for an idle connection. A refused write is
+an answer, not an error: its status is 200. 400 is a write that breaks a rule, 404 a tenant that is not served, 408 a
+body that took too long, 413 too much in one request, 415 another type than JSON, 503 too many at once or a log that
+cannot be written, for which standard error has the reason: an agent must not store what got no 200.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ import asyncio
 import hmac
 import socket
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from audit.entry import Entry
     from audit.forget.decision import Decision
     from audit.forget.guarded_store import GuardedStore
+    from audit.snapshot.reader import VerifiedSnapshot
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -49,8 +54,17 @@ MAX_LINES = 1_000
 MAX_WAITING = 256
 """Requests under way; more get 503, so that a burst costs waiting agents and not memory."""
 
+MAX_READING = 256
+"""Bodies on their way in, for the same reason; counted apart, since who sends slowly must not stop the others."""
+
+BODY_S = 10.0
+"""Time for a body: the largest comes in it at 3.4 Mbit/s."""
+
 WORKERS = 32
 """Threads that wait for embedder and model; known writes need none."""
+
+PARSERS = 2
+"""Threads that parse writes: never those that wait for a model, so that known writes stay fast."""
 
 _BUCKETS_S = (0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -94,15 +108,20 @@ class _Meters:
         return generate_latest(self.registry)
 
 
-def guard_application(guarded: GuardedStore, *, token: str, refresh_s: float) -> web.Application:
+def guard_application(
+    guarded: GuardedStore, *, token: str, refresh_s: float, keep: Callable[[VerifiedSnapshot], None]
+) -> web.Application:
     """Build the server.
 
     Args:
         guarded: The guards; the caller closes it.
         token: Needed by every request but /health; empty needs none.
         refresh_s: How often to look for a newer version of the store.
+        keep: Keeps what was seen of the store; called in a thread with each newer version, and once more at the end. It
+            may raise: the server goes on, and tells.
     """
-    meters, tell = _Meters(), _Trouble()
+    meters, tell, bodies, pinned = _Meters(), _Trouble(), _Bodies(), _Pinned(guarded, keep)
+    parsers = ThreadPoolExecutor(PARSERS, "memaudit-parse")
     waiting = 0
 
     @web.middleware
@@ -125,12 +144,14 @@ def guard_application(guarded: GuardedStore, *, token: str, refresh_s: float) ->
 
     async def check(request: web.Request) -> web.Response:
         nonlocal waiting
+        body = await bodies.read(request)
         if waiting >= MAX_WAITING:
             raise web.HTTPServiceUnavailable(headers={"Retry-After": "1"}, reason="too many writes at once")
         waiting += 1
         started = time.perf_counter()
         try:
-            entries, several = parse_writes(await request.read(), request.content_type, now_ms=now_ms())
+            parse = partial(parse_writes, body, request.content_type, now_ms=now_ms())
+            entries, several = await asyncio.get_running_loop().run_in_executor(parsers, parse)
             judged = [(entry, await _judge(guarded, entry)) for entry in entries]
         finally:
             waiting -= 1
@@ -141,7 +162,8 @@ def guard_application(guarded: GuardedStore, *, token: str, refresh_s: float) ->
         return web.json_response({"decisions": records} if several else records[0])
 
     async def health(_: web.Request) -> web.Response:
-        return web.json_response({"status": "stale" if guarded.trouble else "ok", "version": guarded.version})
+        status = "stale" if guarded.trouble else "ok"
+        return web.json_response({"status": status, "version": guarded.version, "pinned": not pinned.trouble})
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=meters.text(guarded), headers={"Content-Type": "text/plain; version=0.0.4"})
@@ -149,10 +171,12 @@ def guard_application(guarded: GuardedStore, *, token: str, refresh_s: float) ->
     async def follow(_: web.Application) -> AsyncIterator[None]:
         """Look for newer versions while the server runs."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WORKERS, "memaudit-guard"))
-        task = asyncio.create_task(_follow(guarded, meters, refresh_s, tell))
+        task = asyncio.create_task(_follow(guarded, pinned, meters, refresh_s, tell))
         yield
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        await asyncio.to_thread(pinned.keep)
+        parsers.shutdown(wait=False)
 
     application = web.Application(middlewares=[gate], client_max_size=MAX_BODY_BYTES)
     application.router.add_post("/check", check)
@@ -186,13 +210,20 @@ def bound(host: str, port: int) -> Iterator[Sequence[socket.socket]]:
         yield sockets
 
 
-def serve_guard(guarded: GuardedStore, sockets: Sequence[socket.socket], *, token: str, refresh_s: float) -> None:
-    """Serve until interrupted.
+def serve_guard(
+    guarded: GuardedStore,
+    sockets: Sequence[socket.socket],
+    *,
+    token: str,
+    refresh_s: float,
+    keep: Callable[[VerifiedSnapshot], None],
+) -> None:
+    """Serve until interrupted; arguments as of `guard_application`.
 
     Raises:
         UsageError: an address was taken by somebody else after all.
     """
-    application = guard_application(guarded, token=token, refresh_s=refresh_s)
+    application = guard_application(guarded, token=token, refresh_s=refresh_s, keep=keep)
     if not token:
         print("no token was given: every process on this machine may ask", file=sys.stderr)  # noqa: T201
     try:
@@ -211,14 +242,18 @@ async def _judge(guarded: GuardedStore, entry: Entry) -> Decision:
     return await known.check_async(entry)
 
 
-async def _follow(guarded: GuardedStore, meters: _Meters, refresh_s: float, tell: _Trouble) -> None:
+async def _follow(guarded: GuardedStore, pinned: _Pinned, meters: _Meters, refresh_s: float, tell: _Trouble) -> None:
     while True:
         await asyncio.sleep(refresh_s)
+        changed = False
         try:
-            if await asyncio.to_thread(guarded.refresh):
+            changed = await asyncio.to_thread(guarded.refresh)
+            if changed:
                 meters.reloads.labels("true").inc()
         except Exception:  # noqa: BLE001 - the old set stays in force, and `trouble` has the reason
             meters.reloads.labels("false").inc()
+        if changed or pinned.trouble:
+            await asyncio.to_thread(pinned.keep)
         if guarded.trouble:
             tell(f"the newest version of the store is not in force: {guarded.trouble}")
 
@@ -234,6 +269,62 @@ class _Trouble:
         if line != self._told:
             self._told = line
             print(f"memaudit: {as_line(line, 600)}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+class _Pinned:
+    """Keeps the version in force as seen: a store that is rolled back while the server is down must be refused."""
+
+    def __init__(self, guarded: GuardedStore, keep: Callable[[VerifiedSnapshot], None]) -> None:
+        self._guarded, self._keep, self._tell = guarded, keep, _Trouble()
+        self._lock = threading.Lock()  # at the end a call may still be under way
+        self.trouble = ""
+        """Why it is not kept; empty where it is."""
+
+    def keep(self) -> None:
+        """Keep it; where that fails the server goes on, and the next look at the store tries again."""
+        with self._lock:
+            try:
+                self._keep(self._guarded.snapshot)
+            except Exception as error:  # noqa: BLE001 - told, and in /health
+                self.trouble = str(error) or type(error).__name__
+                self._tell(f"a rollback of the store would go unseen after a restart: {self.trouble}")
+            else:
+                self.trouble, self._tell = "", _Trouble()
+
+
+class _Bodies:
+    """Reads bodies, so many at once and each in limited time; of too many the one that takes longest makes room."""
+
+    def __init__(self) -> None:
+        self._reading: dict[asyncio.Timeout, None] = {}
+
+    async def read(self, request: web.Request) -> bytes:
+        """Read one.
+
+        Raises:
+            web.HTTPException: it took too long, is too large, or did not come whole.
+        """
+        limit = asyncio.timeout(BODY_S)
+        try:
+            async with limit:
+                if len(self._reading) >= MAX_READING:
+                    self._make_room()
+                self._reading[limit] = None
+                return await request.read()
+        except TimeoutError:
+            if limit in self._reading:
+                raise web.HTTPRequestTimeout(reason="the body took too long") from None
+            raise web.HTTPServiceUnavailable(headers={"Retry-After": "1"}, reason="too many bodies at once") from None
+        except (ConnectionError, web.RequestPayloadError):  # who left gets no answer, and is no trouble of the server's
+            raise web.HTTPBadRequest(reason="the body did not come whole") from None
+        finally:
+            self._reading.pop(limit, None)
+
+    def _make_room(self) -> None:
+        longest = next(iter(self._reading))
+        del self._reading[longest]
+        if not longest.expired():
+            longest.reschedule(asyncio.get_running_loop().time())
 
 
 def parse_writes(body: bytes, content_type: str, *, now_ms: int) -> tuple[list[Entry], bool]:

@@ -4,20 +4,20 @@
      "created_at_ms": 1760000000000, "parents": [["m-0", 0.8]], "metadata": {"channel": "mail"}}
 
 `tenant`, `principal`, `source` and `created_at_ms` may be left out where a default is given. Texts that are not in
-Unicode form NFC are normalised, since signed bytes must be. A member is there once. A line that breaks a rule stops the
-import before anything is written, naming file and line.
+Unicode form NFC are normalised, since signed bytes must be, or refused where that takes long (`audit.nfc`). A member is
+there once. A line that breaks a rule stops the import before anything is written, naming file and line.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from audit.entry import PARTS_PER_MILLION, Entry, Parent
 from audit.errors import EntryError, UsageError
 from audit.nesting import MAX_DEPTH, too_deep
+from audit.nfc import nfc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -119,11 +119,14 @@ def _parse(raw: bytes, where: str, defaults: Mapping[str, object]) -> Entry:
     metadata = values.get("metadata", {})
     if not isinstance(metadata, dict):
         raise EntryError(f"{where}: metadata must be an object of texts")
-    values["metadata"] = {_nfc(key): _nfc(value) for key, value in metadata.items()}
+    values["metadata"] = {
+        _nfc(key, f"{where}: a metadata key"): _nfc(value, f"{where}: a metadata value")
+        for key, value in metadata.items()
+    }
     if len(values["metadata"]) != len(metadata):
         raise EntryError(f"{where}: a metadata key is there twice, in two Unicode forms")
     for name in ("tenant", "entry_id", "principal", "request", "response"):
-        values[name] = _nfc(values[name])
+        values[name] = _nfc(values[name], f"{where}: {name}")
     return Entry(**values)
 
 
@@ -144,9 +147,10 @@ def _parents(value: object, where: str) -> tuple[Parent, ...]:
         weight = item[1] if pair else None
         if not pair or isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
             raise EntryError(f"{where}: parents must be [entry id, weight] pairs with weights from 0 to 1")
-        parents.append(Parent(entry_id=_nfc(item[0]), weight_ppm=round(weight * PARTS_PER_MILLION)))
+        name = _nfc(item[0], f"{where}: a parent's id")
+        parents.append(Parent(entry_id=name, weight_ppm=round(weight * PARTS_PER_MILLION)))
     return tuple(parents)
 
 
-def _nfc(value: Any) -> Any:
-    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
+def _nfc(value: Any, where: str) -> Any:
+    return nfc(value, where) if isinstance(value, str) else value

@@ -31,6 +31,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "events": ("nesting", "entry", "errors"),
     "invisible": (),
     "nesting": (),
+    "nfc": ("errors",),
     "strict_yaml": ("nesting", "errors"),
     "setting_types": (),
     "config": ("setting_types", "strict_yaml", "errors"),

@@ -6,11 +6,14 @@
      "tombstone": {"tenant": "acme", "entry_id": "m-3", "removed_index": 2, "run_id": "r-1"}}
 
 Refusals and failures are always written; writes that were let through only on demand. Ids and details are cut to a
-bound. A full file becomes FILE.1, and the one before it goes: the log cannot fill a disk.
+bound. A full file becomes FILE.1, and the one before it goes: the log cannot fill a disk. What is written goes to the
+file of that name: where somebody else put it aside or removed it, a new one is made. Several guards may share a file.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -52,14 +55,14 @@ class DecisionLog:
         self._path, self._clock_ms, self._allowed_too, self._max_bytes = path, clock_ms, allowed_too, max_bytes
         self._lock = threading.Lock()
         self._file: int | None = None
-        self._size = 0
+        self._torn = False  # half a line is at the end
         try:
-            self._open()
+            self._opened()
         except OSError as error:
             raise UsageError(f"{path}: cannot open the decision log ({error.strerror})") from None
 
     def write(self, entry: Entry, decision: Decision) -> None:
-        """Append one decision, in one write.
+        """Append one decision.
 
         Raises:
             IncompleteError: the disk is full or refuses: a guard that cannot account for itself must not go on.
@@ -69,12 +72,7 @@ class DecisionLog:
         line = json.dumps(as_record(entry, decision, self._clock_ms()), sort_keys=True).encode() + b"\n"
         with self._lock:
             try:
-                if self._size and self._size + len(line) > self._max_bytes:
-                    self._close()
-                    self._path.replace(self._path.with_name(self._path.name + ".1"))
-                if self._file is None:
-                    self._open()
-                self._size += os.write(self._file or 0, line)
+                self._append(line)
             except OSError as error:
                 raise IncompleteError(f"{self._path}: cannot write the decision log ({error.strerror})") from None
 
@@ -83,9 +81,43 @@ class DecisionLog:
         with self._lock:
             self._close()
 
-    def _open(self) -> None:
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
-        self._size = os.fstat(self._file).st_size
+    def _append(self, line: bytes) -> None:
+        file = self._opened()
+        size = os.fstat(file).st_size  # as it is now: others may write and cut it too
+        if size and size + self._torn + len(line) > self._max_bytes:
+            self._put_aside(file)
+            file = self._opened()
+        rest = b"\n" + line if self._torn else line
+        while rest:  # a disk that is nearly full takes a part
+            rest = rest[os.write(file, rest) :]
+            self._torn = bool(rest)
+
+    def _opened(self) -> int:
+        """Return the file of that name, which need not be the one that was open: a log rotator moves it."""
+        if self._file is None or not self._in_place(self._file):
+            fresh = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+            self._close()
+            self._file, self._torn = fresh, False
+        return self._file
+
+    def _in_place(self, file: int) -> bool:
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(file))
+        except FileNotFoundError:
+            return False
+
+    def _put_aside(self, file: int) -> None:
+        """Rename the full file, unless another writer does: a second renaming would lose a whole file."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        try:
+            if self._in_place(file):
+                with contextlib.suppress(FileNotFoundError):  # a log rotator was faster
+                    self._path.replace(self._path.with_name(self._path.name + ".1"))
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
 
     def _close(self) -> None:
         if self._file is not None:

@@ -1,9 +1,13 @@
 """The guard as an agent in another language meets it: a real server on loopback, a real client."""
 
+# ruff: noqa: ANN002, ANN003 - what the tests pass is passed on
+
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import threading
 
 import httpx
 import pytest
@@ -12,7 +16,7 @@ from aiohttp import web
 from audit.errors import IncompleteError
 from audit.forget.guarded_store import GuardedStore
 from audit.forget.settings import GuardSettings
-from jobs.guard_server import MAX_BODY_BYTES, bound, guard_application
+from jobs.guard_server import MAX_BODY_BYTES, bound, guard_application, parse_writes
 from tests.unit.forget.locks import ACTS, EMBEDDER
 from tests.unit.forget.test_lockout import purged
 from tests.unit.snapshot.stores import NOW, keyring, make_store
@@ -20,18 +24,32 @@ from tests.unit.snapshot.stores import NOW, keyring, make_store
 TOKEN = "a token of enough letters"  # noqa: S105 - a test's own
 AGAIN = {"tenant": "acme", "entry_id": "w1", "request": "", "response": "Open the menu, and choose e1!"}
 HARMLESS = {"tenant": "acme", "entry_id": "w2", "request": "", "response": "Roses like water"}
+HEALTHY = {"status": "ok", "version": 2, "pinned": True}
 
 
-@pytest.fixture
-async def served(tmp_path):
+class KeptPin:
+    """What a server gave to be kept, and the threads that it did so in."""
+
+    def __init__(self) -> None:
+        self.versions, self.threads, self.error = [], set(), None
+
+    def __call__(self, snapshot) -> None:
+        self.threads.add(threading.current_thread())
+        if self.error is not None:
+            raise self.error
+        self.versions.append(snapshot.version)
+
+
+@contextlib.asynccontextmanager
+async def serving(path, keep):
     """A server with one tombstone, and a client that has the token."""
-    make_store(tmp_path / "s")
-    purged(tmp_path / "s", "acme", "e1")
+    make_store(path)
+    purged(path, "acme", "e1")
     guarded = GuardedStore(
-        tmp_path / "s", keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=ACTS,
+        path, keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=ACTS,
         settings=GuardSettings(mode="act"), clock_ms=lambda: NOW + 10, tenants=["acme"],
     )  # fmt: skip
-    runner = web.AppRunner(guard_application(guarded, token=TOKEN, refresh_s=0.05))
+    runner = web.AppRunner(guard_application(guarded, token=TOKEN, refresh_s=0.05, keep=keep))
     await runner.setup()
     with bound("127.0.0.1", 0) as (taken,):
         site = web.SockSite(runner, taken.dup())
@@ -40,9 +58,55 @@ async def served(tmp_path):
     async with httpx.AsyncClient(
         base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60
     ) as client:
-        yield client, tmp_path / "s"
+        yield client
     await runner.cleanup()
     guarded.close()
+
+
+@pytest.fixture
+def pin():
+    return KeptPin()
+
+
+@pytest.fixture
+async def served(tmp_path, pin):
+    async with serving(tmp_path / "s", pin) as client:
+        yield client, tmp_path / "s"
+
+
+async def shown(client, **members):
+    """Wait until /health says this."""
+    for _ in range(200):
+        health = (await client.get("/health")).json()
+        if health | members == health:
+            return
+        await asyncio.sleep(0.05)
+    pytest.fail(f"/health says {health}")
+
+
+async def begin(client, part=b'{"tenant":', length=1_000):
+    """Send the first part of a body, and leave the rest."""
+    head = f"POST /check HTTP/1.1\r\nHost: guard\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
+    writer.write(f"{head}Content-Length: {length}\r\n\r\n".encode() + part)
+    await writer.drain()
+    return reader, writer
+
+
+async def leave(*begun):
+    for _, writer in begun:
+        writer.close()
+    await asyncio.gather(*(writer.wait_closed() for _, writer in begun), return_exceptions=True)
+
+
+async def counted(client, line):
+    """Wait until /metrics has this line."""
+    for _ in range(100):
+        text = (await client.get("/metrics")).text
+        if line in text.splitlines():
+            return
+        await asyncio.sleep(0.05)
+    pytest.fail(f"no {line} in {text}")
 
 
 async def test_a_removed_text_is_refused_and_a_harmless_one_let_in(served):
@@ -67,7 +131,7 @@ async def test_without_the_token_only_health_answers(served, header):
         answer = await client.request(method, path, headers={"Authorization": header})
         assert answer.status_code == 401
         assert answer.headers["WWW-Authenticate"] == "Bearer"
-    assert (await client.get("/health", headers={"Authorization": header})).json() == {"status": "ok", "version": 2}
+    assert (await client.get("/health", headers={"Authorization": header})).json() == HEALTHY
 
 
 @pytest.mark.parametrize(
@@ -76,6 +140,7 @@ async def test_without_the_token_only_health_answers(served, header):
         (b"{", "application/json", 400, "not JSON"),
         (b"", "application/json", 400, "no write in it"),
         (b'{"entry_id": "w"}', "application/json", 400, "is missing"),
+        (json.dumps({**HARMLESS, "response": "\u0301\u0316" * 40_000}).encode(), "application/json", 400, "marks in"),
         (json.dumps({**HARMLESS, "extra": 1}).encode(), "application/json", 400, "unknown field"),
         (b"x", "text/plain", 415, "expected application/json"),
         (b"\n" * 1_100, "application/x-ndjson", 413, "too many lines"),
@@ -100,10 +165,7 @@ async def test_a_new_tombstone_is_in_force_without_a_restart(served):
     client, store = served
     write = {**AGAIN, "response": "Open the menu -- and choose e2"}
     purged(store, "acme", "e2")
-    for _ in range(200):
-        if (await client.get("/health")).json()["version"] == 3:
-            break
-        await asyncio.sleep(0.05)
+    await shown(client, version=3)
     assert (await client.post("/check", json=write)).json()["reason"] == "same words"
 
 
@@ -123,11 +185,8 @@ async def test_a_log_that_cannot_be_written_is_told_to_the_operator_and_not_to_w
 async def test_a_store_that_does_not_verify_is_reported_and_the_old_set_holds(served, capsys):
     client, store = served
     (store / "manifests" / "3.json").write_bytes(b"{}")
-    for _ in range(200):
-        if (await client.get("/health")).json()["status"] == "stale":
-            break
-        await asyncio.sleep(0.05)
-    assert (await client.get("/health")).json() == {"status": "stale", "version": 2}
+    await shown(client, status="stale")
+    assert (await client.get("/health")).json() == HEALTHY | {"status": "stale"}
     assert "memaudit: the newest version of the store is not in force: VerificationError: " in capsys.readouterr().err
     assert (await client.post("/check", json=AGAIN)).json()["allowed"] is False
     assert "memaudit_guard_stale 1.0" in (await client.get("/metrics")).text
@@ -154,3 +213,89 @@ async def test_under_load_every_write_gets_its_own_answer(served):
 def test_who_connects_is_refused_until_the_guard_serves():
     with bound("127.0.0.1", 0) as (taken,), pytest.raises(httpx.ConnectError):
         httpx.get(f"http://127.0.0.1:{taken.getsockname()[1]}/health")
+
+
+async def test_each_version_that_comes_into_force_is_kept_and_the_last_one_once_more_at_the_end(tmp_path, pin):
+    async with serving(tmp_path / "s", pin) as client:
+        purged(tmp_path / "s", "acme", "e2")
+        await shown(client, version=3)
+        await asyncio.sleep(0.3)  # several looks at the store
+        assert pin.versions == [3]
+    assert pin.versions == [3, 3]
+    assert threading.main_thread() not in pin.threads
+
+
+async def test_a_pin_that_cannot_be_kept_is_told_and_tried_again_and_the_guard_goes_on(served, pin, capsys):
+    client, store = served
+    pin.error = IncompleteError("/op/pin: cannot write (no space left)")
+    purged(store, "acme", "e2")
+    await shown(client, status="ok", version=3, pinned=False)
+    await asyncio.sleep(0.2)
+    refused = await client.post("/check", json={**AGAIN, "response": "Open the menu -- and choose e2"})
+    assert refused.json()["reason"] == "same words"
+    told = "memaudit: a rollback of the store would go unseen after a restart: /op/pin: cannot write (no space left)"
+    assert capsys.readouterr().err == f"{told}\n"
+    pin.error = None
+    await shown(client, pinned=True)
+    assert pin.versions == [3]
+
+
+async def test_writes_are_parsed_beside_the_event_loop(served, monkeypatch):
+    client, _ = served
+    threads = []
+
+    def parse(*args, **options):
+        threads.append(threading.current_thread())
+        return parse_writes(*args, **options)
+
+    monkeypatch.setattr("jobs.guard_server.parse_writes", parse)
+    assert (await client.post("/check", json=HARMLESS)).status_code == 200
+    assert len(threads) == 1
+    assert threading.main_thread() not in threads
+
+
+async def test_who_sends_slowly_stops_nobody_else(served, monkeypatch):
+    client, _ = served
+    for name in ("MAX_WAITING", "MAX_READING"):
+        monkeypatch.setattr(f"jobs.guard_server.{name}", 4, raising=False)
+    slow = [await begin(client) for _ in range(12)]
+    answer = await client.post("/check", json=HARMLESS)
+    assert (answer.status_code, answer.json()["allowed"]) == (200, True)
+    await leave(*slow)
+
+
+async def test_of_too_many_bodies_the_one_that_takes_longest_makes_room(served, monkeypatch):
+    client, _ = served
+    monkeypatch.setattr("jobs.guard_server.MAX_READING", 2)
+    body = json.dumps(HARMLESS).encode()
+    begun = []
+    for _ in range(3):
+        begun.append(await begin(client, body[:9], len(body)))
+        await asyncio.sleep(0.05)
+    assert (await begun[0][0].readline()).split(b" ", 2)[1] == b"503"
+    for reader, writer in begun[1:]:
+        writer.write(body[9:])
+        assert (await reader.readline()).split()[1] == b"200"
+    await leave(*begun)
+
+
+async def test_a_body_has_limited_time(served, monkeypatch):
+    client, _ = served
+    monkeypatch.setattr("jobs.guard_server.BODY_S", 0.2, raising=False)
+    reader, writer = await begin(client)
+    assert await asyncio.wait_for(reader.readline(), 5) == b"HTTP/1.1 408 Request Timeout\r\n"
+    await leave((reader, writer))
+    await counted(client, 'memaudit_guard_errors_total{status="408"} 1.0')
+
+
+async def test_a_body_that_cannot_be_unpacked_is_the_clients_fault(served):
+    client, _ = served
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    assert (await client.post("/check", content=b"wrong", headers=headers)).status_code == 400
+
+
+async def test_a_client_that_leaves_in_mid_body_is_counted_and_leaves_no_traceback(served, caplog):
+    client, _ = served
+    await leave(await begin(client))
+    await counted(client, 'memaudit_guard_errors_total{status="400"} 1.0')
+    assert not caplog.records

@@ -1,7 +1,9 @@
 """Lines that JSON allows and an entry does not, and where lines come from."""
 
+import json
 import os
 import threading
+import time
 
 import pytest
 
@@ -52,3 +54,19 @@ def test_an_id_that_is_there_twice_is_named_with_both_lines(tmp_path):
     assert len(read_entries(file, {})) == 3
     with pytest.raises(EntryError, match=r"^memories.jsonl, line 4: entry '.+' of tenant 't' is on line 2 already"):
         read_entries(file, {}, once=True)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "named"),
+    [
+        ("response", "{}", "response"), ("tenant", "{}", "tenant"), ("metadata", {"a": "{}"}, "a metadata value"),
+        ("metadata", {"{}": "a"}, "a metadata key"), ("parents", [["{}", 0.5]], "a parent's id"),
+    ],
+)  # fmt: skip
+def test_a_text_that_would_take_long_to_normalise_is_refused_by_field(field, value, named):
+    record = json.loads(LINE % '"response": "r"') | {field: value}
+    raw = json.dumps(record, ensure_ascii=False).replace("{}", "a" + "\u0301\u0316" * 60_000).encode()
+    started = time.process_time()
+    with pytest.raises(EntryError, match=rf"^f, line 1: {named} has more than 64 combining marks in a row"):
+        list(parse_entries([raw], "f", {}))
+    assert time.process_time() - started < 1

@@ -1,0 +1,95 @@
+"""What `memaudit guard serve` saw of a store is kept while it runs, so that a store that goes back is refused later."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+
+from audit.errors import VerificationError
+from audit.provenance.keys import save_policy
+from audit.snapshot.pin import read_pin, write_pin
+from audit.snapshot.publish import append_entries, create_store
+from jobs.cli_guard import _keep
+from tests.unit.snapshot.stores import STORE_ID, entry, keyring, open_store
+
+
+@pytest.fixture
+def store(folder):
+    """A store of one version, whose policy is installed."""
+    save_policy(keyring().policy, folder / "policy.json")
+    create_store(folder / "store", [entry("acme", "e1", created_at_ms=1)], keyring(), now_ms=1, store_id=STORE_ID)
+    return folder / "store"
+
+
+def publish(store, entry_id):
+    append_entries(store, [entry("acme", entry_id, created_at_ms=1)], keyring(), now_ms=1)
+
+
+@pytest.fixture
+def serve(store, run, monkeypatch):
+    """Serve while something is done; returns exit code, standard output and standard error."""
+
+    def command(while_served):
+        async def served(application):
+            runner = web.AppRunner(application)
+            await runner.setup()
+            await asyncio.to_thread(while_served)
+            await runner.cleanup()
+
+        monkeypatch.setattr(web, "run_app", lambda application, **_: asyncio.run(served(application)))
+        return run(
+            "guard", "serve", "store", "--trust", "policy.json", "--pin", "pin.json", "--mode", "key", "--embedder",
+            "fake", "--port", "0", "--refresh-s", "0.02",
+        )  # fmt: skip
+
+    return command
+
+
+def wait_for(true):
+    for _ in range(500):
+        if true():
+            return
+        time.sleep(0.02)
+    pytest.fail("it did not come about")
+
+
+def test_a_store_that_goes_back_to_before_the_guard_ended_is_refused_at_its_next_start(store, serve):
+    pin = store.parent / "pin.json"
+
+    def while_served():
+        for number in (2, 3):
+            publish(store, f"e{number}")
+            wait_for(lambda: read_pin(pin).version == number)  # noqa: B023 - called at once
+
+    assert serve(while_served)[0] == 0
+    (store / "manifests" / "3.json").unlink()
+    code, _, err = serve(lambda: pytest.fail("a store that went back was served"))
+    assert (code, "version 2 is below the pinned 3 (rollback)" in err) == (4, True)
+
+
+def test_a_later_version_that_another_process_saw_stays_pinned(store):
+    pin, seen = store.parent / "pin.json", open_store(store)
+    publish(store, "e2")
+    write_pin(pin, open_store(store).pin())
+    _keep(seen, pin)
+    assert read_pin(pin).version == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"digest": "0" * 64}, "equivocation"), ({"store_id": "0" * 32}, "the pin is of store 0000"),
+        ({"store_id": "0" * 32, "version": 9}, "the pin is of store 0000"),
+    ],
+)  # fmt: skip
+def test_a_pin_that_contradicts_what_was_seen_is_told(store, changes, message):
+    pin, seen = store.parent / "pin.json", open_store(store)
+    write_pin(pin, replace(seen.pin(), **changes))
+    kept = pin.read_bytes()
+    with pytest.raises(VerificationError, match=message):
+        _keep(seen, pin)
+    assert pin.read_bytes() == kept
