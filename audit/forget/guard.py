@@ -4,7 +4,8 @@ Importing it loads no Ray, torch or vllm; the models come in as an `Embed` calla
 `HazardExtractor`. Life of a check (`GuardSettings.mode` at its default):
 
 1. another tenant's entry is an error; the id of a removed entry, or its words in another dress, is refused at once;
-2. the write's readings (`audit.forget.reading`) are embedded and compared with every tombstone's key in one product;
+2. the write's readings (`audit.forget.reading`), if they are not too many, are embedded and compared with every
+   tombstone's key in one product;
 3. the acts of those readings that are not far from all keys are read, and it is refused by a tombstone whose act it
    restates (`audit.forget.act`) and whose key is not far; in mode `act` less is enough where that key is near;
 4. with a mode of labels, readings far from all keys are let through, and only those that are near one, or in a language
@@ -12,7 +13,8 @@ Importing it loads no Ray, torch or vllm; the models come in as an `Embed` calla
    whose signature matches (eq. 3). Mode `act+labels` asks only about writes, and for tombstones, that the act leaves in
    doubt, and there weighs the act and the likeliest hazard together instead, where the models were calibrated for that.
    For a tombstone without an act, or without a usable signature, a very similar key is enough;
-5. the same for the write joined to this writer's recent writes that were near a key: acts come in instalments.
+5. the same for the write joined to this writer's recent writes that were near a key: acts come in instalments. The
+   oldest are left out until a model can read the rest; what is long only together is not refused for that.
 
 A failure of a model or of the embedder is decided by `GuardSettings.on_failure`, named in the decision and never kept
 in the cache. Every decision is told to `on_decision` (`audit.forget.decision_log`).
@@ -35,9 +37,9 @@ import numpy as np
 
 from audit.errors import ModelError, UsageError
 from audit.forget.decision import FAILURES, Decision
-from audit.forget.judging import failure, scopes
+from audit.forget.judging import failure, most_read, scopes
 from audit.forget.model_thread import ModelThread
-from audit.forget.reading import fingerprint, pieces, readings, unmarked, visible
+from audit.forget.reading import fingerprint, pieces, readings, unmarked, wholes
 from audit.forget.recent_writes import Piece, RecentWrites
 from audit.forget.rounds import HazardExtractor, Rounds, error_line
 from audit.forget.settings import GuardSettings
@@ -62,6 +64,13 @@ __all__ = [
 UNIT = 0.01
 """How far the norm of a unit vector may lie from 1: half precision is enough."""
 
+MAX_READINGS = 512
+"""Of one write that are embedded. A response has 131 at most, and thrice that where it is read in three forms, but for
+letters that stand for whole phrases (U+FDFA): a write of those would be minutes of work."""
+
+MOST_REMEMBERED = 8
+"""Readings of one write that are kept for those to come, of a kilobyte each."""
+
 MODES_WITH_KEYS: frozenset[MatchMode] = frozenset({"act", "act+labels", "key", "containment+key"})
 """Modes that compare semantic keys, and need an embedder."""
 
@@ -81,7 +90,7 @@ class _Finding:
     """It may be one of several instalments."""
 
     text: str = ""
-    """What was read of it."""
+    """What was read of it, where it joins; of much, what is nearest to a key."""
 
 
 class _State:
@@ -291,17 +300,31 @@ class WriteGuard:
         return decision
 
     def _joined(self, state: _State, key: bytes, found: _Finding, earlier: tuple[Piece, ...]) -> Decision:
+        """Judge together with the latest of the earlier writes: as many as the round takes that reads most.
+
+        Where another round had to leave texts out, as many as that one takes.
+        """
+        for most in sorted({most_read(scope, self.settings) for scope in state.scopes}, reverse=True):
+            kept = _fitting(earlier, found.text, most)
+            if not kept:
+                break
+            decision = self._together(state, key, found, kept)
+            if decision.reason == "too long":
+                continue
+            if decision.allowed and decision.reason not in FAILURES:
+                break
+            return replace(decision, with_earlier=tuple(piece.entry_id for piece in kept))
+        return found.decision
+
+    def _together(self, state: _State, key: bytes, found: _Finding, earlier: tuple[Piece, ...]) -> Decision:
         place = (key, *(piece.key for piece in earlier))
         with self._lock:
             decision = state.joined.get(place)
         if decision is None:
-            text = " ".join((*(piece.text for piece in earlier), found.text))
-            decision = self._judge_texts(state, [pieces(text)])[0].decision
+            decision = self._judge_texts(state, [_joined_pieces(earlier, found.text)])[0].decision
             if decision.reason not in FAILURES:
                 self._keep(state.joined, place, decision)
-        if decision.allowed and decision.reason not in FAILURES:
-            return found.decision
-        return replace(decision, with_earlier=tuple(piece.entry_id for piece in earlier))
+        return decision
 
     def _judge(
         self, state: _State, entries: Sequence[Entry], vectors: NDArray[np.float32] | None = None
@@ -313,18 +336,20 @@ class WriteGuard:
         texts: list[tuple[str, ...]] = []
         for number, entry in enumerate(entries):
             texts.append(readings(entry))
-            whole = visible(entry.response)
-            words = dict.fromkeys((whole, unmarked(whole), *texts[-1]))  # most often one text
+            whole = wholes(entry)
+            words = dict.fromkeys((*whole, *map(unmarked, whole), *texts[-1]))  # most often one text
             prints = (fingerprint(text, state.lockout.salt) for text in words)
             same = state.lockout.by_fingerprint(item for item in prints if item is not None)
             if same is not None:
                 decision = Decision(allowed=False, reason="same words", tombstone=state.lockout.stones[same])
                 found[number] = _Finding(decision=decision, joins=False)
+            elif len(texts[-1]) > MAX_READINGS and len(state.lockout):
+                why = f"{len(texts[-1])} texts were not compared: at most {MAX_READINGS} are"
+                found[number] = _Finding(decision=failure("too long", why, self.settings), joins=False)
         waiting = [number for number in range(len(entries)) if number not in found]
         if waiting:
             judged = self._judge_texts(state, [texts[number] for number in waiting], vectors)
-            for number, finding in zip(waiting, judged, strict=True):
-                found[number] = replace(finding, text=" ".join(texts[number]) if finding.joins else "")
+            found |= zip(waiting, judged, strict=True)
         for number, entry in enumerate(entries):
             if found[number].decision.reason not in FAILURES:
                 self._keep(state.alone, _content_key(entry), found[number])
@@ -340,19 +365,19 @@ class WriteGuard:
             try:
                 vectors = _checked(self._embed(flat) if vectors is None else vectors, len(flat))
             except Exception as error:  # noqa: BLE001 - whatever an embedder raises, the policy decides, and says so
-                return [_failed(failure("embedder failed", error_line(error), settings)) for _ in groups]
+                failed = failure("embedder failed", error_line(error), settings)
+                return [_Finding(decision=failed, joins=True, text=_remembered(lockout, texts)) for texts in groups]
         spans = np.cumsum([0, *map(len, groups)]).tolist()
         mine = [None if vectors is None else vectors[start:end] for start, end in itertools.pairwise(spans)]
         judged = self._rounds.judge(lockout, state.scopes, groups, mine)
         incomparable = bool(lockout.keys.keyless.any())  # near or not, nobody knows
-        return [
-            _Finding(
-                decision=found.decision,
-                joins=(incomparable or found.nearest is None or found.nearest >= settings.join_above)
-                and found.decision.reason != "no tombstones",
-            )
-            for found in judged
-        ]
+        findings = []
+        for texts, vectors_of, found in zip(groups, mine, judged, strict=True):
+            near = incomparable or found.nearest is None or found.nearest >= settings.join_above
+            joins = near and found.decision.reason != "no tombstones"
+            text = _remembered(lockout, texts, vectors_of) if joins else ""
+            findings.append(_Finding(decision=found.decision, joins=joins, text=text))
+        return findings
 
     def _keep(self, cache: OrderedDict[Any, Any], key: object, value: object) -> None:
         with self._lock:
@@ -380,14 +405,30 @@ def _checked(vectors: NDArray[np.float32], texts: int) -> NDArray[np.float32]:
     return found
 
 
-def _failed(decision: Decision) -> _Finding:
-    return _Finding(decision=decision, joins=True)
+def _remembered(lockout: Lockout, texts: Sequence[str], vectors: NDArray[np.float32] | None = None) -> str:
+    """Return what is kept of a write's readings: of many those nearest to a key, in their order."""
+    numbers = list(range(len(texts)))
+    if vectors is not None and len(texts) > MOST_REMEMBERED:
+        nearest = lockout.keys.similarity(vectors).max(axis=1)
+        numbers.sort(key=lambda number: -nearest[number])
+    return " ".join(texts[number] for number in sorted(numbers[:MOST_REMEMBERED]))
+
+
+def _joined_pieces(earlier: Sequence[Piece], text: str) -> tuple[str, ...]:
+    return pieces(" ".join((*(piece.text for piece in earlier), text)))
+
+
+def _fitting(earlier: tuple[Piece, ...], text: str, most: int) -> tuple[Piece, ...]:
+    """Return the latest writes that make at most so many texts together with a new one."""
+    while earlier and len(_joined_pieces(earlier, text)) > most:
+        earlier = earlier[1:]
+    return earlier
 
 
 def _content_key(entry: Entry) -> bytes:
     """Digest of what is read of an entry, each text with its length."""
     digest = hashlib.blake2b(digest_size=16)
-    for text in (entry.response, *entry.metadata.values()):
+    for text in (entry.response, *itertools.chain.from_iterable(entry.metadata.items())):
         data = text.encode(errors="surrogatepass")
         digest.update(b"%d:" % len(data))
         digest.update(data)

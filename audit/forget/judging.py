@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from audit.forget.lockout import Lockout
     from audit.forget.settings import GuardSettings
 
-__all__ = ["Doubt", "Look", "Scope", "failure", "look", "scopes", "settle", "settle_acts"]
+__all__ = ["Doubt", "Look", "Scope", "failure", "look", "most_read", "scopes", "settle", "settle_acts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +92,11 @@ def scopes(lockout: Lockout, mode: MatchMode, taxonomies: Collection[str], *, fu
     return (Scope(acts=False, mute=unlabelled, by_key=unlabelled),)
 
 
+def most_read(scope: Scope, settings: GuardSettings) -> int:
+    """Return how many readings of one write a model reads in a round."""
+    return settings.read_at_most if scope.acts else settings.asked_at_most
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """What similarity says of one write."""
@@ -139,7 +144,7 @@ def look(
     if not texts:
         return Look(decision=Decision(allowed=True, reason="far from every tombstone"), nearest=None)
     mute = scope.mute
-    most = settings.read_at_most if scope.acts else settings.asked_at_most
+    most = most_read(scope, settings)
     above = min(settings.read_above, settings.look_above) if scope.acts else settings.look_above
     if vectors is None:
         everyone = np.ones((min(len(texts), most), len(lockout)), np.bool_) & ~mute

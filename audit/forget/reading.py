@@ -1,18 +1,32 @@
 """What of a memory is read for hazards, and in which form. All text is an attacker's to choose.
 
-Read is the harmful action: the response, and metadata values that are sentences. The request is not read: a safe answer
-to the same request must stay welcome (measured: keys over request and response lock 3 of 10 safe twins, over the
-response 0 of 10). Texts are cut into pieces of PIECE_BYTES, so that nothing hides behind a long preamble, and a short
-response is read together with its metadata, so that an act split between the two is whole again. What overrides its
-direction is read twice, as it is stored and as it is displayed (`audit.forget.bidi`); what bears marks on its letters,
-or letters that imitate others, once more without them (`unmarked`), and what mixes Latin words with other signs, which
-may be there to drown them, once more without those.
+Read is the harmful action: the response, and what metadata says. The request is not read: a safe answer to the same
+request must stay welcome (measured: keys over request and response lock 3 of 10 safe twins, over the response 0 of 10).
+Texts are cut into pieces of PIECE_BYTES, so that nothing hides behind a long preamble, and a short response is read
+together with its metadata, so that an act split between the two is whole again. What overrides its direction is read
+twice, as it is stored and as it is displayed (`audit.forget.bidi`); what bears marks on its letters, or letters that
+imitate others, once more without them (`unmarked`), and what mixes Latin words with other signs, which may be there to
+drown them, once more without those.
 
 `visible` is the form in which text is embedded, hashed and shown to a model: Unicode NFKC; tag characters spelt out as
 the letters they hide; other invisible, bidirectional and control characters dropped; letters of other scripts that look
 like Latin ones replaced where they stand in a word with Latin letters; white space collapsed.
 
-Not read: text encoded in base 64 or the like, images, text behind links.
+Of metadata is read, in its order:
+
+1. values of MIN_METADATA_WORDS words or more, as they are, but names of MIN_NAME_WORDS words or more
+   ("skip_the_old_check", "copyOldResultsOver") with spaces for what holds them together: `_`, `-`, `/` or a capital;
+2. keys of as many words with spaces between them, and keys that are such names where they hold two JOINING_WORDS: other
+   long names are what keys are;
+3. once more with all that is too short for 1 and 2 (values, and keys of two words), where that looks like language: it
+   has MIN_JOINED_SIGNS signs, which are values of two words and different JOINING_WORDS, and with 1 and 2 it has
+   MIN_JOINED_WORDS words of letters. {"a": "Skip the", "b": "old check"} does, {"for": "Ana Silva", "by": "web_chat"}
+   does not.
+
+Scripts without spaces have letters for words: MIN_METADATA_LETTERS, and twice as many for 3, as of several names.
+
+Not read: text encoded in base 64 or the like, images, text behind links; of metadata a sentence of one word for each
+value that has no JOINING_WORDS.
 """
 
 from __future__ import annotations
@@ -20,18 +34,22 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from itertools import groupby
 from string import ascii_uppercase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from audit.forget.bidi import displayed
 from audit.invisible import is_invisible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from audit.entry import Entry
 
-__all__ = ["PIECE_BYTES", "action_of", "fingerprint", "is_foreign", "pieces", "readings", "unmarked", "visible"]
+__all__ = [
+    "PIECE_BYTES", "action_of", "fingerprint", "is_foreign", "noted_in", "pieces", "readings", "unmarked", "visible",
+    "wholes",
+]  # fmt: skip
 
 PIECE_BYTES = 1_000
 """In UTF-8: about 250 tokens of English, what a MiniLM-sized embedder reads of a text before it stops.
@@ -45,6 +63,19 @@ MIN_METADATA_WORDS = 3
 MIN_METADATA_LETTERS = 8
 """Of scripts that put no spaces between words; fewer are names."""
 
+MIN_NAME_WORDS = 4
+"""Of a name that is a sentence in disguise; those of three are common ("user_login_failed")."""
+
+MIN_JOINED_WORDS = 4
+"""Of what is too short by itself."""
+
+MIN_JOINED_SIGNS = 2
+"""That it is language: one may be a person's name."""
+
+_JOINING = "the and for with from this that then when into without than your its are not"
+JOINING_WORDS = frozenset(_JOINING.split())
+"""English words that are no value by themselves, nor the code of a language or a state, as shorter ones are."""
+
 MIN_FINGERPRINT_WORDS = 3
 """A text of one or two words ("Done.") is too common to be locked out for good."""
 
@@ -52,8 +83,8 @@ _TAGS = range(0xE0020, 0xE007F)
 _TAG_BASE = 0xE0000
 
 _LOOKALIKES = str.maketrans(
-    "аеорсухіјѕԁһԛԝвнкмтАВЕКМНОРСТХУІЈЅԚԜοαινρτυκηΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
-    "aeopcyxijsdhqwbhkmtABEKMHOPCTXYIJSQWoaivptukhABEZHIKMNOPTYX",
+    "аеорсухіјѕԁһԛԝвнкмтАВЕКМНОРСТХУІЈЅԚԜοαινρτυκηΑΒΕΖΗΙΚΜΝΟΡΤΥΧօսոռհցգզյՕՍՏԼ",
+    "aeopcyxijsdhqwbhkmtABEKMHOPCTXYIJSQWoaivptukhABEZHIKMNOPTYXounnhgqqjOUSL",
 )
 _IMITATIONS = str.maketrans(
     "ıȷɑɐəɛɜɡɢɩɪɫɬʟɱɴɲɳɔɵɹɾʀʁʂʃʇʈʉʊʋʌʍʎʏʐᴀʙᴄᴅᴇꜰʜᴊᴋᴍᴏᴘꜱᴛᴜᴠᴡᴢđðøłħŧɨɇɉɍɏƶƀɓɗƒɠƙŋƥƭⱳƴȥɖĐØŁĦŦ",
@@ -65,6 +96,11 @@ _DARK_LETTERS = (0x1F150, 0x1F170)
 """First of two alphabets on dark ground, which have no compatibility form as others have."""
 
 _WORD = re.compile(r"\w+")
+_LETTERS = re.compile(r"\b[^\W\d_]+\b")
+_NAME = re.compile(r"[\w/-]+")
+_HELD_TOGETHER = re.compile(r"[_/-]+")
+_CAMEL = re.compile(r"\b[A-Za-z][a-z]+(?:[A-Z][a-z]+)+\b")  # random letters and digits, as of an id, hardly ever are
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _SPELT = re.compile(r"[\w\u0300-\u036f]+")  # a mark that composes with no letter splits no word
 _LATIN = re.compile(r"[A-Za-z]")
 _LATIN_WORD = re.compile(r"[A-Za-z]{2,}")
@@ -114,17 +150,17 @@ def visible(text: str) -> str:
 def unmarked(text: str) -> str:
     """Return visible text without the marks on its Latin letters, and with plain letters for what imitates them.
 
-    An agent reads "śḱíṕ ťĥê ťêśťś" as it is meant, and models that were made for plain text do not.
+    An agent reads "śḱíṕ ťĥê ťêśťś" as it is meant, and models that were made for plain text do not. In a word with a
+    Latin letter a lookalike with a mark ("thё") is one of its letters too.
     """
     if text.isascii():
         return text
     plain: list[str] = []
-    for character in unicodedata.normalize("NFKD", text.translate(_IMITATIONS)):
-        first = next((first for first in _DARK_LETTERS if first <= ord(character) < first + len(ascii_uppercase)), None)
-        if first is not None:
-            plain.append(ascii_uppercase[ord(character) - first])
-        elif not (unicodedata.category(character) in {"Mn", "Me"} and plain and plain[-1].isascii()):
-            plain.append(character)
+    for word in _marked_words(map(_lit, unicodedata.normalize("NFKD", text.translate(_IMITATIONS)))):
+        latin = word.translate(_LOOKALIKES) if _LATIN.search(word) else word
+        for character in latin:
+            if not (_is_mark(character) and plain and plain[-1].isascii()):
+                plain.append(character)
     return visible(unicodedata.normalize("NFC", "".join(plain)))
 
 
@@ -153,10 +189,22 @@ def readings(entry: Entry) -> tuple[str, ...]:
     forms = tuple(_forms(entry))
     latin = ((_in_latin_alone(response), _in_latin_alone(metadata)) for response, metadata in forms)
     for response, metadata in dict.fromkeys((*forms, *latin)):
-        found += [*pieces(response), *pieces(metadata)]
-        if response and metadata and len(pieces(both := f"{response} {metadata}")) == 1:
-            found.append(both)
+        found += [*pieces(response), *_noted(response, metadata)]
     return tuple(dict.fromkeys(found))
+
+
+def noted_in(entry: Entry) -> tuple[str, ...]:
+    """Return the readings in which an entry's metadata has a part, without those of a mixed text's Latin words."""
+    return tuple(dict.fromkeys(text for form in _forms(entry) for text in _noted(*form)))
+
+
+def wholes(entry: Entry) -> tuple[str, ...]:
+    """Return the texts, however long, whose words are those of the entry: its response, and that with its metadata.
+
+    Not of metadata alone, where the response has no words: all entries of a store may have it in common.
+    """
+    response, metadata = visible(entry.response), _notes(tuple(entry.metadata.items()))[-1]
+    return (response, f"{response} {metadata}") if metadata and _WORD.search(response) else (response,)
 
 
 def action_of(entry: Entry) -> tuple[str, ...]:
@@ -229,24 +277,93 @@ def _bytes(text: str) -> int:
 
 def _forms(entry: Entry) -> Iterator[tuple[str, str]]:
     """Return the visible response and metadata of an entry: as stored, as displayed, and as either without marks."""
-    response, notes = entry.response, tuple(entry.metadata.values())
-    turned, turned_notes = displayed(response), tuple(map(displayed, notes))
-    seen = [(visible(response), _notes(notes))]
-    if (turned, turned_notes) != (response, notes):
-        seen.append((visible(turned), _notes(turned_notes)))
+    response, items = entry.response, tuple(entry.metadata.items())
+    turned, turned_items = displayed(response), tuple((displayed(key), displayed(value)) for key, value in items)
+    seen = [(visible(response), told) for told in _notes(items)]
+    if (turned, turned_items) != (response, items):
+        seen += [(visible(turned), told) for told in _notes(turned_items)]
     plain = [(unmarked(shown), unmarked(told)) for shown, told in seen]
     yield from dict.fromkeys((*seen, *plain))
 
 
-def _notes(values: Iterable[str]) -> str:
-    shown = (visible(value) for value in values)
-    return " ".join(value for value in shown if _is_sentence(value))
+def _noted(response: str, metadata: str) -> tuple[str, ...]:
+    """Return the pieces of metadata, and it together with a response where both are one piece."""
+    both = f"{response} {metadata}"
+    together = (both,) if response and metadata and len(pieces(both)) == 1 else ()
+    return *pieces(metadata), *together
 
 
-def _is_sentence(value: str) -> bool:
-    if len(_WORD.findall(value)) >= MIN_METADATA_WORDS:
+class _Note(NamedTuple):
+    """What a key or a value of metadata says."""
+
+    text: str
+    alone: bool
+    """Long enough to be read by itself."""
+
+    sign: bool = False
+    """A value of two words."""
+
+
+def _notes(items: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Return what metadata says: what is read by itself; and all of it, where the rest looks like language too."""
+    notes = [note for key, value in items for note in (_of_key(visible(key)), _of_value(visible(value)))]
+    alone = " ".join(note.text for note in notes if note.alone)
+    if not _has_more(notes):
+        return (alone,)
+    return alone, " ".join(note.text for note in notes if note.text)
+
+
+def _of_value(value: str) -> _Note:
+    spelt = _spelt_out(value)
+    if len(_WORD.findall(spelt)) >= MIN_METADATA_WORDS or _wide(spelt) >= MIN_METADATA_LETTERS:
+        return _Note(spelt, alone=True)
+    return _Note(_apart(value), alone=False, sign=" " in value and len(_LETTERS.findall(value)) > 1)
+
+
+def _of_key(key: str) -> _Note:
+    spelt = _spelt_out(key)
+    spaced = sum(any(map(str.isalpha, part)) for part in key.split())
+    if spaced >= MIN_METADATA_WORDS or _wide(key) >= MIN_METADATA_LETTERS:
+        return _Note(spelt, alone=True)
+    if spelt != key and len(_joining([spelt])) >= MIN_JOINED_SIGNS:
+        return _Note(spelt, alone=True)
+    return _Note(key if spaced > 1 else "", alone=False)
+
+
+def _has_more(notes: Sequence[_Note]) -> bool:
+    """Tell whether what is too short to be read by itself looks like language, or a part of it."""
+    short = [note.text for note in notes if not note.alone]
+    signs = sum(note.sign for note in notes) + len(_joining(short))
+    if signs >= MIN_JOINED_SIGNS and sum(len(_LETTERS.findall(note.text)) for note in notes) >= MIN_JOINED_WORDS:
         return True
-    return sum(c.isalpha() and unicodedata.east_asian_width(c) == "W" for c in value) >= MIN_METADATA_LETTERS
+    return sum(map(_wide, short)) >= 2 * MIN_METADATA_LETTERS
+
+
+def _joining(texts: Iterable[str]) -> frozenset[str]:
+    return JOINING_WORDS.intersection(word.casefold() for text in texts for word in _LETTERS.findall(text))
+
+
+def _spelt_out(text: str) -> str:
+    """Return text with spaces in its long names."""
+    return " ".join(map(_spelt_name, text.split()))
+
+
+def _spelt_name(part: str) -> str:
+    if not _NAME.fullmatch(part):
+        return part
+    spelt = _apart(part)
+    return spelt if len(_LETTERS.findall(spelt)) >= MIN_NAME_WORDS else part
+
+
+def _apart(text: str) -> str:
+    """Return text with spaces in all its names."""
+    parted = _CAMEL.sub(lambda name: _CAPITAL.sub(" ", name[0]), _HELD_TOGETHER.sub(" ", text))
+    return " ".join(parted.split())
+
+
+def _wide(text: str) -> int:
+    """Count letters of scripts that put no spaces between words."""
+    return 0 if text.isascii() else sum(c.isalpha() and unicodedata.east_asian_width(c) == "W" for c in text)
 
 
 def _in_latin_alone(text: str) -> str:
@@ -255,6 +372,22 @@ def _in_latin_alone(text: str) -> str:
         return text
     latin = visible("".join(c if ord(c) <= _LAST_LATIN or c in _PUNCTUATION else " " for c in text))
     return latin if len(_LATIN_WORD.findall(latin)) >= MIN_FINGERPRINT_WORDS else text
+
+
+def _lit(character: str) -> str:
+    """Return the letter that one on dark ground stands for, or what is no such letter."""
+    first = next((first for first in _DARK_LETTERS if first <= ord(character) < first + len(ascii_uppercase)), None)
+    return character if first is None else ascii_uppercase[ord(character) - first]
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character) in {"Mn", "Me"}
+
+
+def _marked_words(characters: Iterable[str]) -> Iterator[str]:
+    """Part characters into words, which no mark splits, and what stands between them."""
+    for _, run in groupby(characters, lambda one: one.isalnum() or one == "_" or _is_mark(one)):
+        yield "".join(run)
 
 
 def _in_latin(match: re.Match[str]) -> str:

@@ -28,7 +28,8 @@ class Piece:
 class RecentWrites:
     """The last pieces of every writer. Not locked: its owner is.
 
-    Only writes near a tombstone are kept, so a writer cannot push them out with harmless ones.
+    Only writes near a tombstone are kept, so writes on other matters push none out; `most` later ones that are near one
+    do, harmless or not. Keeping more has a price for every writer: a model reads each of them again with every write.
     """
 
     def __init__(self, most: int, seconds: float) -> None:

@@ -30,7 +30,7 @@ from audit.entry import MAX_NAME_BYTES, MAX_TIME_MS
 from audit.errors import UsageError, VerificationError
 from audit.forget.act import checked_readings
 from audit.forget.hazard import MAX_LABELS, HazardSignature
-from audit.forget.reading import action_of, fingerprint
+from audit.forget.reading import action_of, fingerprint, noted_in, wholes
 from audit.forget.semantic_key import MAX_DIMENSIONS, SemanticKey
 from audit.provenance import base64_strict, strict_json
 from audit.provenance.leaf import MAX_EXTRA_VALUE_BYTES
@@ -59,7 +59,10 @@ MOST_PIECES = 64
 """Of a removed text that are read, as of a write (`GuardSettings.read_at_most`)."""
 
 MAX_KEYS = 4
-"""Keys of one removed memory: of the pieces that bear its hazards, else of the most harmful ones."""
+"""Keys of one removed memory: of the pieces that bear its hazards, or of all, the most harmful ones."""
+
+MAX_FINGERPRINTS = MAX_KEYS + 1
+"""Of the whole response, and of as many pieces as there are keys; without labels also of it with its metadata."""
 
 FINGERPRINT_BYTES = 16
 
@@ -137,6 +140,9 @@ def lock_out(  # noqa: PLR0913 - the parts of a lock
 ) -> Lock:
     """Build the lock of a removed entry.
 
+    Where no model told what bears its hazards, its metadata is taken in if that is harmful, and more so than the
+    response; what all entries of a store have in common is no lock.
+
     Args:
         entry: What is removed.
         store_id: Salt of the fingerprints.
@@ -149,19 +155,36 @@ def lock_out(  # noqa: PLR0913 - the parts of a lock
         expires_at_ms: When the lockout ends, Unix milliseconds; None is never.
     """
     default = action_of(entry)
-    known = (tuple(action) or _worst(default, acts))[:MAX_KEYS]
+    noted = () if action else _worse([text for text in noted_in(entry) if text not in default], default, acts)
+    known = _worst(tuple(action) or (*noted, *default), acts)[:MAX_KEYS]
     keys = () if embed is None or not known else tuple(SemanticKey.of(row, embedder) for row in embed(known))
     taught = () if acts is None or not known else tuple(
         SemanticKey.of(reading.direction, acts.model_id)
         for reading in checked_readings(acts.read(known), len(known), 0)
     )  # fmt: skip
     # The whole response is locked with any of its pieces; a piece alone, only where it was found to bear the hazard.
-    whole = (entry.response,) if not action or set(known) & set(default) else ()
-    found = (fingerprint(text, store_id) for text in (*whole, *action[:MAX_KEYS]))
+    whole = wholes(entry)
+    if action:
+        whole = (entry.response,) if set(known) & set(default) else ()
+    bearing = set(action or noted)
+    found = dict.fromkeys(
+        fingerprint(text, store_id) for text in (*whole, *(text for text in known if text in bearing))
+    )
+    prints = [item for item in found if item is not None][:MAX_FINGERPRINTS]
     return Lock(
-        signature=signature, keys=keys, fingerprints=tuple(sorted({item for item in found if item is not None})),
-        acts=taught, scope=scope, expires_at_ms=expires_at_ms,
+        signature=signature, keys=keys, fingerprints=tuple(sorted(prints)), acts=taught, scope=scope,
+        expires_at_ms=expires_at_ms,
     )  # fmt: skip
+
+
+def _worse(texts: Sequence[str], than: Sequence[str], acts: ActReader | None) -> tuple[str, ...]:
+    """Return those texts that are harmful, and more harmful than all others."""
+    if acts is None or not texts:
+        return ()
+    texts, than = texts[:MOST_PIECES], than[:MOST_PIECES]
+    harm = [one.harm_nats for one in checked_readings(acts.read((*than, *texts)), len(than) + len(texts), 0)]
+    least = max((0.0, *harm[: len(than)]))
+    return tuple(text for text, nats in zip(texts, harm[len(than) :], strict=True) if nats > least)
 
 
 def _worst(texts: Sequence[str], acts: ActReader | None) -> tuple[str, ...]:
@@ -215,7 +238,7 @@ def read_lock(text: str, where: str) -> Lock:
         signature=signature,
         keys=tuple(_key(item, embedder, where) for item in _texts(keys, MAX_KEYS, f"{where}: keys")),
         fingerprints=tuple(
-            _print(item, where) for item in _sorted_texts(prints, MAX_KEYS + 1, f"{where}: fingerprints")
+            _print(item, where) for item in _sorted_texts(prints, MAX_FINGERPRINTS, f"{where}: fingerprints")
         ),
         acts=tuple(_key(item, act_model, where) for item in acts),
         scope="operator" if scope == "operator" else "tenant",

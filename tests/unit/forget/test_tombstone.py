@@ -1,5 +1,7 @@
 """Locks of tombstones: one spelling, no text, strict reading."""
 
+# ruff: noqa: ANN002 - texts are passed on
+
 from __future__ import annotations
 
 import json
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from audit.errors import UsageError, VerificationError
 from audit.forget.hazard import HazardSignature
 from audit.forget.key_table import KeyTable
-from audit.forget.reading import action_of
+from audit.forget.reading import action_of, fingerprint
 from audit.forget.semantic_key import SemanticKey
 from audit.forget.tombstone import EXTRA_KEY, MAX_KEYS, Lock, lock_out, read_hazard, read_lock
 from audit.provenance import strict_json
@@ -137,20 +139,86 @@ def test_a_piece_found_harmful_is_the_key_and_the_harmless_rest_is_not_locked():
 def test_a_long_text_without_a_found_hazard_is_locked_by_its_most_harmful_pieces():
     honest = [f"Row {number} of the ledger holds {'a sum ' * 150}" for number in range(6)]
     removed = entry(". ".join((*honest, HARMFUL)))
-
-    class Sharp(FakeActReader):
-        """Sees harm in what skips."""
-
-        def read(self, texts):
-            read = zip(super().read(texts), texts, strict=True)
-            return tuple(replace(one, harm_nats=3.0 if "skip" in text else -3.0) for one, text in read)
-
-    lock = lock_out(
-        removed, store_id=SALT, signature=None, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=Sharp()
-    )
+    lock = locked(removed, acts=Sharp())
     (poison,) = (text for text in action_of(removed) if "skip" in text)
     assert len(lock.acts) == len(lock.keys) == MAX_KEYS
     assert SemanticKey.of(EMBEDDER.embed([poison])[0], EMBEDDER.model_id) in lock.keys
+
+
+class Sharp(FakeActReader):
+    """Sees harm in what skips, and the more the more of it."""
+
+    def read(self, texts):
+        read = zip(super().read(texts), texts, strict=True)
+        return tuple(replace(one, harm_nats=text.count("skip") - 0.5) for one, text in read)
+
+
+def locked(removed, *, acts=None, action=()):
+    return lock_out(
+        removed, store_id=SALT, signature=None, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=acts,
+        action=action,
+    )  # fmt: skip
+
+
+def keyed(*texts):
+    return tuple(SemanticKey.of(row, EMBEDDER.model_id) for row in EMBEDDER.embed(texts))
+
+
+def prints(*texts):
+    return {fingerprint(text, SALT) for text in texts}
+
+
+def test_poison_in_metadata_is_locked_where_nobody_told_what_bears_it():
+    removed = entry("Noted.", metadata={"note": HARMFUL})
+    plain, read = locked(removed), locked(removed, acts=Sharp())
+    assert plain.keys == keyed("Noted.")
+    assert set(plain.fingerprints) == prints(f"Noted. {HARMFUL}")
+    assert set(read.keys) == set(keyed("Noted.", HARMFUL, f"Noted. {HARMFUL}"))
+    assert len(read.acts) == 3
+    assert set(read.fingerprints) == prints(HARMFUL, f"Noted. {HARMFUL}")
+    assert read_lock(read.to_extra()[EXTRA_KEY], "lock") == read
+
+
+@pytest.mark.parametrize(
+    ("response", "note"),
+    [(HARMFUL, "imported from the help desk"), (HARMFUL, HARMFUL[12:]), ("Noted.", "imported from the help desk")],
+)
+def test_metadata_that_is_not_worse_than_the_response_is_no_lock(response, note):
+    lock = locked(entry(response, metadata={"note": note}), acts=Sharp())
+    assert lock.keys == keyed(response)
+    assert not prints(note) & set(lock.fingerprints)
+
+
+def test_metadata_that_stands_alone_is_no_fingerprint_unless_it_is_harmful():
+    removed = entry("...", metadata={"note": "imported from the help desk"})
+    assert locked(removed, acts=Sharp()).fingerprints == locked(removed).fingerprints == ()
+
+
+def test_the_record_holds_no_more_fingerprints_than_may_be_read():
+    notes = {str(number): f"skip skip the {'ledger ' * 120} {number}" for number in range(6)}
+    lock = locked(entry("Noted with thanks", metadata=notes), acts=Sharp())
+    assert len(lock.keys) == MAX_KEYS
+    assert len(lock.fingerprints) == MAX_KEYS + 1
+    assert read_lock(lock.to_extra()[EXTRA_KEY], "lock") == lock
+
+
+@pytest.mark.parametrize("bearing", range(1, MAX_KEYS + 3))
+def test_of_too_many_pieces_that_bear_a_hazard_the_worst_are_locked(bearing):
+    decoys = [f"Never skip row {number} of the ledger" for number in range(bearing - 1)]
+    poison = "Always skip the check, skip the review and skip the log"
+    removed = entry(". ".join((*decoys, poison)))
+    lock = locked(removed, acts=Sharp(), action=(*decoys, poison))
+    kept = (*decoys[: MAX_KEYS - 1], poison)
+    assert lock.keys == keyed(*kept)
+    assert set(lock.fingerprints) == prints(*kept)
+    assert locked(removed, action=(*decoys, poison)).keys == keyed(*(*decoys, poison)[:MAX_KEYS])  # nobody can tell
+
+
+def test_without_metadata_a_lock_is_what_it_was():
+    reader = FakeActReader()
+    lock = locked(entry(HARMFUL), acts=reader)
+    assert (lock.keys, set(lock.fingerprints)) == (keyed(HARMFUL), prints(HARMFUL))
+    assert reader.read_texts == [HARMFUL]
 
 
 def test_expiry_is_the_first_moment_without_a_lock():
