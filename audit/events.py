@@ -15,6 +15,7 @@ and a line longer than MAX_LINE_BYTES, naming the line.
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -144,8 +145,8 @@ def _parse_line(raw: bytes, where: str) -> Event:
     if not isinstance(ts_ms, int) or isinstance(ts_ms, bool) or ts_ms < 0:
         raise EventError(f'{where}: "ts_ms" must be a whole number of Unix milliseconds')
     return Event(
-        event_id=_text(record, "event_id", where, MAX_NAME_BYTES),
-        tenant=_text(record, "tenant", where, MAX_NAME_BYTES),
+        event_id=_name(record, "event_id", where),
+        tenant=_name(record, "tenant", where),
         ts_ms=ts_ms,
         query=_text(record, "query", where, MAX_TEXT_BYTES),
         output=_text(record, "output", where, MAX_TEXT_BYTES),
@@ -165,12 +166,18 @@ def _text(record: Mapping[str, object], name: str, where: str, limit: int) -> st
     return value
 
 
+def _name(record: Mapping[str, object], name: str, where: str) -> str:
+    """Names are spelled as the store spells them, whatever the agent's own log does."""
+    return unicodedata.normalize("NFC", _text(record, name, where, MAX_NAME_BYTES))
+
+
 def _retrieved(record: Mapping[str, object], where: str) -> tuple[str, ...] | None:
     value = record.get("retrieved")
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         raise EventError(f'{where}: "retrieved" must be a list of entry ids')
+    value = [unicodedata.normalize("NFC", item) if len(item) <= MAX_NAME_BYTES else item for item in value]
     if len(value) > MAX_RETRIEVED or len(set(value)) != len(value):
         raise EventError(f'{where}: "retrieved" names an entry twice or has more than {MAX_RETRIEVED}')
     return tuple(value)

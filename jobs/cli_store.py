@@ -13,7 +13,7 @@ import typer
 from audit.errors import IncompleteError, UsageError
 from audit.provenance.keys import POLICY_FILE, load_policy
 from audit.snapshot.pin import Pin, read_pin, write_pin
-from audit.snapshot.reader import VerifiedSnapshot, open_snapshot
+from audit.snapshot.reader import VerifiedSnapshot, check_pin, open_snapshot
 
 if TYPE_CHECKING:
     from audit.provenance.policy import TrustPolicy
@@ -57,10 +57,14 @@ def remember(snapshot: VerifiedSnapshot, given: Path | None) -> None:
     """Keep what this user saw of the store.
 
     Raises:
+        VerificationError: it shows less than this user saw before: somebody published while the command ran.
         IncompleteError, UsageError: the pin cannot be kept; without one a rollback would go unseen.
     """
+    path = _pin_path(given, snapshot.store_id)
+    if (known := read_pin(path)) is not None:
+        check_pin(snapshot.path, snapshot.trust, snapshot.manifest, snapshot.log_refs, known)
     try:
-        write_pin(_pin_path(given, snapshot.store_id), snapshot.pin())
+        write_pin(path, snapshot.pin())
     except (IncompleteError, UsageError) as error:
         raise type(error)(f"what was seen of the store is not kept: {error}; --pin names another file") from None
 

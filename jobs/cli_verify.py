@@ -64,7 +64,7 @@ def verify(
             store, policy, now_ms=now, pin=known_pin(store, pin, policy, now), deep=deep, progress=progress
         )
     attested = None if attestation is None else _attested(attestation, store, policy, now)
-    remember(open_snapshot(store, policy, now_ms=now), pin)
+    remember(open_snapshot(store, policy, now_ms=now, version=report.version), pin)  # no later one: that was verified
     if as_json:
         found = None if attested is None else {
             "run_id": attested.run_id, "version": attested.version, "removed": len(attested.removed),

@@ -17,7 +17,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from audit.entry import PARTS_PER_MILLION, Parent
+from audit.entry import MAX_PARENTS, PARTS_PER_MILLION, Parent
 from audit.lineage.dag import Lineage
 from audit.lineage.trust import parse_trust_rules
 from audit.lineage.verified import VerifiedLineage
@@ -158,11 +158,16 @@ def family_of(
 
 
 def _with_estimates(entry: Entry, estimates: Mapping[str, int]) -> Entry:
-    """Return the entry with estimated parents: the heavier weight counts where a writer signed one too."""
+    """Return the entry with estimated parents: the heavier weight counts where a writer signed one too.
+
+    Of more than an entry may have the heaviest are kept: a writer cannot crowd estimates out with parents of no weight.
+    """
     signed = {parent.entry_id: parent.weight_ppm for parent in entry.parents}
     weights = {**signed, **{name: max(weight, signed.get(name, 0)) for name, weight in estimates.items()}}
     if weights == signed:
         return entry
+    if len(weights) > MAX_PARENTS:
+        weights = dict(sorted(weights.items(), key=lambda item: (-item[1], item[0]))[:MAX_PARENTS])
     return replace(entry, parents=tuple(Parent(entry_id=name, weight_ppm=weight) for name, weight in weights.items()))
 
 

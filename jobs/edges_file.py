@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import unicodedata
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -114,7 +115,7 @@ def _name(record: Mapping[str, object], name: str, where: str) -> str:
     value = record[name]
     if not isinstance(value, str) or not value or len(value.encode(errors="replace")) > MAX_NAME_BYTES:
         raise UsageError(f"{where}: {name} is {value!r:.40}, expected the name of one")
-    return value
+    return unicodedata.normalize("NFC", value)  # as the store spells it
 
 
 def _is_unicode(record: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -13,14 +14,15 @@ from audit.errors import EventError
 from audit.events import MAX_LINE_BYTES, MAX_RETRIEVED, Event, parse_events
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+NAME = TEXT.map(lambda text: unicodedata.normalize("NFC", text))
 EVENTS = st.builds(
     Event,
-    event_id=TEXT,
-    tenant=TEXT,
+    event_id=NAME,
+    tenant=NAME,
     ts_ms=st.integers(0, 2**53),
     query=TEXT,
     output=TEXT,
-    retrieved=st.none() | st.lists(TEXT, unique=True, max_size=4).map(tuple),
+    retrieved=st.none() | st.lists(NAME, unique=True, max_size=4).map(tuple),
     harm=st.sampled_from(["harmful", "benign"]),
     harm_source=TEXT,
     extra=st.dictionaries(st.sampled_from(["trace_id", "session", "model"]), st.none() | st.integers() | TEXT),
@@ -50,6 +52,13 @@ def test_one_event_is_one_line(event):
 @given(EVENTS)
 def test_events_survive_the_way_between_processes(event):
     assert pickle.loads(pickle.dumps(event)) == event  # noqa: S301 - our own bytes
+
+
+def test_names_are_spelled_as_in_the_store():
+    (event,) = parse(line(event_id="caf\u0065\u0301", tenant="me\u0301", retrieved=["me\u0301mo-1"]))
+    assert (event.event_id, event.tenant, event.retrieved) == ("caf\u00e9", "m\u00e9", ("m\u00e9mo-1",))
+    with pytest.raises(EventError, match="names an entry twice"):
+        parse(line(retrieved=["\u00e9", "e\u0301"]))
 
 
 def test_blank_lines_are_skipped_and_still_counted():

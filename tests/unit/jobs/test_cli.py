@@ -15,9 +15,13 @@ import pytest
 from audit.config import AuditConfig
 from audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
 from audit.provenance import durable
+from audit.provenance.keys import load_policy
+from audit.snapshot.pin import read_pin, write_pin
+from audit.snapshot.reader import open_snapshot
 from jobs.attestation import ATTESTATION_FILE
 from jobs.cli import DEFECT, INTERRUPTED
-from jobs.cli_store import FINDINGS
+from jobs.cli_store import FINDINGS, remember
+from jobs.clock import now_ms
 from models.fakes import FakeGenerator
 
 if TYPE_CHECKING:
@@ -241,6 +245,19 @@ def test_a_pin_that_cannot_be_kept_is_said_with_the_way_out(store, run, pin, cod
     assert found == code
     assert said in one_line(err)
     assert err.endswith("; --pin names another file\n")
+
+
+def test_a_pin_does_not_move_to_a_version_that_shows_less_than_was_seen(store, desk, run):
+    """As where somebody publishes a shorter log while a command runs."""
+    write_lines(desk / "more.jsonl", [{**memories(1)[0], "entry_id": "m99"}])
+    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    policy, now = load_policy(desk / "memaudit-keys" / "policy.json"), now_ms()
+    snapshot = open_snapshot(store, policy, now_ms=now)
+    seen = dataclasses.replace(snapshot.pin(), version=1, digest="0" * 64, logs={"acme": (99, bytes(32))})
+    write_pin(desk / "pin.json", seen)
+    with pytest.raises(VerificationError, match=r"13 leaves, pinned are 99 \(truncated\)"):
+        remember(snapshot, desk / "pin.json")
+    assert read_pin(desk / "pin.json") == seen
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.config import AuditConfig
-from audit.entry import Entry, Parent
+from audit.entry import MAX_PARENTS, Entry, Parent
 from audit.errors import UsageError
 from audit.lineage.dag import DEFAULT_TAU_PPM, Lineage
 from audit.report.json import from_json, to_json
@@ -163,6 +163,17 @@ def test_a_probe_that_needs_a_descendant_is_named_as_its_price(tmp_path):
     )  # fmt: skip
     assert held.tenants[0].lineage.probes_lost == ()
     assert held.tenants[0].lineage.quarantine.probes_lost == ("p1",)
+
+
+def test_parents_of_no_weight_crowd_no_estimate_out(tmp_path):
+    """An entry may name 256 parents; an attacker's names as many that weigh nothing."""
+    fillers = [derived(f"f{number:03d}", response=f"Note {number}.") for number in range(MAX_PARENTS)]
+    crowded = derived("crowded", *((filler.entry_id, 0) for filler in fillers), response="Refunds are not for us.")
+    store = make_snapshot(tmp_path / "memory", [*entries_of("acme"), *fillers, crowded])
+    edge = EstimatedEdge(tenant="acme", child="crowded", parent="bad0", weight_ppm=900_000)
+    family = family_of(store, "acme", CONFIG, [edge])
+    assert family is not None
+    assert "crowded" in {item.entry_id for item in family.closure({"bad0"})}
 
 
 def test_an_estimated_edge_quarantines_and_makes_no_label_better(snapshot, audited, tmp_path):

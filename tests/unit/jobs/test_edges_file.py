@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,11 @@ from audit.errors import UsageError
 from jobs.edges_file import EstimatedEdge, check_edges, parse_edges, read_edges
 from tests.audit_world import entries_of, make_snapshot
 
-NAMES = st.text(min_size=1, max_size=20).filter(lambda text: text.encode(errors="replace").decode() == text)
+NAMES = (
+    st.text(min_size=1, max_size=20)
+    .filter(lambda text: text.encode(errors="replace").decode() == text)
+    .map(lambda text: unicodedata.normalize("NFC", text))
+)
 EDGES = st.builds(
     EstimatedEdge, tenant=NAMES, child=NAMES, parent=NAMES, weight_ppm=st.integers(0, 1_000_000),
     evidence=st.dictionaries(st.sampled_from(["nli", "embedding"]), st.floats(-30, 30)),
@@ -43,6 +48,11 @@ def test_a_line_that_breaks_a_rule_is_named(change, message):
     record = {"tenant": "a", "child": "c", "parent": "p", "weight": 0.5, **change}
     with pytest.raises(UsageError, match=f"edges.jsonl, line 2: (.*, )?{message}"):
         parse_edges([b"", json.dumps(record).encode()], "edges.jsonl")
+
+
+def test_names_are_spelled_as_in_the_store():
+    (edge,) = parse_edges([b'{"tenant": "me\\u0301", "child": "e\\u0301", "parent": "p", "weight": 1}'], "f")
+    assert (edge.tenant, edge.child) == ("m\u00e9", "\u00e9")
 
 
 def test_an_edge_named_twice_a_line_that_is_no_json_and_a_missing_file_are_refused(tmp_path):
