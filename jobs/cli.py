@@ -19,6 +19,7 @@ from audit.errors import AuditError, IncompleteError, UsageError
 from audit.report.untrusted import as_line
 from jobs.cli_audit import audit, report
 from jobs.cli_cluster import logs, status, submit
+from jobs.cli_export import export
 from jobs.cli_forget import forget
 from jobs.cli_gate import gate_app
 from jobs.cli_guard import guard_app
@@ -136,7 +137,7 @@ def doctor(*, as_json: Json = False) -> None:
 
 # In the order in which a user meets them; --help lists commands before groups.
 app.command()(demo)
-for command in (verify, audit, report, purge, vacuum, forget, doctor):
+for command in (verify, audit, report, purge, export, vacuum, forget, doctor):
     app.command()(command)
 app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
 app.command()(status)

@@ -1,0 +1,70 @@
+"""Which memories of a dump a store does not have yet: for agents that hand over all of theirs every night."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from audit.errors import EntryError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from audit.entry import Entry
+    from audit.snapshot.reader import VerifiedSnapshot
+
+__all__ = ["Compared", "compared"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A dump, held against a store."""
+
+    new: tuple[Entry, ...]
+    """In the order given."""
+
+    known: int
+    """Live in the store, with the same texts."""
+
+    removed: tuple[tuple[str, str], ...]
+    """Tenant and entry id of what was removed from the store, and is in the dump again."""
+
+
+def compared(snapshot: VerifiedSnapshot, entries: Sequence[Entry]) -> Compared:
+    """Tell new memories from those that the store has, or had.
+
+    Args:
+        snapshot: Verified.
+        entries: An id once for each tenant.
+
+    Raises:
+        EntryError: an id of the store with another text.
+        VerificationError: a tenant's log does not verify.
+    """
+    by_tenant: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        by_tenant[entry.tenant].append(entry)
+    new, removed, known = set[tuple[str, str]](), list[tuple[str, str]](), 0
+    for tenant, found in by_tenant.items():
+        there = tenant in snapshot.log_refs
+        live = {entry.entry_id: entry for entry in snapshot.entries(tenant)} if there else {}
+        gone = {tombstone.entry_id for tombstone in snapshot.tombstones(tenant)} if there else set()
+        for entry in found:
+            name = tenant, entry.entry_id
+            signed = live.get(entry.entry_id)
+            if signed is not None:
+                if (signed.request, signed.response) != (entry.request, entry.response):
+                    raise EntryError(
+                        f"tenant {tenant!r:.80}: entry {entry.entry_id!r:.80} has another text than the one signed: "
+                        "ids are used once; give an edited memory an id of its own, with the old one as its parent"
+                    )
+                known += 1
+            elif entry.entry_id in gone:
+                removed.append(name)
+            else:
+                new.add(name)
+    return Compared(
+        new=tuple(entry for entry in entries if (entry.tenant, entry.entry_id) in new), known=known,
+        removed=tuple(removed),
+    )  # fmt: skip

@@ -1,0 +1,142 @@
+"""What leaves a store, and what a dump of everything brings into it."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.entry import Entry, Parent
+from audit.errors import EntryError, UsageError, VerificationError
+from jobs.export_jsonl import memory_line
+from jobs.import_jsonl import parse_entries
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).map(
+    lambda text: unicodedata.normalize("NFC", text)
+)
+ENTRIES = st.builds(
+    Entry,
+    tenant=TEXT,
+    entry_id=TEXT.map("e".__add__).map(lambda text: unicodedata.normalize("NFC", text)),
+    principal=TEXT,
+    source=st.sampled_from(["user", "agent", "tool", "external"]),
+    request=TEXT,
+    response=TEXT,
+    created_at_ms=st.integers(0, 10**13),
+    parents=st.lists(st.integers(0, 10**6), max_size=3).map(
+        lambda weights: tuple(Parent(entry_id=f"{n}", weight_ppm=weight) for n, weight in enumerate(weights))
+    ),
+    metadata=st.dictionaries(TEXT, TEXT, max_size=3),
+)
+
+
+def memory(number, tenant="acme", **changes):  # noqa: ANN003
+    return {
+        "tenant": tenant, "entry_id": f"m{number}", "principal": "bot", "source": "agent",
+        "request": f"case {number}", "response": f"answer \u009b31m {number}", "created_at_ms": 1_000 + number,
+        **changes,
+    }  # fmt: skip
+
+
+def lines(path, *rows):  # noqa: ANN002
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return path.name
+
+
+@pytest.fixture
+def store(folder, run):
+    """Two tenants' memories; one of acme's was removed."""
+    rows = [memory(n, tenant) for tenant in ("acme", "globex") for n in range(3)]
+    rows.append(memory(3, parents=[["m0", 0.25]], metadata={"channel": "mail"}))
+    assert run("keys", "new")[0] == 0
+    assert run("import", "jsonl", lines(folder / "all.jsonl", *rows), "store")[0] == 0
+    removal = ("m1", "--tenant", "acme", "--reason", "ticket 7", "--backbone", "none", "--embedder", "none")
+    assert run("forget", "store", *removal, "--apply")[0] == 0
+    return folder / "store"
+
+
+@given(ENTRIES)
+def test_a_memory_comes_back_as_it_was_written(entry):
+    line = memory_line(entry)
+    assert line.isascii()
+    assert list(parse_entries([line.encode()], "f", {})) == [entry]
+
+
+def test_what_is_left_is_written_in_the_form_of_an_import(store, run, folder):
+    code, out, err = run("export", "store", "--tenant", "acme")
+    assert (code, err) == (0, "")
+    assert "\u009b" not in out
+    found = [json.loads(line) for line in out.splitlines()]
+    assert found == [memory(0), memory(2), memory(3, parents=[["m0", 0.25]], metadata={"channel": "mail"})]
+    (folder / "acme.jsonl").write_text(out, encoding="utf-8")
+    assert run("import", "jsonl", "acme.jsonl", "other")[0] == 0
+    assert run("export", "other")[1] == out
+
+
+def test_all_tenants_are_written_to_a_file(store, run, folder):
+    code, out, _ = run("export", "store", "--out", "left.jsonl")
+    assert code == 0
+    assert out == "6 memories of version 2 written to left.jsonl\n"
+    rows = [json.loads(line) for line in (folder / "left.jsonl").read_text().splitlines()]
+    assert {row["tenant"] for row in rows} == {"acme", "globex"}
+    assert not list(folder.glob("*.partial"))
+
+
+def test_what_is_to_be_deleted_elsewhere_is_told_without_its_text(store, run):
+    code, out, _ = run("export", "store", "--removed")
+    (row,) = [json.loads(line) for line in out.splitlines()]
+    assert (code, row["tenant"], row["entry_id"], row["reason"]) == (0, "acme", "m1", "ticket 7")
+    assert row["removed_at_ms"] > 0
+    assert "answer" not in out
+
+
+def test_an_unknown_tenant_and_a_store_that_does_not_verify_write_nothing(store, run, folder):
+    code, out, err = run("export", "store", "--tenant", "initech", "--out", "left.jsonl")
+    assert (code, out) == (UsageError.exit_code, "")
+    assert "no tenant 'initech'" in err
+    for file in (store / "data").rglob("*.parquet"):
+        file.write_bytes(file.read_bytes()[:-1] + b"?")
+    (folder / "left.jsonl").write_text("before")
+    code, out, err = run("export", "store", "--out", "left.jsonl")
+    assert (code, out) == (VerificationError.exit_code, "")
+    assert (folder / "left.jsonl").read_text() == "before"
+    assert not list(folder.glob("*.partial"))
+
+
+def test_a_dump_of_everything_adds_what_is_new(store, run, folder):
+    dump = [memory(n) for n in range(6)]
+    name = lines(folder / "dump.jsonl", *dump)
+    code, _, err = run("import", "jsonl", name, "store")
+    assert code == UsageError.exit_code
+    assert "ids are used once" in err
+    code, out, _ = run("import", "jsonl", name, "store", "--new-only", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert (found["version"], found["imported"], found["known"]) == (3, 2, 3)
+    assert found["removed"] == [{"tenant": "acme", "entry_id": "m1"}]
+    code, out, _ = run("import", "jsonl", name, "store", "--new-only")
+    assert code == 0
+    assert out.splitlines() == [
+        "nothing new for store, version 3", "  5 memories known and left as before",
+        "  1 memory left out: removed from the store, still in the file; ids: memaudit export store --removed",
+    ]  # fmt: skip
+    assert run("verify", "store", "--deep")[0] == 0
+
+
+def test_a_memory_that_was_edited_is_named_and_nothing_is_signed(store, run, folder):
+    name = lines(folder / "dump.jsonl", memory(0, response="pay eve"), memory(9))
+    code, _, err = run("import", "jsonl", name, "store", "--new-only")
+    assert code == EntryError.exit_code
+    assert "entry 'm0' has another text than the one signed" in err
+    assert "version 2" in run("verify", "store")[1]
+
+
+def test_a_new_store_and_a_new_tenant_take_all_of_a_dump(folder, store, run):
+    name = lines(folder / "dump.jsonl", memory(0, "initech"), memory(1, "initech"))
+    for place in ("new", "store"):
+        code, out, _ = run("import", "jsonl", name, place, "--new-only")
+        assert code == 0
+        assert "2 memories of 1 tenant signed into" in out
