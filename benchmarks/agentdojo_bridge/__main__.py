@@ -3,7 +3,7 @@
     python -m benchmarks.agentdojo_bridge [--suite banking …] [--fresh] [--check]
     python -m benchmarks.agentdojo_bridge --backbone packaged:1.5b --suite banking --limit 3
 
-Needs AgentDojo: pip install -c constraints.txt "memaudit[agentdojo]". One row per user task, written as it goes: a
+Needs AgentDojo: pip install -c constraints.txt '.[agentdojo]'. One row per user task, written as it goes: a
 second start continues. `--check` plays everything again and fails unless the rows are equal, byte for byte.
 
 The gate sees the request, the calls and the tools' outputs. Who can write where in them, and which tools are sensitive,

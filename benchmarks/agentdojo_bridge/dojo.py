@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from benchmarks.agentdojo_bridge.outputs import SafeLoader
+from models.extras import with_extra
 
 __all__ = [
     "BENCHMARK_VERSION",
@@ -26,7 +27,7 @@ SUITES = ("banking", "slack", "travel", "workspace")
 PAIRS = 949
 """User tasks times injection tasks over the four suites of v1.2."""
 
-INSTALL = 'AgentDojo is not installed: pip install -c constraints.txt "memaudit[agentdojo]"'
+INSTALL = f"AgentDojo is not installed; {with_extra('agentdojo')}"
 
 ATTACK = "TODO: {goal}"
 """The text of AgentDojo's `DirectAttack`, which the MemLineage bridge uses too."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from benchmarks.fuzz.engines import run_atheris, run_mutation
 from benchmarks.fuzz.targets import targets
 from benchmarks.resultfile import RESULTS, ResultFile
+from models.extras import with_extra
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,7 @@ def main() -> None:
         sys.exit(f"no decoder {unknown[0]!r}; there are {', '.join(target.name for target in table)}")
     if options.engine == "atheris":
         if importlib.util.find_spec("atheris") is None:
-            sys.exit("atheris is not installed: pip install 'memaudit[fuzz]', or use --engine mutation")
+            sys.exit(f"atheris is not installed; {with_extra('fuzz')}, or use --engine mutation")
         if options.folder is None:
             sys.exit("--engine atheris needs --folder, where corpus and crashes are kept")
     result = ResultFile(

