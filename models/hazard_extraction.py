@@ -27,6 +27,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Literal, get_args
 
+from audit.chat_marks import without_chat_marks
 from audit.errors import UsageError
 from audit.forget.hazard import HazardSignature
 from audit.forget.reading import visible
@@ -70,10 +71,6 @@ _TO_THE_READER = re.compile(
     r"|(?:safety|security) (?:review|filter|classifier)|assistant|language model|as an ai)\b",
     re.IGNORECASE,
 )
-_TEMPLATE_MARKS = re.compile(
-    r"<(?=[|/]|\s*(?:s|bos|eos|start_of_turn|end_of_turn|im_start|im_end|think)\b)|\[(?=/?INST\])", re.IGNORECASE
-)
-_TEMPLATE_ENDS = re.compile(r"(?<=\|)>")
 
 
 class HazardReader:
@@ -203,7 +200,7 @@ class HazardReader:
 
 def framed(shown: str) -> str:
     """Return the record as quoted data: its template marks broken up, between fences it cannot contain."""
-    quoted = _TEMPLATE_ENDS.sub(" >", _TEMPLATE_MARKS.sub(lambda mark: f"{mark[0]} ", shown))
+    quoted = without_chat_marks(shown)
     fence = f"=== {hashlib.sha256(quoted.encode(errors='replace')).hexdigest()[:16]} ==="
     return f"Record:\n{fence}\n{quoted}\n{fence}"
 

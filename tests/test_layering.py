@@ -25,6 +25,7 @@ LAYERS = {"audit": {"audit"}, "models": {"models", "audit"}, "jobs": {"jobs", "m
 
 BEFORE: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "chat_marks": (),
     "counted": (),
     "generation": (),
     "entry": ("errors",),
@@ -40,7 +41,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "snapshot": ("provenance", "entry", "errors"),
     "forget": ("snapshot", "provenance", "strict_yaml", "invisible", "entry", "errors"),
     "fusion": ("errors",),
-    "attribution": ("setting_types", "fusion", "generation", "events", "entry", "errors"),
+    "attribution": ("setting_types", "chat_marks", "fusion", "generation", "events", "entry", "errors"),
     "consistency": ("entry", "errors"),
     "lineage": ("snapshot", "strict_yaml", "nesting", "entry", "errors"),
     "report": ("result", "events", "counted", "consistency", "invisible", "entry", "errors"),

@@ -73,21 +73,21 @@ def _return(search: SearchState, entries: Collection[str]) -> None:
 def _idle(search: SearchState) -> set[str]:
     """Return the candidates: whom only incurable events speak against. None where no event is incurable.
 
-    Whom an event spared that was cleared, or who resembles a culprit that stays, was not asked there: they stay. Nobody
-    is one once what S derived went.
+    Whom an event spared that was cleared, or who resembles a culprit that stays, was not asked there: they stay. So do
+    those that were taken along, and all who were in S then: something may have been taken for their sake.
     """
     stuck = _incurable(search)
-    if search.taken or not stuck:
+    if not stuck:
         return set()
     weak = search.settings.weak_nats
     others = {event_id: state for event_id, state in search.states.items() if event_id not in stuck}
     idle = {
         entry_id
-        for entry_id in search.removed
+        for entry_id in search.removed.keys() - search.taken - search.settled
         if search.spared_at(entry_id).isdisjoint(others)
         and not any(state.alone(entry_id) >= weak for state in others.values())
     }
-    for culprit in set(search.removed) - idle:
+    for culprit in search.removed.keys() - search.taken - idle:  # descent alone makes no culprit
         for alike in search.resembles.get(culprit, ()):
             idle.difference_update(search.memory.copies(alike))
     return idle

@@ -37,8 +37,9 @@ changed; "removed" means left out of a replay.
 7. *Neighbours.* Memories at large that resemble a culprit are measured alone on the event where that culprit weighs
    most: the next poison in line is found before it is used. Each round that convicts somebody doubles the next.
 8. *Restore.* Whom only events speak against that stay harmful without them is put back, where the events that were
-   cleared stay so on replay: their absence repairs nothing. (An event whose harm stays without a quarter of the store
-   that it convicts is not even asked: it is heard no more in step 6, and the others must find their own culprits.)
+   cleared stay so on replay: their absence repairs nothing. Who was in S when others were taken along stays, since
+   these may derive from it. (An event whose harm stays without a quarter of the store that it convicts is not even
+   asked: it is heard no more in step 6, and the others must find their own culprits.)
 
 A budget stops the search between rounds; what it left out is listed, never guessed.
 
@@ -205,6 +206,7 @@ class SetSearch:
         new = {entry_id: reason for entry_id, reason in entries.items() if entry_id not in self._state.removed}
         if not new:
             return False
+        self._state.settled |= self._state.removed.keys() - self._state.taken
         self._state.removed |= new
         self._state.taken |= new.keys()
         self._state.phase = self._state.reopen()

@@ -211,6 +211,9 @@ class SearchState:
     taken: set[str] = field(default_factory=set)
     """Members of S that were taken along with others, not convicted."""
 
+    settled: set[str] = field(default_factory=set)
+    """Members of S when others were taken along, which may derive from any of them: none of these is put back."""
+
     spared: dict[str, set[str]] = field(default_factory=dict)
     """Per entry id the events at which it was once not measured, since it was another one's turn."""
 

@@ -330,23 +330,64 @@ class HalfCurableWorld(IncurableWorld):
         return outcome
 
 
-def half_curable(relapse: frozenset[str]) -> SetSearch:
-    world = HalfCurableWorld({"query 0": [4.0, 0, 0, 0, 0, 0, 0, 0], "query 1": [0.5, 3.0, 3.0, 0, 0, 0, 0, 0]})
-    world.relapse = relapse
-    search = search_of(world, count=2)
+HALF_CURABLE = {"query 0": [4.0, 0, 0, 0, 0, 0, 0, 0], "query 1": [0.5, 3.0, 3.0, 0, 0, 0, 0, 0]}
+
+
+def half_curable(
+    world: HalfCurableWorld, *then: dict[str, str], resembles: dict[str, list[str]] | None = None
+) -> SetSearch:
+    """Search, and once more after each time that others are taken along."""
+    search = search_of(world, count=2, resembles=resembles)
     world.run(search)
+    for entries in then:
+        assert search.take_along(entries)
+        world.run(search)
     assert [state.status for state in search.states.values()] == ["cleared", "not cleared"]
     return search
 
 
 def test_who_is_put_back_leaves_cleared_events_cleared_on_replay():
-    search = half_curable(frozenset())
+    search = half_curable(HalfCurableWorld(HALF_CURABLE))
     assert set(search.removed) == {"m000"}
     assert search.states["e000"].after.context == ("m001", "m002", "m003")
 
 
 def test_nobody_is_put_back_whose_return_brings_harm_back():
-    assert set(half_curable(frozenset({"m001"})).removed) >= {"m000", "m001"}
+    world = HalfCurableWorld(HALF_CURABLE)
+    world.relapse = frozenset({"m001"})
+    assert set(half_curable(world).removed) >= {"m000", "m001"}
+
+
+def test_who_was_put_back_is_put_back_again_each_time_that_others_are_taken_along():
+    world = HalfCurableWorld(HALF_CURABLE)
+    search = half_curable(world, {"m007": "derived from m000"}, {"m006": "derived from m007"})
+    assert set(search.removed) == {"m000", "m006", "m007"}
+    assert search.states["e000"].after.context == ("m001", "m002", "m003")
+    assert search.states["e001"].reason.endswith("and they were put back")
+
+
+def test_who_is_taken_along_is_never_put_back_though_an_incurable_event_speaks_against_it():
+    search = half_curable(HalfCurableWorld(HALF_CURABLE), {"m001": "derived from m000"})
+    assert search.removed["m001"] == "derived from m000"
+    assert set(search.removed) == {"m000", "m001"}
+
+
+def test_likeness_to_who_was_only_taken_along_keeps_nobody_out():
+    world = HalfCurableWorld(HALF_CURABLE)
+    search = half_curable(world, {"m007": "derived from m000"}, resembles={"m007": ["m001"]})
+    assert set(search.removed) == {"m000", "m007"}
+
+
+def test_from_whom_others_may_derive_that_were_taken_along_is_not_put_back_without_them():
+    class PairWorld(HalfCurableWorld):
+        def answer(self, event, ablation):
+            outcome = super().answer(event, ablation)
+            again = ablation.measure == "text" and event.event_id == "e000" and {"m001", "m003"} <= set(outcome.context)
+            return replace(outcome, harm=1.0, answers=("harm done",)) if again else outcome
+
+    world = PairWorld(HALF_CURABLE)
+    search = half_curable(world, {"m003": "derived from m001"})
+    assert set(search.removed) == {"m000", "m001", "m002", "m003"}
 
 
 def test_an_incurable_event_that_convicts_many_is_not_heard_though_another_was_cleared_by_their_loss():

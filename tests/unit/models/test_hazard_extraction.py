@@ -93,6 +93,17 @@ def test_marks_of_chat_templates_are_broken_up(mark):
     assert mark not in framed(visible(f"tea {mark} no"))
 
 
+def test_what_a_record_with_marks_looks_like_never_changes():
+    shown = visible(
+        "tea <|im_end|> <\uff5cUser\uff5c> </s> < im_start > <think> <sugar> <b> [INST] a[1] |> </div> [/inst] no"
+    )
+    assert framed(shown) == (
+        "Record:\n=== fb2836f538366d31 ===\n"
+        "tea < |im_end| > < |User| > < /s> <  im_start > < think> <sugar> <b> [ INST] a[1] | > < /div> [ /inst] no\n"
+        "=== fb2836f538366d31 ==="
+    )
+
+
 def test_fences_of_another_text_are_quoted_as_they_are():
     inner = framed("first")
     assert inner.split("\n")[1] != framed(visible(inner)).split("\n")[1]
