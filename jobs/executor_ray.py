@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import ray
 from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 
-from audit.errors import AuditError, ModelError, UsageError
+from audit.errors import ModelError, UsageError
 from jobs.replay_group import stream_outcomes
 from models.generator_vllm import SHARED_GPU
 from models.loading import served_here
@@ -141,8 +141,7 @@ class RayExecutor:
                 except StopIteration:
                     streams.remove(stream)
         except RayTaskError as error:
-            cause = error.cause if isinstance(error.cause, AuditError) else None
-            raise cause or ModelError(f"a replay task failed: {_line(error)}") from error
+            raise _cause(error) from error  # Ray's error shows where in the task it was raised
         except RayError as error:
             raise ModelError(f"the Ray cluster failed: {_line(error)}") from error
 
@@ -274,6 +273,16 @@ def _own_termination() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, handler)
+
+
+def _cause(error: RayTaskError) -> Exception:
+    """Return what the task raised: a defect in the user's agent stays one, as starting again would only meet it again.
+
+    What Ray raised within the task says that a process or a machine was lost.
+    """
+    if isinstance(error.cause, Exception) and not isinstance(error.cause, RayError):
+        return error.cause
+    return ModelError(f"a replay task failed: {_line(error)}")
 
 
 def _line(error: BaseException) -> str:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib
+import inspect
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from audit.counted import counted
@@ -23,8 +26,6 @@ from jobs.run_folder import RESULT_FILE, RUN_FORMAT, RunFolder
 from models.loading import ModelSpecs, named_backbone, prepare
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from audit.config import AuditConfig
     from audit.events import Event
     from audit.result import AuditResult
@@ -151,6 +152,7 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
         "snapshot": snapshot.digest,
         "events": events[1],
         **({} if edges is None else {"edges": edges[1]}),
+        **_own_code(config),
     }
     run = RunFolder(out, identity, earlier=earlier)
     run_id = hashlib.sha256("".join(identity.values()).encode()).hexdigest()[:16]
@@ -165,6 +167,28 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     run.write(RESULT_FILE, to_json(result).encode())
     run.write(REPORT_FILE, render_html(result).encode())
     return result
+
+
+def _own_code(config: AuditConfig) -> dict[str, str]:
+    """Return the digests of the user's own agent and scorer: a configuration names them, and their code may change.
+
+    What they import is not looked at.
+    """
+    kinds = {"agent code": config.agent.get("kind"), "harm code": config.harm.get("kind")}
+    digests = {what: _source_digest(str(kind)) for what, kind in kinds.items()}
+    return {what: digest for what, digest in digests.items() if digest is not None}
+
+
+def _source_digest(kind: str) -> str | None:
+    """Return the SHA-256 (hex) of the module's file; None for a built-in kind, and for a module without a source."""
+    module, colon, _ = kind.partition(":")
+    if not colon:
+        return None
+    try:
+        file = inspect.getsourcefile(importlib.import_module(module))
+        return None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except (TypeError, OSError):  # a module of the interpreter, or one in an archive
+        return None
 
 
 def read_result(run: Path) -> AuditResult:

@@ -5,10 +5,12 @@ Uses `POST URL/chat/completions`. Beyond the common fields it sends, only when a
 for a JSON Schema. Answers are checked: a server that ignores a guide is an error, not a silent difference.
 
 A server that answers anew where it was asked to go on, or that knows no such request, would have its odds read at the
-wrong word: one probe tells, and forced prefixes are refused, so that attribution samples instead.
+wrong word: one probe tells, and forced prefixes are refused, so that attribution samples instead. A server that cannot
+be reached tells nothing: the request fails, and the next one probes again.
 
-Retries: connection errors, 408, 429 and 5xx, with exponential waits or the server's `Retry-After`, a bounded number of
-times. Everything else is one line at once. The key is read from a variable named by the user, and never written out.
+Retries: connection errors, answers that take too long, 408, 429 and 5xx, with exponential waits or the server's
+`Retry-After`, a bounded number of times. Everything else is one line at once. The key is read from a variable named by
+the user, and never written out.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class HttpSettings:
     """NAME of the environment variable that holds the key; empty sends none."""
 
     timeout_s: float = 300.0
-    """For one attempt: a long prompt on a CPU server takes minutes."""
+    """For one attempt, once a connection is free for it: a long prompt on a CPU server takes minutes."""
 
     connect_timeout_s: float = 10.0
     attempts: int = 5
@@ -87,6 +89,10 @@ class _RetryableError(Exception):
     def __init__(self, reason: str, wait_s: float | None = None) -> None:
         super().__init__(reason)
         self.wait_s = wait_s
+
+
+class _OutageError(ModelError):
+    """All attempts failed with what may pass: this says nothing of what the server can do."""
 
 
 class HttpGenerator:
@@ -115,6 +121,7 @@ class HttpGenerator:
         self.model_id = f"openai:{model}@{address.netloc}"
         self._url, self._model = url.rstrip("/"), model
         self._client: httpx.AsyncClient | None = None
+        self._free: asyncio.Semaphore | None = None
         self._probing: asyncio.Task[bool] | None = None
 
     async def generate(self, request: GenerationRequest) -> Completion:
@@ -125,14 +132,18 @@ class HttpGenerator:
             PrefixUnsupportedError: a prefix is forced, which a probe showed that the server cannot continue.
             PromptTooLongError: the server says that prompt and answer do not fit into the model's context.
         """
-        if request.prefix:
-            if self._probing is None or self._probing.cancelled():
-                self._probing = asyncio.ensure_future(self.supports_prefix_logprobs())
-            if not await asyncio.shield(self._probing):  # others wait for it, too
-                raise PrefixUnsupportedError(
-                    f"{self._url}: does not continue a forced prefix with log-probabilities; the agent cannot force one"
-                )
+        if request.prefix and not await asyncio.shield(self._probe()):  # others wait for it, too
+            raise PrefixUnsupportedError(
+                f"{self._url}: does not continue a forced prefix with log-probabilities; the agent cannot force one"
+            )
         return await self._answer(request)
+
+    def _probe(self) -> asyncio.Task[bool]:
+        """Return the probe that runs or has told; one that failed is forgotten, as an outage is over some time."""
+        probe = self._probing
+        if probe is None or (probe.done() and (probe.cancelled() or probe.exception() is not None)):
+            probe = self._probing = asyncio.ensure_future(self.supports_prefix_logprobs())
+        return probe
 
     async def _answer(self, request: GenerationRequest) -> Completion:
         completion = read_completion(await self._post(_body(self._model, request)), request)
@@ -144,9 +155,14 @@ class HttpGenerator:
 
         Asked by behaviour, not by name: the continuation of "one two three" must start with "four". Attribution grades
         harm by these log-probabilities; where they are missing it samples instead.
+
+        Raises:
+            ModelError: the server could not be asked.
         """
         try:
             completion = await self._answer(_PROBE)
+        except _OutageError:
+            raise
         except (ModelError, UsageError):
             return False
         return bool(completion.top) and completion.text.strip().lower().startswith("four")
@@ -155,7 +171,7 @@ class HttpGenerator:
         """Close the connections. Idempotent."""
         if self._client is not None:
             await self._client.aclose()
-            self._client = None
+            self._client = self._free = None
 
     async def _post(self, body: Mapping[str, object]) -> Mapping[str, Any]:
         digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).digest()
@@ -164,23 +180,14 @@ class HttpGenerator:
                 return await self._attempt(body)
             except _RetryableError as error:
                 if attempt == self._settings.attempts:
-                    raise ModelError(f"{self._url}: {error} ({attempt} attempts)") from None
+                    raise _OutageError(f"{self._url}: {error} ({attempt} attempts)") from None
                 spread = 1 + digest[attempt % len(digest)] / 255  # requests that failed together do not return together
                 wait_s = error.wait_s or self._settings.first_wait_s * 2 ** (attempt - 1) * spread
                 await asyncio.sleep(min(wait_s, MAX_WAIT_S))
         raise ModelError(f"{self._url}: attempts is {self._settings.attempts}, expected at least 1")
 
     async def _attempt(self, body: Mapping[str, object]) -> Mapping[str, Any]:
-        try:
-            async with self._connected().stream("POST", f"{self._url}/chat/completions", json=body) as response:
-                raw = bytearray()
-                async for chunk in response.aiter_bytes():
-                    raw += chunk
-                    if len(raw) > MAX_BODY_BYTES:
-                        raise ModelError(f"{self._url}: an answer has more than {MAX_BODY_BYTES} bytes")
-                status, headers = response.status_code, response.headers
-        except httpx.TransportError as error:
-            raise _RetryableError(f"{type(error).__name__}: {error!s:.160}") from error
+        status, headers, raw = await self._exchange(body)
         if status in _TOO_LONG_STATUSES and _TOO_LONG.search(raw, 0, MAX_EXCERPT):
             raise PromptTooLongError(f"{self._url}: the prompt does not fit: {self._excerpt(raw)}")
         if status in _RETRIED or status >= _SERVER_ERROR:
@@ -196,14 +203,39 @@ class HttpGenerator:
             raise ModelError(f"{self._url}: the answer is not a JSON object: {self._excerpt(raw)}")
         return answer
 
-    def _connected(self) -> httpx.AsyncClient:
-        if self._client is None:
+    async def _exchange(self, body: Mapping[str, object]) -> tuple[int, httpx.Headers, bytearray]:
+        client, free = self._connected()
+        timeout_s = self._settings.timeout_s
+        async with free:  # waiting for a free connection is not the server's fault, and not counted
+            try:
+                # httpx would count from one read to the next: a byte now and then would hold an audit for ever.
+                async with asyncio.timeout(timeout_s):
+                    return await self._read(client, body)
+            except TimeoutError:
+                raise _RetryableError(f"no whole answer within {timeout_s:g} s") from None
+            except httpx.RequestError as error:
+                raise _RetryableError(f"{type(error).__name__}: {error!s:.160}") from error
+
+    async def _read(
+        self, client: httpx.AsyncClient, body: Mapping[str, object]
+    ) -> tuple[int, httpx.Headers, bytearray]:
+        async with client.stream("POST", f"{self._url}/chat/completions", json=body) as response:
+            raw = bytearray()
+            async for chunk in response.aiter_bytes():
+                raw += chunk
+                if len(raw) > MAX_BODY_BYTES:
+                    raise ModelError(f"{self._url}: an answer has more than {MAX_BODY_BYTES} bytes")
+            return response.status_code, response.headers, raw
+
+    def _connected(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
+        if self._client is None or self._free is None:
+            self._free = asyncio.Semaphore(self._settings.connections)
             self._client = httpx.AsyncClient(
                 headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-                timeout=httpx.Timeout(self._settings.timeout_s, connect=self._settings.connect_timeout_s, pool=None),
+                timeout=httpx.Timeout(None, connect=self._settings.connect_timeout_s),
                 limits=httpx.Limits(max_connections=self._settings.connections),
             )
-        return self._client
+        return self._client, self._free
 
     def _excerpt(self, raw: bytearray) -> str:
         """Return the start of a body on one line; a server that echoes the key does not get it into a log."""
@@ -247,10 +279,11 @@ def read_completion(answer: Mapping[str, Any], request: GenerationRequest) -> Co
     try:
         choice = answer["choices"][0]
         usage = answer.get("usage") or {}
+        finish_reason = _finish_reason(choice["finish_reason"])
         positions = ((choice.get("logprobs") or {}).get("content") or []) if request.top_logprobs else []
         return Completion(
-            text=_whole_text(choice["message"]["content"] or ""),
-            finish_reason=_finish_reason(choice["finish_reason"]),
+            text=_content(choice["message"]["content"], finish_reason),
+            finish_reason=finish_reason,
             prompt_tokens=_count(usage.get("prompt_tokens", 0)),
             cached_tokens=_count((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0),
             completion_tokens=_count(usage.get("completion_tokens", 0)),
@@ -268,9 +301,20 @@ def read_completion(answer: Mapping[str, Any], request: GenerationRequest) -> Co
         ) from None
 
 
-def _whole_text(value: Any) -> str:
+def _content(value: object, finish_reason: str) -> str:
+    """Return an answer's text: null is an empty one where the model ended it itself, and else one that is not known."""
+    if value is None and finish_reason == "stop":
+        return ""
+    if value is None:
+        raise ModelError(f"the server ended an answer with {finish_reason!r} before any text: it needs more tokens")
+    return _whole_text(value)
+
+
+def _whole_text(value: object) -> str:
     """Return text that UTF-8 can hold: JSON can spell half a surrogate pair, and an answer is written to files."""
-    return str(value).encode(errors="replace").decode()
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} where text belongs")
+    return value.encode(errors="replace").decode()
 
 
 def _count(value: Any) -> int:

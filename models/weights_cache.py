@@ -47,6 +47,10 @@ SPARE_BYTES = 200_000_000
 _WEIGHTS = (".safetensors", ".bin", ".onnx", ".gguf", ".pt")
 _SETTINGS = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "modules.json")
 
+_BESIDE = (".json", ".model", ".txt")
+"""What else changes answers: vocabularies, how sentences are pooled. A packaged folder is hashed without them: its
+sources are pinned, and caches and results are named by its id."""
+
 
 def cache_dir() -> Path:
     """Return the cache folder: $MEMAUDIT_CACHE, else the platform's own place for caches."""
@@ -91,7 +95,7 @@ def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
         work.mkdir(exist_ok=True)
         yield work, final
         out = work / "out"
-        digest = _hash_folder(out)
+        digest = _hash(out, _files(out, beside=False))
         (out / DIGEST_FILE).write_text(json.dumps({"name": name, "sha256": digest}) + "\n")
         if final.exists():  # without a digest file: a leftover that no build of ours finished
             shutil.rmtree(final)
@@ -151,25 +155,34 @@ def folder_id(folder: Path) -> str:
     if own.is_file():
         record = json.loads(own.read_text())
         return f"{record['name']}@{record['sha256'][:16]}"
-    state = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in _files(folder)]
+    files = _files(folder, beside=True)
+    state = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     key = hashlib.sha256(json.dumps([str(folder.resolve()), state]).encode()).hexdigest()
     cached = cache_dir() / "digests" / f"{key}.json"
     if not cached.is_file():
         cached.parent.mkdir(parents=True, exist_ok=True)
         partial = cached.with_suffix(f".{os.getpid()}")
-        partial.write_text(json.dumps({"name": folder.resolve().name, "sha256": _hash_folder(folder)}) + "\n")
+        partial.write_text(json.dumps({"name": folder.resolve().name, "sha256": _hash(folder, files)}) + "\n")
         partial.replace(cached)
     record = json.loads(cached.read_text())
     return f"{record['name']}@{record['sha256'][:16]}"
 
 
-def _files(folder: Path) -> list[Path]:
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path for path in found if path.suffix in _WEIGHTS or path.name in _SETTINGS)
+def _files(folder: Path, *, beside: bool) -> list[Path]:
+    """Return the files that make the model, with or without those of `_BESIDE`.
 
-
-def _hash_folder(folder: Path) -> str:
-    lines = [f"{sha256_file(path)}  {path.relative_to(folder)}\n" for path in _files(folder)]
-    if not lines:
+    Raises:
+        ModelError: no weights and no settings there.
+    """
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    found = {path for path in files if path.suffix in _WEIGHTS or path.name in _SETTINGS}
+    if not found:
         raise ModelError(f"{folder}: no weights and no config.json in it; give a Hugging Face model folder")
+    if beside:
+        found |= {path for path in files if path.parent == folder and path.suffix in _BESIDE}
+    return sorted(found)
+
+
+def _hash(folder: Path, files: list[Path]) -> str:
+    lines = [f"{sha256_file(path)}  {path.relative_to(folder)}\n" for path in files]
     return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -176,6 +176,19 @@ def test_parents_of_no_weight_crowd_no_estimate_out(tmp_path):
     assert "crowded" in {item.entry_id for item in family.closure({"bad0"})}
 
 
+def test_parents_of_full_weight_crowd_no_estimate_out_and_none_crowds_them_out(tmp_path):
+    """How many parents a writer may sign is no limit on what is known of an entry."""
+    fillers = [derived(f"f{number:03d}", response=f"Note {number}.") for number in range(MAX_PARENTS)]
+    heavy = derived("heavy", *((filler.entry_id, 1_000_000) for filler in fillers), response="Refunds are not for us.")
+    store = make_snapshot(tmp_path / "memory", [*entries_of("acme"), *fillers, heavy])
+    edge = EstimatedEdge(tenant="acme", child="heavy", parent="bad0", weight_ppm=200_000)
+    family = family_of(store, "acme", CONFIG, [edge])
+    assert family is not None
+    for parent in ("bad0", *(filler.entry_id for filler in fillers)):
+        assert "heavy" in {item.entry_id for item in family.closure({parent})}
+    assert {item.proposal for item in family.closure({"bad0"})} == {"quarantine"}
+
+
 def test_an_estimated_edge_quarantines_and_makes_no_label_better(snapshot, audited, tmp_path):
     edges = (EstimatedEdge(tenant="acme", child="ok07", parent="bad0", weight_ppm=900_000),)
     events = (tuple(EVENTS), "e" * 64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,10 @@ class Server:
 
     def __init__(self) -> None:
         self.script: list[tuple[int, dict[str, str], object]] = []
+        self.thinks_s = 0.0
+        """Before each answer."""
+        self.pause_s = 0.0
+        """Between the bytes of an answer, where it is not 0."""
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         outer = self
@@ -36,12 +41,17 @@ class Server:
                 outer.keys.append(self.headers.get("authorization"))
                 status, headers, body = outer.script.pop(0) if len(outer.script) > 1 else outer.script[0]
                 raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+                time.sleep(outer.thinks_s)
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
                 self.send_header("content-length", str(len(raw)))
                 self.end_headers()
-                self.wfile.write(raw)
+                for number in range(len(raw) if outer.pause_s else 0):
+                    self.wfile.write(raw[number : number + 1])
+                    time.sleep(outer.pause_s)
+                if not outer.pause_s:
+                    self.wfile.write(raw)
 
             def log_message(self, *_args: object) -> None:
                 return
@@ -205,6 +215,48 @@ def test_an_answer_outside_the_contract_is_a_model_error(server: Server, body: o
     assert len(server.bodies) == 1
 
 
+@pytest.mark.parametrize("content", [[{"type": "text", "text": "fine"}], {"text": "fine"}, 7, 0, [], False])
+def test_an_answer_that_is_no_text_is_not_taken_for_one(server: Server, content: object):
+    server.script = [(200, {}, chat(message={"content": content}))]
+    with pytest.raises(ModelError, match="where text belongs"):
+        ask(server)
+
+
+def test_an_answer_without_text_is_empty_only_where_the_model_ended_it_itself(server: Server):
+    server.script = [(200, {}, chat(message={"content": None}))]
+    assert ask(server).text == ""
+    server.script = [(200, {}, chat(message={"content": None}, finish_reason="length"))]
+    with pytest.raises(ModelError, match=r"ended an answer with 'length' before any text"):
+        ask(server)
+
+
+def test_an_answer_that_cannot_be_unpacked_is_tried_again_and_then_a_model_error(server: Server):
+    server.script = [(200, {"content-encoding": "gzip"}, b"not gzip")]
+    with pytest.raises(ModelError, match=r"DecodingError: .* \(3 attempts\)$"):
+        ask(server)
+
+
+def test_an_answer_that_comes_byte_by_byte_does_not_hold_an_audit(server: Server):
+    server.script, server.pause_s = [(200, {}, chat())], 0.05  # whole after 8 s
+    with pytest.raises(ModelError, match=r"no whole answer within 0\.3 s \(2 attempts\)$"):
+        ask(server, HttpSettings(first_wait_s=0.01, attempts=2, timeout_s=0.3))
+    assert len(server.bodies) == 2
+
+
+def test_waiting_for_a_free_connection_is_not_counted(server: Server):
+    server.script, server.thinks_s = [(200, {}, chat())], 0.3
+    request = GenerationRequest(messages=(Message(role="user", content="hello"),), max_tokens=7)
+
+    async def call() -> list[Completion]:
+        generator = HttpGenerator(server.url, "tiny", HttpSettings(attempts=1, timeout_s=1.5, connections=1))
+        try:
+            return await asyncio.gather(*(generator.generate(request) for _ in range(7)))  # 2.1 s in all
+        finally:
+            await generator.close()
+
+    assert [answer.text for answer in asyncio.run(call())] == ["fine"] * 7
+
+
 def test_an_endless_answer_is_cut(server: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("models.generator_http.MAX_BODY_BYTES", 1_000)
     server.script = [(200, {}, chat("x" * 2_000))]
@@ -248,6 +300,30 @@ def test_prefix_support_is_found_by_behaviour(server: Server, answer: object, su
 def test_a_server_that_refuses_the_probe_does_not_support_it(server: Server):
     server.script = [(400, {}, b"unknown field continue_final_message")]
     assert asyncio.run(HttpGenerator(server.url, "tiny", FAST).supports_prefix_logprobs()) is False
+
+
+def test_an_outage_during_the_probe_says_nothing_of_what_the_server_can(server: Server):
+    server.script = [(503, {}, b"starting")]
+    forced = GenerationRequest(messages=(Message(role="user", content="hi"),), max_tokens=1, prefix="Sure")
+
+    async def call() -> str:
+        generator = HttpGenerator(server.url, "tiny", FAST)
+        try:
+            with pytest.raises(ModelError, match=r"HTTP 503: starting \(3 attempts\)$") as outage:
+                await generator.generate(forced)
+            assert not isinstance(outage.value, PrefixUnsupportedError)
+            server.script = [(200, {}, CONTINUED), (200, {}, chat("fine"))]
+            return (await generator.generate(forced)).text
+        finally:
+            await generator.close()
+
+    assert asyncio.run(call()) == "fine"
+
+
+def test_a_server_that_is_not_there_is_not_one_that_continues_no_prefix():
+    settings = HttpSettings(attempts=2, first_wait_s=0.01)
+    with pytest.raises(ModelError, match=r"ConnectError.*2 attempts"):
+        asyncio.run(HttpGenerator("http://127.0.0.1:9/v1", "tiny", settings).supports_prefix_logprobs())
 
 
 def test_a_prefix_that_would_not_be_continued_is_refused_and_the_server_is_probed_once(server: Server):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from audit.errors import ModelError, UsageError
 from models import weights_cache
-from models.weights_cache import DIGEST_FILE, build_folder, copy_checked, folder_id, require_space
+from models.weights_cache import DIGEST_FILE, build_folder, copy_checked, folder_id, require_space, sha256_file
 
 ROOM = 1_000
 
@@ -135,6 +135,34 @@ def test_id_of_a_folder_follows_its_bytes(cache: Path, tmp_path: Path):
     assert first.startswith("model@")
     (tmp_path / "a" / "model" / "model.safetensors").write_bytes(b"more than one")
     assert folder_id(tmp_path / "a" / "model") != first
+
+
+@pytest.mark.parametrize(
+    "name", ["sentence_bert_config.json", "config_sentence_transformers.json", "vocab.txt", "merges.txt", "spm.model"]
+)
+def test_id_of_a_folder_follows_its_vocabulary_and_how_it_pools(cache: Path, tmp_path: Path, name: str):
+    folder = tmp_path / "model"
+    write_model(folder)
+    ids = {folder_id(folder)}
+    for content in ("one", "another"):
+        (folder / name).write_text(content)
+        ids.add(folder_id(folder))
+    assert len(ids) == 3
+
+
+def test_notes_alone_are_no_model(cache: Path, tmp_path: Path):
+    (tmp_path / "notes.txt").write_text("soon")
+    with pytest.raises(ModelError, match="no weights"):
+        folder_id(tmp_path)
+
+
+def test_id_of_a_packaged_folder_is_what_earlier_versions_gave_it(cache: Path):
+    """Caches and results are named by it: a machine that builds the folder anew must find them."""
+    with build_folder("tiny", ROOM) as (work, final):
+        write_model(work / "out")
+        (work / "out" / "vocab.txt").write_text("a\nb\n")
+    lines = [f"{sha256_file(final / name)}  {name}\n" for name in ("config.json", "model.safetensors")]
+    assert folder_id(final) == f"tiny@{hashlib.sha256(''.join(lines).encode()).hexdigest()[:16]}"
 
 
 def test_id_of_a_packaged_folder_is_read_not_computed(cache: Path):

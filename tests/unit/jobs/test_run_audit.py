@@ -1,0 +1,94 @@
+"""What a run is of: the user's own code is part of it, and a run without any is named as ever."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from contextlib import closing
+
+import pytest
+
+from audit.errors import UsageError
+from jobs.executor_local import LocalExecutor
+from jobs.run_audit import _own_code, run_audit
+from jobs.run_folder import RunFolder
+from models.fakes import FakeGenerator
+from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, make_snapshot, quiet, removed
+
+EVENTS = (tuple(harmful_events()[:1]), "e" * 64)
+SCORER = "def score(query, output):\n    return {}\n"
+AGENT = """
+from audit.attribution.agents import FewShotAgent
+
+class Desk(FewShotAgent):
+    motto = {!r}
+"""
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory):
+    return make_snapshot(tmp_path_factory.mktemp("store") / "memory")
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    """A folder that modules are imported from."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
+def audit(snapshot, out, config=CONFIG):
+    generator = FakeGenerator()
+    with closing(LocalExecutor(FAKES, generator)) as executor:
+        result = run_audit(snapshot, EVENTS, config, executor, out, quiet(), now_ms=NOW_MS)
+    return result, generator.requests
+
+
+def test_a_run_with_a_scorer_that_was_corrected_since_is_refused_and_names_it(snapshot, tmp_path, modules):
+    scorer = modules / "scorer_to_correct.py"
+    scorer.write_text(SCORER.format("0.0"))
+    config = dataclasses.replace(CONFIG, harm={"kind": "scorer_to_correct:score"})
+    result, _ = audit(snapshot, tmp_path / "run", config)
+    assert removed(result) == {"acme": set()}
+    assert audit(snapshot, tmp_path / "run", config)[1] == 0  # the same code: nothing is asked again
+
+    scorer.write_text(SCORER.format("float('HARM' in output)"))
+    with pytest.raises(UsageError, match=r"run: holds a run with other harm code; choose another --out$"):
+        audit(snapshot, tmp_path / "run", config)
+
+
+def test_a_run_with_an_agent_that_was_changed_since_is_refused_and_names_it(snapshot, tmp_path, modules):
+    agent = modules / "agent_to_change.py"
+    agent.write_text(AGENT.format("Haste"))
+    config = dataclasses.replace(CONFIG, agent={"kind": "agent_to_change:Desk", "system": "Answer briefly."})
+    first, _ = audit(snapshot, tmp_path / "run", config)
+    agent.write_text(AGENT.format("Care"))
+    with pytest.raises(UsageError, match=r"holds a run with other agent code; "):
+        audit(snapshot, tmp_path / "run", config)
+    assert audit(snapshot, tmp_path / "other", config)[0].run_id != first.run_id
+
+
+def test_own_code_is_known_by_the_digest_of_its_file(modules):
+    (modules / "scorer_of_mine.py").write_text(SCORER.format("1.0"))
+    digest = hashlib.sha256(SCORER.format("1.0").encode()).hexdigest()
+    config = dataclasses.replace(CONFIG, harm={"kind": "scorer_of_mine:score"})
+    assert _own_code(config) == {"harm code": digest}
+
+
+@pytest.mark.parametrize("kind", ["math:dist", "sys:getsizeof"])
+def test_a_module_without_a_source_has_no_digest(kind):
+    assert _own_code(dataclasses.replace(CONFIG, harm={"kind": kind})) == {}
+
+
+def test_a_run_without_own_code_is_of_what_it_always_was(snapshot, tmp_path):
+    result, _ = audit(snapshot, tmp_path / "run")
+    identity = {
+        "format": "memaudit run v2", "configuration": CONFIG.digest(), "snapshot": snapshot.digest,
+        "events": EVENTS[1],
+    }  # fmt: skip
+    assert json.loads((tmp_path / "run" / "run.json").read_bytes()) == identity
+    assert result.run_id == hashlib.sha256("".join(identity.values()).encode()).hexdigest()[:16]
+    assert RunFolder(tmp_path / "run", identity).outcomes
