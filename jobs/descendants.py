@@ -17,14 +17,14 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from audit.entry import MAX_PARENTS, PARTS_PER_MILLION, Parent
+from audit.entry import PARTS_PER_MILLION
 from audit.lineage.dag import Lineage
 from audit.lineage.trust import parse_trust_rules
 from audit.lineage.verified import VerifiedLineage
 from audit.result import DescendantFinding, EntryTrust, LineageStep
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from audit.config import AuditConfig
     from audit.entry import Entry
@@ -150,25 +150,11 @@ def family_of(
                 estimates = by_child.get(item.entry_id, {})
                 strong = {parent.entry_id for parent in item.parents if parent.weight_ppm >= tau_ppm}
                 guessed |= {(item.entry_id, name) for name in estimates.keys() - strong}
-                combined.append(_with_estimates(item, estimates))
+                combined.append(item, estimates)
     return Family(
         signed=signed, combined=combined, fallen=frozenset(fallen.values()), policy=policy,
         estimated_edges=len(mine), guessed=frozenset(guessed),
     )  # fmt: skip
-
-
-def _with_estimates(entry: Entry, estimates: Mapping[str, int]) -> Entry:
-    """Return the entry with estimated parents: the heavier weight counts where a writer signed one too.
-
-    Of more than an entry may have the heaviest are kept: a writer cannot crowd estimates out with parents of no weight.
-    """
-    signed = {parent.entry_id: parent.weight_ppm for parent in entry.parents}
-    weights = {**signed, **{name: max(weight, signed.get(name, 0)) for name, weight in estimates.items()}}
-    if weights == signed:
-        return entry
-    if len(weights) > MAX_PARENTS:
-        weights = dict(sorted(weights.items(), key=lambda item: (-item[1], item[0]))[:MAX_PARENTS])
-    return replace(entry, parents=tuple(Parent(entry_id=name, weight_ppm=weight) for name, weight in weights.items()))
 
 
 def with_quarantined(result: AuditResult) -> AuditResult:

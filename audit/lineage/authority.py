@@ -9,7 +9,9 @@ means), and names where it came from otherwise:
     external             no such text does, an untrusted one does
     unknown              no text holds it: the model composed it
 
-A value in a trusted text is authorised even where an attacker's text has it too. An unknown value was made of what the
+A value in a trusted text is authorised even where an attacker's text has it too. Whether an untrusted text has it is
+asked leniently, in any spacing and any spelling of its kind, and of a record's names and a memory's metadata too, which
+authorise nothing: a miss there would make an attacker's value look composed. An unknown value was made of what the
 context held, possibly of an untrusted text in disguise (spelt backwards, in base 64), so it is authorised only where
 every text in the context could have authorised it, or the rule lets the model compose the value (`unknown: allow`).
 
@@ -19,6 +21,7 @@ pay and one to avoid, both are the user's words.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,11 +29,10 @@ from audit.lineage import values
 from audit.lineage.parts import parts
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable, Iterator, Sequence
 
     from audit.lineage.policy import ParameterRule
-    from audit.lineage.values import Kind, Scalar
+    from audit.lineage.values import Kind, Scalar, Squeeze
 
 __all__ = ["UNTRUSTED", "ContextText", "Finding", "Origin", "has_values", "judge_argument", "repaired_argument"]
 
@@ -57,9 +59,9 @@ _What = tuple["Kind", "re.Pattern[str] | None", tuple[str, ...]]
 class ContextText:
     """One text of the context; folded once, when first compared."""
 
-    __slots__ = ("_folded", "_lowered", "_offered", "_squeezed", "memory", "origin", "text", "where")
+    __slots__ = ("_folded", "_lowered", "_offered", "_squeezed", "beside", "memory", "origin", "text", "where")
 
-    def __init__(self, text: str, origin: Origin, where: str, memory: str | None = None) -> None:
+    def __init__(self, text: str, origin: Origin, where: str, memory: str | None = None, beside: str = "") -> None:
         self.text = text
         self.origin = origin
         self.where = where
@@ -68,9 +70,12 @@ class ContextText:
         self.memory = memory
         """Entry id, of a memory."""
 
+        self.beside = beside
+        """What else its author wrote: names of a record, metadata. It makes a value suspect and authorises none."""
+
         self._folded: str | None = None
         self._lowered: str | None = None
-        self._squeezed: str | None = None
+        self._squeezed: dict[Squeeze, str] = {}
         self._offered: dict[_What, tuple[tuple[str, str], ...]] | None = None
 
     @property
@@ -119,17 +124,30 @@ class ContextText:
             return False
         return any(form == offered for offered, _ in self.offers(rule))
 
-    def mentions(self, form: str) -> bool:
+    def mentions(self, spellings: Iterable[str], how: Squeeze) -> bool:
         """Tell, leniently and whatever the spacing, whether a text has a value: this only names a suspect.
 
         Args:
-            form: The value in lower case, without blanks.
+            spellings: Of the value, each as `values.squeeze` makes it.
+            how: They were squeezed.
         """
-        if not form or form in self.lowered:
-            return bool(form)
-        if self._squeezed is None:
-            self._squeezed = self.lowered.replace(" ", "")
-        return form in self._squeezed
+        squeezed = self._squeezed.get(how)
+        if squeezed is None:
+            whole = f"{self.text}\0{self.beside}" if self.beside else self.text
+            squeezed = self._squeezed[how] = values.squeeze(whole, how)
+        return any(spelling in squeezed for spelling in spellings)
+
+    def rivals(self, form: str) -> bool:
+        """Tell whether a value of kind `text` stands anywhere in this text, be it as `file_id=13`.
+
+        Args:
+            form: Canonical.
+        """
+        if values.stands_apart(form, self.folded):
+            return True
+        if self.text.isascii() and not self.beside:
+            return False
+        return values.stands_apart(form, values.fold(values.revealed(f"{self.text} {self.beside}")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,13 +207,16 @@ def repaired_argument(
         findings: Of `judge_argument`.
         rule: Of the parameter.
         texts: The context.
-        others: Values of the call's other arguments, which this one must not take: an account is not paid from itself.
+        others: Authorised values of other arguments, which this one must not take: an account is not paid from itself.
+            What anyone may choose is not among them, or an attacker would strike out the right candidate.
     """
     if isinstance(value, dict) or rule.parts is not None:  # the parts of a free text are no text to send in its place
         return None
     if isinstance(value, list):
+        if any(isinstance(item, _NESTED) for item in value):  # what stands around a value would be lost
+            return None
         kept = [finding.value for finding in findings if finding.authorised]
-        if kept and not any(isinstance(item, _NESTED) for item in value):
+        if kept:
             return kept
     taken = {values.canonical(other, rule.kind, rule.pattern) for other in others if isinstance(other, _SCALARS)}
     for authority in rule.authority:
@@ -222,12 +243,12 @@ def _judge(parameter: str, value: Scalar, rule: ParameterRule, texts: Sequence[C
                 rival = _rival(form, value, rule, texts) if rule.exclusive and text.origin != "user" else None
                 return _finding(parameter, value, (rival or text).origin, rival or text, authorised=rival is None)
         for text in texts:
-            if text.origin != "external" and text.origin not in authority and text.holds(form, value, rule):
+            trusted = text.origin not in UNTRUSTED
+            if trusted and text.origin not in authority and text.holds(form, value, rule):
                 return _finding(parameter, value, text.origin, text)
-    spelling = str(value).lower().replace(" ", "")
-    for text in texts:
-        if text.origin == "external" and text.mentions(spelling):
-            return _finding(parameter, value, "external", text)
+    suspect = _suspect(form, value, rule, [text for text in texts if text.origin not in authority])
+    if suspect is not None:
+        return _finding(parameter, value, suspect.origin, suspect)
     known_authors = all(text.origin in authority for text in texts)
     composed = rule.unknown == "allow" and (not isinstance(value, str) or values.is_plain(value))
     return _finding(parameter, value, "unknown", None, authorised=known_authors or composed)
@@ -243,7 +264,42 @@ def _finding(
 
 
 def _rival(form: str, value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> ContextText | None:
-    return next((text for text in texts if text.origin in UNTRUSTED and text.holds(form, value, rule)), None)
+    """Return an untrusted text that has an authorised value too; any mention counts, however a text was punctuated."""
+    return next(
+        (
+            text
+            for text in texts
+            if text.origin in UNTRUSTED
+            and (text.holds(form, value, rule) or (rule.kind == "text" and text.rivals(form)))
+        ),
+        None,
+    )
+
+
+def _suspect(form: str | None, value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> ContextText | None:
+    """Return an untrusted text that has a value which no text authorises, in whatever spelling."""
+    how: Squeeze = "iban" if rule.kind == "iban" else "text"
+    if rule.kind == "number" or (isinstance(value, _NUMBERS) and not isinstance(value, bool)):
+        how = "number"
+    spellings = {values.squeeze(str(value), how)}
+    if form is not None:
+        spellings.add(values.squeeze(form, how))
+    if rule.kind == "url":
+        spellings = {_SCHEME.sub("", spelling).rstrip("/") for spelling in spellings}
+    spellings.discard("")
+    held = None if rule.kind == how == "text" else form  # a text that holds a value of kind `text` mentions it too
+    return next(
+        (
+            text
+            for text in texts
+            if text.origin in UNTRUSTED
+            and (text.mentions(spellings, how) or (held is not None and text.holds(held, value, rule)))
+        ),
+        None,
+    )
+
+
+_SCHEME = re.compile(r"^(?:[a-z]+://)?(?:www\.)?")
 
 
 def _leaves(value: Any, depth: int) -> Iterator[Scalar]:
@@ -261,10 +317,14 @@ def _leaves(value: Any, depth: int) -> Iterator[Scalar]:
 
 
 def _like(value: Any, form: str, spelling: str, rule: ParameterRule) -> Any:
-    """Return an authorised value in the type of the proposed one; a number only where the rule wants one."""
+    """Return an authorised value in the type of the proposed one, or None where that type cannot hold it.
+
+    It becomes a number only where the rule wants one.
+    """
     if isinstance(value, list):
-        return [spelling]
+        like = _like(next(item for item in value if item is not None), form, spelling, rule)
+        return None if like is None else [like]
     if rule.kind == "number" and isinstance(value, _NUMBERS) and not isinstance(value, bool):
-        number = float(form)
-        return int(number) if number.is_integer() else number
+        number = float(form) if "." in form else int(form)
+        return number if values.canonical(number, "number") == form else None  # a float holds 15 digits
     return spelling

@@ -27,13 +27,14 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from audit.entry import PARTS_PER_MILLION
 from audit.errors import EntryError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from audit.entry import Entry
     from audit.lineage.trust import TrustLabel, TrustRules
@@ -42,6 +43,8 @@ __all__ = ["DEFAULT_TAU_PPM", "Descendant", "Lineage", "PathStep"]
 
 DEFAULT_TAU_PPM = 200_000
 """τ: an equal share of five retrieved memories, the k of both papers' agents, is still a strong edge."""
+
+_NO_EDGES: Mapping[str, int] = MappingProxyType({})
 
 _NONE = 0xFFFF_FFFF
 """No edge, or no external ancestor, in an unsigned 32-bit array."""
@@ -124,8 +127,13 @@ class Lineage:
         """Number of derivation edges."""
         return len(self._edge_parent)
 
-    def append(self, entry: Entry) -> TrustLabel:
+    def append(self, entry: Entry, estimated: Mapping[str, int] = _NO_EDGES) -> TrustLabel:
         """Add an entry with its edges and return its label. Nothing is added if it is refused.
+
+        Args:
+            entry: The next in the order of the log.
+            estimated: Weights in parts per million of edges that nobody signed, by parent; the heavier counts where the
+                entry names that parent too. How many parents an entry may sign is no limit here.
 
         Raises:
             EntryError: another tenant's, an id that is or was there, or a parent that is no earlier entry.
@@ -136,20 +144,21 @@ class Lineage:
         index = self._index
         if entry.entry_id in index:
             raise EntryError(f"{where} is or was there already: entry ids are used once")
+        weights = {parent.entry_id: parent.weight_ppm for parent in entry.parents}
+        for name, weight in estimated.items():
+            weights[name] = max(weight, weights.get(name, 0))
         parents = []
-        for parent in entry.parents:
-            position = index.get(parent.entry_id)
+        for name in weights:
+            position = index.get(name)
             if position is None:
-                raise EntryError(
-                    f"{where} names parent {parent.entry_id!r:.80}, which is no earlier entry (unknown, or a cycle)"
-                )
+                raise EntryError(f"{where} names parent {name!r:.80}, which is no earlier entry (unknown, or a cycle)")
             parents.append(position)
         node = self._add_node(entry.entry_id, external=self.rules.base_label(entry) == "external", removed=False)
-        for position, parent in zip(parents, entry.parents, strict=True):
+        for position, weight in zip(parents, weights.values(), strict=True):
             edge = len(self._edge_parent)
             self._edge_parent.append(position)
             self._edge_child.append(node)
-            self._edge_weight.append(parent.weight_ppm)
+            self._edge_weight.append(weight)
             self._edge_next.append(self._newest_child_edge[position])
             self._newest_child_edge[position] = edge
         self._edges_from[node + 1] += len(parents)

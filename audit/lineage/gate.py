@@ -18,6 +18,7 @@ The gate reads no clock and no files, and needs neither Ray nor a model: an agen
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -169,7 +170,9 @@ class Gate:
                     how = "was removed from" if entry_id in lineage.dag else "is not in"
                     return _closed("unknown memory", f"memory {entry_id!r:.80} {how} version {version}")
                 origin: Origin = "memory" if lineage.dag.label(entry_id) == "trusted" else "external"
-                text = self._texts[entry_id] = ContextText(entry.text, origin, f"memory {entry_id}", entry_id)
+                metadata = "\0".join(item for pair in entry.metadata.items() for item in pair)
+                text = ContextText(entry.text, origin, f"memory {entry_id}", entry_id, metadata)
+                self._texts[entry_id] = text
             found.append(text)
         return found
 
@@ -182,7 +185,8 @@ class Gate:
         named = []
         for number, output in enumerate(context.outputs, start=1):
             origin: Origin = "tool" if output.tool in trusted else "external"
-            text = ContextText(output.text, origin, f"output {number} of {output.tool}")
+            beside = "\0".join(output.names)
+            text = ContextText(output.text, origin, f"output {number} of {output.tool}", beside=beside)
             texts.append(text)
             if origin == "tool":
                 naming.append(text)
@@ -226,17 +230,19 @@ class Gate:
         if rule.intent and not _asked_for(rule, texts):
             return self._deny("not asked for", findings, texts, _not_asked_for(rule))
         arguments = dict(call.arguments)
+        sound = [name for name, group in by_name.items() if all(finding.authorised for finding in group)]
         changes = []
         for name, group in by_name.items():
             parameter = rule.rule(name)
-            if parameter is None or all(finding.authorised for finding in group):
+            if parameter is None or name in sound:
                 continue
-            others = [value for other, value in arguments.items() if other != name]
+            others = [arguments[other] for other in sound if other != name]
             value = repaired_argument(arguments[name], group, parameter, texts, others)
             if value is None:
                 return self._deny("unauthorised argument", findings, texts)
             changes.append(f"{name}: {arguments[name]!r:.80} becomes {value!r:.80}")
             arguments[name] = value
+            sound.append(name)
         repaired = ToolCall(tool=call.tool, arguments=MappingProxyType(arguments))
         if context.executed and _substance(repaired, rule) in {_substance(done, rule) for done in context.executed}:
             return self._deny("already done", findings, texts, f"repaired, the call to {call.tool} was made already")
@@ -261,8 +267,11 @@ def _substance(call: ToolCall, rule: ToolRule) -> str:
 
 
 def _form(value: Any, parameter: ParameterRule) -> Any:
+    """Return what an argument comes to: of a list each member once, in whatever order, and one alone as itself."""
     if isinstance(value, list):
-        return [_form(item, parameter) for item in value]
+        forms = [_form(item, parameter) for item in value if item is not None]
+        unique = {json.dumps(form, sort_keys=True, default=str): form for form in forms}
+        return next(iter(unique.values())) if len(unique) == 1 else [unique[key] for key in sorted(unique)]
     form = values.canonical(value, parameter.kind, parameter.pattern) if isinstance(value, _SCALARS) else None
     return value if form is None else form
 

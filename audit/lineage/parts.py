@@ -4,7 +4,7 @@ No trusted text holds a whole body, and a body need not be any text's: what can 
 it is named, and what it passes on. Three kinds of parameter say which parts must be authorised:
 
     prose    what identifies something: e-mail and web addresses, IBANs, and codes (six characters or more with a
-             digit); dates and times are no codes
+             digit), in any spelling that software follows; dates and times are no codes
     words    each word of three characters or more, `follow-up` being one: a title made of the user's words and of
              trusted names
     quotes   each run of three words that an untrusted text has and no authorising text; other runs are the model's own
@@ -29,18 +29,31 @@ QUOTED_WORDS = 3
 
 _DATE = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?(?!\d)")
 # What identifies something is looked for in any spelling, also in one that no trusted text has: it is then refused.
-_URL = re.compile(r"(?<![\w@./-])(?:[A-Za-z][A-Za-z0-9+.-]{0,30}://|[Ww]{3}\.)[^\s<>\"'`]+")
+# A browser takes one slash, or a backslash, after the schemes of the web: https:/evil.com leads there too.
+_URL = re.compile(
+    r"(?:(?<![^\W_])(?i:https?|ftp|wss?|file):[/\\]+|(?<![\w@./-])(?:[A-Za-z][A-Za-z0-9+.-]{0,30}://|[Ww]{3}\.))"
+    r"(?![/\\])[^\s<>\"'`]+"
+)
 _IBAN = re.compile(
     r"(?<![\w-])[A-Za-z]{2}[0-9]{2}[\s.]?[A-Za-z0-9]{4}(?:[\s.]?(?=[A-Za-z]{0,3}[0-9])[A-Za-z0-9]{4}){1,6}"
     r"(?:[\s.]?(?=[A-Za-z]{0,2}[0-9])[A-Za-z0-9]{1,3})?(?![\w-])"
 )
+# What stands before an @ belongs to the address, also where it is not spelt as one should be: x!@evil.com.
 _DOMAIN = re.compile(
-    r"(?:(?<![\w@./-])\.?|(?<=\.\.)|(?<=//))(?:[\w-]+\.)+[^\W\d_]{2,24}(?:/[^\s<>\"'`]*)?(?!_*[^\W_]|@|-\w)"
+    r"(?:[^\s<>\"'`@]{0,64}@|(?<![\w./-])\.?|(?<=\.\.)|(?<=//))"
+    r"(?:(?:[\w-]+\.)+[^\W\d_]{2,24}|(?:\d{1,3}\.){3}\d{1,3}(?!\.\d))(?:/[^\s<>\"'`]*)?(?!_*[^\W_]|@|-\w)"
 )
 _CODE = re.compile(r"(?<![\w-])(?=[\w-]{0,80}\d)[\w-]{6,}(?![\w-])")
 _WORD = re.compile(r"[^\W\d_](?:[\w'’-]*[^\W_])")
-_IDENTIFIERS: tuple[values.Kind | re.Pattern[str], ...] = ("email", _URL, "iban", _IBAN, _DOMAIN, _DATE, _CODE)
-"""In the order in which they are looked for: what one finds is no part of the next."""
+_IDENTIFIERS: tuple[values.Kind | re.Pattern[str], ...] = (_URL, "email", "iban", _IBAN, _DOMAIN, _DATE, _CODE)
+"""In the order in which they are looked for: what one finds is no part of the next. Web addresses come first: what
+looks like an e-mail address in one is a name before the host, and https://bob@x.com@evil.com leads to evil.com."""
+
+_FULL_STOP = re.compile(
+    r"(?<=[\w-])\u3002(?=(?:(?![\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])[\w-])+(?!\w))"
+)
+"""The ideographic full stop where it may be the dot of a host, which browsers take it for: between a word and one that
+is not Chinese, Japanese or Korean. Elsewhere it ends a sentence, with no blank after it."""
 
 _SHORTEST_WORD = 3
 _TRAILING = ".,;:!?)]}"
@@ -48,6 +61,8 @@ _TRAILING = ".,;:!?)]}"
 
 def parts(value: str, kind: PartKind) -> list[str]:
     """Return the parts of a text to judge, each once, in its own spelling and order.
+
+    The parts of `prose` are spelt as software reads them: without marks that nobody sees, and a full stop is a dot.
 
     Args:
         value: As proposed.
@@ -62,12 +77,11 @@ def parts(value: str, kind: PartKind) -> list[str]:
             for start in range(len(tokens) - QUOTED_WORDS + 1)
         ]
     else:
-        found, rest = [], value
+        found, rest = [], _FULL_STOP.sub(".", value.translate(values.NOTHING_SEEN))
         for what in _IDENTIFIERS:
             if isinstance(what, str):
                 spellings = list(values.offers(rest, what))
-                for spelling in spellings:
-                    rest = rest.replace(spelling, " ")
+                rest = values.blanked(rest, what)
             else:
                 spellings = [match.group() for match in what.finditer(rest)]
                 rest = what.sub(" ", rest)

@@ -35,7 +35,9 @@ Rules, on top of those `load_gate_policy` states for each name:
 4. `intent`: a call is repaired only if the user's request has one of these words, and denied otherwise: swapping the
    recipient of a payment that nobody asked for would still be a payment nobody asked for. Left out: no such test.
    With `intent_for: all` such a call is not allowed either, where anything untrusted is in the context.
-5. A reader MUST reject unknown members, a member twice, aliases, other types, and a file longer than MAX_POLICY_BYTES.
+5. `"*"` stands for all only in `free` and `principals`. As a tool, parameter, trusted output or excepted principal it
+   would be a name that nothing has, and gate nothing: it is refused there.
+6. A reader MUST reject unknown members, a member twice, aliases, other types, and a file longer than MAX_POLICY_BYTES.
 """
 
 from __future__ import annotations
@@ -153,13 +155,15 @@ def parse_gate_policy(data: bytes, where: str) -> GatePolicy:
     age = members.take("max_age_s", None)
     policy = GatePolicy(
         tools=MappingProxyType({
-            _name(name, f"{where}: tools"): _tool(_Members(rule, f"{where}: tools: {name!s:.80}"))
+            _own_name(name, f"{where}: tools"): _tool(_Members(rule, f"{where}: tools: {name!s:.80}"))
             for name, rule in tools.items()
         }),
         trust=trust,
         tau_ppm=members.whole("tau_ppm", DEFAULT_TAU_PPM, PARTS_PER_MILLION),
         max_age_s=None if age is None else _whole(age, f"{where}: max_age_s", MAX_AGE_S),
-        trusted_outputs=frozenset(members.names("trusted_outputs", ())),
+        trusted_outputs=frozenset(
+            _own_name(name, f"{where}: trusted_outputs") for name in members.names("trusted_outputs", ())
+        ),
     )  # fmt: skip
     members.done()
     return policy
@@ -174,7 +178,7 @@ def _tool(members: _Members) -> ToolRule:
     if not isinstance(parameters, dict) or len(parameters) > MAX_NAMES:
         raise UsageError(f"{members.where}: parameters must map names to rules")
     rules = {
-        _name(name, members.where): _parameter(_Members(rule, f"{members.where}: {name!s:.80}"))
+        _own_name(name, f"{members.where}: parameters"): _parameter(_Members(rule, f"{members.where}: {name!s:.80}"))
         for name, rule in parameters.items()
     }
     free = frozenset(members.names("free", ()))
@@ -261,6 +265,16 @@ def _name(value: Any, where: str) -> str:
     if not isinstance(value, str) or not value:
         raise UsageError(f"{where}: {value!r:.60} must be text and not empty (quote it)")
     return value
+
+
+def _own_name(value: Any, where: str) -> str:
+    """Return the name of a tool or parameter; one that none can have would gate nothing."""
+    name = _name(value, where)
+    if name == ALL_OTHERS:
+        raise UsageError(f"{where}: '*' stands for all only in free and principals: name each one")
+    if name != name.strip():
+        raise UsageError(f"{where}: {name!r:.60} begins or ends with a blank")
+    return name
 
 
 def _whole(value: Any, where: str, maximum: int) -> int:

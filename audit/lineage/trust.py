@@ -14,6 +14,7 @@ Three labels, from best to worst: `trusted`, `derived-untrusted` (the entry itse
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -77,8 +78,8 @@ def parse_trust_rules(value: Any, where: str) -> TrustRules:
         where: The file and the place in it, for messages.
 
     Raises:
-        UsageError: not a mapping, an unknown member, a list that is not one of different non-empty texts, a source
-            that entries cannot have, or another base label.
+        UsageError: not a mapping, an unknown member, a list that is not one of different non-empty texts, a text with
+            an outer blank, a source that entries cannot have, `*` among those excepted, or another base label.
     """
     if not isinstance(value, Mapping):
         raise UsageError(f"{where}: expected a mapping of names to values")
@@ -90,6 +91,8 @@ def parse_trust_rules(value: Any, where: str) -> TrustRules:
     if foreign:
         raise UsageError(f"{where}: source {foreign[0]!r:.60}, expected some of {', '.join(get_args(Source))}")
     default = TrustRules()
+    if ANY_PRINCIPAL in lists.get("except_principals", frozenset()):
+        raise UsageError(f"{where}: except_principals: '*' stands for all only in principals: name each one")
     unattributed = value.get("unattributed", default.unattributed)
     if not isinstance(unattributed, str) or unattributed not in get_args(BaseLabel):
         known = ", ".join(get_args(BaseLabel))
@@ -111,6 +114,9 @@ def _names(value: Any, where: str) -> frozenset[str]:
     for item in value:
         if not isinstance(item, str) or not item:
             raise UsageError(f"{where}: {item!r:.60} must be text and not empty (quote it)")
-    if len(set(value)) != len(value):
+        if item != item.strip():
+            raise UsageError(f"{where}: {item!r:.60} begins or ends with a blank")
+    names = frozenset(unicodedata.normalize("NFC", item) for item in value)  # as those of entries are
+    if len(names) != len(value):
         raise UsageError(f"{where} names something twice, expected a list of different texts")
-    return frozenset(value)
+    return names

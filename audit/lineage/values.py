@@ -12,10 +12,10 @@ text offers can be listed (the repair needs that):
     number    50, "50.00", $50 and 1,050 in a text, not inside one of the kinds below; compared as decimals
     email     compared in lower case
     url       compared as it stands, without a trailing slash: paths have two cases
-    iban      in capitals; compared without spaces
+    iban      in capitals; compared without spaces; a group after a complete one (`… 7034 900 euros`) is no part of it
     date      ISO 8601 days, 2026-11-21
     choice    one of the values that the policy lists
-    pattern   whatever matches the policy's regular expression, whole
+    pattern   whatever matches the policy's regular expression, whole, and not from or to within a word
 
 Not done: resolving what only a reader can ("my landlord", "next Friday"): such a value is found nowhere, and unknown.
 """
@@ -24,15 +24,31 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Kind", "Scalar", "canonical", "fold", "is_plain", "may_offer", "occurs", "offers"]
+__all__ = [
+    "NOTHING_SEEN",
+    "Kind",
+    "Scalar",
+    "Squeeze",
+    "blanked",
+    "canonical",
+    "fold",
+    "is_plain",
+    "may_offer",
+    "occurs",
+    "offers",
+    "revealed",
+    "squeeze",
+    "stands_apart",
+]
 
 Kind = Literal["text", "number", "email", "url", "iban", "date", "choice", "pattern"]
+Squeeze = Literal["text", "number", "iban"]
 Scalar = str | int | float | bool | None
 
 MAX_VALUE_CHARS = 10_000
@@ -40,11 +56,34 @@ MAX_VALUE_CHARS = 10_000
 
 MAX_DIGITS = 40
 
+_EXACT = Context(prec=2 * MAX_DIGITS + 2)
+"""The default context rounds to 28 digits: two ids that differ after those would be one."""
+
+_FULL_GROUPS = {
+    country: length
+    for length, countries in (
+        (16, "BE"),
+        (20, "AT BA EE KZ LT LU MN XK"),
+        (24, "AD CZ ES MD PK RO SA SE SK TN VG"),
+        (28, "AL AZ BY CY DO GT HN HU LB NI PL SV"),
+        (32, "LC"),
+    )
+    for country in countries.split()
+}
+"""Characters of an IBAN (ISO 13616 registry) in the countries where the last group of four is full. Elsewhere accounts
+end with a shorter group, so that what follows cannot be taken for one more."""
+
 _OPENERS = frozenset('"`([{<“‘«„')
 _CLOSERS = frozenset('"`)]}>”»')
 _STOPS = frozenset(".,;:!?")
 _APOSTROPHES = frozenset("'’")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+_MARKS = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10))
+NOTHING_SEEN: dict[int, None] = dict.fromkeys((*_MARKS, *range(0xE0100, 0xE01F0)))
+"""Marks and letters without a glyph: an address with one in it leads where it leads without. For `str.translate`.
+
+They are no reason to refuse a text, as format characters are: emoji are written with them."""
 
 _FINDERS = {
     "number": re.compile(
@@ -58,7 +97,7 @@ _FINDERS = {
     "date": re.compile(r"(?<![\w-])[0-9]{4}-[0-9]{2}-[0-9]{2}(?![\w-])"),
 }
 
-_SIGNS = (("url", "://"), ("url", "www."), ("email", "@"), ("date", "-"))
+_SIGNS: tuple[tuple[Kind, str], ...] = (("iban", ""), ("url", "://"), ("url", "www."), ("email", "@"), ("date", "-"))
 """What a text must have for a kind to be in it: looking for that costs nothing beside the expression."""
 
 
@@ -87,6 +126,50 @@ def occurs(value: str, text: str) -> bool:
     return False
 
 
+def stands_apart(value: str, text: str) -> bool:
+    """Tell whether a folded value stands in a folded text with no letter or digit beside it.
+
+    Far more lenient than `occurs`: for suspecting a value (`file_id=13`), never for authorising it.
+    """
+    start = text.find(value) if value else -1
+    while start != -1:
+        end = start + len(value)
+        if not text[max(start - 1, 0) : start].isalnum() and not text[end : end + 1].isalnum():
+            return True
+        start = text.find(value, start + 1)
+    return False
+
+
+def revealed(text: str) -> str:
+    """Return a text in form NFKC without what nobody sees in it."""
+    if text.isascii():
+        return text
+    text = unicodedata.normalize("NFKC", text)
+    hidden = {
+        ord(character): None
+        for character in set(text)
+        if ord(character) in NOTHING_SEEN or unicodedata.category(character) == "Cf"
+    }
+    return text.translate(hidden) if hidden else text
+
+
+def squeeze(text: str, how: Squeeze = "text") -> str:
+    """Return a text revealed, in lower case and without blanks: for suspecting a value only.
+
+    Args:
+        text: A value, or a text that may have it.
+        how: For `number` thousands are not set apart either and the decimal mark is a point, so that 1.050,00 is
+            1050.00; for `iban` only letters and digits are left.
+    """
+    squeezed = "".join(revealed(text).lower().split())
+    if how == "iban":
+        return "".join(filter(str.isalnum, squeezed))
+    return _THOUSANDS.sub("", squeezed).replace(",", ".") if how == "number" else squeezed
+
+
+_THOUSANDS = re.compile(r"(?<=[0-9])[.,'’_](?=[0-9]{3}(?![0-9]))")
+
+
 def canonical(value: Scalar, kind: Kind, pattern: re.Pattern[str] | None = None) -> str | None:
     """Return the one spelling in which values of a kind are compared, or None where `value` is not of that kind.
 
@@ -107,7 +190,7 @@ def canonical(value: Scalar, kind: Kind, pattern: re.Pattern[str] | None = None)
     if not _FINDERS[kind].fullmatch(spelling):
         return None
     if kind == "iban":
-        return spelling.replace(" ", "")
+        return spelling.replace(" ", "") if _account(spelling) == spelling else None
     return spelling.rstrip("/") if kind == "url" else fold(spelling)
 
 
@@ -149,16 +232,67 @@ def offers(text: str, kind: Kind, pattern: re.Pattern[str] | None = None, choice
         folded = fold(text)
         yield from (choice for choice in choices if occurs(fold(choice), folded))
     elif kind == "pattern" and pattern is not None:
-        yield from (found.group() for found in pattern.finditer(text))
+        yield from (found.group() for found in pattern.finditer(text) if _is_whole(found.start(), found.end(), text))
     elif kind in _FINDERS:
         if kind == "number":  # the digits of an account are no amount
-            text = _FINDERS["iban"].sub(" ", text)
             for other, sign in _SIGNS:
                 if sign in text:
-                    text = _FINDERS[other].sub(" ", text)
-        for found in _FINDERS[kind].finditer(text):
-            value = found.group()
+                    text = blanked(text, other)
+        for start, end in _spans(text, kind):
+            value = text[start:end]
             yield value.rstrip(".,;:!?)]}") if kind == "url" else value
+
+
+def _spans(text: str, kind: Kind) -> Iterator[tuple[int, int]]:
+    finder = _FINDERS[kind]
+    found = finder.search(text)
+    while found is not None:
+        end = found.start() + len(_account(found.group())) if kind == "iban" else found.end()
+        yield found.start(), end
+        found = finder.search(text, end)
+
+
+def blanked(text: str, kind: Kind) -> str:
+    """Return a text with a blank in place of each value that `offers` finds, where it finds it and nowhere else.
+
+    Args:
+        text: As written.
+        kind: One with a form of its own: neither `text` nor `choice` nor `pattern`.
+    """
+    rest, last = [], 0
+    for start, end in _spans(text, kind):
+        rest.append(text[last:start])
+        last = end
+    return " ".join([*rest, text[last:]])
+
+
+def _account(spelling: str) -> str:
+    """Return an IBAN without the groups that follow a complete one: in "BE68 5390 0754 7034 900 euros" it ends at 7034.
+
+    Where its check digits are not right at its country's length it is left as it is: it may be wrong, or made up.
+    """
+    length = _FULL_GROUPS.get(spelling[:2])
+    if length is None or " " not in spelling:
+        return spelling
+    complete = spelling[: length + length // 4 - 1]  # with the blanks between its groups
+    return complete if _checks(complete) else spelling
+
+
+def _checks(spelling: str) -> bool:
+    """Tell whether the check digits are right (ISO 7064, MOD 97-10)."""
+    account = spelling.replace(" ", "")
+    return int("".join(str(int(character, 36)) for character in account[4:] + account[:4])) % 97 == 1
+
+
+def _is_whole(start: int, end: int, text: str) -> bool:
+    """Tell whether a match is not empty and is cut out of no longer word."""
+    return start < end and not any(
+        0 < edge < len(text) and _is_word(text[edge - 1]) and _is_word(text[edge]) for edge in (start, end)
+    )
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
 
 
 def _number(value: Scalar) -> str | None:
@@ -177,7 +311,7 @@ def _number(value: Scalar) -> str | None:
         return None
     if not number.is_finite() or abs(number.adjusted()) > MAX_DIGITS:
         return None
-    return format(number.normalize() + 0, "f")
+    return format(_EXACT.add(number.normalize(_EXACT), 0), "f")
 
 
 _ORNAMENT = {ord(character): None for character in ",$€£"}

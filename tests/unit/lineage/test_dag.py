@@ -204,3 +204,19 @@ def test_the_networkx_graph_has_every_entry_edge_and_label(entries):
         (parent.entry_id, item.entry_id): parent.weight_ppm for item in entries for parent in item.parents
     }
     assert graph.number_of_edges() == lineage.edges
+
+
+def test_estimated_edges_count_beside_the_signed_ones_and_vouch_for_nothing():
+    lineage = Lineage("acme", TrustRules(sources=frozenset({"user", "agent"})))
+    for name in ("u1", "u2"):
+        lineage.append(entry(name, source="user"))
+    lineage.append(entry("x", source="external"))
+    lineage.append(entry("a", ("u1", 900_000), ("u2", 100_000)), {"u1": 100_000, "u2": 500_000, "x": 200_000})
+    assert lineage.edges == 3
+    assert [step.entry_id for step in lineage.path("a")] == ["x", "a"]
+    found = {seed: [item.weight_ppm for item in lineage.strong_descendants([seed])] for seed in ("u1", "u2", "x")}
+    assert found == {"u1": [900_000], "u2": [500_000], "x": [200_000]}
+    assert lineage.append(entry("b"), {"u1": 900_000}) == "external"  # the agent itself recorded no parents
+    with pytest.raises(EntryError, match="names parent 'later', which is no earlier entry"):
+        lineage.append(entry("c"), {"later": 1})
+    assert "c" not in lineage

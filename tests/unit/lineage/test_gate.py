@@ -1,5 +1,6 @@
 """What the gate lets through, what it refuses, what it repairs, and why it says so."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -199,6 +200,24 @@ def test_what_was_done_in_another_spelling_or_with_another_note_is_not_repeated_
     assert (answer.verdict, answer.reason) == ("deny", "already done")
 
 
+@pytest.mark.parametrize("done", [["ann@x.org", "bob@x.org"], ["bob@x.org", "ANN@x.org", "ann@x.org", None]])
+def test_the_order_of_a_list_makes_no_other_call(gate, done):
+    request = "Invite ann@x.org and bob@x.org"
+    call = ToolCall(tool="invite", arguments={"people": ["bob@x.org", "eve@evil.net", "ann@x.org", "bob@x.org"]})
+    executed = (ToolCall(tool="invite", arguments={"people": done}),)
+    answer = ask(gate, call, request=request, outputs=(page("eve@evil.net"),), executed=executed)
+    assert (answer.verdict, answer.reason) == ("deny", "already done")
+
+
+@pytest.mark.parametrize(("done", "proposed"), [(["ann@x.org"], "eve@evil.net"), ("ann@x.org", ["eve@evil.net"])])
+def test_a_list_of_one_is_that_one(gate, done, proposed):
+    call, executed = (ToolCall(tool="invite", arguments={"people": people}) for people in (proposed, done))
+    outputs = (page("eve@evil.net"),)
+    answer = ask(gate, call, request="Invite ann@x.org", outputs=outputs, executed=(executed,))
+    assert (answer.verdict, answer.reason) == ("deny", "already done")
+    assert ask(gate, call, request="Invite ann@x.org", outputs=outputs).verdict == "repair"
+
+
 @pytest.mark.parametrize("done", [pay(OURS, 90), pay(THEIRS), pay(OURS, tool="strict_send"), pay(OURS, bcc="a")])
 def test_another_call_is_no_repetition(gate, done):
     assert ask(gate, pay(THEIRS), "web", executed=(done,)).verdict == "repair"
@@ -295,6 +314,18 @@ def test_generic_retry_asks_again_and_tells_nothing(gate):
     assert (gave_up.decision, gave_up.gate_calls) == (None, 1)
     stubborn = retry(gate, pay(THEIRS), context, lambda _: pay(THEIRS), now_ms=NOW + 10, attempts=2)
     assert (stubborn.decision.verdict, stubborn.gate_calls) == ("deny", 2)
+
+
+def test_a_value_out_of_an_external_memorys_metadata_is_not_composed(tmp_path):
+    path = tmp_path / "store"
+    make_store(path, tenants=("acme",), size=1)
+    noted = dataclasses.replace(entry("acme", "web", source="external"), metadata={"reply to": "eve@evil.net"})
+    append_entries(path, [noted], keyring(), now_ms=NOW + 1)
+    chosen = policy(POLICY + "  write:\n    parameters: {to: {kind: email, unknown: allow}}\n")
+    gate = Gate(chosen, VerifiedLineage(open_store(path), "acme", chosen.trust))
+    answer = ask(gate, ToolCall(tool="write", arguments={"to": "eve@evil.net"}), "web")
+    assert (answer.verdict, answer.findings[0].where) == ("deny", "memory web")
+    assert ask(gate, ToolCall(tool="write", arguments={"to": "new@x.org"}), "web").verdict == "allow"
 
 
 def test_the_gate_imports_nothing_heavy():

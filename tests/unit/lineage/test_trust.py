@@ -51,6 +51,11 @@ def test_a_block_is_read_and_what_it_leaves_out_is_the_default():
     )
 
 
+def test_a_name_is_compared_in_the_form_that_entries_have():
+    rules = parse_trust_rules({"except_principals": ["Jose\u0301"]}, "x")
+    assert rules.base_label(entry("e", source="user", principal="Jos\u00e9")) == "external"
+
+
 WRONG = [
     ([], "x: expected a mapping of names to values"),
     ({"sorces": []}, "x: unknown member 'sorces'; known are sources, principals, except_principals, unattributed"),
@@ -61,6 +66,12 @@ WRONG = [
     ({"principals": [12]}, "x: principals: 12 must be text and not empty (quote it)"),
     ({"principals": [["a"]]}, "x: principals: ['a'] must be text and not empty (quote it)"),
     ({"except_principals": [""]}, "x: except_principals: '' must be text and not empty (quote it)"),
+    ({"except_principals": ["*"]}, "x: except_principals: '*' stands for all only in principals: name each one"),
+    ({"except_principals": ["bob "]}, "x: except_principals: 'bob ' begins or ends with a blank"),
+    (
+        {"principals": ["Jos\u00e9", "Jose\u0301"]},
+        "x: principals names something twice, expected a list of different texts",
+    ),
     ({"principals": ["a", "a"]}, "x: principals names something twice, expected a list of different texts"),
     ({"unattributed": "maybe"}, "x: unattributed is 'maybe', expected one of trusted, external"),
     ({"unattributed": ["trusted"]}, "x: unattributed is ['trusted'], expected one of trusted, external"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.lineage.values import canonical, fold, is_plain, occurs, offers
+from audit.lineage.values import canonical, fold, is_plain, occurs, offers, squeeze, stands_apart
 
 words = st.text("abcdefghij0123456789", min_size=1, max_size=8)
 
@@ -64,6 +64,12 @@ def test_a_value_that_is_not_what_it_looks_like_has_no_canonical_form(value):
         ("url", "Read https://a.io/B, then www.c.de.", ["https://a.io/B", "www.c.de"]),
         ("iban", "From GB29NWBK60161331926819 to DE89 3704 0044 0532 0130 00 please", [
             "GB29NWBK60161331926819", "DE89370400440532013000"]),
+        ("number", "Pay BE68 5390 0754 7034 900 euros, invoice 12", ["900", "12"]),
+        ("iban", "Pay BE68 5390 0754 7034 900 euros", ["BE68539007547034"]),
+        ("iban", "Pay AT61 1904 3002 3457 3201 EUR 50", ["AT611904300234573201"]),
+        ("iban", "BE68 5390 0754 7034 NL91 ABNA 0417 1643 00", ["BE68539007547034", "NL91ABNA0417164300"]),
+        ("iban", "UK12345678901234567890 or UK12 3456 7890 1234 5678 90", ["UK12345678901234567890"] * 2),
+        ("iban", "BE68 5390 0754 7034 033 or BE68 5390 0754 7035 900", ["BE68539007547034", "BE68539007547035900"]),
         ("date", "between 2026-11-21 and 2026-11-30, not 12026-11-21", ["2026-11-21", "2026-11-30"]),
         ("text", "anything at all", []),
     ],
@@ -80,6 +86,39 @@ def test_choices_and_patterns_offer_what_the_policy_names():
     assert list(offers("settle INV-12 today", "pattern", pattern)) == ["INV-12"]
     assert canonical("INV-12", "pattern", pattern) == "INV-12"
     assert canonical("INV-12; INV-13", "pattern", pattern) is None
+    assert list(offers("XINV-12, INV-12b, INV-12_ and INV-34.", "pattern", pattern)) == ["INV-34"]
+    assert list(offers("a b", "pattern", re.compile(r"\d*"))) == []
+
+
+def test_an_account_and_the_word_after_it_are_no_account():
+    assert canonical("BE68 5390 0754 7034", "iban") == "BE68539007547034"
+    assert canonical("BE68 5390 0754 7034 900", "iban") is None
+
+
+@pytest.mark.parametrize(("one", "other"), [(10**30 + 1, 10**30 + 2), (f"0.{1:030}", f"0.{2:030}")])
+def test_numbers_are_compared_to_the_last_digit(one, other):
+    assert canonical(one, "number") != canonical(other, "number")
+
+
+@pytest.mark.parametrize(
+    ("how", "text", "squeezed"),
+    [
+        ("text", "Wire the\n deposit\u200b", "wirethedeposit"),
+        ("text", "e\ufe0fvil\uff0ecom", "evil.com"),
+        ("number", "1.050,00 or 1,050.25 or 1\u2019050", "1050.00or1050.25or1050"),
+        ("iban", "DE89-3704\n0044", "de8937040044"),
+    ],
+)
+def test_squeezing_leaves_what_makes_a_value(how, text, squeezed):
+    assert squeeze(text, how) == squeezed
+
+
+@given(words, st.text("=#/:-_.\u200b ", max_size=3), st.text("=#/:-_.\u200b ", max_size=3))
+def test_a_value_stands_apart_from_all_but_letters_and_digits(value, before, after):
+    assert stands_apart(value, f"{before}{value}{after}")
+    assert not stands_apart(value, f"a{value}{after}")
+    assert not stands_apart(value, f"{before}{value}1")
+    assert not stands_apart("", before)
 
 
 @given(st.text(max_size=60), st.sampled_from(["number", "email", "url", "iban", "date"]))
