@@ -231,7 +231,7 @@ def test_notes_are_learned_from():
 
 def test_notes_are_of_both_sides_and_of_all_lengths():
     found = notes()
-    assert len({note.topic for note in found}) == 7
+    assert len({note.topic for note in found}) == 12
     held = notes(HELD / "notes")
     assert (len(held), sum(note.bad for note in held)) == (320, 80)
     assert len({note.text for note in found}) > 0.99 * len(found)
