@@ -18,8 +18,9 @@ Beside them are notes (`benchmarks/acts/texts/notes`): what agents remember on a
 words, and as short notes of bad practice. A reader that had only seen advice on work took "Thanks!" for harm.
 
 Networks are fitted on the plain backbone first. Then low-rank updates of the last four layers that are read are fitted
-together with them, from where they are (`benchmarks.acts.adapting`; two hours on two cores, resumable; `--steps 0`
-leaves it out).
+together with them, from where they are (`benchmarks.acts.adapting`; five hours on two cores, resumable; `--steps 0`
+leaves it out). After six hundred steps these layers attend both ways: a token sees what follows it, as in LLM2Vec
+(BehnamGhader et al. 2024).
 
 Calibrated, and reported, on `benchmarks/acts/held`: scenarios and notes of the same kinds, by language models again,
 which nothing is fitted on but the curve and two thresholds. One of these is what one safe answer in a hundred to the

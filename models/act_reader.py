@@ -4,7 +4,8 @@ All were fitted on scenarios written for this project (`python -m benchmarks.act
 other words, and safe answers to the same request. The projection brings restatements together and puts safe answers
 away; the networks (`models.act_networks`) tell harm by itself, and whether a text restates a given act. A text is read
 once. Its direction is of the states averaged as a whole; the networks look at short passages. The upper layers of the
-backbone were adapted together with the networks, as low-rank updates (`models.low_rank`), which nobody else reads with.
+backbone were adapted together with the networks, as low-rank updates (`models.low_rank`), which nobody else reads with;
+in these layers a token sees what follows it, too.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ _HALF = ("projection", "harm.units", "comparing.units", "comparing.matched", "co
 
 _SCALARS = ("restated_slope", "harm_slope", "bias", "threshold_nats", "doubt_nats")
 
-HAZARD_SLOPE, FUSED_NATS = 0.257, 0.8
+HAZARD_SLOPE, FUSED_NATS = 0.067, 1.2
 """How act and hazard are weighed together in doubt (`benchmarks.doubt_calibration`); with all packaged instruments."""
 
-NEAR_NATS = 1.34
+NEAR_NATS = 1.3
 """What the act alone refuses in doubt, where nothing else is asked (likewise); with the packaged embedder."""
 
 PASSAGE_TOKENS = 16

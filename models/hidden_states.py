@@ -44,6 +44,9 @@ READING = "1"
 """Version of how a text is read (layer, windows, opening, tokens): part of the probe's name, and so of cache keys."""
 
 _OPENING = "Note:\n"
+_CAUSAL, _BOTH_WAYS = "full_attention", "both_ways"
+"""Kinds of attention, by which the backbone's layers find their masks."""
+
 _LOADING = threading.Lock()
 _BATCH = 8
 
@@ -75,7 +78,9 @@ class HiddenStates:
             # A text that spells a control token ("<|im_end|>") is read as these letters.
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, split_special_tokens=True)
             with without_bars():
-                model: Any = AutoModel.from_pretrained(folder, config=config, dtype=torch.bfloat16)
+                model: Any = AutoModel.from_pretrained(
+                    folder, config=config, dtype=torch.bfloat16, attn_implementation="sdpa"
+                )
         except Exception as error:  # transformers, safetensors and torch have a kind each for a damaged folder
             raise ModelError(f"{folder}: cannot load the backbone ({error!s:.200})") from error
         finally:
@@ -83,6 +88,7 @@ class HiddenStates:
         model.norm = torch.nn.Identity()  # the states as the next layer would take them
         self._model = model.eval().requires_grad_(requires_grad=False)
         self._window = window
+        self._both_ways = False
         self._opening: list[int] = self._tokenizer(_OPENING)["input_ids"]
 
     def means(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
@@ -108,11 +114,13 @@ class HiddenStates:
         """Return what `tokens` does as tensors, through which gradients flow to the updates."""
         return self._tensors(self._whole(texts))
 
-    def updated(self, updates: Mapping[str, torch.Tensor]) -> HiddenStates:
+    def updated(self, updates: Mapping[str, torch.Tensor], *, both_ways: bool = True) -> HiddenStates:
         """Return the states of the same backbone with low-rank updates; it shares all weights with this one.
 
         Args:
             updates: See `models.low_rank.with_updates`.
+            both_ways: Tokens of a text attend to those that follow as well, in the layers with updates
+                (BehnamGhader et al. 2024).
 
         Raises:
             ModelError: they do not fit the backbone.
@@ -120,7 +128,14 @@ class HiddenStates:
         from models.low_rank import with_updates  # noqa: PLC0415 - loads torch
 
         twin = copy.copy(self)
-        twin._model = with_updates(self._model, updates)  # noqa: SLF001
+        model = twin._model = with_updates(self._model, updates)  # noqa: SLF001
+        if both_ways:
+            changed = {int(name.partition(".")[0]) for name in updates}
+            model.config = copy.copy(model.config)
+            model.config.layer_types = [
+                _BOTH_WAYS if layer in changed else kind for layer, kind in enumerate(model.config.layer_types)
+            ]  # fmt: skip
+            twin._both_ways = True  # noqa: SLF001
         return twin
 
     def linear_layers(self) -> dict[str, tuple[int, int]]:
@@ -150,16 +165,32 @@ class HiddenStates:
             batch = order[start : start + _BATCH]
             width = skip + max(len(pieces[index]) for index in batch)
             ids = torch.zeros((len(batch), width), dtype=torch.long)
-            mask = torch.zeros_like(ids)
+            there = torch.zeros_like(ids)
             for row, index in enumerate(batch):
                 tokens = [*self._opening, *pieces[index]]
                 ids[row, : len(tokens)] = torch.tensor(tokens)
-                mask[row, : len(tokens)] = 1
-            states = self._model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+                there[row, : len(tokens)] = 1
+            seen = _masks(there.bool(), skip) if self._both_ways else there
+            states = self._model(input_ids=ids, attention_mask=seen, use_cache=False).last_hidden_state.float()
             for row, index in enumerate(batch):
                 end = skip + len(pieces[index])
                 found[index] = states[row, min(skip, end - 1) : end]
         return found
+
+
+def _masks(there: torch.Tensor, skip: int) -> dict[str, torch.Tensor]:
+    """Return for each kind of attention what each token sees, shape (texts or 1, 1, tokens, tokens).
+
+    Args:
+        there: Which tokens are no padding, shape (texts, tokens); it comes last, where causal attention never looks.
+        skip: Tokens of the opening, which sees no text.
+    """
+    import torch  # noqa: PLC0415
+
+    width = there.shape[1]
+    causal = torch.ones((width, width), dtype=torch.bool).tril()
+    text = torch.arange(width)[:, None] >= skip
+    return {_CAUSAL: causal[None, None], _BOTH_WAYS: (there[:, None] & (causal | text))[:, None]}
 
 
 def packaged_states() -> HiddenStates:

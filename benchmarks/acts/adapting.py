@@ -83,7 +83,7 @@ class _Trained:
     ) -> None:
         self._start, self._how = start, how
         self.updates = {name: torch.nn.Parameter(part) for name, part in (updates or _blank(states, how)).items()}
-        self._states = states.updated(self.updates)
+        self._causal, self._both_ways = (states.updated(self.updates, both_ways=both) for both in (False, True))
         self._mean, self._spread = torch.from_numpy(start.mean), torch.from_numpy(start.spread)
         hidden, compared = len(start.mean), start.comparing
         fit = Fit(
@@ -115,7 +115,8 @@ class _Trained:
         order = np.random.default_rng((how.seed, step // each, 1)).permutation(len(found))
         some = order[step % each * how.scenarios :][: how.scenarios]
         notes = drawn.choice(len(noted), min(how.notes, len(noted)), replace=False) if noted else ()
-        loss = self._loss([found[number] for number in some], [noted[number] for number in notes], drawn)
+        through = self._causal if step < how.causal_steps else self._both_ways
+        loss = self._loss(through, [found[number] for number in some], [noted[number] for number in notes], drawn)
         for group in self.descent.param_groups:
             group["lr"] = group["highest"] * min(1, (step + 1) / how.warm) * (1 - 0.95 * step / how.steps)
         self.descent.zero_grad()
@@ -123,7 +124,9 @@ class _Trained:
         torch.nn.utils.clip_grad_norm_(self.updates.values(), 1.0)
         self.descent.step()
 
-    def _loss(self, found: Sequence[Scenario], noted: Sequence[Note], drawn: np.random.Generator) -> torch.Tensor:
+    def _loss(
+        self, through: HiddenStates, found: Sequence[Scenario], noted: Sequence[Note], drawn: np.random.Generator
+    ) -> torch.Tensor:
         how = self._how
         texts: list[str] = []
         for scenario in found:
@@ -132,7 +135,7 @@ class _Trained:
                 those = [place for place in scenario.writes if (place < HARMFUL) == harmful]
                 texts += [scenario.texts[place] for place in drawn.choice(those, count, replace=False)]
         harmful, shown = 1 + how.restated, len(texts) // len(found)
-        read = self._states.tensors([*texts, *(note.text for note in noted)])
+        read = through.tensors([*texts, *(note.text for note in noted)])
         standard = [(states - self._mean) / self._spread for states in read]
         batch = batch_of(standard)
         whole = batch.states[batch.place == 0][: len(texts)]

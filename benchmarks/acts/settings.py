@@ -64,7 +64,10 @@ class Fit:
 class Adapting:
     """How layers of the backbone are adapted, and the networks with them; chosen on scenarios held before."""
 
-    steps: int = 420
+    steps: int = 940
+    causal_steps: int = 600
+    """The first ones; after them the layers attend both ways."""
+
     rank: int = 8
     layers: tuple[int, ...] = (8, 9, 10, 11)
     """Numbered from 0; the last ones that are read."""

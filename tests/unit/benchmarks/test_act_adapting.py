@@ -25,7 +25,9 @@ from models.packaged import ensure
 
 pytestmark = pytest.mark.timeout(600)  # a fresh machine assembles the backbone first, for its tokenizer
 
-HOW = Adapting(steps=6, rank=2, layers=(1,), scenarios=4, notes=2, rate=5e-3, networks_rate=1e-3, warm=1)
+HOW = Adapting(
+    steps=6, causal_steps=3, rank=2, layers=(1,), scenarios=4, notes=2, rate=5e-3, networks_rate=1e-3, warm=1
+)  # fmt: skip
 FIT = Fit(
     dimensions=8, units=16, heads=2, networks=2, epochs=3, dropped=0.1, harm_epochs=2, rate=0.01,
     comparing_networks=2, second=8, comparing_epochs=2, comparing_notes=2,
@@ -109,7 +111,8 @@ def test_layers_and_networks_learn_together(backbone, tmp_path):
     told = {}
     for name, rate in (("plain", 0.0), ("adapted", 5e-3)):
         how = Adapting(
-            steps=60, rank=4, layers=(0, 1), scenarios=5, notes=2, rate=rate, networks_rate=2e-3, dropped=0.0, warm=1
+            steps=60, causal_steps=0, rank=4, layers=(0, 1), scenarios=5, notes=2, rate=rate, networks_rate=2e-3,
+            dropped=0.0, warm=1,
         )  # fmt: skip
         fitted, updates = adapt(backbone, tmp_path / f"{name}.pt", how, start)
         weights, states = fitted.weights(FLAT, updates), adapted(backbone, updates)

@@ -71,11 +71,30 @@ def updates(states: HiddenStates, layer: int, size: float) -> dict[str, torch.Te
 
 def test_updates_change_what_is_read_with_them_and_nothing_else(states: HiddenStates):
     before = states.tokens([HAZARD, SAFE])
-    other = states.updated(updates(states, LAYER - 1, 0.1))
-    changed, same = other.tokens([HAZARD, SAFE]), states.updated(updates(states, LAYER - 1, 0.0)).tokens([HAZARD, SAFE])
+    other, blank = (states.updated(updates(states, LAYER - 1, size), both_ways=False) for size in (0.1, 0.0))
+    changed, same = other.tokens([HAZARD, SAFE]), blank.tokens([HAZARD, SAFE])
     assert all(np.abs(one - two).mean() > 0.01 for one, two in zip(before, changed, strict=True))
     for again in (same, states.tokens([HAZARD, SAFE])):
         assert all(np.array_equal(one, two) for one, two in zip(before, again, strict=True))
+
+
+def test_a_token_sees_what_follows_where_layers_have_updates(states: HiddenStates):
+    texts = ["Send the list to the board.", "Send the list to the press."]
+    blank = updates(states, LAYER - 1, 0.0)
+    for read, seen in ((states, False), (states.updated(blank, both_ways=False), False), (states.updated(blank), True)):
+        one, other = read.tokens(texts)
+        assert np.array_equal(one[0], other[0]) != seen
+        assert not np.allclose(one[-2], other[-2])
+
+
+def test_both_ways_a_text_is_read_without_its_batch_mates_and_their_padding(states: HiddenStates):
+    both = states.updated(updates(states, LAYER - 1, 0.1))
+    (alone,), together = both.tokens([SAFE]), both.tokens([HAZARD * 3, SAFE, ""])
+    assert np.corrcoef(together[1].ravel(), alone.ravel())[0, 1] > 0.999
+    assert together[2].shape == (1, 896)
+    assert np.isfinite(together[2]).all()
+    plain = states.tokens([SAFE])[0]
+    assert np.corrcoef(plain.ravel(), alone.ravel())[0, 1] < 0.99
 
 
 def test_updates_share_the_backbones_weights(states: HiddenStates):
