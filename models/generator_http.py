@@ -32,7 +32,7 @@ from audit.generation import Completion, GenerationRequest, Message, TokenLogpro
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["HttpGenerator", "HttpSettings", "read_completion"]
+__all__ = ["HttpGenerator", "HttpSettings", "OutageError", "read_completion"]
 
 MAX_BODY_BYTES = 16 << 20
 """An answer with 20 alternatives for each of 8k tokens has about 10 MB; more is not an answer."""
@@ -91,7 +91,7 @@ class _RetryableError(Exception):
         self.wait_s = wait_s
 
 
-class _OutageError(ModelError):
+class OutageError(ModelError):
     """All attempts failed with what may pass: this says nothing of what the server can do."""
 
 
@@ -161,7 +161,7 @@ class HttpGenerator:
         """
         try:
             completion = await self._answer(_PROBE)
-        except _OutageError:
+        except OutageError:
             raise
         except (ModelError, UsageError):
             return False
@@ -180,7 +180,7 @@ class HttpGenerator:
                 return await self._attempt(body)
             except _RetryableError as error:
                 if attempt == self._settings.attempts:
-                    raise _OutageError(f"{self._url}: {error} ({attempt} attempts)") from None
+                    raise OutageError(f"{self._url}: {error} ({attempt} attempts)") from None
                 spread = 1 + digest[attempt % len(digest)] / 255  # requests that failed together do not return together
                 wait_s = error.wait_s or self._settings.first_wait_s * 2 ** (attempt - 1) * spread
                 await asyncio.sleep(min(wait_s, MAX_WAIT_S))

@@ -254,7 +254,7 @@ def test_writes_that_could_not_be_judged_exit_3(desk, run):
         "--embedder", "fake", "--cache", "cache.sqlite", "--mode", "containment+key",
     )  # fmt: skip
     assert code == 3
-    assert "blocked acme/w1: model failed (ModelError: http://127.0.0.1:9/v1: ConnectError" in out
+    assert "blocked acme/w1: model failed (OutageError: http://127.0.0.1:9/v1: ConnectError" in out
     assert "could not be judged" in err
     assert "replays" not in out + err  # an audit's, and not a guard's
 

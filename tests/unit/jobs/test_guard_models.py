@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
@@ -14,6 +15,7 @@ from audit.forget.settings import GuardSettings
 from jobs import guard_models as module
 from jobs.guard_models import guard_models, hazard_models
 from jobs.progress import Reporter
+from models.extras import with_extra
 from models.fakes import FakeActReader, FakeEmbedder
 from models.hidden_states import BACKBONE
 from models.loading import ModelSpecs
@@ -107,7 +109,7 @@ def test_a_backbone_that_cannot_be_meant_is_told_before_anything_is_assembled(ca
 @pytest.mark.parametrize("mode", ["act+labels", "exact", "containment", "containment+key"])
 def test_a_missing_vllm_is_told_before_anything_is_assembled(monkeypatch, caches, assembled, models_of, mode):
     monkeypatch.setitem(sys.modules, "vllm", None)
-    needed = r"^backbone 'packaged:0\.5b' needs vLLM: pip install 'memaudit\[cpu\]' \(or \[gpu\]\), or name a server "
+    needed = rf"^backbone 'packaged:0\.5b' needs vLLM; {re.escape(with_extra('cpu'))} \(or \[gpu\]\), or name a server "
     with pytest.raises(UsageError, match=needed), models_of(mode, ModelSpecs(backbone="packaged:0.5b")):
         pass
     assert (assembled, caches) == ([], [])
@@ -169,7 +171,7 @@ def test_what_hazards_are_read_with_is_assembled_with_progress_before_it_is_name
 
 def test_a_mode_of_acts_needs_the_packaged_reader(monkeypatch, models_of):
     monkeypatch.setattr(module, "load_acts", lambda _: None)
-    needed = r"^--mode act needs the packaged 0\.5B: pip install 'memaudit\[local-models\]', or name another mode$"
+    needed = f"^--mode act needs the packaged 0.5B; {re.escape(with_extra('local-models'))}, or name another mode$"
     with pytest.raises(UsageError, match=needed), models_of("act", ModelSpecs(backbone="fake", embedder="fake")):
         pass
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from audit.errors import ModelError, UsageError
 from models import packaged
+from models.extras import with_extra
 from models.packaged import PACKAGED, GgufParts, ensure
 from models.weights_cache import folder_id
 
@@ -92,7 +94,7 @@ def test_tampered_weights_are_refused(tiny: GgufParts, tmp_path: Path, cache: Pa
 def test_a_package_that_is_not_installed_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch):
     source = GgufParts(folder="x", module="no_such_part", parts=1, size_bytes=1, sha256="", expanded_bytes=1)
     monkeypatch.setitem(PACKAGED, "x", ("x", lambda progress: packaged._build_backbone(source, progress)))
-    with pytest.raises(UsageError, match=r"no-such-part1 is not installed: pip install 'memaudit\[local-models\]'"):
+    with pytest.raises(UsageError, match=f"no-such-part1 is not installed; {re.escape(with_extra('local-models'))}"):
         ensure("x")
 
 
