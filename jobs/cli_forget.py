@@ -24,7 +24,7 @@ from audit.snapshot.purify import Purified, purify
 from audit.snapshot.reader import VerifiedSnapshot, open_snapshot
 from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, known_pin, print_json, remember
 from jobs.clock import now_ms
-from jobs.hazard_locks import LockPlan, described, locks_of, taxonomy_of
+from jobs.hazard_locks import NO_ACTS, LockPlan, described, locks_of, taxonomy_of
 from jobs.progress import Reporter
 
 if TYPE_CHECKING:
@@ -164,6 +164,8 @@ def _locks(
         embedder="" if model is None else model.model_id, acts=None if model is None else load_acts(specs),
         scope="operator" if operator_wide else "tenant", expires_at_ms=until,
     )  # fmt: skip
+    if model is not None and plan.acts is None:
+        Console(stderr=True, soft_wrap=True).print(NO_ACTS, markup=False, highlight=False)
     by_id = {entry.entry_id: entry for entry in snapshot.entries(tenant)}
     removed = [by_id[entry_id] for entry_id in entries]
     models = {} if model is None else {"embedder": model.model_id}

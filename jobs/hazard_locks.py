@@ -20,6 +20,7 @@ from audit.forget.reading import readings
 from audit.forget.tombstone import EXTRA_KEY, lock_out, read_lock
 from audit.provenance import durable, strict_json
 from jobs.run_folder import resumable
+from models.extras import with_extra
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import HazardStatements, packaged_curves
 from models.loading import ModelSpecs, load_acts, load_probe, packaged_together
@@ -42,9 +43,14 @@ if TYPE_CHECKING:
     from models.protocols import Generator
 
 __all__ = [
-    "LOCKS_FILE", "LockPlan", "described", "entailment_beside", "locks_of", "parse_locks", "read_locks", "removals_of",
-    "taxonomy_of", "write_locks",
+    "LOCKS_FILE", "NO_ACTS", "LockPlan", "described", "entailment_beside", "locks_of", "parse_locks", "read_locks",
+    "removals_of", "taxonomy_of", "write_locks",
 ]  # fmt: skip
+
+NO_ACTS = (
+    "no reader of acts is installed on this machine: tombstones keep out by labels, words and keys alone; "
+    f"{with_extra('local-models')}"
+)
 
 LOCKS_FILE = "hazards.json"
 MAX_LOCKS_BYTES = 1 << 30
@@ -143,6 +149,8 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
         store_id=snapshot.store_id, taxonomy=taxonomy, embed=executor.embed, embedder=executor.model_ids()["embedder"],
         acts=load_acts(ModelSpecs(backbone=config.backbone, embedder=config.embedder)),
     )  # fmt: skip
+    if plan.acts is None:
+        reporter.say(NO_ACTS)
     statements = entailment_beside(executor, config, taxonomy) if method == "margins" else None
     entries = [
         entry for tenant in sorted(removals) for entry in snapshot.entries(tenant) if entry.entry_id in removals[tenant]

@@ -247,6 +247,13 @@ def test_a_pin_that_cannot_be_kept_is_said_with_the_way_out(store, run, pin, cod
     assert err.endswith("; --pin names another file\n")
 
 
+def test_an_audit_tells_that_its_tombstones_will_have_no_act(store, run, monkeypatch):
+    monkeypatch.setattr("jobs.hazard_locks.load_acts", lambda specs: None)
+    code, out, _ = run(*[word for word in AUDIT if word != "--quiet"])
+    assert code == 0
+    assert "no reader of acts is installed on this machine" in " ".join(out.split())
+
+
 def test_a_pin_does_not_move_to_a_version_that_shows_less_than_was_seen(store, desk, run):
     """As where somebody publishes a shorter log while a command runs."""
     write_lines(desk / "more.jsonl", [{**memories(1)[0], "entry_id": "m99"}])

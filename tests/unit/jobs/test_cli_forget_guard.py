@@ -246,6 +246,14 @@ def test_by_default_the_act_is_read_and_no_backbone_is_asked(desk, run):
     assert "0 blocked" in run(*command, "--act-above", "9")[1]
 
 
+def test_tombstones_without_an_act_are_told(desk, run, monkeypatch):
+    """As on a machine that has no packaged models, such as the head of a cluster."""
+    monkeypatch.setattr("models.loading.load_acts", lambda specs: None)
+    code, _, err = run(*FORGET, "--hazard", "skip_validation", "--apply")
+    assert code == 0
+    assert "no reader of acts is installed on this machine" in err
+
+
 def test_writes_that_could_not_be_judged_exit_3(desk, run):
     assert run(*FORGET, "--hazard", "skip_validation", "--apply")[0] == 0
     (desk / "writes.jsonl").write_text(json.dumps(memory("acme", "w1", AGAIN)))
