@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from audit.errors import EntryError
+from audit.snapshot.layout import by_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,11 +47,11 @@ def compared(snapshot: VerifiedSnapshot, entries: Sequence[Entry]) -> Compared:
     for entry in entries:
         by_tenant[entry.tenant].append(entry)
     new, removed, known = set[tuple[str, str]](), list[tuple[str, str]](), 0
-    for tenant, found in by_tenant.items():
+    for tenant in by_bucket(by_tenant):
         there = tenant in snapshot.log_refs
         live = {entry.entry_id: entry for entry in snapshot.entries(tenant)} if there else {}
         gone = {tombstone.entry_id for tombstone in snapshot.tombstones(tenant)} if there else set()
-        for entry in found:
+        for entry in by_tenant[tenant]:
             name = tenant, entry.entry_id
             signed = live.get(entry.entry_id)
             if signed is not None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from audit.errors import IncompleteError, UsageError, VerificationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 __all__ = ["create", "ensure_folder", "is_leftover", "read_bounded", "remove", "replace"]
@@ -65,8 +66,13 @@ def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> boo
     return created
 
 
-def replace(final: Path, data: bytes, *, mode: int = 0o644) -> None:
+def replace(final: Path, data: bytes | Iterable[bytes], *, mode: int = 0o644) -> None:
     """Write `data` to `final` in one step, replacing what was there.
+
+    Args:
+        final: The file's name; its folder exists.
+        data: The content, whole or in parts as they come; where making them fails, nothing is replaced.
+        mode: Permission bits, before the process's umask.
 
     Raises:
         IncompleteError: an operating system error; the old content is intact.
@@ -148,15 +154,16 @@ def read_bounded(path: Path, max_bytes: int, what: str) -> bytes:
     return data
 
 
-def _write_scratch(folder: Path, data: bytes, mode: int) -> Path:
+def _write_scratch(folder: Path, data: bytes | Iterable[bytes], mode: int) -> Path:
     partial = folder / f".{secrets.token_hex(12)}{PARTIAL_SUFFIX}"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        for part in (data,) if isinstance(data, bytes) else data:
+            view = memoryview(part)
+            while view:
+                view = view[os.write(descriptor, view) :]
         os.fsync(descriptor)
-    except OSError:
+    except BaseException:  # also of who makes the parts
         _unlink_quietly(partial)
         raise
     finally:

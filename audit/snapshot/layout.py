@@ -24,12 +24,12 @@ from audit.errors import UsageError, VerificationError
 from audit.provenance import durable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 __all__ = [
-    "STORE_FOLDERS", "FileRef", "Kind", "bucket_of", "file_path", "has_store", "manifest_path", "put_file", "read_file",
-    "stored_files", "versions",
+    "STORE_FOLDERS", "FileRef", "Kind", "bucket_of", "by_bucket", "file_path", "has_store", "manifest_path", "put_file",
+    "read_file", "stored_files", "versions",
 ]  # fmt: skip
 
 Kind = Literal["data", "leaves", "tombstones", "checkpoints"]
@@ -68,6 +68,11 @@ class FileRef:
 def bucket_of(tenant: str) -> int:
     """Bucket of a tenant, 0 … 255."""
     return hashlib.sha256(tenant.encode()).digest()[0]
+
+
+def by_bucket(tenants: Iterable[str]) -> list[str]:
+    """Return tenants in the order in which each file of a store is read once."""
+    return sorted(tenants, key=lambda tenant: (bucket_of(tenant), tenant))
 
 
 def file_path(store: Path, kind: Kind, bucket: int, sha256: str) -> Path:

@@ -16,7 +16,7 @@ from audit.errors import StalePlanError, UsageError
 from audit.provenance import strict_json
 from audit.provenance.leaf import SIGNATURE_DOMAIN, Tombstone, encode_tombstone
 from audit.snapshot.columns import SignedTombstone
-from audit.snapshot.layout import bucket_of, versions
+from audit.snapshot.layout import bucket_of, by_bucket, versions
 from audit.snapshot.publish import LogWriter, build_manifest, publish_manifest, sign_readable, write_bucket
 from audit.snapshot.reader import read_manifest
 
@@ -193,7 +193,7 @@ def read_purified(snapshot: VerifiedSnapshot, run_id: str, audited_digest: str) 
 def _resolve(snapshot: VerifiedSnapshot, removals: Mapping[str, Mapping[str, str]]) -> tuple[RemovedEntry, ...]:
     """Find each entry in its verified log."""
     result: list[RemovedEntry] = []
-    for tenant in sorted(removals, key=lambda name: (bucket_of(name), name)):
+    for tenant in by_bucket(removals):
         if not removals[tenant]:
             continue
         log = snapshot.log(tenant)

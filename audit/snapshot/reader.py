@@ -21,7 +21,7 @@ from audit.provenance import durable, merkle
 from audit.provenance.checkpoint import log_origin
 from audit.snapshot.bucket import BucketView, read_bucket
 from audit.snapshot.checkpoints import LogRef, parse_checkpoints
-from audit.snapshot.layout import bucket_of, manifest_path, read_file, versions
+from audit.snapshot.layout import by_bucket, manifest_path, read_file, versions
 from audit.snapshot.log import VerifiedLog, verify_log
 from audit.snapshot.manifest import MAX_MANIFEST_BYTES, Manifest, checkpoints_root, open_manifest
 from audit.snapshot.pin import Pin
@@ -283,7 +283,7 @@ def check_pin(path: Path, trust: TrustPolicy, manifest: Manifest, refs: Mapping[
             )
         return
     leaf_files: dict[int, bytes] = {}
-    for tenant in sorted(pin.logs, key=lambda name: (bucket_of(name), name)):
+    for tenant in by_bucket(pin.logs):
         size, root = pin.logs[tenant]
         ref = refs.get(tenant)
         if ref is None:

@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
-from audit.entry import Entry, Parent
 from audit.errors import EntryError, UsageError, VerificationError
 from jobs.export_jsonl import memory_line
 from jobs.import_jsonl import parse_entries
-
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).map(
-    lambda text: unicodedata.normalize("NFC", text)
-)
-ENTRIES = st.builds(
-    Entry,
-    tenant=TEXT,
-    entry_id=TEXT.map("e".__add__).map(lambda text: unicodedata.normalize("NFC", text)),
-    principal=TEXT,
-    source=st.sampled_from(["user", "agent", "tool", "external"]),
-    request=TEXT,
-    response=TEXT,
-    created_at_ms=st.integers(0, 10**13),
-    parents=st.lists(st.integers(0, 10**6), max_size=3).map(
-        lambda weights: tuple(Parent(entry_id=f"{n}", weight_ppm=weight) for n, weight in enumerate(weights))
-    ),
-    metadata=st.dictionaries(TEXT, TEXT, max_size=3),
-)
+from tests.strategies import ENTRIES
 
 
 def memory(number, tenant="acme", **changes):  # noqa: ANN003
@@ -82,7 +62,7 @@ def test_all_tenants_are_written_to_a_file(store, run, folder):
     assert out == "6 memories of version 2 written to left.jsonl\n"
     rows = [json.loads(line) for line in (folder / "left.jsonl").read_text().splitlines()]
     assert {row["tenant"] for row in rows} == {"acme", "globex"}
-    assert not list(folder.glob("*.partial"))
+    assert not list(folder.glob(".*.part"))
 
 
 def test_what_is_to_be_deleted_elsewhere_is_told_without_its_text(store, run):
@@ -100,10 +80,12 @@ def test_an_unknown_tenant_and_a_store_that_does_not_verify_write_nothing(store,
     for file in (store / "data").rglob("*.parquet"):
         file.write_bytes(file.read_bytes()[:-1] + b"?")
     (folder / "left.jsonl").write_text("before")
+    (folder / "left.jsonl.partial").write_text("mine")
     code, out, err = run("export", "store", "--out", "left.jsonl")
     assert (code, out) == (VerificationError.exit_code, "")
     assert (folder / "left.jsonl").read_text() == "before"
-    assert not list(folder.glob("*.partial"))
+    assert (folder / "left.jsonl.partial").read_text() == "mine"
+    assert not list(folder.glob(".*.part"))
 
 
 def test_a_dump_of_everything_adds_what_is_new(store, run, folder):

@@ -9,44 +9,19 @@ from hypothesis import strategies as st
 
 from audit.entry import Entry, Parent
 from audit.errors import EntryError, VerificationError
-from audit.provenance.cbor import encode_text
 from audit.provenance.leaf import MAX_LEAF_BYTES, Tombstone, decode_leaf, encode_entry, encode_tombstone
+from tests.strategies import ENTRIES, NAMES, TEXTS
 
-
-def is_nfc(text):
-    try:
-        encode_text(text)
-    except ValueError:
-        return False
-    return True
-
-
-name = st.text(min_size=1, max_size=12).filter(is_nfc)
-text = st.text(max_size=40).filter(is_nfc)
-entries = st.builds(
-    Entry,
-    tenant=name,
-    entry_id=name.map(lambda value: "e" + value if is_nfc("e" + value) else "e"),
-    principal=name,
-    source=st.sampled_from(["user", "agent", "tool", "external"]),
-    request=text,
-    response=text,
-    created_at_ms=st.integers(0, 10**13),
-    parents=st.lists(st.integers(0, 10**6), max_size=3).map(
-        lambda weights: tuple(Parent(entry_id=f"p{n}", weight_ppm=weight) for n, weight in enumerate(weights))
-    ),
-    metadata=st.dictionaries(name, text, max_size=3),
-)
 tombstones = st.builds(
     Tombstone,
-    tenant=name,
-    entry_id=name,
+    tenant=NAMES,
+    entry_id=NAMES,
     removed_index=st.integers(0, 2**40),
     removed_leaf_hash=st.binary(min_size=32, max_size=32),
-    reason=name,
-    run_id=name,
+    reason=NAMES,
+    run_id=NAMES,
     created_at_ms=st.integers(0, 10**13),
-    extra=st.dictionaries(name, text, max_size=2),
+    extra=st.dictionaries(NAMES, TEXTS, max_size=2),
 )
 
 
@@ -59,7 +34,7 @@ def entry(**changes):  # noqa: ANN003
 
 
 @settings(max_examples=60, deadline=None)
-@given(entries, st.integers(0, 2**40 - 1))
+@given(ENTRIES, st.integers(0, 2**40 - 1))
 def test_an_entry_leaf_round_trips(item, index):
     leaf = encode_entry(item, origin="memaudit/s/t", index=index)
     decoded = decode_leaf(leaf, "leaf")

@@ -18,7 +18,7 @@ from audit.snapshot.columns import (
     write_entry_table,
 )
 from audit.snapshot.rows import LEAF_HASH_START, check_rows_format, signed_leaves, tenants_of
-from tests.unit.provenance.test_leaf import entries
+from tests.strategies import ENTRIES
 
 GOOD = {
     "tenant": "t", "leaf_index": 0, "entry_id": "e", "principal": "p", "source": "user", "request": "q",
@@ -28,7 +28,7 @@ GOOD = {
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(entries, min_size=1, max_size=6), st.integers(0, 3), st.integers(0, MAX_TREE_SIZE - 5))
+@given(st.lists(ENTRIES, min_size=1, max_size=6), st.integers(0, 3), st.integers(0, MAX_TREE_SIZE - 5))
 def test_rows_are_put_together_to_the_leaves_of_their_entries(items, skip, first):
     signed = [
         SignedEntry(entry=item, index=first + number, key_id="k", signature=bytes([number]) * 64)
