@@ -177,6 +177,7 @@ def _retrieved(record: Mapping[str, object], where: str) -> tuple[str, ...] | No
         return None
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         raise EventError(f'{where}: "retrieved" must be a list of entry ids')
+    # A longer one is no entry's id, and long runs of marks take long to normalise (`audit.nfc`).
     value = [unicodedata.normalize("NFC", item) if len(item) <= MAX_NAME_BYTES else item for item in value]
     if len(value) > MAX_RETRIEVED or len(set(value)) != len(value):
         raise EventError(f'{where}: "retrieved" names an entry twice or has more than {MAX_RETRIEVED}')

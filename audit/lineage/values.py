@@ -98,7 +98,9 @@ _FINDERS = {
 }
 
 _SIGNS: tuple[tuple[Kind, str], ...] = (("iban", ""), ("url", "://"), ("url", "www."), ("email", "@"), ("date", "-"))
-"""What a text must have for a kind to be in it: looking for that costs nothing beside the expression."""
+"""What a text must have for a kind to be in it: looking for that costs nothing beside the expression.
+
+An account has no such sign."""
 
 
 def is_plain(value: str) -> bool:
