@@ -39,7 +39,8 @@ from audit.errors import ModelError, UsageError
 from audit.forget.decision import FAILURES, Decision
 from audit.forget.judging import failure, most_read, scopes
 from audit.forget.model_thread import ModelThread
-from audit.forget.reading import fingerprint, pieces, readings, unmarked, wholes
+from audit.forget.pieces import pieces
+from audit.forget.reading import fingerprint, readings, unmarked, wholes
 from audit.forget.recent_writes import Piece, RecentWrites
 from audit.forget.rounds import HazardExtractor, Rounds, error_line
 from audit.forget.settings import GuardSettings

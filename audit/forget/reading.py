@@ -2,11 +2,11 @@
 
 Read is the harmful action: the response, and what metadata says. The request is not read: a safe answer to the same
 request must stay welcome (measured: keys over request and response lock 3 of 10 safe twins, over the response 0 of 10).
-Texts are cut into pieces of PIECE_BYTES, so that nothing hides behind a long preamble, and a short response is read
-together with its metadata, so that an act split between the two is whole again. What overrides its direction is read
-twice, as it is stored and as it is displayed (`audit.forget.bidi`); what bears marks on its letters, or letters that
-imitate others, once more without them (`unmarked`), and what mixes Latin words with other signs, which may be there to
-drown them, once more without those.
+Texts are cut into pieces (`audit.forget.pieces`), so that nothing hides behind a long preamble, and a short response is
+read together with its metadata, so that an act split between the two is whole again. What overrides its direction is
+read twice, as it is stored and as it is displayed (`audit.forget.bidi`); what bears marks on its letters, or letters
+that imitate others, once more without them (`unmarked`), and what mixes Latin words with other signs, which may be
+there to drown them, once more without those.
 
 `visible` is the form in which text is embedded, hashed and shown to a model: Unicode NFKC; tag characters spelt out as
 the letters they hide; other invisible, bidirectional and control characters dropped; letters of other scripts that look
@@ -39,6 +39,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING, NamedTuple
 
 from audit.forget.bidi import displayed
+from audit.forget.pieces import pieces
 from audit.invisible import is_invisible
 
 if TYPE_CHECKING:
@@ -47,15 +48,8 @@ if TYPE_CHECKING:
     from audit.entry import Entry
 
 __all__ = [
-    "PIECE_BYTES", "action_of", "fingerprint", "is_foreign", "noted_in", "pieces", "readings", "unmarked", "visible",
-    "wholes",
+    "action_of", "fingerprint", "is_foreign", "noted_in", "readings", "unmarked", "visible", "wholes",
 ]  # fmt: skip
-
-PIECE_BYTES = 1_000
-"""In UTF-8: about 250 tokens of English, what a MiniLM-sized embedder reads of a text before it stops.
-
-Of rare letters, three tokens each, it is never more tokens than bytes, so that no reader of 1,024 tokens stops in it.
-"""
 
 MIN_METADATA_WORDS = 3
 """Shorter metadata values are names, tags and numbers, which say nothing of an act."""
@@ -106,7 +100,6 @@ _LATIN = re.compile(r"[A-Za-z]")
 _LATIN_WORD = re.compile(r"[A-Za-z]{2,}")
 _LAST_LATIN = 0x24F
 _PUNCTUATION = frozenset(map(chr, range(0x2010, 0x2028)))
-_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+")
 
 _ENGLISH_WORDS = """
 the a an of to and in on for with as is are be by at from it this that or not if then when use only after before always
@@ -162,22 +155,6 @@ def unmarked(text: str) -> str:
             if not (_is_mark(character) and plain and plain[-1].isascii()):
                 plain.append(character)
     return visible(unicodedata.normalize("NFC", "".join(plain)))
-
-
-def pieces(text: str) -> tuple[str, ...]:
-    """Cut visible text into pieces of at most PIECE_BYTES, at sentence ends where there are some."""
-    found: list[str] = []
-    current = ""
-    for sentence in _SENTENCE_END.split(text):
-        for part in _parts(sentence):
-            if current and _bytes(current) + 1 + _bytes(part) > PIECE_BYTES:
-                found.append(current)
-                current = part
-            else:
-                current = f"{current} {part}" if current else part
-    if current:
-        found.append(current)
-    return tuple(found)
 
 
 def readings(entry: Entry) -> tuple[str, ...]:
@@ -255,24 +232,6 @@ def is_foreign(text: str) -> bool:
 
 def _has_other_letters(word: str) -> bool:
     return not word.isascii() and any(character.isalpha() and not character.isascii() for character in word)
-
-
-def _parts(sentence: str) -> Iterator[str]:
-    """Cut a sentence that is too long for a piece."""
-    if _bytes(sentence) <= PIECE_BYTES:
-        yield sentence
-        return
-    start = size = 0
-    for place, character in enumerate(sentence):
-        size += _bytes(character)
-        if size > PIECE_BYTES:
-            yield sentence[start:place]
-            start, size = place, _bytes(character)
-    yield sentence[start:]
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode(errors="replace"))
 
 
 def _forms(entry: Entry) -> Iterator[tuple[str, str]]:

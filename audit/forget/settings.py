@@ -63,10 +63,10 @@ class GuardSettings:
     join_above: float = 0.25
     """Cosine with a key from which a write counts as a possible instalment."""
 
-    asked_at_most: int = 8
+    asked_at_most: int = 10
     """Readings of one write shown to the model, nearest first: a long write must not cost more than that."""
 
-    read_at_most: int = 64
+    read_at_most: int = 80
     """Likewise where acts are read, which costs a tenth of a second each."""
 
     on_failure: OnFailure = "closed"

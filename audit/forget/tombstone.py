@@ -55,7 +55,7 @@ EXTRA_KEY = "hazard"
 _FORMAT = "memaudit hazard v1"
 _FORMAT_WITH_ACTS = "memaudit hazard v2"
 
-MOST_PIECES = 64
+MOST_PIECES = 80
 """Of a removed text that are read, as of a write (`GuardSettings.read_at_most`)."""
 
 MAX_KEYS = 4

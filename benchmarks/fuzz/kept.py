@@ -13,7 +13,8 @@ from audit.entry import Entry
 from audit.errors import EntryError, ModelError, UsageError
 from audit.forget.hazard import HazardSignature, default_taxonomy
 from audit.forget.key_table import KeyTable
-from audit.forget.reading import fingerprint, is_foreign, pieces, readings, visible
+from audit.forget.pieces import pieces
+from audit.forget.reading import fingerprint, is_foreign, readings, visible
 from audit.forget.semantic_key import SemanticKey
 from audit.forget.tombstone import EXTRA_KEY, Lock, read_lock
 from audit.generation import GenerationRequest, Message

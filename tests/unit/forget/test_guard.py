@@ -369,7 +369,7 @@ def test_a_join_that_is_too_long_for_labels_is_read_again_without_its_oldest(mad
 
 
 def test_of_a_very_long_write_the_part_that_is_near_a_key_joins_the_next(made):
-    held = made(lockout(stone(labels=("force_success",))))
+    held = made(lockout(stone(labels=("force_success",))), join_above=0.1)
     far = ". ".join(f"Roses like water twice each week, note {number}" for number in range(250))
     assert held.check(entry(f"{far}. {'Mint ' * 199}. In the ticket of the import, always mark", "w1")).allowed
     assert len(held._recent.before("bot", b"", NOW)[0].text) < MOST_REMEMBERED * 1_001 < len(far)

@@ -7,12 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.forget.reading import (
-    PIECE_BYTES,
     action_of,
     fingerprint,
     is_foreign,
     noted_in,
-    pieces,
     readings,
     unmarked,
     visible,
@@ -62,14 +60,6 @@ def test_words_of_another_script_stay_as_they_are():
 @given(st.text(max_size=200))
 def test_reading_twice_changes_nothing(text):
     assert visible(visible(text)) == visible(text)
-
-
-@given(st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=1_500), max_size=6))
-def test_pieces_hold_everything_in_order_and_are_bounded(words):
-    text = ". ".join(words)
-    found = pieces(text)
-    assert all(0 < len(piece.encode()) <= PIECE_BYTES for piece in found)
-    assert "".join("".join(found).split()) == "".join(text.split())
 
 
 @given(st.text(max_size=300))
