@@ -6,7 +6,8 @@ for a JSON Schema. Answers are checked: a server that ignores a guide is an erro
 
 A server that answers anew where it was asked to go on, or that knows no such request, would have its odds read at the
 wrong word: one probe tells, and forced prefixes are refused, so that attribution samples instead. A server that cannot
-be reached tells nothing: the request fails, and the next one probes again.
+be reached tells nothing: the request fails, and the next one probes again. One that fails at the probe alone (some
+answer 500 to what they do not know), and answers a plain request between two probes, has told, too.
 
 Retries: connection errors, answers that take too long, 408, 429 and 5xx, with exponential waits or the server's
 `Retry-After`, a bounded number of times. Everything else is one line at once. The key is read from a variable named by
@@ -20,7 +21,7 @@ import hashlib
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -56,12 +57,11 @@ _OK = 200
 _TOO_LONG_STATUSES = frozenset({400, 413, 422, 500})
 _USER_ERRORS = frozenset({401, 403, 404})
 
-_PROBE = GenerationRequest(
+_PLAIN = GenerationRequest(
     messages=(Message(role="user", content="Count from one to five in English words, separated by single spaces."),),
-    prefix="one two three",
     max_tokens=4,
-    top_logprobs=2,
 )
+_PROBE = replace(_PLAIN, prefix="one two three", top_logprobs=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +159,16 @@ class HttpGenerator:
         Raises:
             ModelError: the server could not be asked.
         """
+        try:
+            return await self._continues_a_prefix()
+        except OutageError:
+            await self._answer(_PLAIN)  # down for everything, where this fails as well
+        try:
+            return await self._continues_a_prefix()
+        except OutageError:
+            return False
+
+    async def _continues_a_prefix(self) -> bool:
         try:
             completion = await self._answer(_PROBE)
         except OutageError:

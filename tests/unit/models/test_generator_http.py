@@ -320,6 +320,17 @@ def test_an_outage_during_the_probe_says_nothing_of_what_the_server_can(server: 
     assert asyncio.run(call()) == "fine"
 
 
+def test_a_server_that_answers_all_but_the_probe_does_not_support_it(server: Server):
+    server.script = [*[(500, {}, b"KeyError: continue_final_message")] * 3, (200, {}, chat("one two")), (500, {}, b"")]
+    assert asyncio.run(HttpGenerator(server.url, "tiny", FAST).supports_prefix_logprobs()) is False
+    assert [body["messages"][-1]["role"] for body in server.bodies] == [*["assistant"] * 3, "user", *["assistant"] * 3]
+
+
+def test_an_outage_that_ends_during_the_probe_is_none(server: Server):
+    server.script = [*[(503, {}, b"starting")] * 3, (200, {}, chat("one two")), (200, {}, CONTINUED)]
+    assert asyncio.run(HttpGenerator(server.url, "tiny", FAST).supports_prefix_logprobs()) is True
+
+
 def test_a_server_that_is_not_there_is_not_one_that_continues_no_prefix():
     settings = HttpSettings(attempts=2, first_wait_s=0.01)
     with pytest.raises(ModelError, match=r"ConnectError.*2 attempts"):
