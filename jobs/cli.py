@@ -23,7 +23,8 @@ from jobs.cli_export import export
 from jobs.cli_forget import forget
 from jobs.cli_gate import gate_app
 from jobs.cli_guard import guard_app
-from jobs.cli_import import import_app, keys_app
+from jobs.cli_import import import_app
+from jobs.cli_keys import keys_app
 from jobs.cli_lineage import lineage_app
 from jobs.cli_purge import purge
 from jobs.cli_store import FINDINGS, VERSION, Json, print_json

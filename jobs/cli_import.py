@@ -1,4 +1,4 @@
-"""`memaudit keys` and `memaudit import`: keys, a trust policy, and a signed store to begin with."""
+"""`memaudit import`: memories into a signed store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 
 from audit.counted import counted
 from audit.errors import UsageError
-from audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, save_keyring
+from audit.provenance.keys import load_keyring
 from audit.snapshot.layout import has_store
 from audit.snapshot.publish import append_entries, create_store
 from audit.snapshot.reader import open_snapshot
@@ -19,24 +19,9 @@ from jobs.clock import now_ms
 from jobs.import_jsonl import read_entries
 from jobs.known_entries import Compared, compared
 
-__all__ = ["import_app", "keys_app"]
+__all__ = ["import_app"]
 
-keys_app = typer.Typer(help="Keys and the trust policy.", no_args_is_help=True)
 import_app = typer.Typer(help="Bring memories into a signed store.", no_args_is_help=True)
-
-
-@keys_app.command("new")
-def keys_new(
-    folder: Annotated[Path, typer.Argument(help="New folder for the private keys and the policy.")] = DEFAULT_KEYS,
-    name: Annotated[str, typer.Option(help="Name in the key ids, e.g. your organisation.")] = "memaudit",
-) -> None:
-    """Make the keys of each role, and the trust policy for readers.
-
-    The roles are writer, log, auditor and root.
-    """
-    save_keyring(generate_keys(name), folder)
-    console = Console(soft_wrap=True)
-    console.print(f"keys in {folder} (private: keep them), policy for readers: {folder / POLICY_FILE}", markup=False)
 
 
 @import_app.command("jsonl")

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["Keyring", "generate_keys", "load_keyring", "load_policy", "rotate_key", "save_keyring", "save_policy"]
+__all__ = [
+    "MAX_KEY_FILE_BYTES", "POLICY_FILE", "Keyring", "generate_keys", "key_file", "load_keyring", "load_policy",
+    "rotate_key", "save_keyring", "save_policy",
+]  # fmt: skip
 
 POLICY_FILE = "policy.json"
 
@@ -84,10 +87,7 @@ def generate_keys(name: str = "memaudit") -> Keyring:
     Raises:
         UsageError: a name that no key can have.
     """
-    try:
-        keys = {role: PrivateKey.generate(f"{name}/{role}") for role in get_args(RoleName)}
-    except VerificationError as error:
-        raise UsageError(str(error)) from None
+    keys = {role: _drawn(f"{name}/{role}") for role in get_args(RoleName)}
     roles: dict[RoleName, Role] = {}
     for role, key in keys.items():
         public = key.public()
@@ -97,6 +97,13 @@ def generate_keys(name: str = "memaudit") -> Keyring:
     return Keyring(policy=policy, keys=MappingProxyType({role: (key,) for role, key in keys.items()}))
 
 
+def _drawn(name: str) -> PrivateKey:
+    try:
+        return PrivateKey.generate(name)
+    except VerificationError as error:
+        raise UsageError(str(error)) from None
+
+
 def save_keyring(keyring: Keyring, folder: Path) -> None:
     """Write a new key folder.
 
@@ -104,7 +111,7 @@ def save_keyring(keyring: Keyring, folder: Path) -> None:
         UsageError: a key or policy file of that name exists; nothing is overwritten.
         IncompleteError: the disk is full.
     """
-    files = {folder / f"{key.name.replace('/', '-')}.key": key for keys in keyring.keys.values() for key in keys}
+    files = {folder / key_file(key): key for keys in keyring.keys.values() for key in keys}
     for path in (*files, folder / POLICY_FILE):  # before anything is written: a stray key would lock the folder up
         if os.path.lexists(path):
             raise UsageError(_taken(path))
@@ -114,6 +121,11 @@ def save_keyring(keyring: Keyring, folder: Path) -> None:
             raise UsageError(_taken(path))
     if not durable.create(folder / POLICY_FILE, keyring.policy.envelope, scratch=folder):
         raise UsageError(_taken(folder / POLICY_FILE))
+
+
+def key_file(key: PrivateKey) -> str:
+    """Return the name of a key's file in a key folder."""
+    return f"{key.name.replace('/', '-')}.key"
 
 
 def _taken(path: Path) -> str:
@@ -181,15 +193,16 @@ def rotate_key(
         manifests: Store id to the first manifest version that the old keys may no longer sign.
 
     Raises:
-        UsageError: the root keys are not in the folder, or the role needs several signatures: one new key cannot
-            give them, and a threshold is never lowered on the way. Sign the next policy with `sign_policy`.
-        VerificationError: a name or a position that no policy can carry.
+        UsageError: the root keys are not in the folder, no key can have that name, or the role needs several
+            signatures: one new key cannot give them, and a threshold is never lowered on the way. Sign the next policy
+            with `sign_policy`.
+        VerificationError: a position that no policy can carry.
     """
     needed = keyring.policy.roles[role].threshold
     if needed > 1:
         raise UsageError(f"role {role} needs {needed} signatures, and a rotation draws one key: sign a policy yourself")
     roots = keyring.signers("root")
-    key = PrivateKey.generate(name)
+    key = _drawn(name)
     public = key.public()
     old = keyring.policy.roles[role]
     principals = {public.key_id: frozenset({ANY_PRINCIPAL})} if role == "writer" else {}
