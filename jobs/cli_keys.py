@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -13,12 +14,23 @@ from rich.table import Table
 from audit.counted import counted
 from audit.errors import UsageError
 from audit.provenance.checkpoint import log_origin
+from audit.provenance.folder_lock import locked
 from audit.provenance.key_folder import install_rotation, settle
 from audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, rotate_key, save_keyring
 from audit.provenance.policy import RoleName
 from audit.report.untrusted import as_line
 from audit.snapshot.reader import open_snapshot
-from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Trust, installed_policy, known_pin, print_json
+from jobs.cli_store import (
+    DEFAULT_KEYS,
+    Json,
+    Keys,
+    PinFile,
+    Trust,
+    installed_policy,
+    known_pin,
+    print_json,
+    seen_stores,
+)  # fmt: skip
 from jobs.clock import now_ms
 
 if TYPE_CHECKING:
@@ -30,7 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["keys_app"]
 
-PRINCIPALS_SHOWN = 3
+PRINCIPALS_SHOWN = NAMES_SHOWN = 3
+STORES_SHOWN = 10
 
 keys_app = typer.Typer(help="Keys and the trust policy.", no_args_is_help=True)
 
@@ -89,57 +102,83 @@ def keys_rotate(
     From then on the old key signs nothing more; what it signed in the stores named, up to their newest versions, stays
     valid, and nothing in any other store does. Needs the root key. Changes nothing unless --apply is given.
     """
-    console = Console(soft_wrap=True)
-    wanted = _role(role)
-    if settle(keys):
-        policy = installed_policy(keys, None)
-        _told(console, policy, [], as_json=as_json, done=True, lines=["an interrupted rotation was finished"])
-        return
-    before = load_keyring(keys)
-    found = _opened(stores or [], before.policy, pin)
-    if wanted != "root" and not found:
-        raise UsageError(f"name the stores that the {wanted} key signed: in others nothing of it will count any more")
-    after = rotate_key(
-        before, wanted, name or _next_name(before, wanted),
-        logs={
-            log_origin(one.store_id, tenant): ref.size for one in found for tenant, ref in one.log_refs.items()
-        },
-        manifests={one.store_id: one.version + 1 for one in found},
-    )  # fmt: skip
-    if apply:
-        install_rotation(keys, before, after)
-    lines = [f"{'new' if apply else 'would make a new'} {wanted} key {after.keys[wanted][-1].name}"]
+    wanted, lines = _role(role), list[str]()
+    with locked(keys) if apply else nullcontext():
+        if apply and (finished := settle(keys)):
+            lines.append(f"an interrupted rotation was finished: {', '.join(sorted(finished))}")
+            if wanted in finished:
+                _print(installed_policy(keys, None), wanted, [], lines, done=True, as_json=as_json)
+                return
+        before = load_keyring(keys)
+        found = _opened(stores or [], before.policy, pin)
+        if wanted != "root" and not found:
+            raise UsageError(
+                f"name the stores that the {wanted} key signed: in others nothing of it will count any more"
+            )
+        after = rotate_key(
+            before, wanted, name or _next_name(before, wanted),
+            logs={
+                log_origin(one.store_id, tenant): ref.size for one in found for tenant, ref in one.log_refs.items()
+            },
+            manifests={one.store_id: one.version + 1 for one in found},
+        )  # fmt: skip
+        if apply:
+            install_rotation(keys, before, after)
+    lines.append(f"{'new' if apply else 'would make a new'} {wanted} key {after.keys[wanted][-1].name}")
+    lines.append(f"  {_ends(before, wanted)} nothing more")
     if wanted != "root":
         lines += [
             f"  {one.path}: valid up to version {one.version}, {counted(len(one.log_refs), 'log')}" for one in found
         ]
-        lines.append(f"  the old {wanted} key signs nothing more, and counts in no other store")
-    _told(console, after.policy, found, as_json=as_json, done=apply, lines=lines, folder=keys)
+        lines.append("  in every other store nothing of it verifies any more")
+        lines += _not_named({one.store_id for one in found})
+    lines.append(f"trust policy {after.policy.version}{'' if apply else ' would be signed'}")
+    if apply:
+        lines.append(
+            f"give readers the new {keys / POLICY_FILE}, replace all other copies of {keys}, and restart guards and "
+            "gates: they run with the old one"
+        )
+    else:
+        lines.append("dry run: nothing was changed; add --apply to rotate")
+    _print(after.policy, wanted, found, lines, done=apply, as_json=as_json)
 
 
-def _told(
-    console: Console,
+def _print(
     policy: TrustPolicy,
+    role: RoleName,
     found: Sequence[VerifiedSnapshot],
-    *,
-    as_json: bool,
-    done: bool,
     lines: list[str],
-    folder: Path | None = None,
+    *,
+    done: bool,
+    as_json: bool,
 ) -> None:
     if as_json:
         print_json({
-            "policy": policy.version, "digest": policy.digest, "rotated": done,
+            "policy": policy.version, "digest": policy.digest, "role": role, "rotated": done,
             "stores": {one.store_id: one.version for one in found},
         })  # fmt: skip
         return
-    lines.append(f"trust policy {policy.version}" if done else f"trust policy {policy.version} would be signed")
-    if done and folder is not None:
-        lines.append(f"give readers the new {folder / POLICY_FILE}, and restart guards and gates that run with the old")
-    if not done:
-        lines.append("dry run: nothing was changed; add --apply to rotate")
+    console = Console(soft_wrap=True)
     for line in lines:
         console.print(line, markup=False, highlight=False)
+
+
+def _ends(keyring: Keyring, role: RoleName) -> str:
+    """Name the keys that a rotation revokes or drops."""
+    policy = keyring.policy
+    names = sorted(key.name for key_id, key in policy.roles[role].keys.items() if key_id not in policy.revoked)
+    shown = ", ".join(as_line(name, 80) for name in names[:NAMES_SHOWN])
+    more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
+    return f"{shown}{more} {'signs' if len(names) == 1 else 'sign'}"
+
+
+def _not_named(named: set[str]) -> list[str]:
+    """Say which stores this user has seen and did not name: they may be signed by the same keys."""
+    others = sorted(seen_stores() - named)
+    lines = [f"  not named: store {one}, which you have seen: if it is yours, name it" for one in others[:STORES_SHOWN]]
+    if len(others) > STORES_SHOWN:
+        lines.append(f"  not named: {len(others) - STORES_SHOWN:,} more stores that you have seen")
+    return lines
 
 
 def _role(text: str) -> RoleName:

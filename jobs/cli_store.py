@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_KEYS", "FINDINGS", "VERSION", "Json", "Keys", "PinFile", "Quiet", "Store", "Trust", "check_place",
-    "installed_policy", "known_pin", "print_json", "remember",
+    "installed_policy", "known_pin", "print_json", "remember", "seen_stores",
 ]  # fmt: skip
 
 Store = Annotated[Path, typer.Argument(help="Folder of the signed store.")]
@@ -37,6 +38,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 DEFAULT_KEYS = Path("memaudit-keys")
 VERSION = "0.1.0"
+
+_STORE_ID = re.compile(r"[0-9a-f]{32}")
 
 FINDINGS = 1
 """Exit code of a command that was told to fail on what it found."""
@@ -88,5 +91,14 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=1, sort_keys=True))  # noqa: T201
 
 
+def seen_stores() -> frozenset[str]:
+    """Return the ids of the stores that this user has seen, and pinned in the usual place."""
+    return frozenset(path.stem for path in _pins().glob("*.json") if _STORE_ID.fullmatch(path.stem))
+
+
 def _pin_path(given: Path | None, store_id: str) -> Path:
-    return given if given is not None else Path(platformdirs.user_state_dir("memaudit")) / "pins" / f"{store_id}.json"
+    return given if given is not None else _pins() / f"{store_id}.json"
+
+
+def _pins() -> Path:
+    return Path(platformdirs.user_state_dir("memaudit")) / "pins"

@@ -26,7 +26,7 @@ class Compared:
     """In the order given."""
 
     known: int
-    """Live in the store, with the same texts."""
+    """Live in the store, with the same texts, and the same metadata where the dump has some."""
 
     removed: tuple[tuple[str, str], ...]
     """Tenant and entry id of what was removed from the store, and is in the dump again."""
@@ -40,7 +40,7 @@ def compared(snapshot: VerifiedSnapshot, entries: Sequence[Entry]) -> Compared:
         entries: An id once for each tenant.
 
     Raises:
-        EntryError: an id of the store with another text.
+        EntryError: an id of the store with another text or metadata.
         VerificationError: a tenant's log does not verify.
     """
     by_tenant: dict[str, list[Entry]] = defaultdict(list)
@@ -55,9 +55,9 @@ def compared(snapshot: VerifiedSnapshot, entries: Sequence[Entry]) -> Compared:
             name = tenant, entry.entry_id
             signed = live.get(entry.entry_id)
             if signed is not None:
-                if (signed.request, signed.response) != (entry.request, entry.response):
+                if _edited(signed, entry):
                     raise EntryError(
-                        f"tenant {tenant!r:.80}: entry {entry.entry_id!r:.80} has another text than the one signed: "
+                        f"tenant {tenant!r:.80}: entry {entry.entry_id!r:.80} is not what was signed under that id: "
                         "ids are used once; give an edited memory an id of its own, with the old one as its parent"
                     )
                 known += 1
@@ -69,3 +69,10 @@ def compared(snapshot: VerifiedSnapshot, entries: Sequence[Entry]) -> Compared:
         new=tuple(entry for entry in entries if (entry.tenant, entry.entry_id) in new), known=known,
         removed=tuple(removed),
     )  # fmt: skip
+
+
+def _edited(signed: Entry, entry: Entry) -> bool:
+    """Tell whether an agent reads something else now; a dump may leave metadata out."""
+    if (signed.request, signed.response) != (entry.request, entry.response):
+        return True
+    return bool(entry.metadata) and dict(signed.metadata) != dict(entry.metadata)

@@ -14,77 +14,87 @@ from typing import TYPE_CHECKING
 
 from audit.errors import UsageError
 from audit.provenance import durable
-from audit.provenance.ed25519 import PrivateKey
-from audit.provenance.keys import MAX_KEY_FILE_BYTES, POLICY_FILE, key_file, load_policy, save_policy
+from audit.provenance.keys import NEXT, POLICY_FILE, RETIRED, key_file, load_policy, read_key, save_policy
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from audit.provenance.keys import Keyring
+    from audit.provenance.policy import RoleName, TrustPolicy
 
 __all__ = ["install_rotation", "settle"]
 
-NEXT, RETIRED = ".next", ".retired"
-
 
 def install_rotation(folder: Path, before: Keyring, after: Keyring) -> None:
-    """Write what `audit.provenance.keys.rotate_key` made of a folder's keyring.
+    """Write what `audit.provenance.keys.rotate_key` made of a folder's keyring; the folder is locked by the caller.
 
     Raises:
-        UsageError: a file of the new key's name exists; nothing was changed.
+        UsageError: a file that would be written exists; nothing was changed.
         IncompleteError: the disk is full, or another operating system error; `settle` says what holds.
     """
     known = {key.public().key_id for keys in before.keys.values() for key in keys}
     new = [key for keys in after.keys.values() for key in keys if key.public().key_id not in known]
-    listed = {key_id for role in after.policy.roles.values() for key_id in role.keys}
+    roles = _roles(after.policy)
     places = {folder / key_file(key): key for key in new}
     for path in places:
         if path.exists():
             raise UsageError(f"{path}: exists, and no key is overwritten: give the new key another --name")
+    dropped = [path for path in sorted(folder.glob("*.key")) if read_key(path).public().key_id not in roles]
+    for path in dropped:
+        if (taken := _named(path, RETIRED)).exists():
+            raise UsageError(f"{taken}: exists, and no key is overwritten: move it elsewhere")
     for path, key in places.items():
         durable.replace(_named(path, NEXT), key.to_text().encode(), mode=0o600)
-    for path in sorted(folder.glob("*.key")):
-        if _key_id(path) not in listed:
-            _move(path, _named(path, RETIRED))
+    for path in dropped:
+        _move(path, _named(path, RETIRED))
     save_policy(after.policy, folder / POLICY_FILE)
     for path in places:
         _move(_named(path, NEXT), path)
 
 
-def settle(folder: Path) -> bool:
+def settle(folder: Path) -> frozenset[RoleName]:
     """Finish a rotation that was interrupted after its policy was in place, or take back one before.
 
+    The folder is locked by the caller.
+
     Returns:
-        True where one was finished.
+        The roles whose rotation was finished.
 
     Raises:
         UsageError, VerificationError: the folder's policy or a key of the rotation cannot be read.
         IncompleteError: an operating system error.
     """
-    policy = load_policy(folder / POLICY_FILE)
-    listed = {key_id for role in policy.roles.values() for key_id in role.keys}
-    finished = False
+    roles = _roles(load_policy(folder / POLICY_FILE))
+    finished: set[RoleName] = set()
     for path in sorted(folder.glob(f"*.key{NEXT}")):
-        if _key_id(path) in listed:
-            _move(path, path.with_suffix(""))
-            finished = True
-        else:  # it never signed anything
+        role = roles.get(read_key(path).public().key_id)
+        if role is None:  # it never signed anything
             durable.remove(path)
-    for path in sorted(folder.glob(f"*.key{RETIRED}")):
-        if _key_id(path) in listed:
+        else:
             _move(path, path.with_suffix(""))
-    return finished
+            finished.add(role)
+    for path in sorted(folder.glob(f"*.key{RETIRED}")):
+        if read_key(path).public().key_id in roles:
+            _move(path, path.with_suffix(""))
+    return frozenset(finished)
+
+
+def _roles(policy: TrustPolicy) -> dict[str, RoleName]:
+    """Return the role of each key that a policy lists, by id."""
+    return {key_id: name for name, role in policy.roles.items() for key_id in role.keys}
 
 
 def _named(path: Path, suffix: str) -> Path:
     return path.with_name(f"{path.name}{suffix}")
 
 
-def _key_id(path: Path) -> str:
-    data = durable.read_bounded(path, MAX_KEY_FILE_BYTES, f"private key {path.name}")
-    return PrivateKey.from_text(data.decode("utf-8", "replace"), f"private key {path.name}").public().key_id
-
-
 def _move(path: Path, to: Path) -> None:
-    durable.create(to, durable.read_bounded(path, MAX_KEY_FILE_BYTES, path.name), scratch=to.parent, mode=0o600)
+    """Give a key's file another name.
+
+    Raises:
+        UsageError: there is another key of that name; neither is touched.
+    """
+    data = read_key(path).to_text().encode()
+    if not durable.create(to, data, scratch=to.parent, mode=0o600) and to.read_bytes() != data:
+        raise UsageError(f"{to}: exists, and no key is overwritten: move it, then start again")
     durable.remove(path)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, get_args
 
-from audit.errors import UsageError, VerificationError
+from audit.errors import StalePlanError, UsageError, VerificationError
 from audit.provenance import durable
 from audit.provenance.ed25519 import PrivateKey
+from audit.provenance.folder_lock import locked
 from audit.provenance.policy import (
     ANY_PRINCIPAL,
     MAX_POLICY_BYTES,
@@ -27,17 +29,23 @@ from audit.provenance.policy import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 __all__ = [
-    "MAX_KEY_FILE_BYTES", "POLICY_FILE", "Keyring", "generate_keys", "key_file", "load_keyring", "load_policy",
-    "rotate_key", "save_keyring", "save_policy",
+    "MAX_KEY_FILE_BYTES", "NEXT", "POLICY_FILE", "RETIRED", "Keyring", "generate_keys", "key_file", "load_keyring",
+    "load_policy", "read_key", "rotate_key", "save_keyring", "save_policy",
 ]  # fmt: skip
 
 POLICY_FILE = "policy.json"
 
 MAX_KEY_FILE_BYTES = 1_024
+
+MAX_FILE_NAME_BYTES = 200
+"""Of a key's file: what a rotation adds fits into the 255 that file systems take."""
+
+NEXT, RETIRED = ".next", ".retired"
+"""What a rotation adds to the names of keys that are not in use yet, or no more (`audit.provenance.key_folder`)."""
 
 _SHARED = stat.S_IWGRP | stat.S_IRWXO
 """Group members may read (mounted secrets often are so); nobody else may, and only the owner writes."""
@@ -49,6 +57,23 @@ class Keyring:
 
     policy: TrustPolicy
     keys: Mapping[RoleName, tuple[PrivateKey, ...]]
+    folder: Path | None = None
+    """Where it was read from."""
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Keep the folder from being rotated, while what these keys signed is published.
+
+        Raises:
+            StalePlanError: it was rotated since the keys were read: they may be revoked from here on.
+        """
+        if self.folder is None:
+            yield
+            return
+        with locked(self.folder, shared=True):
+            if load_policy(self.folder / POLICY_FILE).digest != self.policy.digest:
+                raise StalePlanError(f"the keys in {self.folder} were rotated since this began; start again")
+            yield
 
     def __repr__(self) -> str:
         names = {role: [key.name for key in keys] for role, keys in self.keys.items()}
@@ -99,22 +124,30 @@ def generate_keys(name: str = "memaudit") -> Keyring:
 
 def _drawn(name: str) -> PrivateKey:
     try:
-        return PrivateKey.generate(name)
+        key = PrivateKey.generate(name)
     except VerificationError as error:
         raise UsageError(str(error)) from None
+    if len(key_file(key).encode()) > MAX_FILE_NAME_BYTES:
+        raise UsageError(f"the name {name!r:.80} makes a file name longer than {MAX_FILE_NAME_BYTES} bytes")
+    return key
 
 
 def save_keyring(keyring: Keyring, folder: Path) -> None:
     """Write a new key folder.
 
     Raises:
-        UsageError: a key or policy file of that name exists; nothing is overwritten.
+        UsageError: there are keys or a policy; nothing is overwritten.
         IncompleteError: the disk is full.
     """
     files = {folder / key_file(key): key for keys in keyring.keys.values() for key in keys}
-    for path in (*files, folder / POLICY_FILE):  # before anything is written: a stray key would lock the folder up
-        if os.path.lexists(path):
-            raise UsageError(_taken(path))
+    if os.path.lexists(folder / POLICY_FILE):
+        raise UsageError(_taken(folder / POLICY_FILE))
+    if strays := sorted(folder.glob("*.key")):  # a stray key would lock the folder up
+        raise UsageError(
+            f"{strays[0]}: exists, and there is no {POLICY_FILE} beside it: `keys new` was interrupted here, or these "
+            "are other keys. Remove what an interrupted one left (it signed nothing), or make new keys elsewhere "
+            "(memaudit keys new FOLDER)"
+        )
     durable.ensure_folder(folder)
     for path, key in files.items():
         if not durable.create(path, key.to_text().encode(), scratch=folder, mode=0o600):
@@ -143,18 +176,36 @@ def load_keyring(folder: Path) -> Keyring:
         VerificationError: a damaged key or policy, or a key that the policy does not know.
     """
     policy = load_policy(folder / POLICY_FILE)
+    listed = {key_id for role in policy.roles.values() for key_id in role.keys}
+    for path in (*folder.glob(f"*.key{NEXT}"), *folder.glob(f"*.key{RETIRED}")):
+        if read_key(path).public().key_id in listed:
+            raise UsageError(
+                f"{folder}: a rotation of its keys was interrupted ({path.name}): `memaudit keys rotate ROLE STORE… "
+                "--apply` finishes it"
+            )
     keys: dict[RoleName, list[PrivateKey]] = {role: [] for role in get_args(RoleName)}
     for path in sorted(folder.glob("*.key")):
         if path.stat().st_mode & _SHARED:
             raise UsageError(f"private key {path.name} is open to others: chmod 600 it")
-        data = durable.read_bounded(path, MAX_KEY_FILE_BYTES, f"private key {path.name}")
-        key = PrivateKey.from_text(data.decode("utf-8", "replace"), f"private key {path.name}")
+        key = read_key(path)
         key_id = key.public().key_id
         role = next((name for name, role in policy.roles.items() if key_id in role.keys), None)
         if role is None:
             raise VerificationError(f"private key {path.name}: {POLICY_FILE} gives key {key.name} no role")
         keys[role].append(key)
-    return Keyring(policy=policy, keys=MappingProxyType({role: tuple(items) for role, items in keys.items()}))
+    return Keyring(
+        policy=policy, keys=MappingProxyType({role: tuple(items) for role, items in keys.items()}), folder=folder
+    )
+
+
+def read_key(path: Path) -> PrivateKey:
+    """Read a private key's file.
+
+    Raises:
+        VerificationError: it is damaged.
+    """
+    data = durable.read_bounded(path, MAX_KEY_FILE_BYTES, f"private key {path.name}")
+    return PrivateKey.from_text(data.decode("utf-8", "replace"), f"private key {path.name}")
 
 
 def load_policy(path: Path) -> TrustPolicy:
@@ -193,18 +244,24 @@ def rotate_key(
         manifests: Store id to the first manifest version that the old keys may no longer sign.
 
     Raises:
-        UsageError: the root keys are not in the folder, no key can have that name, or the role needs several
-            signatures: one new key cannot give them, and a threshold is never lowered on the way. Sign the next policy
-            with `sign_policy`.
+        UsageError: the root keys are not in the folder; no key can have that name; the policy would be too large; the
+            role needs several signatures, or its writers speak for some principals only: one new key cannot give the
+            former, and must not speak for more than the latter did. Sign the next policy with `sign_policy`.
         VerificationError: a position that no policy can carry.
     """
     needed = keyring.policy.roles[role].threshold
     if needed > 1:
         raise UsageError(f"role {role} needs {needed} signatures, and a rotation draws one key: sign a policy yourself")
     roots = keyring.signers("root")
+    old = keyring.policy.roles[role]
+    for key_id, speaks_for in old.principals.items():
+        if key_id not in keyring.policy.revoked and ANY_PRINCIPAL not in speaks_for:
+            raise UsageError(
+                f"writer key {old.keys[key_id].name} speaks for some principals only, and a new key would speak for "
+                "all: sign a policy yourself"
+            )
     key = _drawn(name)
     public = key.public()
-    old = keyring.policy.roles[role]
     principals = {public.key_id: frozenset({ANY_PRINCIPAL})} if role == "writer" else {}
     revoked = dict(keyring.policy.revoked)
     if role == "root":
@@ -222,4 +279,4 @@ def rotate_key(
         root_keys=list(roots), previous=keyring.policy,
     )  # fmt: skip
     kept = () if role == "root" else keyring.keys[role]
-    return Keyring(policy=policy, keys=MappingProxyType({**keyring.keys, role: (*kept, key)}))
+    return Keyring(policy=policy, keys=MappingProxyType({**keyring.keys, role: (*kept, key)}), folder=keyring.folder)

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
-from audit.errors import VerificationError
+from audit.errors import UsageError, VerificationError
 from audit.provenance import dsse, strict_json
 from audit.provenance.checkpoint import Checkpoint, open_checkpoint, parse_checkpoint_text
 from audit.provenance.ed25519 import PrivateKey, PublicKey
@@ -202,6 +202,7 @@ def sign_policy(
         previous: The policy this one replaces.
 
     Raises:
+        UsageError: it would be too large for readers.
         VerificationError: a reader would refuse it.
     """
     payload = {
@@ -214,6 +215,11 @@ def sign_policy(
         ],
     }
     data = dsse.seal(PAYLOAD_TYPE, strict_json.encode(payload), root_keys)
+    if len(data) > MAX_POLICY_BYTES:
+        raise UsageError(
+            f"policy {version} would have {len(data):,} bytes, readers take {MAX_POLICY_BYTES:,}: it has a line for "
+            "each tenant and revoked key"
+        )
     where = f"policy {version}"
     return TrustPolicy.read(data, where) if previous is None else previous.rotated(data, where)
 

@@ -122,9 +122,11 @@ def verify_attestation(
             attestation and log shows.
     """
     envelope = dsse.parse_envelope(data, PAYLOAD_TYPE, max_bytes=MAX_ATTESTATION_BYTES, where=where)
+    auditor = trust.roles["auditor"]
+    dsse.verify_envelope(envelope, auditor.keys, 1, "auditor")  # before a stranger's is parsed
     attestation = _parse(strict_json.Fields(envelope.json(MAX_ATTESTATION_BYTES), where))
     keys = trust.manifest_keys("auditor", attestation.store_id, attestation.version)
-    dsse.verify_envelope(envelope, keys, trust.roles["auditor"].threshold, "auditor")
+    dsse.verify_envelope(envelope, keys, auditor.threshold, "auditor")
     if snapshot is not None:
         _check_against(attestation, snapshot, where)
     return attestation

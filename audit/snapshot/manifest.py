@@ -55,6 +55,8 @@ ROLE_OF: Mapping[Operation, RoleName] = MappingProxyType({
     "import": "log", "append": "log", "purify": "auditor", "vacuum": "auditor",
 })  # fmt: skip
 
+ROLES = tuple(sorted(set(ROLE_OF.values()), reverse=True))
+
 PAYLOAD_TYPE = "application/vnd.memaudit.manifest+json"
 
 MAX_MANIFEST_BYTES = 64 << 20
@@ -69,8 +71,8 @@ MAX_SETTINGS = 256
 MAX_SETTING_BYTES = 65_536
 
 OTHER_POLICY = (
-    " in the policy used: either this is not the publisher's work, or the store is signed under another policy; "
-    "give the publisher's with --keys or --trust"
+    " in the policy used: either this is not the publisher's work, or the store is signed under another or newer "
+    "policy; give the publisher's with --keys or --trust"
 )
 
 _FORMAT = "memaudit manifest v1"
@@ -190,6 +192,8 @@ def open_manifest(  # noqa: PLR0913 - what a reader knows, all named
         VerificationError: names `where`, and what was expected and got.
     """
     envelope = dsse.parse_envelope(data, PAYLOAD_TYPE, max_bytes=MAX_MANIFEST_BYTES, where=where)
+    known = {key_id: key for role in ROLES for key_id, key in trust.roles[role].keys.items()}
+    dsse.verify_envelope(envelope, known, 1, " or ".join(ROLES), advice=OTHER_POLICY)  # before a stranger's is parsed
     manifest = _parse(strict_json.Fields(envelope.json(MAX_MANIFEST_BYTES), where))  # to learn which role must sign
     if manifest.policy_version > trust.version:
         raise VerificationError(
@@ -198,6 +202,12 @@ def open_manifest(  # noqa: PLR0913 - what a reader knows, all named
         )
     role = ROLE_OF[manifest.operation]
     keys = trust.manifest_keys(role, manifest.store_id, manifest.version)
+    for key_id, _ in envelope.signatures:
+        if key_id in trust.roles[role].keys and key_id not in keys:
+            first = trust.revoked[key_id].manifests.get(manifest.store_id, 0)
+            since = f"from version {first} of this store on" if first else "for all of this store"
+            name = trust.roles[role].keys[key_id].name
+            raise VerificationError(f"{where}: signed by {name}, which policy {trust.version} revokes {since}")
     dsse.verify_envelope(envelope, keys, trust.roles[role].threshold, role, advice=OTHER_POLICY)
     if manifest.version != version:
         raise VerificationError(f"{where}: holds version {manifest.version}, expected {version}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from audit.entry import MAX_NAME_BYTES
 from audit.errors import VerificationError
 from audit.provenance import durable, strict_json
+from audit.provenance.folder_lock import locked
 from audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
 from audit.snapshot.layout import MAX_VERSION
 
@@ -81,14 +82,20 @@ def parse_pin(data: bytes, where: str) -> Pin:
 
 
 def write_pin(path: Path, pin: Pin) -> None:
-    """Write a pin in one step.
+    """Write a pin in one step; of two commands at once neither sets the other's back.
 
     Raises:
         VerificationError: the file pins another store, a higher version, or another version of that number: a pin never
             goes back.
         IncompleteError: the disk is full; the old pin is intact.
     """
-    old = read_pin(path)
+    durable.ensure_folder(path.parent)
+    with locked(path.parent):
+        _check_goes_on(read_pin(path), pin, path)
+        durable.replace(path, strict_json.encode(_record(pin)))
+
+
+def _check_goes_on(old: Pin | None, pin: Pin, path: Path) -> None:
     if old is not None and (old.store_id != pin.store_id or old.version > pin.version):
         raise VerificationError(
             f"pin {path.name}: holds version {old.version} of store {old.store_id}, "
@@ -98,12 +105,13 @@ def write_pin(path: Path, pin: Pin) -> None:
         raise VerificationError(
             f"pin {path.name}: holds {old.digest} as version {old.version}, refused to set {pin.digest} (equivocation)"
         )
-    record = {
+
+
+def _record(pin: Pin) -> dict[str, object]:
+    return {
         "format": _FORMAT,
         "store_id": pin.store_id,
         "version": pin.version,
         "digest": pin.digest,
         "logs": {tenant: {"size": size, "root": root.hex()} for tenant, (size, root) in pin.logs.items()},
     }
-    durable.ensure_folder(path.parent)
-    durable.replace(path, strict_json.encode(record))

@@ -270,7 +270,7 @@ def publish_manifest(path: Path, manifest: Manifest, keyring: Keyring) -> Publis
 
     Raises:
         UsageError: no reader would accept it; nothing was published.
-        StalePlanError: that version exists.
+        StalePlanError: that version exists, or the keys were rotated meanwhile.
         IncompleteError: the disk is full.
     """
     data = sign_readable(path, manifest, keyring)
@@ -279,7 +279,9 @@ def publish_manifest(path: Path, manifest: Manifest, keyring: Keyring) -> Publis
     durable.ensure_folder(path / "scratch")
     if manifest.version > 1 and versions(path)[-1] >= manifest.version:
         raise StalePlanError(f"version {manifest.version} of {path} exists: someone else published; start again")
-    if not durable.create(final, data, scratch=path / "scratch"):
+    with keyring.unchanged():
+        created = durable.create(final, data, scratch=path / "scratch")
+    if not created:
         raise StalePlanError(f"version {manifest.version} of {path} exists: someone else published; start again")
     return Published(
         store_id=manifest.store_id, version=manifest.version, digest=manifest.digest, entries=manifest.entries,

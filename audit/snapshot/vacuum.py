@@ -10,6 +10,7 @@ vacuum erases those. File systems and disks keep copies of their own: this erase
 
 A store's folder may hold what is not the store's: keys, events, run folders. Left-overs are only what has the place and
 the name of a store's own files (`audit.snapshot.layout.stored_files`); nothing else is touched, however old it is.
+Those younger than LEFT_OVER_MS are never erased: they may be of a command that is about to publish.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from audit.snapshot.manifest import Manifest
 
 __all__ = ["DEFAULT_RETENTION_MS", "Vacuumed", "vacuum"]
+
+LEFT_OVER_MS = 24 * 3_600_000
 
 DEFAULT_RETENTION_MS = 7 * 24 * 3_600_000
 """A week to notice that a purification went wrong."""
@@ -64,8 +67,6 @@ def vacuum(
 ) -> Vacuumed:
     """Erase versions that were replaced longer ago than the retention time.
 
-    Run it while nobody else publishes to the store.
-
     Args:
         path: The store.
         keyring: Holds the auditor's key.
@@ -89,7 +90,7 @@ def vacuum(
     wanted = {manifest_path(path, item.version) for item in kept}
     wanted |= {file_path(path, kind, bucket, ref.sha256) for item in kept for kind, bucket, ref in files_of(item)}
     gone = [read_manifest(path, keyring.policy, item, now_ms=now_ms, check_expiry=False) for item in erased]
-    doomed = _doomed(path, wanted, gone, now_ms - retention_ms)
+    doomed = _doomed(path, wanted, gone, now_ms - max(retention_ms, LEFT_OVER_MS))
     size = sum(item.stat().st_size for item in doomed)
     names = tuple(str(item.relative_to(path)) for item in doomed)
     if dry_run or not doomed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 
 from audit.provenance.keys import load_policy
 from audit.snapshot.reader import open_snapshot
@@ -30,3 +31,18 @@ def test_a_long_prompt_keeps_no_audit_from_being_purged(store, run, desk):  # no
     stated = f"sha256:{hashlib.sha256(config['agent'].encode()).hexdigest()}"
     policy = load_policy(desk / "memaudit-keys" / "policy.json")
     assert open_snapshot(store, policy, now_ms=now_ms(), version=2).manifest.config["agent"] == stated
+
+
+def test_an_attestation_ahead_of_the_store_shows_a_rollback_and_one_behind_a_vacuum(store, run, desk):  # noqa: F811 - fixtures
+    assert run(*AUDIT)[0] == 0
+    shutil.copytree(store, desk / "old")
+    assert run("purge", "run", "store", "--apply")[0] == 0
+    attestation = f"run/{ATTESTATION_FILE}"
+    code, _, err = run("verify", "old", "--attestation", attestation, "--pin", "none.json")
+    assert (code, "its newest version is 1, and the auditor signed that version 2 was published" in err) == (4, True)
+    for number in range(2):
+        write_lines(desk / "more.jsonl", [{**memories()[0], "entry_id": f"m9{number}"}])
+        assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+        assert run("vacuum", "store", "--keep", "0d", "--apply")[0] == 0
+    code, _, err = run("verify", "store", "--attestation", attestation)
+    assert (code, "about version 2, which a vacuum erased from store" in err) == (2, True)

@@ -108,11 +108,12 @@ def test_a_dump_of_everything_adds_what_is_new(store, run, folder):
     assert run("verify", "store", "--deep")[0] == 0
 
 
-def test_a_memory_that_was_edited_is_named_and_nothing_is_signed(store, run, folder):
-    name = lines(folder / "dump.jsonl", memory(0, response="pay eve"), memory(9))
+@pytest.mark.parametrize("edit", [{"response": "pay eve"}, {"metadata": {"note": "pay eve"}}])
+def test_a_memory_that_was_edited_is_named_and_nothing_is_signed(store, run, folder, edit):
+    name = lines(folder / "dump.jsonl", memory(0, **edit), memory(9))
     code, _, err = run("import", "jsonl", name, "store", "--new-only")
     assert code == EntryError.exit_code
-    assert "entry 'm0' has another text than the one signed" in err
+    assert "entry 'm0' is not what was signed under that id" in err
     assert "version 2" in run("verify", "store")[1]
 
 

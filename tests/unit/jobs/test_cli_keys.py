@@ -112,6 +112,34 @@ def test_an_interrupted_rotation_is_finished_and_no_second_one_made(keys, run):
     assert load_keyring(keys).policy.version == 2
 
 
+def test_another_interrupted_rotation_is_finished_and_the_one_asked_for_made(keys, run):
+    assert run("keys", "rotate", "log", "store", "--apply")[0] == 0
+    (keys / "memaudit-log-2.key").rename(keys / "memaudit-log-2.key.next")
+    before = files(keys)
+    code, _, err = run("keys", "rotate", "root")
+    assert (code, "was interrupted" in err, files(keys)) == (2, True, before)
+    code, out, _ = run("keys", "rotate", "root", "--apply", "--json")
+    assert (code, json.loads(out)["role"], json.loads(out)["policy"]) == (0, "root", 3)
+    assert [key.name for key in load_keyring(keys).keys["root"]] == ["memaudit/root-3"]
+
+
+def test_stores_that_were_seen_and_not_named_are_told(folder, keys, run):
+    (folder / "m.jsonl").write_text(json.dumps({"entry_id": "o", "tenant": "acme", "request": "q", "response": "r"}))
+    assert run("import", "jsonl", "m.jsonl", "other")[0] == 0
+    store_id = json.loads(run("verify", "other", "--json")[1])["store_id"]
+    _, out, _ = run("keys", "rotate", "log", "store")
+    assert f"not named: store {store_id}, which you have seen" in out
+    assert "not named" not in run("keys", "rotate", "log", "store", "other")[1]
+
+
+def test_what_a_revoked_key_signed_is_said_to_be_that(folder, keys, run):
+    (folder / "m.jsonl").write_text(json.dumps({"entry_id": "o", "tenant": "acme", "request": "q", "response": "r"}))
+    assert run("import", "jsonl", "m.jsonl", "other")[0] == 0
+    assert run("keys", "rotate", "log", "store", "--apply")[0] == 0
+    code, _, err = run("verify", "other")
+    assert (code, "signed by memaudit/log, which policy 2 revokes for all of this store" in err) == (4, True)
+
+
 def test_the_table_names_every_key_and_what_became_of_it(keys, run):
     assert run("keys", "rotate", "writer", "store", "--apply")[0] == 0
     code, out, _ = run("keys", "show")

@@ -80,11 +80,21 @@ def test_a_dry_run_names_the_files(store, run):
 
 def test_a_dry_run_names_ten_of_many_files(store, run):
     for number in range(1_011):
-        (store / "scratch" / f".{number:024x}.part").write_bytes(b"half")
+        left = store / "scratch" / f".{number:024x}.part"
+        left.write_bytes(b"half")
+        os.utime(left, (0, 0))
     _, out, _ = run("vacuum", "store", "--keep", "0d")
     lines = [line for line in out.splitlines() if line.startswith("  ")]
     files = json.loads(run("vacuum", "store", "--keep", "0d", "--json")[1])["files"]
     assert [line.strip() for line in lines] == [*files[:10], f"and {len(files) - 10:,} more: --json names them"]
+
+
+def test_what_another_command_may_be_about_to_publish_stays(store, run):
+    left = store / "scratch" / ".0123456789abcdef01234567.part"
+    left.write_bytes(b"half")
+    for _ in range(2):  # the second time there is no version to erase
+        assert run("vacuum", "store", "--keep", "0d", "--apply")[0] == 0
+        assert left.exists()
 
 
 def test_a_store_in_the_folder_at_hand_leaves_keys_and_events_alone(folder, run):

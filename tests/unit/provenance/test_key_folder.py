@@ -2,13 +2,16 @@
 
 import contextlib
 import stat
+import threading
 
 import pytest
 
-from audit.errors import UsageError
+from audit.errors import StalePlanError, UsageError
 from audit.provenance import durable, key_folder
+from audit.provenance.folder_lock import locked
 from audit.provenance.key_folder import install_rotation, settle
-from audit.provenance.keys import generate_keys, load_keyring, rotate_key, save_keyring
+from audit.provenance.keys import Keyring, generate_keys, load_keyring, rotate_key, save_keyring
+from audit.provenance.policy import Role, sign_policy
 
 
 @pytest.fixture(params=["root", "writer", "log"])
@@ -38,6 +41,72 @@ def test_a_key_file_of_that_name_is_not_overwritten(rotation):
     with pytest.raises(UsageError, match=r"memaudit-new\.key: exists.*--name"):
         install_rotation(folder, before, after)
     assert (folder / "memaudit-new.key").read_bytes() == b"mine"
+
+
+def test_a_retired_key_of_that_name_is_not_overwritten(tmp_path):
+    before = generate_keys()
+    save_keyring(before, tmp_path / "k")
+    retired = tmp_path / "k" / "memaudit-root.key.retired"
+    retired.write_text(generate_keys().keys["root"][0].to_text())
+    after = rotate_key(before, "root", "memaudit/new", logs={}, manifests={})
+    with pytest.raises(UsageError, match=r"retired: exists"):
+        install_rotation(tmp_path / "k", before, after)
+    assert load_keyring(tmp_path / "k").policy == before.policy
+
+
+def test_keys_that_were_rotated_meanwhile_publish_nothing(rotation):
+    folder, before, after = rotation
+    stale = load_keyring(folder)
+    with stale.unchanged():
+        pass
+    install_rotation(folder, before, after)
+    with pytest.raises(StalePlanError, match="were rotated since this began; start again"), stale.unchanged():
+        raise AssertionError
+    with load_keyring(folder).unchanged():
+        pass
+
+
+def test_a_rotation_waits_for_what_is_being_published(rotation):
+    folder, _, _ = rotation
+    done = []
+
+    def rotate():
+        with locked(folder):
+            done.append("locked")
+
+    with load_keyring(folder).unchanged():
+        waiting = threading.Thread(target=rotate)
+        waiting.start()
+        waiting.join(0.2)
+        assert done == []
+    waiting.join(10)
+    assert done == ["locked"]
+
+
+def test_an_interrupted_rotation_is_named_to_whoever_needs_the_keys(rotation):
+    folder, before, after = rotation
+    install_rotation(folder, before, after)
+    (folder / "memaudit-new.key").rename(folder / "memaudit-new.key.next")
+    with pytest.raises(UsageError, match=r"was interrupted \(memaudit-new\.key\.next\): `memaudit keys rotate"):
+        load_keyring(folder)
+
+
+def test_a_writer_that_speaks_for_some_is_not_followed_by_one_that_speaks_for_all():
+    first = generate_keys()
+    old = first.policy.roles["writer"]
+    narrow = Role(threshold=1, keys=old.keys, principals={key_id: frozenset({"alice"}) for key_id in old.keys})
+    policy = sign_policy(
+        version=2, roles={**first.policy.roles, "writer": narrow}, revoked={}, previous=first.policy,
+        root_keys=list(first.keys["root"]),
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="speaks for some principals only"):
+        rotate_key(Keyring(policy=policy, keys=first.keys), "writer", "memaudit/new", logs={}, manifests={})
+
+
+def test_a_policy_that_readers_would_refuse_is_not_signed():
+    logs = {f"memaudit/{'0' * 32}/{'t' * 150}{number}": 1 for number in range(80_000)}
+    with pytest.raises(UsageError, match=r"would have [0-9,]+ bytes, readers take"):
+        rotate_key(generate_keys(), "log", "memaudit/new", logs=logs, manifests={})
 
 
 class Killed(BaseException):

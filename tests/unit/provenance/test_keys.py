@@ -46,9 +46,24 @@ def test_a_folder_without_the_root_key_still_signs(folder):
 
 def test_existing_keys_are_never_overwritten(folder):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(UsageError, match=r"\.key: exists, and no key is overwritten: use .*--keys .*memaudit keys new"):
+    with pytest.raises(
+        UsageError, match=r"policy\.json: exists, and no key .*: use .*--keys .*memaudit keys new"
+    ):
         save_keyring(generate_keys(), folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_what_an_interrupted_start_left_is_named(folder):
+    (folder / "policy.json").unlink()
+    with pytest.raises(UsageError, match=r"memaudit-auditor\.key: exists, and there is no policy\.json beside it"):
+        save_keyring(generate_keys("other"), folder)
+    assert len(list(folder.iterdir())) == 4
+
+
+@pytest.mark.parametrize("name", ["a+b", "é" * 150])
+def test_a_name_that_no_key_can_have_is_refused(name):
+    with pytest.raises(UsageError, match=r"name"):
+        generate_keys(name)
 
 
 def test_a_key_without_a_role_is_refused(folder):

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from audit.errors import VerificationError
+from audit.provenance import dsse, strict_json
+from audit.provenance.keys import generate_keys
 from audit.snapshot.layout import bucket_of
-from audit.snapshot.manifest import open_manifest, sign_manifest
+from audit.snapshot.manifest import PAYLOAD_TYPE, open_manifest, sign_manifest
 from tests.unit.snapshot.stores import NOW, keyring, make_store, open_store
 
 
@@ -47,3 +49,16 @@ def test_two_buckets_may_name_files_of_one_digest(manifest):
     other = bucket_of("globex")
     shared = with_data(manifest, other, (ref, *manifest.buckets[other].data))
     assert reopened(shared) == shared
+
+
+def test_what_a_stranger_signed_is_not_parsed():
+    stranger = generate_keys("stranger")
+    data = dsse.seal(PAYLOAD_TYPE, b"[" * 100_000, stranger.keys["log"])
+    with pytest.raises(VerificationError, match="has no role log or auditor"):
+        open_manifest(data, keyring().policy, version=1, now_ms=NOW, check_expiry=True, where="m")
+
+
+def test_an_unsigned_manifest_is_not_parsed():
+    data = strict_json.encode({"payload": "W10=", "payloadType": PAYLOAD_TYPE, "signatures": []})
+    with pytest.raises(VerificationError, match="signed by 0 log or auditor keys, expected 1"):
+        open_manifest(data, keyring().policy, version=1, now_ms=NOW, check_expiry=True, where="m")

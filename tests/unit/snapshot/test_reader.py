@@ -1,11 +1,15 @@
 """Only `open_snapshot` makes a VerifiedSnapshot, and it refuses stores that show less than was seen."""
 
+import contextlib
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from audit.errors import UsageError, VerificationError
+from audit.provenance import durable
 from audit.provenance.keys import generate_keys
 from audit.provenance.leaf import encode_entry
 from audit.provenance.merkle import leaf_hash
@@ -49,7 +53,9 @@ def test_reading_one_tenant_reads_one_bucket(tmp_path):
 
 def test_another_publishers_store_is_refused(tmp_path):
     make_store(tmp_path / "s")
-    with pytest.raises(VerificationError, match=r"has no role log in the policy used: .* with --keys or --trust"):
+    with pytest.raises(
+        VerificationError, match=r"has no role log or auditor in the policy .* with --keys or --trust"
+    ):
         open_snapshot(tmp_path / "s", generate_keys().policy, now_ms=NOW)
 
 
@@ -146,6 +152,26 @@ def test_pins_round_trip_and_never_go_back(tmp_path):
     path.write_bytes(path.read_bytes().replace(b'"version":3', b'"version": 3'))
     with pytest.raises(VerificationError, match="not canonical JSON"):
         read_pin(path)
+
+
+def test_of_two_that_pin_at_once_the_later_version_stays(tmp_path, monkeypatch):
+    make_history(tmp_path / "s")
+    pins = [open_store(tmp_path / "s", version=version).pin() for version in (1, 2, 3)]
+    path = tmp_path / "pins" / "s.json"
+    replace_file = durable.replace
+
+    def slow(*arguments: object) -> None:
+        time.sleep(0.05)  # between what was read and what is written
+        replace_file(*arguments)
+
+    def pinned(pin: Pin) -> None:
+        with contextlib.suppress(VerificationError):
+            write_pin(path, pin)
+
+    monkeypatch.setattr(durable, "replace", slow)
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(pinned, pins))
+    assert read_pin(path) == pins[-1]
 
 
 def test_a_pin_is_not_set_to_another_version_of_the_same_number(tmp_path):

@@ -36,7 +36,9 @@ def test_a_store_lives_on_under_the_next_policy(tmp_path, role):
     )  # fmt: skip
     report = verify_store(store, keys.policy, now_ms=NOW + 8, deep=True)
     assert (report.version, report.versions) == (5, (1, 2, 3, 4, 5))
-    with pytest.raises(VerificationError, match="made under policy 2, the installed policy is 1"):
+    with pytest.raises(
+        VerificationError, match=r"installed policy is 1|under another or newer policy"
+    ):
         open_store(store)
 
 
@@ -50,7 +52,7 @@ def test_the_revoked_key_signs_nothing_more(tmp_path, role):
         purify(store, open_store(store), {"acme": {"e0": "x"}}, thief, run_id="r", now_ms=NOW + 5, config={}, models={})
     else:
         append_entries(store, [entry("acme", "later")], thief, now_ms=NOW + 5)
-    with pytest.raises(VerificationError, match=r"revoked|has no role|signed by 0"):
+    with pytest.raises(VerificationError, match=r"revoke"):
         open_snapshot(store, keys.policy, now_ms=NOW + 6).entries("acme")
     assert open_snapshot(store, keys.policy, now_ms=NOW + 6, version=3).entries("acme")
 
