@@ -2,17 +2,24 @@
 
 Unknown is None, never zero: an entry that no replay touched has `cmis=None`, an event that was not replayed has
 `harm_before=None`.
+
+A derivation path is kept with its first PATH_HEAD and its last PATH_TAIL steps. Between them stands one step for all
+that are left out: its `entry_id` says how many, as in `… 992 more`, and unlike every other step past the first it has
+no weight. Older results hold paths of any length.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
-    "AuditResult", "DescendantFinding", "EntryScore", "EntryTrust", "EventFinding", "GraphEdge",
-    "LineageStep", "ProbeFinding", "Proposal", "QuarantineCheck", "TenantLineage", "TenantResult", "Trust", "Verdict",
-    "text_name",
+    "PATH_HEAD", "PATH_TAIL", "AuditResult", "DescendantFinding", "EntryScore", "EntryTrust", "EventFinding",
+    "GraphEdge", "LineageStep", "ProbeFinding", "Proposal", "QuarantineCheck", "TenantLineage", "TenantResult",
+    "Trust", "Verdict", "bounded_path", "steps_left_out", "text_name",
 ]  # fmt: skip
 
 Verdict = Literal["cleared", "not cleared", "memory is not the cause", "not reproduced", "not examined"]
@@ -25,6 +32,10 @@ Trust = Literal["trusted", "derived-untrusted", "external"]
 
 Proposal = Literal["remove", "quarantine", "report"]
 """Of a descendant. `remove`: goes with its ancestor. `quarantine`: stays unless `purge --quarantined` is said."""
+
+
+PATH_HEAD, PATH_TAIL = 6, 2
+"""Steps that are kept at either end of a path: a result with a chain of n entries stays linear in n."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +66,7 @@ class EventFinding:
 
     causes: tuple[str, ...]
     """Entry ids of the set that caused this event: members of S that its replays had in context, or that alone raise
-    the odds of its harm."""
+    the odds of its harm; without those that its own replays do not speak against, and those there by descent alone."""
 
     reason: str
     """One line, machine-written, e.g. why the event was not examined."""
@@ -129,7 +140,7 @@ class LineageStep:
     """An earlier run removed it: only its tombstone is left."""
 
     weight: float | None
-    """Weight of the edge from the step before, 0 to 1; None for the first step."""
+    """Weight of the edge from the step before, 0 to 1; None for the first step, and for `steps_left_out`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +150,7 @@ class EntryTrust:
     entry_id: str
     trust: Trust
     path: tuple[LineageStep, ...]
-    """Shortest strong path from an external ancestor to a `derived-untrusted` entry; else empty."""
+    """Shortest strong path from an external ancestor to a `derived-untrusted` entry, bounded; else empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +160,7 @@ class DescendantFinding:
     entry_id: str
     proposal: Proposal
     path: tuple[LineageStep, ...]
-    """From the removed ancestor to this entry."""
+    """From the removed ancestor to this entry, bounded."""
 
     estimated: bool
     """An edge of the path was estimated (`audit --edges`), not signed by a writer."""
@@ -233,6 +244,18 @@ class AuditResult:
     entries_text: dict[str, dict[str, str]] = field(default_factory=dict)
     """By `text_name` request, response, principal and source of the removed and quarantined entries: the report shows
     them."""
+
+
+def steps_left_out(count: int) -> LineageStep:
+    """Return the step that stands in a bounded path for those that are left out."""
+    return LineageStep(entry_id=f"… {count:,} more", trust="derived-untrusted", removed=False, weight=None)
+
+
+def bounded_path(path: Sequence[LineageStep]) -> tuple[LineageStep, ...]:
+    """Return the path with its first and last steps alone; one that is bounded already as it is."""
+    if len(path) <= PATH_HEAD + PATH_TAIL + 1:
+        return tuple(path)
+    return (*path[:PATH_HEAD], steps_left_out(len(path) - PATH_HEAD - PATH_TAIL), *path[-PATH_TAIL:])
 
 
 def text_name(tenant: str, entry_id: str) -> str:

@@ -5,6 +5,8 @@ Its exit codes stand in `EXIT_CODES`, which ends `memaudit --help`.
 
 from __future__ import annotations
 
+import io
+import os
 import signal
 import sys
 import traceback
@@ -63,6 +65,7 @@ app = typer.Typer(
 
 def main() -> NoReturn:
     """Run the command line; every error becomes one line and its exit code."""
+    _open_streams()
     errors = Console(stderr=True, soft_wrap=True)
 
     def fail(line: str, code: int) -> NoReturn:
@@ -92,6 +95,20 @@ def main() -> NoReturn:
     if code == INTERRUPTED:
         fail("interrupted; what was computed is kept, start the same command again", INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _open_streams() -> None:
+    """Make standard output and error take whatever is written.
+
+    An ASCII or Latin-1 terminal shows `?` for what it lacks, and a closed stream (`>&-`) drops all: neither is worth
+    ending an audit whose purge is still to come.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the process ends
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 @app.callback(invoke_without_command=True)

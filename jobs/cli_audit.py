@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 from rich.console import Console
 
 from audit.config import AuditConfig, load_config
-from audit.errors import UsageError
+from audit.errors import AuditError, UsageError
 from audit.provenance import durable
 from audit.provenance.keys import load_keyring
 from audit.report.html import render_html
@@ -115,7 +116,13 @@ def audit(
         typer.Option("--reuse", help="Earlier run folder, e.g. last night's: what it compared is not compared again."),
     ] = None,
     address: Address = None,
-    fail_on: Annotated[str | None, typer.Option(help="Exit 1 on: removed, or not-cleared.")] = None,
+    fail_on: Annotated[
+        str | None,
+        typer.Option(
+            help="Exit 1 on: removed (there is something to remove), or not-cleared (an event that is harmful "
+            "without it too, or was not examined)."
+        ),
+    ] = None,
     *,
     local: Annotated[bool, typer.Option("--local", help="Run in this process, without Ray.")] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Purge at once what was found.")] = False,
@@ -169,19 +176,25 @@ def audit(
     if not as_json:
         console.print(render_table(result))
         console.print(f"report: {out / REPORT_FILE}", markup=False, highlight=False)
-    purged = None
+    purged, refused = None, None
     if apply and removals_of(result):
-        if large := large_removals(result):
-            raise UsageError(
-                f"{large[0]}; look at {out / REPORT_FILE}, then: memaudit purge {out} {store} --apply --most"
-            )
-        purged = purge_run(out, result, store, keys, pin, dry_run=False, quiet=as_json)
+        try:
+            if large := large_removals(result):
+                command = f"memaudit purge {shlex.quote(str(out))} {shlex.quote(str(store))} --apply --most"
+                raise UsageError(f"{large[0]}; look at {out / REPORT_FILE}, then: {command}")
+            purged = purge_run(out, result, store, keys, pin, dry_run=False, quiet=as_json)
+        except AuditError as error:
+            refused = error
     elif not as_json and removals_of(result):
-        console.print(f"nothing was removed; to remove: memaudit purge {out} {store} --apply", markup=False)
-    if as_json:  # one document, also with --apply
-        print_json(json.loads(to_json(result)) | ({"purged": purged} if apply else {}))
+        command = f"memaudit purge {shlex.quote(str(out))} {shlex.quote(str(store))} --apply"
+        console.print(f"nothing was removed; to remove: {command}", markup=False, highlight=False)
+    if as_json:  # one document, also with --apply, and where the purge is refused
+        told = {"purged": purged} if refused is None else {"purged": None, "refused": str(refused)}
+        print_json(json.loads(to_json(result)) | (told if apply else {}))
+    if refused is not None:
+        raise refused
     summary = summarise(result.tenants)
-    found = {"removed": summary.removed, "not-cleared": summary.verdicts["not cleared"]}
+    found = {"removed": summary.removed, "not-cleared": summary.unsettled}
     if fail_on is not None and found[fail_on]:
         raise typer.Exit(FINDINGS)
 
@@ -205,6 +218,13 @@ def _purged_before(
     return result if unfinished_purge(out, result, snapshot, known, now_ms=now) is not None else None
 
 
+def _print_document(text: str) -> None:
+    """Print a whole file as UTF-8, as it says of itself, whatever the terminal's encoding."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()
+
+
 def report(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     form: Annotated[str, typer.Option("--format", "-f", help="table, json, html or sarif.")] = "table",
@@ -226,8 +246,7 @@ def report(
     else:
         raise UsageError(f"--format is {form!r:.40}, expected table, json, html or sarif")
     if out is None:
-        sys.stdout.write(text)
+        _print_document(text)
         return
-    check_place(out)
-    durable.replace(out, text.encode())
+    durable.replace(check_place(out), text.encode())
     Console(soft_wrap=True).print(f"written: {out}", markup=False, highlight=False)

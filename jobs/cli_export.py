@@ -52,20 +52,19 @@ def export(
     JSON lines, verified, in the form that `import jsonl` reads. With --removed one line for each id that your own
     database is to delete.
     """
-    if out is not None:
-        check_place(out)
+    place = None if out is None else check_place(out)
     now, policy = now_ms(), installed_policy(keys, trust)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
     tenants = set(tenant or snapshot.tenants)
     for unknown in tenants - snapshot.log_refs.keys():
         snapshot.log(unknown)  # says which there are, before anything is written
     lines = _lines(snapshot, by_bucket(tenants), removed=removed)
-    if out is None:
+    if place is None:
         for line in lines:
             print(line)  # noqa: T201 - scripts read it
     else:
         numbers = itertools.count()  # one is taken for each line, and none for the end
-        durable.replace(out, (f"{line}\n".encode() for line, _ in zip(lines, numbers, strict=False)))
+        durable.replace(place, (f"{line}\n".encode() for line, _ in zip(lines, numbers, strict=False)))
         what = counted(next(numbers), "removed id" if removed else "memory")
         Console(soft_wrap=True).print(
             f"{what} of version {snapshot.version} written to {out}", markup=False, highlight=False

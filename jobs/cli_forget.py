@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import hashlib
 import re
+import shlex
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -98,7 +99,8 @@ def forget(
     _show(done, locks, as_json=as_json)
     if not as_json:
         Console(soft_wrap=True).print(
-            f"older versions still hold the text of what was removed; to erase them: memaudit vacuum {store}",
+            "older versions still hold the text of what was removed; to erase them: memaudit vacuum "
+            f"{shlex.quote(str(store))}",
             markup=False, highlight=False,
         )  # fmt: skip
 

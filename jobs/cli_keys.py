@@ -66,7 +66,7 @@ def keys_new(
 
 @keys_app.command("show")
 def keys_show(keys: Keys = DEFAULT_KEYS, trust: Trust = None, *, as_json: Json = False) -> None:
-    """Show which keys the trust policy names, for what, and which are revoked."""
+    """Show the keys that the trust policy names."""
     policy = installed_policy(keys, trust)
     rows = _rows(policy, _held(keys) if trust is None else frozenset())
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,7 +87,7 @@ def estimate(
         raise UsageError(f"--least is {least}, expected 0 to 1")
     if not 1 <= nearest <= MAX_PARENTS:
         raise UsageError(f"--nearest is {nearest}, expected 1 to {MAX_PARENTS}")
-    check_place(out)
+    place = check_place(out)
     now, policy = now_ms(), installed_policy(keys, trust)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
     entries = snapshot.entries(tenant)
@@ -102,11 +103,11 @@ def estimate(
         executor.close()
     lowest = calibration.threshold if least is None else least
     kept = [edge for edge in found if edge.weight_ppm >= lowest * PARTS_PER_MILLION]
-    durable.replace(out, "".join(f"{edge.to_json()}\n" for edge in kept).encode())
+    durable.replace(place, "".join(f"{edge.to_json()}\n" for edge in kept).encode())
     Console(soft_wrap=True).print(
         f"{counted(len(kept), 'edge')} of weight {lowest:.2f} or more among {counted(len(found), 'candidate')} of "
         f"{counted(len(children), 'memory')} "
-        f"of {as_line(tenant)}, written to {out}; use them with: memaudit audit … --edges {out}",
+        f"of {as_line(tenant)}, written to {out}; use them with: memaudit audit … --edges {shlex.quote(str(out))}",
         markup=False, highlight=False,
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,13 +117,13 @@ def purge_run(
     if purified.published:
         console.print(
             f"version {purified.version} published with {counted(purified.entries, 'memory')}; attestation: "
-            f"{run / ATTESTATION_FILE}; check both with: memaudit verify {store} "
-            f"--attestation {run / ATTESTATION_FILE}",
+            f"{run / ATTESTATION_FILE}; check both with: memaudit verify {shlex.quote(str(store))} "
+            f"--attestation {shlex.quote(str(run / ATTESTATION_FILE))}",
             markup=False, highlight=False,
         )  # fmt: skip
         console.print(
             f"older versions and {run} still hold the text of what was removed; to erase the versions: memaudit vacuum "
-            f"{store}", markup=False, highlight=False,
+            f"{shlex.quote(str(store))}", markup=False, highlight=False,
         )  # fmt: skip
     else:
         console.print("dry run: nothing was changed; add --apply to remove", markup=False, highlight=False)

@@ -72,18 +72,25 @@ def remember(snapshot: VerifiedSnapshot, given: Path | None) -> None:
         raise type(error)(f"what was seen of the store is not kept: {error}; --pin names another file") from None
 
 
-def check_place(out: Path) -> None:
+def check_place(out: Path) -> Path:
     """Refuse a file that cannot be written, before the work for it.
 
+    Returns:
+        Where to write: of a link its target, so that the link stays one.
+
     Raises:
-        UsageError: there is no such folder, or no leave to write there.
+        UsageError: there is no such folder, no leave to write there, or something else than a file is there.
     """
-    if not out.parent.is_dir():
-        raise UsageError(f"{out}: there is no folder {out.parent}")
+    place = Path(os.path.realpath(out)) if out.is_symlink() else out
+    if not place.parent.is_dir():
+        raise UsageError(f"{out}: there is no folder {place.parent}")
     if out.is_dir():
         raise UsageError(f"{out}: is a folder")
-    if not os.access(out.parent, os.W_OK):
-        raise UsageError(f"{out}: no leave to write in {out.parent}")
+    if place.is_symlink() or (out.exists() and not out.is_file()):  # a link still: one that leads back to itself
+        raise UsageError(f"{out}: is there and is no file; writing it would replace it")
+    if not os.access(place.parent, os.W_OK):
+        raise UsageError(f"{out}: no leave to write in {place.parent}")
+    return place
 
 
 def print_json(value: Any) -> None:

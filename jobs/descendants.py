@@ -21,7 +21,7 @@ from audit.entry import PARTS_PER_MILLION
 from audit.lineage.dag import Lineage
 from audit.lineage.trust import parse_trust_rules
 from audit.lineage.verified import VerifiedLineage
-from audit.result import DescendantFinding, EntryTrust, LineageStep
+from audit.result import PATH_HEAD, PATH_TAIL, DescendantFinding, EntryTrust, LineageStep, steps_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -34,6 +34,26 @@ if TYPE_CHECKING:
     from jobs.edges_file import EstimatedEdge
 
 __all__ = ["Family", "family_of", "with_quarantined"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """A derivation path that keeps its ends alone: whole paths of a chain of n entries would be n² steps."""
+
+    head: tuple[LineageStep, ...] = ()
+    tail: tuple[LineageStep, ...] = ()
+    left_out: int = 0
+
+    def extended(self, step: LineageStep) -> _Path:
+        """Return the path with one more step at its end."""
+        if len(self.head) < PATH_HEAD:
+            return _Path((*self.head, step))
+        kept = (*self.tail, step)[-PATH_TAIL:]
+        return _Path(self.head, kept, self.left_out + len(self.tail) + 1 - len(kept))
+
+    def steps(self) -> tuple[LineageStep, ...]:
+        """Return it as results hold it (see `audit.result`)."""
+        return (*self.head, *((steps_left_out(self.left_out),) if self.left_out else ()), *self.tail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,49 +80,48 @@ class Family:
         Raises:
             UsageError: `removed` names an entry that is not there.
         """
-        own = self.signed.strong_descendants(removed)
-        certain = {item.entry_id for item in own}
-        found = {item.entry_id: self._finding(item, own, self.policy) for item in own}
+        found = self._findings(self.signed.strong_descendants(removed), self.policy)
         lesser: Proposal = "quarantine" if self.policy == "remove" else self.policy
         for seeds in (removed, self.fallen):
-            guessed = self.combined.strong_descendants(seeds)
-            for item in guessed:
-                if item.entry_id not in found and item.entry_id not in certain and item.entry_id not in removed:
-                    found[item.entry_id] = self._finding(item, guessed, lesser)
+            for entry_id, finding in self._findings(self.combined.strong_descendants(seeds), lesser).items():
+                if entry_id not in removed:
+                    found.setdefault(entry_id, finding)
         return tuple(found[entry_id] for entry_id, _ in self.signed.labels() if entry_id in found)
 
     def trust(self) -> tuple[EntryTrust, ...]:
         """Labels of all live entries, in log order."""
-        return tuple(
-            EntryTrust(
-                entry_id=entry_id,
-                trust=label,
-                path=tuple(
-                    LineageStep(
-                        entry_id=step.entry_id, trust=step.label, removed=step.removed,
-                        weight=None if step.weight_ppm is None else step.weight_ppm / PARTS_PER_MILLION,
-                    )
-                    for step in (self.signed.path(entry_id) if label == "derived-untrusted" else ())
-                ),
-            )
-            for entry_id, label in self.signed.labels()
-        )  # fmt: skip
+        paths: dict[str, _Path] = {}
+        found = []
+        for entry_id, label in self.signed.labels():
+            if (edge := self.signed.witness(entry_id)) is not None:  # of an earlier entry, so its path is known
+                parent, weight_ppm = edge
+                before = paths.get(parent) or _Path().extended(self._step(parent, None))
+                paths[entry_id] = before.extended(self._step(entry_id, weight_ppm))
+            steps = paths[entry_id].steps() if entry_id in paths else ()
+            found.append(EntryTrust(entry_id=entry_id, trust=label, path=steps))
+        return tuple(found)
 
-    def _finding(self, item: Descendant, among: Sequence[Descendant], proposal: Proposal) -> DescendantFinding:
-        by_id = {other.entry_id: other for other in among}
-        chain = [item]
-        while chain[-1].parent != item.seed:
-            chain.append(by_id[chain[-1].parent])  # a removed entry has no parents in a verified log: no gap
-        chain.reverse()
-        estimated = any((step.entry_id, step.parent) in self.guessed for step in chain)
+    def _findings(self, descendants: Sequence[Descendant], proposal: Proposal) -> dict[str, DescendantFinding]:
+        """Return a finding for each, by entry id; parents come before their children, as in the log."""
+        paths: dict[str, _Path] = {}
+        estimated: set[str] = set()
+        found = {}
+        for item in descendants:
+            # A removed entry has no parents in a verified log, so every parent but the seed is a descendant itself.
+            before = paths[item.parent] if item.parent != item.seed else _Path().extended(self._step(item.seed, None))
+            paths[item.entry_id] = before.extended(self._step(item.entry_id, item.weight_ppm))
+            if (item.entry_id, item.parent) in self.guessed or item.parent in estimated:
+                estimated.add(item.entry_id)
+            found[item.entry_id] = DescendantFinding(
+                entry_id=item.entry_id, proposal=proposal, path=paths[item.entry_id].steps(),
+                estimated=item.entry_id in estimated, reason=self._reason(item, estimated=item.entry_id in estimated),
+            )  # fmt: skip
+        return found
+
+    def _reason(self, item: Descendant, *, estimated: bool) -> str:
         edges = f"{item.steps} strong edge{'s' if item.steps > 1 else ''}"
         reason = f"derived from {item.seed} over {edges}" + (", some of them estimated" if estimated else "")
-        if item.seed in self.fallen:
-            reason += "; an earlier run removed that entry"
-        steps = [self._step(item.seed, None), *(self._step(step.entry_id, step.weight_ppm) for step in chain)]
-        return DescendantFinding(
-            entry_id=item.entry_id, proposal=proposal, path=tuple(steps), estimated=estimated, reason=reason
-        )
+        return reason + ("; an earlier run removed that entry" if item.seed in self.fallen else "")
 
     def _step(self, entry_id: str, weight_ppm: int | None) -> LineageStep:
         return LineageStep(

@@ -187,11 +187,7 @@ def _event(found: TenantEvidence, state: EventState, removed: frozenset[str]) ->
     gone = [entry_id for entry_id in event.retrieved or () if entry_id not in found.memory]
     if gone:
         reason += f"; of the memories that it used {len(gone)} {'was' if len(gone) == 1 else 'were'} removed since"
-    # Whom this event's replays had in context, or who alone brings its harm on; mere descent is no cause, and whoever
-    # was only a placebo here is none either.
-    seen = set[str]().union(*state.replayed)
-    weak = found.search.settings.weak_nats
-    causes = [entry_id for entry_id in found.convicted if entry_id in seen or state.alone(entry_id) >= weak]
+    causes = [entry_id for entry_id in found.convicted if _is_cause(found, state, entry_id)]
     return EventFinding(
         event_id=event.event_id,
         verdict=verdict,
@@ -208,6 +204,25 @@ def _event(found: TenantEvidence, state: EventState, removed: frozenset[str]) ->
         causes=tuple(sorted(causes)) if verdict in {"cleared", "not cleared"} else (),
         reason=reason,
     )
+
+
+def _is_cause(found: TenantEvidence, state: EventState, entry_id: str) -> bool:
+    """Tell whether the replays of one event speak against a member of S that is not there by mere descent.
+
+    Whoever was only a placebo at this event is no cause of it, nor is whoever is in S by rank alone.
+    """
+    weak = found.search.settings.weak_nats
+    if state.alone(entry_id) >= weak:
+        return True
+    if not any(entry_id in context for context in state.replayed):
+        return False
+    influence, convicted = state.influences.get(entry_id), entry_id in found.search.removed
+    graded = None if influence is None else credit(influence)
+    if influence is None or (graded is None and influence.cmis is None):
+        return convicted  # another event convicted it, so this one spared it
+    if influence.cmis is not None and influence.cmis > 0:
+        return True
+    return graded is not None and (graded > 0 if convicted else graded >= weak)
 
 
 def _verdict(state: EventState, after: Outcome | None) -> tuple[Verdict, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -225,7 +226,7 @@ def read_locks(run: Path, result: AuditResult) -> tuple[Extras, dict[str, str]]:
         if removals and result.config.get("hazards") != "off":
             raise IncompleteError(
                 f"{run}: the hazards of what goes were not read (no {LOCKS_FILE}): start the same audit again, "
-                f"memaudit audit … --out {run}, and then purge"
+                f"memaudit audit … --out {shlex.quote(str(run))}, and then purge"
             )
         return {}, {}
     try:

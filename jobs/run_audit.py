@@ -158,15 +158,33 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     run_id = hashlib.sha256("".join(identity.values()).encode()).hexdigest()[:16]
     if run.outcomes:
         reporter.say(f"resuming, with {counted(len(run.outcomes), 'replay')} known")
+    finished, known = _finished(out, run_id), _answers(run)
     started = time.monotonic()
     result = audit_memory(
-        snapshot, events[0], config, executor, run, reporter, run_id=run_id, started_ms=now_ms,
-        edges=() if edges is None else edges[0],
+        snapshot, events[0], config, executor, run, reporter, run_id=run_id,
+        started_ms=now_ms if finished is None else finished.started_ms, edges=() if edges is None else edges[0],
     )  # fmt: skip
-    result = dataclasses.replace(result, seconds=round(time.monotonic() - started, 3))
+    seconds = time.monotonic() - started
+    if finished is not None:  # a start that asked no model adds nothing to what the run took
+        seconds = finished.seconds + (seconds if _answers(run) != known else 0.0)
+    result = dataclasses.replace(result, seconds=round(seconds, 3))
     run.write(RESULT_FILE, to_json(result).encode())
     run.write(REPORT_FILE, render_html(result).encode())
     return result
+
+
+def _finished(out: Path, run_id: str) -> AuditResult | None:
+    """Return what the run in a folder found when it was finished before; None also where that cannot be read."""
+    try:
+        result = read_result(out)
+    except UsageError:  # it is written anew
+        return None
+    return result if result.run_id == run_id else None
+
+
+def _answers(run: RunFolder) -> tuple[int, int, int]:
+    """Count what models answered."""
+    return len(run.outcomes), len(run.weights), len(run.vectors)
 
 
 def _own_code(config: AuditConfig) -> dict[str, str]:

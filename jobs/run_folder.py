@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import time
 import uuid
 from contextlib import contextmanager
@@ -246,7 +247,8 @@ def _refusal(path: Path, different: list[str]) -> str:
         return f"{refused} or delete it"
     if "snapshot" not in different:
         return refused
-    return f"{refused}; if a purge of that run was interrupted, finish it with: memaudit purge {path} STORE --apply"
+    command = f"memaudit purge {shlex.quote(str(path))} STORE --apply"
+    return f"{refused}; if a purge of that run was interrupted, finish it with: {command}"
 
 
 def _read_marker(marker: Path) -> dict[str, str]:

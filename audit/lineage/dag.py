@@ -228,6 +228,14 @@ class Lineage:
                 return tuple(reversed(steps))
             node = self._edge_parent[edge]
 
+    def witness(self, entry_id: str) -> tuple[str, int] | None:
+        """Return the parent and the weight in parts per million of the last edge of `path`; None where it has none.
+
+        Raises UsageError where there is no entry of that id.
+        """
+        edge = self._witness[self._node(entry_id)]
+        return None if edge == _NONE else (self._ids[self._edge_parent[edge]], self._edge_weight[edge])
+
     def strong_descendants(self, entry_ids: Iterable[str]) -> tuple[Descendant, ...]:
         """Return live entries that strong edges reach from `entry_ids`, those themselves left out, in append order.
 

@@ -8,6 +8,7 @@ bounded, and says what it leaves out.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -15,13 +16,32 @@ from typing import TYPE_CHECKING
 
 import jinja2
 
+from audit.events import HARMFUL
 from audit.report.drawing import HEIGHT, WIDTH, GraphDrawing, Scatter, draw_graph, draw_scatter
-from audit.report.summary import Summary, headline, lineage_notes, path_line, removed_of, summarise, untold
+from audit.report.summary import (
+    Summary,
+    headline,
+    lineage_notes,
+    path_line,
+    removed_of,
+    summarise,
+    untold,
+    worst_events,
+    worst_tenants,
+)
 from audit.report.untrusted import NAME_CHARS, as_html, as_line
 from audit.result import text_name
 
 if TYPE_CHECKING:
-    from audit.result import AuditResult, DescendantFinding, EntryScore, EntryTrust, EventFinding, TenantResult
+    from audit.result import (
+        AuditResult,
+        DescendantFinding,
+        EntryScore,
+        EntryTrust,
+        EventFinding,
+        ProbeFinding,
+        TenantResult,
+    )
 
 __all__ = ["render_html"]
 
@@ -46,6 +66,8 @@ class EventView:
     """One event and where it is on the page."""
 
     anchor: str
+    """Empty where the event is beyond those with a place of their own."""
+
     event: EventFinding
     causes: tuple[tuple[str, str], ...]
     """(entry id, href or empty)."""
@@ -59,7 +81,7 @@ class Card:
     score: EntryScore
     text: dict[str, str]
     events: tuple[EventView, ...]
-    """Events it helped to cause, those with both outputs first."""
+    """All events it helped to cause, those with both outputs first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +106,11 @@ class TenantView:
     cards: tuple[Card, ...]
     cards_left_out: int
     events: tuple[EventView, ...]
+    """Those with a place on the page, the worst first."""
+
+    probes: tuple[ProbeFinding, ...]
+    """Those whose answer changes first, then the unknown."""
+
     scatter: Scatter
     graph: GraphDrawing
     trust: dict[str, EntryTrust]
@@ -99,9 +126,8 @@ class TenantView:
 def render_html(result: AuditResult) -> str:
     """Return the page. The same result gives the same bytes."""
     tone, sentence = headline(result)
-    numbered = list(enumerate(result.tenants))
-    numbered.sort(key=lambda pair: (not any(score.removed for score in pair[1].scores), not pair[1].events, pair[0]))
-    views = [_tenant_view(index, tenant, result) for index, tenant in numbered[:MAX_TENANTS]]
+    tenants = worst_tenants(result.tenants)
+    views = [_tenant_view(index, tenant, result) for index, tenant in enumerate(tenants[:MAX_TENANTS])]
     sections = {view.tenant.tenant: view.anchor for view in views}
     leads = _leads(views)
     page = _environment().get_template("page.html.j2")
@@ -112,15 +138,14 @@ def render_html(result: AuditResult) -> str:
         total=summarise(result.tenants),
         lead=leads[:MAX_LEAD],
         lead_left_out=len(leads) - MAX_LEAD,
-        overview=[
-            (tenant, summarise([tenant]), sections.get(tenant.tenant, "")) for _, tenant in numbered[:MAX_OVERVIEW]
-        ],
+        overview=[(tenant, summarise([tenant]), sections.get(tenant.tenant, "")) for tenant in tenants[:MAX_OVERVIEW]],
         views=views,
         css=_asset("page.css"),
         size=(WIDTH, HEIGHT),
         rows=MAX_ROWS,
         pairs=PAIRS_PER_CARD,
         names=MAX_LEAD_NAMES,
+        harmful=HARMFUL,
     )
 
 
@@ -128,14 +153,18 @@ def _tenant_view(index: int, tenant: TenantResult, result: AuditResult) -> Tenan
     removed = removed_of(tenant)
     anchors = {score.entry_id: f"t{index}-m{place}" for place, score in enumerate(removed[:MAX_CARDS])}
     hrefs = {name: f"#{anchor}" for name, anchor in anchors.items()}
-    events = tuple(
+    events = [
         EventView(
-            anchor=f"t{index}-e{place}",
+            anchor=f"t{index}-e{place}" if place < MAX_EVENTS else "",
             event=event,
             causes=tuple((name, hrefs.get(name, "")) for name in event.causes[:MAX_ROWS]),
         )
-        for place, event in enumerate(tenant.events[:MAX_EVENTS])
-    )
+        for place, event in enumerate(worst_events(tenant))
+    ]
+    caused: defaultdict[str, list[EventView]] = defaultdict(list)
+    for view in events:
+        for name in view.event.causes:
+            caused[name].append(view)
     cards = tuple(
         Card(
             anchor=anchors[score.entry_id],
@@ -143,7 +172,7 @@ def _tenant_view(index: int, tenant: TenantResult, result: AuditResult) -> Tenan
             text=result.entries_text.get(text_name(tenant.tenant, score.entry_id), {}),
             events=tuple(
                 sorted(
-                    (view for view in events if score.entry_id in view.event.causes),
+                    caused[score.entry_id],
                     key=lambda view: view.event.output_before is None or view.event.output_after is None,
                 )
             ),
@@ -156,11 +185,12 @@ def _tenant_view(index: int, tenant: TenantResult, result: AuditResult) -> Tenan
         counts=summarise([tenant]),
         cards=cards,
         cards_left_out=len(removed) - len(cards),
-        events=events,
+        events=tuple(events[:MAX_EVENTS]),
         scatter=draw_scatter(tenant.scores, hrefs),
         graph=draw_graph(tenant.scores, tenant.edges, hrefs),
         trust={} if tenant.lineage is None else {item.entry_id: item for item in tenant.lineage.entries},
         descent={} if tenant.lineage is None else {item.entry_id: item for item in tenant.lineage.descendants},
+        probes=tuple(sorted(tenant.probes, key=lambda probe: (probe.kept is not False, probe.kept is not None))),
         staying=() if tenant.lineage is None
         else tuple(item for item in tenant.lineage.descendants if item.proposal != "remove"),
         notes=tuple(lineage_notes(tenant)),
@@ -180,7 +210,7 @@ def _leads(views: list[TenantView]) -> list[Lead]:
             principal=principal,
             reason=reason,
             cards=tuple(cards),
-            events=len({event.anchor for card in cards for event in card.events}),
+            events=len({view.event.event_id for card in cards for view in card.events}),
         )
         for (tenant, principal, reason), cards in groups.items()
     ]
@@ -203,6 +233,7 @@ def _environment() -> jinja2.Environment:
         path=path_line,
         score=_score,
         count=lambda value: f"{value:,}",
+        total=lambda value: f"{value:,.1f}",
         when=_when,
         untold=untold,
     )

@@ -5,8 +5,10 @@ Example (shortened):
     {"format": "memaudit-result", "version": 1, "run_id": "…", "tenants": [{"tenant": "acme", "scores": [ … ]}], …}
 
 Rules: the field names are those of `audit.result`; every field is there, but `lineage` only where a tenant has one;
-ASCII only (other characters escaped), so that no viewer is steered by the text inside. A reader MUST reject another
-format or version, an unknown, missing or repeated field, a value of another type, and numbers that are not finite.
+ASCII only (other characters escaped), so that no viewer is steered by the text inside. Derivation paths are bounded as
+`audit.result` says. A reader MUST reject more than MAX_BYTES, another format or version, an unknown, missing or
+repeated field, a value of another type, numbers that are not finite or beyond MAX_NUMBER, a descendant without a path,
+and a lineage that lacks an entry to remove.
 Nothing here reads or writes files.
 """
 
@@ -20,7 +22,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from audit.errors import UsageError
-from audit.result import AuditResult
+from audit.result import AuditResult, TenantResult
 
 __all__ = ["FORMAT", "VERSION", "from_json", "to_json"]
 
@@ -33,21 +35,30 @@ OPTIONAL = frozenset({"lineage"})
 MAX_BYTES = 1 << 30
 """A result larger than this is not a report any more: a million entries take about 300 MB."""
 
+MAX_NUMBER = 10**15
+"""Of either sign: scores are sums of nats, times are milliseconds, and far beyond this drawings leave a float."""
+
 
 def to_json(result: AuditResult) -> str:
     """Return the result as JSON text.
 
     Raises:
-        UsageError: a score is not a finite number.
+        UsageError: a score is not a finite number, or the text is more than a reader takes.
     """
     record = {"format": FORMAT, "version": VERSION, **asdict(result)}
     for tenant in record["tenants"]:
         if tenant["lineage"] is None:
             del tenant["lineage"]
     try:
-        return json.dumps(record, indent=1, allow_nan=False) + "\n"
+        text = json.dumps(record, indent=1, allow_nan=False) + "\n"
     except ValueError as error:
         raise UsageError(f"result {result.run_id!r:.80} cannot be written as JSON: {error}") from None
+    if len(text) > MAX_BYTES:
+        raise UsageError(
+            f"result {result.run_id!r:.80} takes {len(text):,} bytes, at most {MAX_BYTES:,} are allowed in one: audit "
+            "fewer tenants or events at a time"
+        )
+    return text
 
 
 def from_json(text: str | bytes, source: str = "result.json") -> AuditResult:
@@ -73,12 +84,27 @@ def from_json(text: str | bytes, source: str = "result.json") -> AuditResult:
         raise UsageError(f"{source}: version is {version!r:.20}, this program reads version {VERSION}")
     try:
         result = _decode(record, AuditResult, "result")
+        assert isinstance(result, AuditResult)  # noqa: S101 - narrows the type; _decode built it
+        for index, tenant in enumerate(result.tenants):
+            _check_lineage(tenant, f"result.tenants[{index}].lineage")
     except _RuleError as error:
         raise UsageError(f"{source}: {error}") from None
     except RecursionError:
         raise UsageError(f"{source}: nested too deep") from None
-    assert isinstance(result, AuditResult)  # noqa: S101 - narrows the type; _decode built it
     return result
+
+
+def _check_lineage(tenant: TenantResult, where: str) -> None:
+    """Check what the types do not say, and every report relies on."""
+    if tenant.lineage is None:
+        return
+    for index, item in enumerate(tenant.lineage.descendants):
+        if not item.path:
+            raise _RuleError(f"{where}.descendants[{index}].path is empty, expected a path to {item.entry_id!r:.80}")
+    known = {item.entry_id for item in tenant.lineage.entries}
+    for score in tenant.scores:
+        if score.removed and score.entry_id not in known:
+            raise _RuleError(f"{where}.entries lacks {score.entry_id!r:.80}, which is to be removed")
 
 
 class _RuleError(Exception):
@@ -126,11 +152,12 @@ def _decode_scalar(value: object, kind: Any, where: str) -> object:
             number = float(value)
         except OverflowError:
             number = math.inf
-        if math.isfinite(number):  # 1e999 parses as infinity
+        if abs(number) <= MAX_NUMBER:  # 1e999 parses as infinity
             return number
-    elif type(value) is kind:
+    elif type(value) is kind and not (type(value) is int and abs(value) > MAX_NUMBER):
         return value
-    raise _RuleError(f"{where} is {value!r:.40}, expected {kind.__name__}")
+    bound = f" of at most {MAX_NUMBER:.0e}" if kind in {float, int} else ""
+    raise _RuleError(f"{where} is {value!r:.40}, expected {kind.__name__}{bound}")
 
 
 def _decode_record(value: object, kind: type, where: str) -> object:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from audit.report.summary import descendants_of, removed_of
 from audit.report.untrusted import as_line
-from audit.result import text_name
+from audit.result import bounded_path, text_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,9 +43,10 @@ _RULES = (
     {
         "id": "poisoned-memory",
         "name": "PoisonedMemory",
-        "shortDescription": {"text": "A memory entry caused or supported harmful behaviour"},
+        "shortDescription": {"text": "A memory entry that the audit would remove"},
         "fullDescription": {
-            "text": "Replaying the harmful events without this entry, alone or with others of its set, ended the harm."
+            "text": "The entry is in the set whose removal was tested on the harmful events. The finding says why: the "
+            "evidence against it, what it derives from, or its place in a ranking that was told how many to remove."
         },
         "defaultConfiguration": {"level": "error"},
     },
@@ -57,6 +58,8 @@ _RULES = (
         "defaultConfiguration": {"level": "warning"},
     },
 )
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "[": "\\[", "]": "\\]", "{": "{{", "}": "}}"})
 
 _QUARANTINE_RULE = {
     "id": "quarantined-memory",
@@ -70,7 +73,10 @@ _QUARANTINE_RULE = {
 
 
 def to_sarif(result: AuditResult, tool_version: str) -> str:
-    """Return the SARIF log as JSON text, the most suspicious first; a notification counts those beyond MAX_RESULTS."""
+    """Return the SARIF log as JSON text; a notification counts the findings beyond MAX_RESULTS.
+
+    Events that stay harmful come first, as they are few and the worst; then the entries, the most suspicious first.
+    """
     entries = [
         (
             score.rank,
@@ -94,12 +100,12 @@ def to_sarif(result: AuditResult, tool_version: str) -> str:
         for tenant in result.tenants
         for item in descendants_of([tenant], "quarantine")
     ]
-    results = [row[3] for row in entries] + events + held
+    results = events + [row[3] for row in entries] + held
     rules = [*_RULES, _QUARANTINE_RULE] if held else list(_RULES)
     invocation: dict[str, object] = {"executionSuccessful": True}
     if len(results) > MAX_RESULTS:
         text = f"{len(results) - MAX_RESULTS} of {len(results)} findings are left out; see result.json of the run."
-        invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": text}}]
+        invocation["toolExecutionNotifications"] = [{"level": "warning", "message": _message(text)}]
     log = {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -130,10 +136,11 @@ def _entry_result(tenant: str, score: EntryScore, result: AuditResult) -> dict[s
         "ruleIndex": 0,
         "level": "error",
         "rank": round(100 * min(max(score.ds, 0.0), 1.0), 4),
-        "message": {
-            "text": f"Memory {as_line(score.entry_id)} of tenant {as_line(tenant)} is to be removed: "
-            f"rank {score.rank}, DS {score.ds:.4f}, CMIS {cmis}, CAS {cas}. Its text is redacted."
-        },
+        "message": _message(
+            f"Memory {as_line(score.entry_id)} of tenant {as_line(tenant)} is to be removed: "
+            f"rank {score.rank}, DS {score.ds:.4f}, CMIS {cmis}, CAS {cas}. "
+            f"Why: {as_line(score.reason, 300) or 'not recorded'}. Its text is redacted."
+        ),
         "locations": [_location("stores", tenant, score.entry_id)],
         "partialFingerprints": {"memauditEntry/v1": _digest(tenant, score.entry_id, content)},
     }
@@ -146,10 +153,10 @@ def _quarantine_result(tenant: str, item: DescendantFinding, result: AuditResult
         "ruleId": "quarantined-memory",
         "ruleIndex": len(_RULES),
         "level": "note",
-        "message": {
-            "text": f"Memory {as_line(item.entry_id)} of tenant {as_line(tenant)} is quarantined: "
-            f"{as_line(item.reason, 200)}. Its text is redacted."
-        },
+        "message": _message(
+            f"Memory {as_line(item.entry_id)} of tenant {as_line(tenant)} is quarantined: "
+            f"{as_line(item.reason, 300)}. Its text is redacted."
+        ),
         "locations": [_location("stores", tenant, item.entry_id)],
         "partialFingerprints": {"memauditEntry/v1": _digest(tenant, item.entry_id, content)},
         "properties": {"trustLabel": item.path[-1].trust, "derivationPath": _ids(item.path)},
@@ -170,7 +177,7 @@ def _lineage_properties(tenant: TenantResult) -> dict[str, dict[str, object]]:
 
 
 def _ids(path: Sequence[LineageStep]) -> list[str]:
-    return [as_line(step.entry_id) for step in path]
+    return [as_line(step.entry_id) for step in bounded_path(path)]
 
 
 def _event_result(tenant: str, event: EventFinding) -> dict[str, object]:
@@ -178,12 +185,17 @@ def _event_result(tenant: str, event: EventFinding) -> dict[str, object]:
         "ruleId": "harm-not-cleared",
         "ruleIndex": 1,
         "level": "warning",
-        "message": {
-            "text": f"Event {as_line(event.event_id)} of tenant {as_line(tenant)} stays harmful after removal."
-        },
+        "message": _message(
+            f"Event {as_line(event.event_id)} of tenant {as_line(tenant)} stays harmful after removal."
+        ),
         "locations": [_location("events", tenant, event.event_id)],
         "partialFingerprints": {"memauditEvent/v1": _digest(tenant, event.event_id)},
     }
+
+
+def _message(text: str) -> dict[str, str]:
+    """Return a message of plain text: no id in it is read as a placeholder or a link (SARIF 2.1.0 §3.11.5, §3.11.6)."""
+    return {"text": text.translate(_ESCAPES)}
 
 
 def _location(*parts: str) -> dict[str, object]:

@@ -11,22 +11,31 @@ from typing import TYPE_CHECKING, Literal, get_args
 from audit.counted import counted
 from audit.events import HARMFUL
 from audit.report.untrusted import as_line
-from audit.result import Verdict
+from audit.result import Verdict, bounded_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from audit.result import AuditResult, DescendantFinding, EntryScore, LineageStep, Proposal, TenantResult
+    from audit.result import (
+        AuditResult,
+        DescendantFinding,
+        EntryScore,
+        EventFinding,
+        LineageStep,
+        Proposal,
+        TenantResult,
+    )
 
 __all__ = [
     "Summary", "Tone", "descendants_of", "headline", "lineage_notes", "path_line", "removed_of", "summarise", "untold",
+    "worst_events", "worst_tenants",
 ]  # fmt: skip
 
 Tone = Literal["good", "warn", "bad"]
 
 MAX_NAMES = 8
-MAX_STEPS = 8
-"""Steps of a path that one line shows; of a longer one the first and the last."""
+MAX_STEP_CHARS = 60
+"""Of an id on a path: a long one must not push the end of the path, the memory in question, out of the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +63,10 @@ class Summary:
     probes_kept: int
     probes_unknown: int
     not_examined: int
+    unsettled: int = 0
+    """Events that may still do harm by memory: not cleared, not examined, or harmful in the last replay without the
+    removed set; not those that memory does not cause."""
+
     descendants: int = 0
     """Of the removed entries, those that are there by descent from another one."""
 
@@ -102,9 +115,34 @@ def summarise(tenants: Sequence[TenantResult]) -> Summary:
         probes_kept=sum(probe.kept is True for probe in probes),
         probes_unknown=sum(probe.kept is None for probe in probes),
         not_examined=sum(len(tenant.not_examined) for tenant in tenants),
+        unsettled=sum(_is_unsettled(event) for event in events),
         descendants=len(descendants_of(tenants, "remove")),
         quarantined=len(descendants_of(tenants, "quarantine")),
     )
+
+
+def _is_unsettled(event: EventFinding) -> bool:
+    if event.verdict in {"not cleared", "not examined"}:
+        return True
+    stays = event.harm_after is not None and event.harm_after >= HARMFUL
+    return stays and event.verdict != "memory is not the cause"
+
+
+def worst_events(tenant: TenantResult) -> list[EventFinding]:
+    """Return the events as reports list them: not cleared, not examined, the rest; so a cut list keeps the worst."""
+    order: dict[Verdict, int] = {"not cleared": 0, "not examined": 1}
+    return sorted(tenant.events, key=lambda event: order.get(event.verdict, len(order)))
+
+
+def worst_tenants(tenants: Sequence[TenantResult]) -> list[TenantResult]:
+    """Return the tenants as reports list them: those with findings first, so that a cut list keeps them."""
+
+    def place(tenant: TenantResult) -> tuple[bool, bool, bool, bool]:
+        verdicts = {event.verdict for event in tenant.events}
+        removes = any(score.removed for score in tenant.scores)
+        return "not cleared" not in verdicts, not removes, "not examined" not in verdicts, not verdicts
+
+    return sorted(tenants, key=place)
 
 
 def descendants_of(tenants: Sequence[TenantResult], proposal: Proposal) -> list[DescendantFinding]:
@@ -145,16 +183,13 @@ def lineage_notes(tenant: TenantResult) -> list[str]:
 
 
 def path_line(path: Sequence[LineageStep]) -> str:
-    """Return a derivation path on one line, the ancestor first; ids in it are untrusted text."""
-    parts = [
-        ("" if step.weight is None else f" → {step.weight:.2f} → ")
-        + step.entry_id
+    """Return a derivation path on one line, the ancestor first, bounded; its ids are shown as `as_line` does."""
+    return " → ".join(
+        ("" if step.weight is None else f"{step.weight:.2f} → ")
+        + as_line(step.entry_id, MAX_STEP_CHARS)
         + (" (removed earlier)" if step.removed else "")
-        for step in (path if len(path) <= MAX_STEPS else (*path[: MAX_STEPS - 2], *path[-2:]))
-    ]
-    if len(path) > MAX_STEPS:
-        parts.insert(MAX_STEPS - 2, f" → … {len(path) - MAX_STEPS} more")
-    return "".join(parts)
+        for step in bounded_path(path)
+    )
 
 
 def _derived(count: int) -> str:
@@ -182,18 +217,37 @@ def headline(result: AuditResult) -> tuple[Tone, str]:
             "bad" if total.verdicts["not cleared"] else "warn"
         ), f"No memory could be held responsible for {_scope(total)}."
     cleared = total.verdicts["cleared"]
-    if cleared == total.events and total.descendants:
+    by_rank = _is_by_rank(result)
+    removal = _highest_scores(result, total) if by_rank else memories
+    if cleared == total.events and total.descendants and not by_rank:
         culprits = total.removed - total.descendants
         return total.tone, (
             f"{counted(culprits, 'memory')} caused the harm, {total.descendants:,} more derived from "
             f"{_them(culprits)}. Without all {total.removed:,}, no harm is left in {events}."
         )
-    if cleared == total.events:
+    if cleared == total.events and not by_rank:
         return total.tone, f"{memories} caused the harm. Without {_them(total.removed)}, no harm is left in {events}."
     if not total.did_harm:
-        return total.tone, f"What removing {memories} does is not known: {untold(total)}."
+        return total.tone, f"What removing {removal} does is not known: {untold(total)}."
+    if total.did_harm == 1 and not cleared:
+        return total.tone, f"Removing {removal} does not end the harm in the {_scope(total)}."
     share = f"{cleared:,} of" if cleared < total.did_harm else "the" if cleared == 1 else "all"
-    return total.tone, f"Removing {memories} ends the harm in {share} {_scope(total)}."
+    return total.tone, f"Removing {removal} ends the harm in {share} {_scope(total)}."
+
+
+def _is_by_rank(result: AuditResult) -> bool:
+    """Tell whether S was cut from the ranking: the innocent may be in it, and none is said to have caused the harm."""
+    return result.config.get("budget", "None") != "None" or result.config.get("attribution") == "loo"
+
+
+def _highest_scores(result: AuditResult, total: Summary) -> str:
+    """Name a set that was cut from the ranking, with what goes with it by descent."""
+    cut = total.removed - total.descendants
+    scores = "the highest score" if cut == 1 else f"the {cut:,} highest scores"
+    tenants = sum(any(score.removed for score in tenant.scores) for tenant in result.tenants)
+    if tenants > 1:
+        scores += f" of {counted(tenants, 'tenant')}"
+    return scores + (f" and {_derived(total.descendants)}" if total.descendants else "")
 
 
 def _without_cause(tenants: Sequence[TenantResult], events: str) -> str:

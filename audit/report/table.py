@@ -14,7 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from audit.counted import counted
-from audit.report.summary import headline, lineage_notes, path_line, removed_of, summarise, untold
+from audit.report.summary import (
+    headline,
+    lineage_notes,
+    path_line,
+    removed_of,
+    summarise,
+    untold,
+    worst_events,
+    worst_tenants,
+)
 from audit.report.untrusted import as_line
 from audit.result import Trust, text_name
 
@@ -35,6 +44,9 @@ ID_CELLS = 36
 
 SCORED_ID_CELLS = 24
 """The same beside four columns of figures."""
+
+_LEAST_SHOWN = 0.001
+"""Of a smaller number only the sign is shown."""
 
 _TONE = {"good": "bold green", "warn": "bold yellow", "bad": "bold red"}
 _VERDICT_STYLE: dict[Verdict, str] = {
@@ -57,7 +69,7 @@ def render_table(result: AuditResult) -> RenderableType:
             style="dim",
         ),
     ]
-    for tenant in result.tenants[:MAX_TENANTS]:
+    for tenant in worst_tenants(result.tenants)[:MAX_TENANTS]:
         parts.extend(_tenant(tenant, result))
     parts.extend(_left_out(len(result.tenants) - MAX_TENANTS, "tenants"))
     if result.counters:
@@ -85,8 +97,9 @@ def _tenant(tenant: TenantResult, result: AuditResult) -> list[RenderableType]:
         lines.extend(_left_out(len(removed) - MAX_ROWS, "entries to remove"))
     lines.extend(_descendants(tenant))
     if tenant.events:
-        lines.append(_event_table(tenant.events[:MAX_ROWS]))
-        lines.extend(_reasons(tenant.events[:MAX_ROWS]))
+        events = worst_events(tenant)[:MAX_ROWS]
+        lines.append(_event_table(events))
+        lines.extend(_reasons(events))
         lines.extend(_left_out(len(tenant.events) - MAX_ROWS, "events"))
     lost = [probe for probe in tenant.probes if probe.kept is False]
     lines.extend(Text(f"probe {as_line(probe.event_id)}: its answer changes", style="red") for probe in lost[:MAX_ROWS])
@@ -118,7 +131,7 @@ def _descendants(tenant: TenantResult) -> list[RenderableType]:
         for item in staying[:MAX_ROWS]:
             table.add_row(
                 Text(as_line(item.entry_id)), item.proposal, item.path[-1].trust,
-                Text(as_line(path_line(item.path), 240) + (" (estimated)" if item.estimated else "")),
+                Text(path_line(item.path) + (" (estimated)" if item.estimated else "")),
             )  # fmt: skip
         lines.append(table)
         lines.extend(_left_out(len(staying) - MAX_ROWS, "derived entries"))
@@ -129,7 +142,7 @@ def _descendants(tenant: TenantResult) -> list[RenderableType]:
 def _removed_table(tenant: TenantResult, scores: Sequence[EntryScore], result: AuditResult) -> Table:
     table = Table(title="To remove", title_justify="left", title_style="bold red")
     for name in ("rank", "CMIS", "CAS", "DS"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)  # the texts beside them fold instead
     _add_id_column(table, "entry", [score.entry_id for score in scores], SCORED_ID_CELLS)
     trust = {} if tenant.lineage is None else {item.entry_id: item.trust for item in tenant.lineage.entries}
     for name in ("writer", *(("trust",) if trust else ()), "why"):
@@ -183,7 +196,12 @@ def _add_id_column(table: Table, name: str, ids: Sequence[str], most_cells: int)
 
 
 def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.3g}"
+    """Return three digits without an exponent, which a narrow column would cut off."""
+    if value is None:
+        return "unknown"
+    if 0 < abs(value) < _LEAST_SHOWN:
+        return f"<{_LEAST_SHOWN}" if value > 0 else f">-{_LEAST_SHOWN}"
+    return f"{value + 0.0:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"  # noqa: PLR2004 - there .3g turns to exponents
 
 
 def _left_out(count: int, what: str) -> list[Text]:

@@ -2,7 +2,8 @@
 
 Control characters move a terminal's cursor, bidirectional overrides reorder a line, zero-width characters, tags and
 variation selectors hide text from the reader that the model still sees. Here each of them becomes a visible label
-(U+202E), a pile of combining marks is broken up, and length is bounded with the rest counted. What is escaped for HTML
+(U+202E), a run of the same one is one label (U+200B × 4,000), a pile of combining marks is broken up, and length and
+labels are bounded with the rest counted. What is escaped for HTML
 is decided by the template; nothing here trusts or changes the letters themselves (confusable letters stay as they are).
 """
 
@@ -29,6 +30,9 @@ NAME_CHARS = 80
 MAX_MARKS = 3
 """Combining marks shown on one letter: no script in use needs more, and piles of them cover other lines."""
 
+MAX_LABELS = 100
+"""Labels in one text: each takes more room than the character it names, and a reader has seen enough by then."""
+
 
 def runs(text: str, limit: int, *, keep: str = "\n\t") -> Iterator[tuple[str, bool]]:
     """Split text into (piece, hidden) runs: what to show as it is, and labels such as `U+202E` of what cannot be seen.
@@ -39,21 +43,39 @@ def runs(text: str, limit: int, *, keep: str = "\n\t") -> Iterator[tuple[str, bo
         keep: Control characters that may stay: line breaks where the reader sees lines.
     """
     shown: list[str] = []
-    marks = 0
+    marks = labels = beyond = 0
+    hidden, repeats = "", 0
     for character in text[:limit]:
         is_mark = unicodedata.category(character) in ("Mn", "Me")
         marks = marks + 1 if is_mark else 0
-        if (character in keep or not is_invisible(character)) and marks <= MAX_MARKS:
+        visible = (character in keep or not is_invisible(character)) and marks <= MAX_MARKS
+        if repeats and (visible or character != hidden):
+            yield _label(hidden, repeats), True
+            repeats = 0
+        if visible:
             shown.append(character)
-            continue
-        if shown:
-            yield "".join(shown), False
-            shown = []
-        yield f"U+{ord(character):04X}", True
+        elif repeats:
+            repeats += 1
+        elif labels == MAX_LABELS:
+            beyond += 1
+        else:
+            if shown:
+                yield "".join(shown), False
+                shown = []
+            labels += 1
+            hidden, repeats = character, 1
+    if repeats:
+        yield _label(hidden, repeats), True
     if shown:
         yield "".join(shown), False
+    if beyond:
+        yield f"… {beyond:,} more hidden characters", True
     if len(text) > limit:
         yield f"… {len(text) - limit:,} more characters", True
+
+
+def _label(character: str, repeats: int) -> str:
+    return f"U+{ord(character):04X}" + (f" × {repeats:,}" if repeats > 1 else "")
 
 
 def as_line(text: str, limit: int = NAME_CHARS) -> str:

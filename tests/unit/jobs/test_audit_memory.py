@@ -17,6 +17,7 @@ from audit.attribution.agents import FewShotAgent
 from audit.errors import EventError, IncompleteError, ModelError, PrefixUnsupportedError, UsageError
 from audit.report.html import render_html
 from audit.report.json import from_json
+from audit.report.summary import headline
 from jobs.audit_memory import check_events
 from jobs.executor_local import LocalExecutor
 from models.fakes import FakeGenerator
@@ -186,6 +187,17 @@ def test_a_budget_removes_that_many_of_the_ranking(snapshot, tmp_path):
     result = run_local(snapshot, tmp_path / "run", config=config)
     assert [len(names) for names in removed(result).values()] == [2, 2]
     assert verdicts(result) == {"e1": "cleared", "e2": "not cleared", "e3": "not cleared"}
+
+
+@pytest.mark.parametrize("changes", [{"budget": 4}, {"attribution": "loo", "budget": 4}])
+def test_an_innocent_memory_that_goes_by_rank_alone_is_no_cause_of_an_event(snapshot, tmp_path, changes):
+    events = [item for item in harmful_events() if item.tenant == "acme"]
+    config = dataclasses.replace(CONFIG, **changes)
+    result = run_local(snapshot, tmp_path / "run", events=events, config=config)
+    assert len(removed(result)["acme"]) > 1
+    (found,) = result.tenants[0].events
+    assert (found.verdict, found.causes) == ("cleared", ("bad0",))
+    assert headline(result)[1].startswith(f"Removing the {len(removed(result)['acme'])} highest scores ends the harm")
 
 
 def test_a_budget_too_small_to_end_the_harm_is_not_said_to_end_it(snapshot, tmp_path):

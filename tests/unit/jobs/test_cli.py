@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import io
 import json
 import os
 import signal
@@ -119,6 +120,12 @@ def test_fail_on_turns_findings_into_exit_one(store, run):
     assert run(*AUDIT, "--fail-on", "not-cleared")[0] == 0
 
 
+def test_harm_that_is_still_there_or_was_not_looked_at_is_not_cleared(store, run, desk):
+    assert run(*AUDIT, "--max-replays", "4", "--fail-on", "not-cleared")[0] == FINDINGS
+    (found,) = json.loads((desk / "run" / "result.json").read_text())["tenants"][0]["events"]
+    assert (found["verdict"], found["harm_before"], found["harm_after"]) == ("not examined", 1.0, 1.0)
+
+
 def test_purge_is_a_dry_run_unless_told_otherwise(store, run):
     run(*AUDIT)
     before = bytes_of(store)
@@ -166,6 +173,24 @@ def test_an_audit_that_applies_says_all_in_one_document(store, run):
     assert [tenant["tenant"] for tenant in document["tenants"]] == ["acme"]
     assert (document["purged"]["version"], document["purged"]["published"]) == (2, True)
     assert {item["entry_id"] for item in document["purged"]["removed"]} == {"m3", "m7"}
+
+
+def test_an_audit_whose_purge_is_refused_still_prints_its_document(store, run, monkeypatch):
+    monkeypatch.setattr("jobs.cli_purge.MOST_SHARE", 0.1)
+    code, out, err = run(*["my run" if word == "run" else word for word in AUDIT], "--apply", "--json")
+    assert code == UsageError.exit_code
+    document = json.loads(out)
+    assert [tenant["tenant"] for tenant in document["tenants"]] == ["acme"]
+    assert document["purged"] is None
+    assert document["refused"].endswith("then: memaudit purge 'my run' store --apply --most")
+    assert one_line(err) == f"memaudit: {document['refused']}\n"
+
+
+def test_a_command_to_copy_is_one_that_a_shell_takes(store, run):
+    spaced = ["my run" if word == "run" else word for word in AUDIT]
+    assert "memaudit purge 'my run' store --apply\n" in run(*spaced)[1]
+    out = run("purge", "my run", "store", "--apply")[1]
+    assert f"memaudit verify store --attestation 'my run/{ATTESTATION_FILE}'" in out
 
 
 def test_a_purge_that_could_not_be_attested_is_finished_by_the_same_command(store, run, desk, monkeypatch):
@@ -339,13 +364,13 @@ def test_a_store_under_another_policy_says_how_to_give_the_right_one(store, run)
     assert run("keys", "new", "other")[0] == 0
     code, _, err = run("verify", "store", "--keys", "other")
     assert code == 4
-    assert "signed under another policy; give the publisher's with --keys or --trust" in one_line(err)
+    assert "signed under another or newer policy; give the publisher's with --keys or --trust" in one_line(err)
 
 
 def test_keys_that_exist_are_named_with_what_to_do(store, run):
     code, _, err = run("keys", "new")
     assert code == 2
-    assert "memaudit-keys/memaudit-root.key: exists, and no key is overwritten" in one_line(err)
+    assert "memaudit-keys/policy.json: exists, and no key is overwritten" in one_line(err)
 
 
 def test_json_output_is_json_alone(store, run):
@@ -362,6 +387,52 @@ def test_a_report_can_be_had_again_in_every_format(store, run, desk):
     assert json.loads(run("report", "run", "--format", "sarif")[1])["version"] == "2.1.0"
     assert run("report", "run", "--format", "html", "--out", "again.html")[0] == 0
     assert (desk / "again.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "loop"])
+def test_a_report_replaces_nothing_that_is_no_file(store, run, desk, kind):
+    run(*AUDIT)
+    out = desk / "out"
+    if kind == "pipe":
+        os.mkfifo(out)
+    else:
+        out.symlink_to("/dev/null" if kind == "device" else out)
+    before = out.lstat().st_ino
+    code, _, err = run("report", "run", "--format", "json", "--out", "out")
+    assert code == UsageError.exit_code
+    assert "out: is there and is no file" in one_line(err)
+    assert out.lstat().st_ino == before
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_report_is_written_to_the_target_of_a_link(store, run, desk, there):
+    run(*AUDIT)
+    (desk / "elsewhere").mkdir()
+    target = desk / "elsewhere" / "report.json"
+    if there:
+        target.write_text("old", encoding="utf-8")
+    (desk / "link.json").symlink_to(target)
+    assert run("report", "run", "--format", "json", "--out", "link.json")[0] == 0
+    assert (desk / "link.json").is_symlink()
+    assert json.loads(target.read_bytes())["tenants"]
+
+
+def test_a_terminal_that_is_not_utf8_ends_no_audit(store, run, monkeypatch):
+    out = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", out)
+    assert run(*AUDIT, "--apply")[0] == 0
+    assert b"version 2 published" in out.buffer.getvalue()
+    assert run("report", "run", "--format", "html")[0] == 0
+    assert out.buffer.getvalue().decode("utf-8", errors="replace").rpartition("<!doctype html>")[2].count("→")
+
+
+@pytest.mark.parametrize("form", ["table", "json", "html"])
+def test_a_closed_standard_output_is_no_defect(store, run, monkeypatch, form):
+    run(*AUDIT)
+    monkeypatch.setattr(sys, "stdout", None)
+    code, _, err = run("report", "run", "--format", form)
+    sys.stdout.close()
+    assert (code, err) == (0, "")
 
 
 @pytest.mark.parametrize(

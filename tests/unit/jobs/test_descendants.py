@@ -15,6 +15,7 @@ from audit.entry import MAX_PARENTS, Entry, Parent
 from audit.errors import UsageError
 from audit.lineage.dag import DEFAULT_TAU_PPM, Lineage
 from audit.report.json import from_json, to_json
+from audit.result import PATH_HEAD, PATH_TAIL
 from audit.snapshot.purify import purify
 from audit.snapshot.reader import open_snapshot
 from jobs.descendants import Family, family_of, with_quarantined
@@ -275,3 +276,27 @@ def test_base_labels_are_those_of_the_configuration(snapshot):
     assert (loose({}), loose({"sources": ["external"]})) == ("trusted", "external")
     with pytest.raises(UsageError, match="configuration: trust: unknown member 'sorces'"):
         loose({"sorces": []})
+
+
+@pytest.mark.parametrize("length", [7, 8, 9, 10, 300])
+def test_a_chain_is_kept_with_its_ends_and_a_count(length):
+    root = dataclasses.replace(derived("n0", response="a"), source="external")
+    chain = [root, *(derived(f"n{n}", (f"n{n - 1}", 900_000), response="a") for n in range(1, length))]
+    lineage = Lineage.of("acme", chain, RULES)
+    family = Family(signed=lineage, combined=lineage)
+    last = family.closure(["n0"])[-1]
+    names = [f"n{n}" for n in range(length)]
+    left = length - PATH_HEAD - PATH_TAIL
+    whole = names if left <= 0 else [*names[:PATH_HEAD], f"… {left} more", *names[-PATH_TAIL:]]
+    assert [step.entry_id for step in last.path] == whole
+    assert last.reason == f"derived from n0 over {length - 1} strong edges"
+    assert family.trust()[-1].path == last.path
+    assert [step.entry_id for step in last.path if step.weight is None] == ["n0", *(n for n in whole if "…" in n)]
+
+
+def test_paths_that_are_kept_are_those_of_the_lineage():
+    entries = [*LAUNDERED, derived("join", ("sum2", 300_000), ("bad0", 300_000), response="b")]
+    lineage = Lineage.of("acme", entries, RULES)
+    for item in Family(signed=lineage, combined=lineage).trust():
+        path = lineage.path(item.entry_id) if item.trust == "derived-untrusted" else ()
+        assert [(step.entry_id, step.trust) for step in item.path] == [(step.entry_id, step.label) for step in path]

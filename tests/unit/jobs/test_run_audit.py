@@ -40,10 +40,10 @@ def modules(tmp_path, monkeypatch):
     return folder
 
 
-def audit(snapshot, out, config=CONFIG):
+def audit(snapshot, out, config=CONFIG, *, now_ms=NOW_MS):
     generator = FakeGenerator()
     with closing(LocalExecutor(FAKES, generator)) as executor:
-        result = run_audit(snapshot, EVENTS, config, executor, out, quiet(), now_ms=NOW_MS)
+        result = run_audit(snapshot, EVENTS, config, executor, out, quiet(), now_ms=now_ms)
     return result, generator.requests
 
 
@@ -92,3 +92,18 @@ def test_a_run_without_own_code_is_of_what_it_always_was(snapshot, tmp_path):
     assert json.loads((tmp_path / "run" / "run.json").read_bytes()) == identity
     assert result.run_id == hashlib.sha256("".join(identity.values()).encode()).hexdigest()[:16]
     assert RunFolder(tmp_path / "run", identity).outcomes
+
+
+def test_starting_a_finished_run_again_keeps_when_it_started_and_how_long_it_took(snapshot, tmp_path):
+    first, _ = audit(snapshot, tmp_path / "run")
+    written = (tmp_path / "run" / "result.json").read_bytes()
+    again, requests = audit(snapshot, tmp_path / "run", now_ms=NOW_MS + 60_000)
+    assert requests == 0
+    assert (again.started_ms, again.seconds) == (NOW_MS, first.seconds)
+    assert (tmp_path / "run" / "result.json").read_bytes() == written
+    for shard in (tmp_path / "run" / "replays").iterdir():
+        shard.unlink()
+    later, requests = audit(snapshot, tmp_path / "run", now_ms=NOW_MS + 60_000)
+    assert requests > 0
+    assert later.started_ms == NOW_MS
+    assert later.seconds > first.seconds

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from audit.report.html import MAX_CARDS, MAX_EVENTS, render_html
+from audit.report.html import MAX_CARDS, MAX_EVENTS, MAX_ROWS, render_html
 from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH, hostile_result, markup
 from tests.unit.report.sample import sample_result
 from tests.unit.report.test_lineage import with_lineage
@@ -228,3 +228,69 @@ def test_a_real_browser_runs_no_script_and_fetches_nothing(attacker, tmp_path):
     assert dom.partition("</title>")[0].rpartition("<title>")[2].startswith("Memory audit of ")
     assert "The run</h2>" in dom
     assert attacker.hits == []
+
+
+def test_a_cut_list_keeps_the_event_with_harm_left_and_its_cause_names_it():
+    result = sample_result()
+    tenant = result.tenants[0]
+    first, second, *_ = [score.entry_id for score in tenant.scores if score.removed]
+    cleared = replace(tenant.events[0], causes=(first,))
+    events = tuple(replace(cleared, event_id=f"e-{i:03}") for i in range(MAX_EVENTS + 4))
+    stays = replace(cleared, event_id="e-last", verdict="not cleared", causes=(second,))
+    page = render_html(replace(result, tenants=(replace(tenant, events=(*events, stays)),)))
+    assert "<code>e-last</code>" in page
+    cards = {
+        card.split("</h4>")[0]: card for card in re.findall(r'<article class="card".*?</article>', page, re.DOTALL)
+    }
+    of = {
+        name: next(card for head, card in cards.items() if f"<code>{name}</code>" in head) for name in (first, second)
+    }
+    assert f"{MAX_EVENTS + 4} events it helped to cause" in of[first]  # also those with no place on the page
+    assert "1 event it helped to cause" in of[second]
+    links = {value for _, name, value in outline(page).attributes if name == "href"}
+    assert links <= {f"#{value}" for _, name, value in outline(page).attributes if name == "id"}
+
+
+def test_a_probe_that_loses_its_answer_is_not_among_those_left_out():
+    result = sample_result()
+    tenant = result.tenants[0]
+    probes = tuple(replace(tenant.probes[0], event_id=f"p-{i}") for i in range(MAX_ROWS))
+    lost = replace(tenant.probes[0], event_id="p-lost", kept=False)
+    page = render_html(replace(result, tenants=(replace(tenant, probes=(*probes, lost)),)))
+    assert "<code>p-lost</code>" in page
+
+
+def test_doubt_below_the_threshold_is_not_coloured_as_harm():
+    result = sample_result()
+    tenant = result.tenants[0]
+    doubted = replace(tenant.events[0], harm_before=0.5, harm_after=0.3)
+    page = render_html(replace(result, tenants=(replace(tenant, events=(doubted,)),)))
+    assert '<span class="harm bad">harm 0.5</span>' in page
+    assert '<span class="harm good">harm 0.3</span>' in page
+
+
+def test_total_harm_is_no_power_of_ten():
+    result = sample_result()
+    tenant = result.tenants[0]
+    events = tuple(replace(tenant.events[0], event_id=f"e-{i}", harm_after=0.25) for i in range(1499))
+    page = render_html(replace(result, tenants=(replace(tenant, events=events),)))
+    assert "<b>1,499.0<i>→</i>374.8</b>" in page
+    assert "<b>1,499<i>→</i>0</b>" in page
+
+
+def test_an_event_that_a_spent_budget_left_open_is_explained_as_such():
+    assert "left open when the budget of replays was spent" in render_html(sample_result())
+
+
+def test_a_page_of_invisible_text_stays_small():
+    result = sample_result()
+    hidden = "\u200b\u200c" * 2_000
+    tenants = tuple(
+        replace(
+            tenant,
+            events=tuple(replace(e, query=hidden, output_before=hidden, output_after=hidden) for e in tenant.events),
+        )
+        for tenant in result.tenants
+    )
+    calm, page = render_html(result), render_html(replace(result, tenants=tenants))
+    assert len(page) < len(calm) + 400_000

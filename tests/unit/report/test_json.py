@@ -13,6 +13,7 @@ from audit.report.json import from_json, to_json
 from audit.result import AuditResult
 from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH, hostile_result, markup
 from tests.unit.report.sample import sample_result
+from tests.unit.report.test_lineage import with_lineage
 
 
 def test_round_trip_gives_an_equal_result():
@@ -108,3 +109,41 @@ def test_a_number_of_thousands_of_digits_is_refused():
     text = to_json(sample_result()).replace('"version": 1', '"version": ' + "9" * 5_000, 1)
     with pytest.raises(UsageError, match="not a result file"):
         from_json(text)
+
+
+def change_lineage(path, value):
+    record = json.loads(to_json(with_lineage("quarantine")[0]))
+    target = record["tenants"][0]["lineage"]
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = value
+    return json.dumps(record)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (["descendants", 1, "path"], r"tenants\[0\].lineage.descendants\[1\].path is empty, expected a path to 'tick-"),
+        (["entries"], r"tenants\[0\].lineage.entries lacks 'tick-\d+', which is to be removed"),
+    ],
+)
+def test_a_lineage_that_no_report_could_show_is_refused(path, message):
+    with pytest.raises(UsageError, match=message):
+        from_json(change_lineage(path, []))
+
+
+@pytest.mark.parametrize("field", ["cmis", "cas", "ds", "density", "rank"])
+def test_a_number_that_no_drawing_could_hold_is_refused(field):
+    huge = 10**300 if field == "rank" else -1e308
+    with pytest.raises(UsageError, match=rf"scores\[2\]\.{field} is -?1"):
+        from_json(change(["tenants", 0, "scores", 2, field], huge))
+
+
+def test_what_is_too_large_to_be_read_is_not_written(monkeypatch):
+    result = sample_result()
+    size = len(to_json(result))
+    monkeypatch.setattr("audit.report.json.MAX_BYTES", size)
+    assert from_json(to_json(result)) == result
+    monkeypatch.setattr("audit.report.json.MAX_BYTES", size - 1)
+    with pytest.raises(UsageError, match=rf"takes {size:,} bytes, at most {size - 1:,} are allowed in one: audit"):
+        to_json(result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -15,11 +16,14 @@ from audit.report.sarif import to_sarif
 from audit.report.summary import headline, lineage_notes, path_line
 from audit.report.table import render_table
 from audit.result import (
+    PATH_HEAD,
+    PATH_TAIL,
     DescendantFinding,
     EntryTrust,
     LineageStep,
     QuarantineCheck,
     TenantLineage,
+    bounded_path,
 )
 from tests.unit.report.sample import sample_result
 
@@ -147,3 +151,35 @@ def test_a_long_path_keeps_its_ends():
     assert line.startswith("n0 (removed earlier) → 1.00 → n1")
     assert "… 22 more" in line
     assert line.endswith("→ 1.00 → n29")
+    bounded = bounded_path(path)
+    assert len(bounded) == PATH_HEAD + PATH_TAIL + 1
+    assert path_line(bounded) == line
+    assert bounded_path(bounded) == bounded
+
+
+def test_a_long_id_does_not_push_the_end_of_its_path_out_of_the_line():
+    ids = [f"{'x' * 200}-{number}" for number in range(7)]
+    result, _, _, kept = with_lineage("quarantine")
+    tenant = result.tenants[0]
+    path = (step(ids[0], "external"), *(step(name, weight=0.5) for name in ids[1:]), step(kept, weight=0.25))
+    held = replace(tenant.lineage.descendants[1], path=path)
+    lineage = replace(tenant.lineage, descendants=(tenant.lineage.descendants[0], held))
+    changed = replace(result, tenants=(replace(tenant, lineage=lineage),))
+    assert f"→ 0.25 → {kept}</code>" in render_html(changed)
+    assert f"0.25→{kept}" in re.sub(r"[^\w.→-]", "", printed(changed))
+
+
+def test_sarif_bounds_the_paths_of_an_older_result():
+    result, _, last, _ = with_lineage("quarantine")
+    tenant = result.tenants[0]
+    path = (
+        step("n0", "external"),
+        *(step(f"n{number}", weight=1.0) for number in range(1, 999)),
+        step(last, weight=1.0),
+    )
+    lineage = replace(tenant.lineage, descendants=(replace(tenant.lineage.descendants[0], path=path),))
+    run = json.loads(to_sarif(replace(result, tenants=(replace(tenant, lineage=lineage),)), "1"))["runs"][0]
+    (bag,) = [
+        item["properties"] for item in run["results"] if item["locations"] and last in json.dumps(item["locations"])
+    ]
+    assert bag["derivationPath"] == ["n0", "n1", "n2", "n3", "n4", "n5", "… 992 more", "n998", last]

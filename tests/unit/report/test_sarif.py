@@ -27,7 +27,7 @@ def rename_entry(result, name):
 
 def test_every_removed_entry_and_every_uncleared_event_is_one_result():
     found = results(sample_result())
-    assert [finding["ruleId"] for finding in found] == ["poisoned-memory"] * 8 + ["harm-not-cleared"]
+    assert [finding["ruleId"] for finding in found] == ["harm-not-cleared"] + ["poisoned-memory"] * 8
     rules = json.loads(to_sarif(sample_result(), "0.1.0"))["runs"][0]["tool"]["driver"]["rules"]
     assert all(rules[finding["ruleIndex"]]["id"] == finding["ruleId"] for finding in found)
 
@@ -91,3 +91,33 @@ def test_more_than_the_limit_is_counted_in_a_notification():
     assert len(run["results"]) == MAX_RESULTS
     note = run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
     assert note == f"3 of {MAX_RESULTS + 3} findings are left out; see result.json of the run."
+
+
+def test_an_event_that_stays_harmful_is_not_among_those_left_out():
+    result = sample_result()
+    tenant = result.tenants[1]
+    removed = next(score for score in tenant.scores if score.removed)
+    scores = tuple(replace(removed, entry_id=f"m-{i}", rank=i + 1) for i in range(MAX_RESULTS))
+    found = results(replace(result, tenants=(replace(tenant, scores=scores),)))
+    assert len(found) == MAX_RESULTS
+    assert found[0]["ruleId"] == "harm-not-cleared"
+
+
+def test_a_finding_says_why():
+    result = sample_result()
+    reasons = [score.reason for tenant in result.tenants for score in tenant.scores if score.removed]
+    texts = [finding["message"]["text"] for finding in entry_findings(result)]
+    assert sorted(text.partition("Why: ")[2] for text in texts) == sorted(
+        f"{reason}. Its text is redacted." for reason in reasons
+    )
+
+
+def test_no_id_becomes_a_link_or_a_placeholder():
+    name = "[Fixed](https://evil.example) {0} \\"
+    result = rename_entry(sample_result(), name)
+    tenant = result.tenants[0]
+    stays = replace(tenant.events[0], event_id=name, verdict="not cleared")
+    texts = [f["message"]["text"] for f in results(replace(result, tenants=(replace(tenant, events=(stays,)),)))]
+    escaped = "\\[Fixed\\](https://evil.example) {{0}} \\\\"
+    assert sum(escaped in text for text in texts) == 2
+    assert not [text for text in texts if name in text]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from audit.report.summary import headline, removed_of, summarise
+from audit.report.summary import headline, removed_of, summarise, worst_events, worst_tenants
 from tests.unit.report.sample import sample_result
 
 
@@ -76,6 +76,7 @@ QUIET = "1 event did no harm on replay and tells nothing"
         (["cleared", "not reproduced"], f"in the 1 event that did harm on replay; {QUIET}."),
         (["cleared", "not cleared", "not reproduced"], f"in 1 of 2 events that did harm on replay; {QUIET}."),
         (["cleared", "not cleared"], "in 1 of 2 harmful events."),
+        (["not cleared", "not cleared"], "in 0 of 2 harmful events."),
         (
             ["cleared", "cleared", "not reproduced", "not examined"],
             f"in all 2 events that did harm on replay; {QUIET}; 1 event was not examined.",
@@ -124,3 +125,48 @@ def test_nothing_removed_is_said_plainly(bare, words):
     result = replace(result, tenants=(replace(tenant, scores=clean, events=events),))
     assert headline(result) == ("warn", f"Memory is not the cause of the harm: {words}")
     assert headline(replace(result, tenants=()))[1] == "No harmful event was given, so nothing was attributed."
+
+
+def test_the_one_event_is_not_counted_as_none_of_one():
+    words = "Removing 3 memories does not end the harm in the 1 "
+    assert headline(with_each(["not cleared"]))[1] == f"{words}harmful event."
+    assert (
+        headline(with_each(["not cleared", "not reproduced"]))[1] == f"{words}event that did harm on replay; {QUIET}."
+    )
+
+
+@pytest.mark.parametrize("config", [{"budget": "3"}, {"budget": "None", "attribution": "loo"}])
+def test_a_set_that_was_cut_from_the_ranking_is_not_said_to_have_caused_the_harm(config):
+    def said(result):
+        return headline(replace(result, config=config))[1]
+
+    cleared = with_verdicts("cleared")
+    assert said(cleared) == "Removing the 3 highest scores ends the harm in all 4 harmful events."
+    assert said(with_each(["cleared"])) == "Removing the 3 highest scores ends the harm in the 1 harmful event."
+    other = replace(cleared.tenants[0], tenant="other")
+    assert said(replace(cleared, tenants=(*cleared.tenants, other))) == (
+        "Removing the 6 highest scores of 2 tenants ends the harm in all 8 harmful events."
+    )
+    assert "caused" in headline(replace(cleared, config={"budget": "None", "attribution": "set"}))[1]
+
+
+def test_events_that_stay_harmful_by_memory_or_are_unseen_are_unsettled():
+    tenant = with_each(["cleared", "not examined", "memory is not the cause", "not reproduced"]).tenants[0]
+    assert summarise([tenant]).unsettled == 1
+    harmful = tuple(replace(event, harm_after=1.0) for event in tenant.events)
+    assert summarise([replace(tenant, events=harmful)]).unsettled == 3
+
+
+def test_the_worst_events_and_tenants_come_first():
+    mixed = with_each(["cleared", "not examined", "not cleared", "cleared"]).tenants[0]
+    assert [event.event_id for event in worst_events(mixed)] == ["e-2", "e-1", "e-0", "e-3"]
+    stays, cleared, unseen, quiet = (
+        replace(with_each(verdicts, removed=removed).tenants[0], tenant=name)
+        for name, verdicts, removed in [
+            ("stays", ["not cleared"], False),
+            ("cleared", ["cleared"], True),
+            ("unseen", ["not examined"], False),
+            ("quiet", ["not reproduced"], False),
+        ]
+    )
+    assert worst_tenants([quiet, unseen, cleared, stays]) == [stays, cleared, unseen, quiet]

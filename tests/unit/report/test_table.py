@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from audit.report.table import MAX_ROWS, render_table
+from audit.report.table import MAX_ROWS, MAX_TENANTS, render_table
 from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH, hostile_result, markup
 from tests.unit.report.sample import sample_result
 
@@ -24,7 +24,7 @@ def printed(result, *, color=False, width=200):
 def test_the_verdict_comes_first_then_each_tenant():
     text = printed(sample_result())
     assert text.startswith("Removing 8 memories ends the harm in 6 of 8 events that did harm on replay; 1 event did")
-    assert text.index("Tenant northwind-support") < text.index("Tenant harbor-clinic")
+    assert text.index("Tenant harbor-clinic") < text.index("Tenant northwind-support")  # the one with harm left first
     assert "3 of 46 entries to remove; harm in 4 of 4 replayed events before, 0 after; 3 of 3 probes kept" in text
     assert "2 after (1 event did no harm on replay and tells nothing; 1 event was not examined); 1 of 2 probes" in text
     assert "not examined: event c-40: replay budget of 400 was spent" in text
@@ -92,3 +92,41 @@ def test_long_lists_say_what_is_left_out():
 def test_narrow_terminals_still_name_every_removed_entry(width):
     letters = "".join(character for character in printed(sample_result(), width=width) if character.isalnum())
     assert "Removing8memories" in letters
+
+
+def test_a_cut_list_keeps_the_event_and_the_tenant_with_harm_left():
+    result = sample_result()
+    tenant = result.tenants[0]
+    events = tuple(replace(tenant.events[0], event_id=f"e-{i}") for i in range(MAX_ROWS))
+    stays = replace(tenant.events[0], event_id="e-last", verdict="not cleared")
+    text = printed(replace(result, tenants=(replace(tenant, events=(*events, stays)),)))
+    assert "e-last" in text
+    assert "… 1 more events" in text
+    quiet = tuple(
+        replace(tenant, tenant=f"a-{i}", scores=(), events=(replace(stays, verdict="not reproduced"),))
+        for i in range(MAX_TENANTS)
+    )
+    text = printed(replace(result, tenants=(*quiet, replace(tenant, tenant="zed"))))
+    assert "Tenant zed" in text
+    assert "… 1 more tenants" in text
+
+
+@pytest.mark.parametrize(
+    ("cmis", "shown"),
+    [
+        (-1.234e-05, ">-0.001"),
+        (2.3e-16, "<0.001"),
+        (0.0, "0"),
+        (-0.0123, "-0.0123"),
+        (12.34, "12.3"),
+        (1234.5, "1,234"),
+    ],
+)
+def test_no_score_is_cut_inside_the_number_on_80_columns(cmis, shown):
+    result = sample_result()
+    tenant = result.tenants[0]
+    name = "ticket-2024-11-000000001"
+    scores = tuple(replace(s, entry_id=name, cmis=cmis, cas=0.0123) for s in tenant.scores if s.removed)
+    texts = {f"{tenant.tenant}/{name}": {"principal": "support-bot-eu-west-7"}}
+    lines = printed(replace(result, tenants=(replace(tenant, scores=scores),), entries_text=texts), width=80)
+    assert f" {shown} │" in next(line for line in lines.splitlines() if name in line)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.report.untrusted import TEXT_CHARS, as_html, as_line, runs
+from audit.report.untrusted import MAX_LABELS, TEXT_CHARS, as_html, as_line, runs
 from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH
 
 any_text = st.text(st.characters(), max_size=200)  # lone surrogates included
@@ -68,7 +68,7 @@ def test_markup_is_escaped_also_between_labels():
 
 def test_piles_of_combining_marks_are_broken_up():
     assert as_line("e\u0301") == "e\u0301"
-    assert as_line("e" + "\u0301" * 6) == "e\u0301\u0301\u0301<U+0301><U+0301><U+0301>"
+    assert as_line("e" + "\u0301" * 6) == "e\u0301\u0301\u0301<U+0301 × 3>"
 
 
 def test_a_long_text_says_what_is_left_out():
@@ -78,3 +78,16 @@ def test_a_long_text_says_what_is_left_out():
 
 def test_a_line_has_no_line_break():
     assert as_line("a\nb\r\nc\rd") == "a b c<U+000D>d"
+
+
+def test_a_run_of_one_hidden_character_is_one_label():
+    assert as_html("a" + "\u200b" * 3_000 + "b\u200bc") == (
+        'a<span class="u">U+200B × 3,000</span>b<span class="u">U+200B</span>c'
+    )
+
+
+def test_labels_are_bounded_and_the_rest_is_counted():
+    shown = list(runs("a\u200bb\u200c" * 1_000, 4_000))
+    assert sum(hidden for _, hidden in shown) == MAX_LABELS + 1
+    assert shown[-1] == (f"… {2_000 - MAX_LABELS:,} more hidden characters", True)
+    assert sum(len(piece) for piece, hidden in shown if not hidden) == 2_000
