@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from audit.counted import counted
 from audit.errors import UsageError
@@ -80,8 +81,9 @@ def keys_show(keys: Keys = DEFAULT_KEYS, trust: Trust = None, *, as_json: Json =
         more = f" and {len(principals) - PRINCIPALS_SHOWN:,} more" if len(principals) > PRINCIPALS_SHOWN else ""
         signs_for = f"{', '.join(as_line(one, 40) for one in principals[:PRINCIPALS_SHOWN])}{more}"
         state = "revoked" if row["revoked"] else "held here" if row["private"] else ""
-        table.add_row(row["role"], str(row["threshold"]), as_line(row["name"], 80), row["key_id"][:8], signs_for, state)
-    Console(soft_wrap=True).print(table, markup=False)
+        cells = (row["role"], str(row["threshold"]), as_line(row["name"], 80), row["key_id"][:8], signs_for, state)
+        table.add_row(*map(Text, cells))  # plain: a name may look like markup
+    Console(soft_wrap=True).print(table)
 
 
 @keys_app.command("rotate")

@@ -140,6 +140,11 @@ def test_what_a_revoked_key_signed_is_said_to_be_that(folder, keys, run):
     assert (code, "signed by memaudit/log, which policy 2 revokes for all of this store" in err) == (4, True)
 
 
+def test_a_name_that_looks_like_markup_is_shown_as_it_is(folder, run):
+    assert run("keys", "new", "other", "--name", "[red]acme[/red]")[0] == 0
+    assert "[red]acme[/red]/" in "".join(run("keys", "show", "--keys", "other")[1].split()).replace("│", "")
+
+
 def test_the_table_names_every_key_and_what_became_of_it(keys, run):
     assert run("keys", "rotate", "writer", "store", "--apply")[0] == 0
     code, out, _ = run("keys", "show")
