@@ -29,6 +29,11 @@ MAX_CONFIG_BYTES = 1 << 20
 MAX_SAMPLES = 100
 """Of one question: what a hundred replays do not tell is no evidence."""
 
+_NO_RESULTS = frozenset({"backbone_key_env"})
+
+MAX_ALL_PAIRS = 1_500
+"""Entries of a store whose every pair may be compared: 1.1 million pairs are already hours of NLI."""
+
 
 def _default_agent() -> dict[str, object]:
     return {
@@ -40,7 +45,7 @@ def _default_agent() -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditConfig:
-    """Everything that an audit's result depends on besides the store and the events."""
+    """Everything that an audit's result depends on besides the store and the events, and where the server's key is."""
 
     agent: Mapping[str, object] = field(default_factory=_default_agent)
     """Kind (few-shot, template, or package.module:Class) and fields of the agent to replay."""
@@ -72,7 +77,7 @@ class AuditConfig:
     """Nearest neighbours of each entry in the consistency graph."""
 
     all_pairs_below: int = 0
-    """Stores of up to this many entries get every pair in the consistency graph, exactly; 0 never."""
+    """Stores of up to this many entries get every pair in the consistency graph, exactly; 0 never. At most 1,500."""
 
     budget: int | None = None
     """Remove exactly this many entries of the ranking; None removes as many as end the harm on replay."""
@@ -104,6 +109,10 @@ class AuditConfig:
 
     seed: int = 0
     backbone: str = "packaged"
+
+    backbone_key_env: str | None = None
+    """NAME of the environment variable that holds the key of the backbone's server. No result depends on it, and no run
+    is another one for it."""
     nli: str = "packaged"
     embedder: str = "packaged"
 
@@ -120,6 +129,11 @@ class AuditConfig:
                 raise UsageError(f"{name} is {getattr(self, name)}, expected {minimum} or more")
         if self.samples > MAX_SAMPLES:
             raise UsageError(f"samples is {self.samples}, expected at most {MAX_SAMPLES}: each is a whole replay")
+        if self.all_pairs_below > MAX_ALL_PAIRS:
+            raise UsageError(
+                f"all_pairs_below is {self.all_pairs_below}, expected at most {MAX_ALL_PAIRS}: larger stores are "
+                "compared by their nearest neighbours (neighbours)"
+            )
         for name in ("budget", "max_replays"):
             value = getattr(self, name)
             if value is not None and value < 0:
@@ -137,8 +151,9 @@ class AuditConfig:
         return dict(sorted(json.loads(json.dumps(dataclasses.asdict(self), default=dict)).items()))
 
     def digest(self) -> str:
-        """SHA-256 (hex) of the canonical configuration."""
-        text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        """SHA-256 (hex) of the canonical configuration, without what no result depends on."""
+        counted = {name: value for name, value in self.canonical().items() if name not in _NO_RESULTS}
+        text = json.dumps(counted, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
 

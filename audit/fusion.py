@@ -1,9 +1,11 @@
 """Fuse influence and anomaly into one ranking and choose how much of it to remove (paper eq. 10, Algorithm 1).
 
 Normalisation, stated: min-max over one tenant, (v - min) / (max - min); where all values are equal every one becomes 0,
-because a signal that tells no entries apart is no evidence. Algorithm 1 starts every CMIS at 0, so an entry that no
-replay left out counts as 0 here, but its score stays None in what is reported. A negative CMIS (removal made the harm
-worse) also counts as 0: it must not shrink the scale of the positive ones, and it still ranks last among equals.
+because a signal that tells no entries apart ranks none. It may be evidence all the same, and so may the least value,
+which becomes 0 too: whether there is any against an entry is said of the raw values (`FusedScore.evident`). Algorithm 1
+starts every CMIS at 0, so an entry that no replay left out counts as 0 here, but its score stays None in what is
+reported. A negative CMIS (removal made the harm worse) also counts as 0: it must not shrink the scale of the positive
+ones, and it still ranks last among equals.
 
 Nothing here replays: `PrefixSearch` says which prefix of the ranking to try next and is told what came of it.
 """
@@ -38,6 +40,9 @@ class FusedScore:
     cas_normalised: float
     ds: float
     """alpha x cmis_normalised + (1 - alpha) x cas_normalised, in [0, 1]."""
+
+    evident: bool
+    """CMIS or CAS, as given, is above 0, and counts in DS."""
 
     rank: int
     """1 is the most suspicious."""
@@ -105,6 +110,7 @@ def fuse(
             cmis_normalised=influence,
             cas_normalised=anomaly,
             ds=ds,
+            evident=(alpha > 0 and (raw_influence or 0.0) > 0) or (alpha < 1 and (raw_anomaly or 0.0) > 0),
             rank=rank,
         )
         for rank, (ds, entry_id, raw_influence, raw_anomaly, influence, anomaly) in enumerate(scored, start=1)
@@ -112,14 +118,14 @@ def fuse(
 
 
 def choose_budget(ranking: Sequence[FusedScore], budget: int) -> tuple[str, ...]:
-    """Return the first `budget` entry ids of the ranking, leaving out entries with no evidence at all (DS = 0).
+    """Return the first `budget` entry ids of the ranking, leaving out entries with no evidence at all.
 
     Raises:
         UsageError: the budget is negative.
     """
     if budget < 0:
         raise UsageError(f"budget is {budget}, expected 0 or more entries")
-    return tuple(score.entry_id for score in ranking[:budget] if score.ds > 0)
+    return tuple(score.entry_id for score in ranking[:budget] if score.evident)
 
 
 class PrefixSearch:

@@ -17,6 +17,7 @@ from audit.attribution.retrieval import RankedMemory, dense_ranker, levenshtein_
 from audit.attribution.search import SetSearch
 from audit.attribution.search_state import SearchSettings
 from audit.errors import EventError, IncompleteError, UsageError
+from audit.fusion import choose_budget
 from audit.result import AuditResult, text_name
 from jobs.consistency import consistency_graphs
 from jobs.descendants import family_of
@@ -195,10 +196,8 @@ def _retrieval(entries: Sequence[Entry], events: Sequence[Event], config: AuditC
 def _choose(found: TenantEvidence, config: AuditConfig, replayer: _Replayer) -> dict[str, str]:
     """Choose S for one tenant; entry id to reason."""
     ranking = [score.entry_id for score in found.ranking]
-    by_id = {score.entry_id: score for score in found.ranking}
     if config.budget is not None:
-        chosen = [entry_id for entry_id in ranking[: config.budget] if by_id[entry_id].ds > 0]
-        return dict.fromkeys(chosen, f"among the {config.budget} highest scores")
+        return dict.fromkeys(choose_budget(found.ranking, config.budget), f"among the {config.budget} highest scores")
     if config.attribution == "set":
         return {name: why for name, why in found.search.removed.items() if name not in found.taken}
     choice = PrefixChoice(ranking, found.search.states.values(), limit=int(PREFIX_SHARE * len(ranking)))

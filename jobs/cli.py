@@ -29,7 +29,7 @@ from jobs.cli_import import import_app
 from jobs.cli_keys import keys_app
 from jobs.cli_lineage import lineage_app
 from jobs.cli_purge import purge
-from jobs.cli_store import FINDINGS, VERSION, Json, print_json
+from jobs.cli_store import FINDINGS, VERSION, BackboneKeyEnv, Json, print_json
 from jobs.cli_vacuum import vacuum
 from jobs.cli_verify import verify
 from models.library_noise import quiet_imports
@@ -126,6 +126,7 @@ def _root(
 def demo(
     folder: Annotated[Path, typer.Argument(help="Where to put the demo's keys, store and run.")] = Path("demo-run"),
     backbone: Annotated[str, typer.Option(help="Model to replay with.")] = "packaged",
+    backbone_key_env: BackboneKeyEnv = None,
     *,
     local: Annotated[bool, typer.Option("--local", help="Run in this process, without Ray.")] = False,
 ) -> None:
@@ -135,7 +136,10 @@ def demo(
     """
     from jobs.demo import run_demo  # noqa: PLC0415 - brings the corpus and the executors
 
-    run_demo(folder, Console(soft_wrap=True), backbone=backbone, executor="local" if local else "ray", keep=True)
+    run_demo(
+        folder, Console(soft_wrap=True), backbone=backbone, backbone_key_env=backbone_key_env,
+        executor="local" if local else "ray", keep=True,
+    )  # fmt: skip
 
 
 def doctor(*, as_json: Json = False) -> None:

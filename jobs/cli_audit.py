@@ -26,6 +26,7 @@ from jobs.cli_store import (
     DEFAULT_KEYS,
     FINDINGS,
     VERSION,
+    BackboneKeyEnv,
     Json,
     Keys,
     PinFile,
@@ -98,6 +99,7 @@ def audit(
     backbone: Annotated[
         str | None, typer.Option(help="packaged, a folder or id, or openai:URL#MODEL; default: packaged.")
     ] = None,
+    backbone_key_env: BackboneKeyEnv = None,
     nli: Annotated[
         str | None, typer.Option(help="packaged, or a Hugging Face folder or id; default: packaged.")
     ] = None,
@@ -141,8 +143,8 @@ def audit(
     chosen = config if config is not None else (default if default.is_file() else None)
     overrides = {
         "alpha": alpha, "k": k, "retrieval": retrieval, "attribution": attribution, "budget": budget,
-        "max_replays": max_replays, "backbone": backbone, "nli": nli, "embedder": embedder,
-        "descendants": descendants,
+        "max_replays": max_replays, "backbone": backbone, "backbone_key_env": backbone_key_env, "nli": nli,
+        "embedder": embedder, "descendants": descendants,
     }  # fmt: skip
     settings: AuditConfig = name_backbone(load_config(chosen, overrides))
     now, policy, console = now_ms(), installed_policy(keys, trust), Console(soft_wrap=True)

@@ -23,7 +23,17 @@ from audit.provenance.keys import Keyring, load_keyring
 from audit.report.untrusted import as_line
 from audit.snapshot.purify import Purified, purify
 from audit.snapshot.reader import VerifiedSnapshot, open_snapshot
-from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, known_pin, print_json, remember
+from jobs.cli_store import (
+    DEFAULT_KEYS,
+    BackboneKeyEnv,
+    Json,
+    Keys,
+    PinFile,
+    Store,
+    known_pin,
+    print_json,
+    remember,
+)
 from jobs.clock import now_ms
 from jobs.hazard_locks import NO_ACTS, LockPlan, described, locks_of, taxonomy_of
 from jobs.progress import Reporter
@@ -57,6 +67,7 @@ def forget(
     ] = None,
     taxonomy: TaxonomyFile = None,
     backbone: Annotated[str, typer.Option(help="Model that reads the hazards; none: asks no model.")] = "packaged",
+    backbone_key_env: BackboneKeyEnv = None,
     embedder: Annotated[str, typer.Option(help="Model of the semantic keys; none: no keys, no acts.")] = "packaged",
     keys: Keys = DEFAULT_KEYS,
     pin: PinFile = None,
@@ -89,8 +100,9 @@ def forget(
         _show(plan, [], as_json=as_json)
         return
     locks, models = _locks(
-        snapshot, tenant, entries, named, hazard, backbone, embedder, until, operator_wide=operator_wide
-    )
+        snapshot, tenant, entries, named, hazard, backbone, embedder, until, key_env=backbone_key_env,
+        operator_wide=operator_wide,
+    )  # fmt: skip
     done = purify(
         store, snapshot, removals, keyring, run_id=run_id, now_ms=now, config=described(named), models=models,
         extra={tenant: {entry_id: lock.to_extra() for entry_id, lock in zip(entries, locks, strict=True)}},
@@ -146,14 +158,16 @@ def _locks(
     embedder: str,
     until: int | None,
     *,
+    key_env: str | None,
     operator_wide: bool,
 ) -> tuple[list[Lock], dict[str, str]]:
     """Load what is needed and build the locks, in the order of `entries`."""
-    from models.hazard_extraction import HazardReader  # noqa: PLC0415 - the model layer
+    from models.generator_http import HttpSettings  # noqa: PLC0415 - the model layer
+    from models.hazard_extraction import HazardReader  # noqa: PLC0415
     from models.hazard_statements import nli_beside, statements_for  # noqa: PLC0415
     from models.loading import ModelSpecs, load_acts, load_embedder, load_generator, prepare  # noqa: PLC0415
 
-    specs = ModelSpecs(backbone=backbone, embedder=embedder)
+    specs = ModelSpecs(backbone=backbone, embedder=embedder, http=HttpSettings(api_key_env=key_env or ""))
     reads = not stated and backbone != "none"
     beside = nli_beside(specs, taxonomy, None) if reads else None
     used: dict[Part, bool] = {"backbone": reads, "nli": beside is not None, "embedder": embedder != "none"}

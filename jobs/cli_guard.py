@@ -24,6 +24,7 @@ from jobs.cli_options import spread_options
 from jobs.cli_store import (
     DEFAULT_KEYS,
     FINDINGS,
+    BackboneKeyEnv,
     Json,
     Keys,
     PinFile,
@@ -78,6 +79,7 @@ class GuardOptions:
     """What `check` and `serve` have in common: the models, how to decide, and how to trust the store."""
 
     backbone: Backbone = "packaged"
+    backbone_key_env: BackboneKeyEnv = None
     nli: Nli = None
     embedder: Annotated[
         str, typer.Option(help="Model of the semantic keys: the one the tombstones were made with.")
@@ -217,6 +219,7 @@ def serve(
 @guard_app.command("calibrate")
 def calibrate(
     backbone: Backbone = "packaged",
+    backbone_key_env: BackboneKeyEnv = None,
     nli: Nli = None,
     taxonomy: TaxonomyFile = None,
     texts: Annotated[
@@ -234,6 +237,7 @@ def calibrate(
     import asyncio  # noqa: PLC0415
 
     from jobs.guard_models import HazardModels, hazard_models  # noqa: PLC0415 - the model layer
+    from models.generator_http import HttpSettings  # noqa: PLC0415
     from models.loading import ModelSpecs  # noqa: PLC0415
 
     named = taxonomy_of(taxonomy)
@@ -253,8 +257,9 @@ def calibrate(
 
     # What was read is kept, so that a second start, or another share, asks only what is new.
     reporter = Reporter(Console(stderr=True))
+    specs = ModelSpecs(backbone=backbone, http=HttpSettings(api_key_env=backbone_key_env or ""))
     with (
-        hazard_models(ModelSpecs(backbone=backbone), named, nli=nli, cache=cache, reporter=reporter) as models,
+        hazard_models(specs, named, nli=nli, cache=cache, reporter=reporter) as models,
         reporter.stage("reading the hazards of labelled texts", len(labelled)) as progress,
     ):
         margins = asyncio.run(read(models, progress))
@@ -290,9 +295,9 @@ def _guarded(
     policy, taxonomy = installed_policy(options.keys, options.trust), taxonomy_of(options.taxonomy)
     pin = known_pin(store, options.pin, policy, now_ms())
     with open_guard(
-        store, policy, settings=settings, backbone=options.backbone, nli=options.nli, embedder=options.embedder,
-        taxonomy=taxonomy, tenants=tenants, pin=pin, log=options.log, cache=options.cache, warm=warm,
-        reporter=Reporter(Console(stderr=True)),
+        store, policy, settings=settings, backbone=options.backbone, backbone_key_env=options.backbone_key_env,
+        nli=options.nli, embedder=options.embedder, taxonomy=taxonomy, tenants=tenants, pin=pin, log=options.log,
+        cache=options.cache, warm=warm, reporter=Reporter(Console(stderr=True)),
     ) as guarded:  # fmt: skip
         yield guarded
 

@@ -16,7 +16,17 @@ from audit.errors import UsageError
 from audit.provenance import durable
 from audit.report.untrusted import as_line
 from audit.snapshot.reader import open_snapshot
-from jobs.cli_store import DEFAULT_KEYS, Keys, PinFile, Store, Trust, check_place, installed_policy, known_pin
+from jobs.cli_store import (
+    DEFAULT_KEYS,
+    BackboneKeyEnv,
+    Keys,
+    PinFile,
+    Store,
+    Trust,
+    check_place,
+    installed_policy,
+    known_pin,
+)
 from jobs.clock import now_ms
 from jobs.edges_file import EstimatedEdge
 from jobs.executor_local import LocalExecutor
@@ -30,6 +40,7 @@ from models.derivation import (
     entailment_scores,
     word_scores,
 )
+from models.generator_http import HttpSettings
 from models.loading import ModelSpecs
 
 if TYPE_CHECKING:
@@ -73,6 +84,7 @@ def estimate(
     trust: Trust = None,
     pin: PinFile = None,
     backbone: Annotated[str, typer.Option(help="Model of the method backbone.")] = "packaged",
+    backbone_key_env: BackboneKeyEnv = None,
     nli: Annotated[str, typer.Option(help="Model of the method nli.")] = "packaged",
     embedder: Annotated[str, typer.Option(help="Model that chooses candidates.")] = "packaged",
     *,
@@ -94,7 +106,8 @@ def estimate(
     children = [
         number for number, entry in enumerate(entries) if every or (entry.source == "agent" and not entry.parents)
     ]
-    executor = LocalExecutor(ModelSpecs(backbone=backbone, nli=nli, embedder=embedder))
+    http = HttpSettings(api_key_env=backbone_key_env or "")
+    executor = LocalExecutor(ModelSpecs(backbone=backbone, nli=nli, embedder=embedder, http=http))
     try:
         found = estimate_edges(
             entries, children, executor, methods, calibration, nearest=nearest, reporter=Reporter(Console(stderr=True))

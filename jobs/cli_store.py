@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from audit.provenance.policy import TrustPolicy
 
 __all__ = [
-    "DEFAULT_KEYS", "FINDINGS", "VERSION", "Json", "Keys", "PinFile", "Quiet", "Store", "Trust", "check_place",
-    "installed_policy", "known_pin", "print_json", "remember", "seen_stores",
+    "DEFAULT_KEYS", "FINDINGS", "VERSION", "BackboneKeyEnv", "Json", "Keys", "PinFile", "Quiet", "Store", "Trust",
+    "check_place", "installed_policy", "known_pin", "print_json", "remember", "seen_stores",
 ]  # fmt: skip
 
 Store = Annotated[Path, typer.Argument(help="Folder of the signed store.")]
@@ -34,6 +34,13 @@ PinFile = Annotated[
     Path | None,
     typer.Option("--pin", help="File that remembers the newest version seen; default: in your user state folder."),
 ]
+BackboneKeyEnv = Annotated[
+    str | None,
+    typer.Option(
+        "--backbone-key-env", envvar="MEMAUDIT_BACKBONE_KEY_ENV",
+        help="Name of the environment variable that holds the key of the backbone's server.",
+    ),
+]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 DEFAULT_KEYS = Path("memaudit-keys")

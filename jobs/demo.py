@@ -92,6 +92,7 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
     console: Console,
     *,
     backbone: str = "packaged",
+    backbone_key_env: str | None = None,
     executor: Literal["local", "ray"] = "ray",
     keep: bool = True,
     corpus: Path | None = None,
@@ -102,6 +103,7 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
         folder: Where to work: absent, empty, or an earlier demo with the same corpus and backbone, which is continued.
         console: Where to print; bars on a terminal, plain lines elsewhere.
         backbone: As `AuditConfig.backbone`; the corpus was written for the default.
+        backbone_key_env: As `AuditConfig.backbone_key_env`.
         executor: `ray` starts Ray on this machine; `local` works in this process.
         keep: False deletes keys, store and replays at the end and leaves report, result and attestation.
         corpus: Folder with the three files of `jobs.demo_corpus`; None is the packaged one.
@@ -115,7 +117,8 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
     """
     place = _Layout(folder=folder)
     source = corpus_folder() if corpus is None else corpus
-    config = name_backbone(load_config(source / CONFIG_FILE, {"backbone": backbone}))
+    options = {"backbone": backbone, "backbone_key_env": backbone_key_env}
+    config = name_backbone(load_config(source / CONFIG_FILE, options))
     _claim(place, source, config)
     reporter = Reporter(console)
     say = _Narrator(console)

@@ -21,6 +21,7 @@ from audit.snapshot.reader import open_snapshot
 from jobs.clock import now_ms
 from jobs.guard_models import guard_models
 from jobs.progress import Reporter
+from models.generator_http import HttpSettings
 from models.loading import ModelSpecs
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
     mode: MatchMode | None = None,
     settings: GuardSettings | None = None,
     backbone: str = "packaged",
+    backbone_key_env: str | None = None,
     nli: str | None = None,
     embedder: str = "packaged",
     taxonomy: Taxonomy | None = None,
@@ -63,6 +65,7 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
         mode: What the guard reads; None is as in `settings`.
         settings: How it decides; None is the default.
         backbone: Reads hazards, in modes of labels; see `models.loading`, also for `embedder`.
+        backbone_key_env: Name of the environment variable that holds the key of the backbone's server.
         nli: See `models.hazard_statements.nli_beside`.
         embedder: Model of the semantic keys: the one that the tombstones were made with.
         taxonomy: Of the hazards; None is the packaged one.
@@ -89,7 +92,9 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
     for tenant in tenants:
         if tenant not in held.log_refs:
             raise UsageError(f"no tenant {tenant!r:.80} in {store}")
-    specs = ModelSpecs(backbone=backbone, embedder=embedder)
+    specs = ModelSpecs(
+        backbone=backbone, embedder=embedder, http=HttpSettings(api_key_env=backbone_key_env or "")
+    )  # fmt: skip
     with ExitStack() as opened:
         written = None if log is None else opened.enter_context(closing(DecisionLog(log, clock_ms=now_ms)))
         models = opened.enter_context(

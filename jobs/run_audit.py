@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from audit.counted import counted
 from audit.errors import EventError, UsageError
 from audit.events import parse_events
+from audit.forget.hazard import load_taxonomy
 from audit.report.html import render_html
 from audit.report.json import from_json, to_json
 from jobs.audit_memory import audit_memory, check_events
@@ -23,6 +24,7 @@ from jobs.edges_file import check_edges
 from jobs.executor_local import LocalExecutor
 from jobs.replay_group import Program
 from jobs.run_folder import RESULT_FILE, RUN_FORMAT, RunFolder
+from models.generator_http import HttpSettings
 from models.loading import ModelSpecs, named_backbone, prepare
 
 if TYPE_CHECKING:
@@ -73,7 +75,8 @@ def name_backbone(config: AuditConfig) -> AuditConfig:
 
 def model_specs(config: AuditConfig) -> ModelSpecs:
     """Return which models a configuration names."""
-    return ModelSpecs(backbone=config.backbone, nli=config.nli, embedder=config.embedder)
+    http = HttpSettings(api_key_env=config.backbone_key_env or "")
+    return ModelSpecs(backbone=config.backbone, nli=config.nli, embedder=config.embedder, http=http)
 
 
 def make_executor(specs: ModelSpecs, *, local: bool, address: str | None, replicas: int = 0) -> Executor:
@@ -107,10 +110,12 @@ def check_input(
         True where an event is harmful; else no model will be asked.
 
     Raises:
-        UsageError: events or edges that do not fit the store, an agent or a harm scorer that cannot be built.
+        UsageError: events or edges that do not fit the store, an agent or a harm scorer that cannot be built, a
+            taxonomy that cannot be read.
     """
     harmful = check_events(snapshot, events[0])
     Program.of(config.agent, config.harm, config.seed).build()
+    _taxonomy_digest(config)
     if edges is not None:
         check_edges(edges[0], snapshot, "estimated edges")
     return bool(harmful)
@@ -153,6 +158,7 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
         "events": events[1],
         **({} if edges is None else {"edges": edges[1]}),
         **_own_code(config),
+        **_taxonomy_digest(config),
     }
     run = RunFolder(out, identity, earlier=earlier)
     run_id = hashlib.sha256("".join(identity.values()).encode()).hexdigest()[:16]
@@ -195,6 +201,17 @@ def _own_code(config: AuditConfig) -> dict[str, str]:
     kinds = {"agent code": config.agent.get("kind"), "harm code": config.harm.get("kind")}
     digests = {what: _source_digest(str(kind)) for what, kind in kinds.items()}
     return {what: digest for what, digest in digests.items() if digest is not None}
+
+
+def _taxonomy_digest(config: AuditConfig) -> dict[str, str]:
+    """Return the digest of the user's own taxonomy, where hazards are read: a configuration names the file alone.
+
+    Raises:
+        UsageError: it cannot be read, or breaks a rule.
+    """
+    if config.taxonomy is None or config.hazards == "off":
+        return {}
+    return {"taxonomy": load_taxonomy(Path(config.taxonomy)).digest}
 
 
 def _source_digest(kind: str) -> str | None:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from audit.errors import ModelError
 from models.library_noise import without_bars
 from models.telemetry import tell_nobody
-from models.weights_cache import folder_id
+from models.weights_cache import cannot_load, folder_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["SentenceEmbedder"]
 
 BATCH_TEXTS = 32
+
+ROUNDING = 1e-5
+"""How far a norm may be from 1: one of float32 is nearer, so that its vectors are left as they are to the last bit."""
 
 
 class SentenceEmbedder:
@@ -37,8 +39,8 @@ class SentenceEmbedder:
         try:
             with without_bars():
                 self._model: Any = SentenceTransformer(str(folder), device=device, local_files_only=True)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise ModelError(f"{folder}: cannot load the embedding model ({error!s:.200})") from error
+        except Exception as error:
+            raise cannot_load(folder, "the embedding model", error) from error
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Embed texts; see `models.protocols.Embedder`."""
@@ -51,4 +53,11 @@ class SentenceEmbedder:
             convert_to_numpy=True,
             show_progress_bar=False,
         )
-        return np.asarray(vectors, np.float32)
+        return _unit(np.asarray(vectors, np.float32))
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rescale rows whose norm is off: weights in half precision normalise in half precision. Zero rows stay."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    off = (np.abs(norms - 1) > ROUNDING) & (norms > 0)
+    return np.asarray(np.divide(vectors, norms, out=vectors.copy(), where=off), np.float32)

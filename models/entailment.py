@@ -1,8 +1,8 @@
 """Natural language inference with any Hugging Face classifier: int8 ONNX Runtime on a CPU, torch bf16 on a GPU.
 
 Labels are mapped by name (`id2label`), never by position: models disagree on the order. Pairs are sorted by length and
-batched by tokens, so padding costs little; results come back in the order given. A pair longer than `max_tokens` is
-cut from the end of its longer side, and `truncated` counts how many were.
+batched by tokens, so padding costs little; results come back in the order given. A pair longer than `max_tokens`, or
+than the model has positions, is cut from the end of its longer side, and `truncated` counts how many were.
 
 Which one runs: int8 on a CPU, bf16 on a GPU. Measured on a busy two-core machine (`benchmarks/nli_throughput.py`), int8
 scored 1.6 times as many pairs a second; bf16 stays nearer to float32 (0.002 against 0.034 in the contradiction
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from audit.errors import ModelError, UsageError
 from models.library_noise import without_bars
 from models.onnx_export import INT8_GRAPH, export_int8_in_subprocess
 from models.telemetry import tell_nobody
-from models.weights_cache import DIGEST_FILE, cache_dir, folder_id
+from models.weights_cache import cache_dir, cannot_load, folder_id, is_packaged, locked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["COLUMNS", "OnnxEntailment", "TorchEntailment", "label_columns", "length_batches", "parse_labels"]
+__all__ = [
+    "COLUMNS", "OnnxEntailment", "TorchEntailment", "label_columns", "length_batches", "parse_labels", "scoring_id",
+]  # fmt: skip
 
 COLUMNS = ("contradiction", "neutral", "entailment")
 """Columns of every result, see `models.protocols.EntailmentModel`."""
@@ -40,6 +43,17 @@ BATCH_TOKENS = 2_048
 """Padded tokens in one batch on CPU: 20 pairs of 100 tokens fill the cores, and small batches pad little."""
 
 GPU_BATCH_TOKENS = 65_536
+
+SEGMENTS_GRAPH = "model-int8-segments.onnx"
+"""An exported graph with `token_type_ids`; earlier versions left them out under the plain name."""
+
+_SEGMENTS = "token_type_ids"
+
+_POSITIONS_AFTER_PADDING = frozenset({
+    "camembert", "data2vec-text", "esm", "ibert", "longformer", "luke", "mluke", "mpnet", "roberta",
+    "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod",
+})  # fmt: skip
+"""Kinds of models that count positions from the one after the padding's id: so many of theirs are never used."""
 
 
 class OnnxEntailment:
@@ -59,25 +73,35 @@ class OnnxEntailment:
         tell_nobody()
         import onnxruntime  # noqa: PLC0415 - only this kind of model pays for it
 
-        self.model_id = f"{folder_id(folder)}+int8"
+        self.model_id = scoring_id(folder, "int8")
         self.truncated = 0
         self._columns = label_columns(folder)
         self._tokenizer = _Tokenizer(folder, max_tokens)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or len(os.sched_getaffinity(0))
         options.log_severity_level = 3
-        self._session: Any = onnxruntime.InferenceSession(
-            str(_int8_graph(folder)), options, providers=["CPUExecutionProvider"]
-        )
+        graph = _int8_graph(folder, segments=self._tokenizer.segments)
+        try:
+            self._session: Any = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise cannot_load(folder if graph.parent == folder else graph, "its int8 graph", error) from error
+        self._takes_segments = _SEGMENTS in {item.name for item in self._session.get_inputs()}
+        if self._tokenizer.segments and not self._takes_segments:
+            raise ModelError(
+                f"{graph}: takes no {_SEGMENTS}, by which this model tells premise from hypothesis; delete that file, "
+                "and one that does is exported"
+            )
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Score pairs; see `models.protocols.EntailmentModel`."""
         encoded = self._tokenizer.encode(pairs)
         self.truncated += self._tokenizer.truncated(encoded)
         result = np.zeros((len(pairs), len(COLUMNS)), np.float32)
-        for batch in length_batches([len(ids) for ids in encoded], BATCH_TOKENS):
-            ids, mask = _pad([encoded[index] for index in batch], self._tokenizer.pad_id)
-            logits = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+        for batch in length_batches([len(ids) for ids in encoded.ids], BATCH_TOKENS):
+            given = self._tokenizer.padded(encoded, batch)
+            if self._takes_segments and _SEGMENTS not in given:
+                given[_SEGMENTS] = np.zeros_like(given["input_ids"])
+            logits = self._session.run(None, given)[0]
             result[batch] = _softmax(logits)[:, self._columns]
         return result
 
@@ -95,7 +119,7 @@ class TorchEntailment:
         import torch  # noqa: PLC0415
         from transformers import AutoModelForSequenceClassification  # noqa: PLC0415
 
-        self.model_id = f"{folder_id(folder)}+{dtype}"
+        self.model_id = scoring_id(folder, dtype)
         self.truncated = 0
         self._columns = label_columns(folder)
         self._tokenizer = _Tokenizer(folder, max_tokens)
@@ -106,8 +130,8 @@ class TorchEntailment:
                 warnings.simplefilter("ignore", DeprecationWarning)  # transformers' DeBERTa still scripts its helpers
                 model: Any = AutoModelForSequenceClassification.from_pretrained(folder, dtype=getattr(torch, dtype))
             self._model = model.to(device).eval()
-        except (OSError, ValueError, RuntimeError) as error:
-            raise ModelError(f"{folder}: cannot load the NLI model ({error!s:.200})") from error
+        except Exception as error:
+            raise cannot_load(folder, "the NLI model", error) from error
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Score pairs; see `models.protocols.EntailmentModel`."""
@@ -117,14 +141,27 @@ class TorchEntailment:
         self.truncated += self._tokenizer.truncated(encoded)
         result = np.zeros((len(pairs), len(COLUMNS)), np.float32)
         with torch.inference_mode():
-            for batch in length_batches([len(ids) for ids in encoded], self._batch_tokens):
-                ids, mask = _pad([encoded[index] for index in batch], self._tokenizer.pad_id)
+            for batch in length_batches([len(ids) for ids in encoded.ids], self._batch_tokens):
+                given = self._tokenizer.padded(encoded, batch)
                 logits = self._model(
-                    input_ids=torch.from_numpy(ids).to(self._device),
-                    attention_mask=torch.from_numpy(mask).to(self._device),
+                    **{name: torch.from_numpy(rows).to(self._device) for name, rows in given.items()}
                 ).logits
                 result[batch] = _softmax(logits.float().cpu().numpy())[:, self._columns]
         return result
+
+
+def scoring_id(folder: Path, precision: str) -> str:
+    """Return the model id under which the model in a folder scores.
+
+    One that tells premise from hypothesis by `token_type_ids` says so: earlier versions scored without them, under the
+    plain id, and what they found is not to be taken over.
+    """
+    try:
+        kinds = json.loads((folder / "config.json").read_bytes()).get("type_vocab_size", 0)
+    except (OSError, ValueError, RecursionError, AttributeError):  # `label_columns` says what is wrong with it
+        kinds = 0
+    segments = isinstance(kinds, int) and kinds > 1
+    return f"{folder_id(folder)}+{precision}" + ("+segments" if segments else "")
 
 
 def label_columns(folder: Path) -> list[int]:
@@ -173,54 +210,84 @@ def length_batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]
     return [*batches, current] if current else batches
 
 
+class _Encoded(NamedTuple):
+    """Pairs as tokens, one row each, not padded yet."""
+
+    ids: list[list[int]]
+    segments: list[list[int]] | None
+    """Which tokens are the premise's (0) and which the hypothesis's (1); None where the model does not ask."""
+
+
 class _Tokenizer:
     """The model's fast tokenizer, without padding: batches are padded once their members are known."""
 
     def __init__(self, folder: Path, max_tokens: int) -> None:
-        from transformers import AutoTokenizer  # noqa: PLC0415
+        from transformers import AutoConfig, AutoTokenizer  # noqa: PLC0415
 
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        except (OSError, ValueError) as error:
-            raise ModelError(f"{folder}: cannot load the tokenizer ({error!s:.200})") from error
-        self._limit = max_tokens
-        self.pad_id = int(self._tokenizer.pad_token_id or 0)
+            config: Any = AutoConfig.from_pretrained(folder)
+        except Exception as error:
+            raise cannot_load(folder, "the tokenizer", error) from error
+        self._limit = min(max_tokens, _positions(config) or max_tokens)
+        self._pad_id = int(self._tokenizer.pad_token_id or 0)
+        kinds = getattr(config, "type_vocab_size", 0) or 0
+        self.segments = kinds > 1 and _SEGMENTS in self._tokenizer.model_input_names
 
-    def encode(self, pairs: Sequence[tuple[str, str]]) -> list[list[int]]:
+    def encode(self, pairs: Sequence[tuple[str, str]]) -> _Encoded:
         if not pairs:
-            return []
-        encoded: list[list[int]] = self._tokenizer(
+            return _Encoded([], None)
+        encoded = self._tokenizer(
             [premise for premise, _ in pairs], [hypothesis for _, hypothesis in pairs],
             truncation="longest_first", max_length=self._limit, return_attention_mask=False,
-        )["input_ids"]  # fmt: skip
-        return encoded
+            return_token_type_ids=self.segments,
+        )  # fmt: skip
+        return _Encoded(encoded["input_ids"], encoded[_SEGMENTS] if self.segments else None)
 
-    def truncated(self, encoded: list[list[int]]) -> int:
+    def padded(self, encoded: _Encoded, batch: Sequence[int]) -> dict[str, NDArray[np.int64]]:
+        """Return what the model is given for a batch of rows, by the names of its inputs."""
+        rows = [encoded.ids[index] for index in batch]
+        given = {"input_ids": _pad(rows, self._pad_id), "attention_mask": _pad([[1] * len(row) for row in rows], 0)}
+        if encoded.segments is not None:
+            given[_SEGMENTS] = _pad([encoded.segments[index] for index in batch], 0)
+        return given
+
+    def truncated(self, encoded: _Encoded) -> int:
         """Count pairs at the limit: those cut, and the rare ones that fit exactly."""
-        return sum(len(ids) >= self._limit for ids in encoded)
+        return sum(len(ids) >= self._limit for ids in encoded.ids)
 
 
-def _int8_graph(folder: Path) -> Path:
+def _positions(config: Any) -> int | None:
+    """Return how many tokens a model has positions for; None where it does not say."""
+    positions = getattr(config, "max_position_embeddings", None)
+    if not isinstance(positions, int) or positions < 1:
+        return None
+    unused = (config.pad_token_id or 0) + 1 if config.model_type in _POSITIONS_AFTER_PADDING else 0
+    return positions - unused
+
+
+def _int8_graph(folder: Path, *, segments: bool) -> Path:
     own = folder / INT8_GRAPH
     if own.is_file():
         return own
-    if (folder / DIGEST_FILE).is_file():
+    if is_packaged(folder):
         raise ModelError(f"{own}: missing from a packaged model; delete {folder} and start again")
-    exported = cache_dir() / "onnx" / folder_id(folder).replace("@", "-") / INT8_GRAPH
+    name = folder_id(folder).replace("@", "-")
+    exported = cache_dir() / "onnx" / name / (SEGMENTS_GRAPH if segments else INT8_GRAPH)
     if not exported.is_file():
-        exported.parent.mkdir(parents=True, exist_ok=True)
-        export_int8_in_subprocess(folder, exported)
+        with locked(f"onnx-{name}", exported.parent):
+            if not exported.is_file():  # another process may have been faster
+                for leftover in exported.parent.glob(".export-*"):  # of one that was killed
+                    shutil.rmtree(leftover)
+                export_int8_in_subprocess(folder, exported, segments=segments)
     return exported
 
 
-def _pad(rows: list[list[int]], pad_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    width = max(len(row) for row in rows)
-    ids = np.full((len(rows), width), pad_id, np.int64)
-    mask = np.zeros((len(rows), width), np.int64)
+def _pad(rows: Sequence[Sequence[int]], filler: int) -> NDArray[np.int64]:
+    padded = np.full((len(rows), max(map(len, rows))), filler, np.int64)
     for number, row in enumerate(rows):
-        ids[number, : len(row)] = row
-        mask[number, : len(row)] = 1
-    return ids, mask
+        padded[number, : len(row)] = row
+    return padded
 
 
 def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:

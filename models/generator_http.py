@@ -23,11 +23,11 @@ import os
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import httpx
 
-from audit.errors import ModelError, PrefixUnsupportedError, PromptTooLongError, UsageError
+from audit.errors import AuditError, ModelError, PrefixUnsupportedError, PromptTooLongError, UsageError
 from audit.generation import Completion, GenerationRequest, Message, TokenLogprob
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ MAX_TOKENS = 1 << 40
 ROUNDING_NATS = 1e-3
 """A probability of 1 may come out a little above it."""
 
+LEAST_ALTERNATIVES = 2
+"""A server that lists the chosen token alone says of no other way how likely it is."""
+
 _TOO_LONG = re.compile(rb"context[ _](length|size|window)|model length|max_new_tokens. must be", re.IGNORECASE)
 """How servers say that a prompt does not fit. The status is 400 with nearly all, and 500 with some."""
 
@@ -56,12 +59,16 @@ _SERVER_ERROR = 500
 _OK = 200
 _TOO_LONG_STATUSES = frozenset({400, 413, 422, 500})
 _USER_ERRORS = frozenset({401, 403, 404})
+_KEY_ERRORS = frozenset({401, 403})
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
 
 _PLAIN = GenerationRequest(
     messages=(Message(role="user", content="Count from one to five in English words, separated by single spaces."),),
     max_tokens=4,
 )
-_PROBE = replace(_PLAIN, prefix="one two three", top_logprobs=2)
+_PROBE = replace(_PLAIN, prefix="one two three", top_logprobs=LEAST_ALTERNATIVES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +91,10 @@ class HttpSettings:
     connections: int = 32
     """Requests in flight; others wait for a free one."""
 
+    def __post_init__(self) -> None:
+        if self.api_key_env and _VARIABLE.fullmatch(self.api_key_env) is None:  # not repeated: it may be the key itself
+            raise UsageError("backbone_key_env is no name of an environment variable; name the one that holds the key")
+
 
 class _RetryableError(Exception):
     def __init__(self, reason: str, wait_s: float | None = None) -> None:
@@ -103,22 +114,17 @@ class HttpGenerator:
         model: Name of the model as the server knows it.
 
     Raises:
-        UsageError: an address with a password in it, or a named key variable that is not set.
+        UsageError: an address that cannot be meant or has a password in it, or a named key variable that is not set or
+            holds what no key can be.
     """
 
     def __init__(self, url: str, model: str, settings: HttpSettings | None = None) -> None:
         self._settings = settings or HttpSettings()
-        address = urlsplit(url)
-        if address.username or address.password:
-            raise UsageError("backbone address holds a user or a password; put the key in a variable (api_key_env)")
-        self._key = ""
-        if self._settings.api_key_env:
-            self._key = os.environ.get(self._settings.api_key_env, "")
-            if not self._key:
-                raise UsageError(
-                    f"environment variable {self._settings.api_key_env} is not set: it should hold the key"
-                )
-        self.model_id = f"openai:{model}@{address.netloc}"
+        address = _address(url)
+        self._key = _key(self._settings.api_key_env)
+        path = address.path.rstrip("/")
+        # Behind one gateway another path may be another model; /v1 is what a server by itself has.
+        self.model_id = f"openai:{model}@{address.netloc}{'' if path == '/v1' else path}"
         self._url, self._model = url.rstrip("/"), model
         self._client: httpx.AsyncClient | None = None
         self._free: asyncio.Semaphore | None = None
@@ -134,7 +140,8 @@ class HttpGenerator:
         """
         if request.prefix and not await asyncio.shield(self._probe()):  # others wait for it, too
             raise PrefixUnsupportedError(
-                f"{self._url}: does not continue a forced prefix with log-probabilities; the agent cannot force one"
+                f"{self._url}: does not continue a forced prefix with log-probabilities of {LEAST_ALTERNATIVES} "
+                "or more alternatives; the agent cannot force one"
             )
         return await self._answer(request)
 
@@ -146,15 +153,20 @@ class HttpGenerator:
         return probe
 
     async def _answer(self, request: GenerationRequest) -> Completion:
-        completion = read_completion(await self._post(_body(self._model, request)), request)
-        _check_guides(completion.text, request, self.model_id)
+        try:
+            completion = read_completion(await self._post(_body(self._model, request)), request)
+            _check_guides(completion.text, request, self.model_id)
+        except AuditError as error:
+            if self._key and self._key in str(error):  # an answer may quote the key
+                raise type(error)(self._masked(str(error))) from None
+            raise
         return completion
 
     async def supports_prefix_logprobs(self) -> bool:
-        """Tell whether the server continues a forced prefix and returns log-probabilities for what follows.
+        """Tell whether the server continues a forced prefix and returns log-probabilities of what might follow.
 
-        Asked by behaviour, not by name: the continuation of "one two three" must start with "four". Attribution grades
-        harm by these log-probabilities; where they are missing it samples instead.
+        Asked by behaviour, not by name: the continuation of "one two three" must start with "four", and an alternative
+        be listed beside it. Attribution grades harm by these log-probabilities; where they are missing it samples.
 
         Raises:
             ModelError: the server could not be asked.
@@ -175,7 +187,8 @@ class HttpGenerator:
             raise
         except (ModelError, UsageError):
             return False
-        return bool(completion.top) and completion.text.strip().lower().startswith("four")
+        alternatives = len(completion.top[0]) if completion.top else 0
+        return alternatives >= LEAST_ALTERNATIVES and completion.text.strip().lower().startswith("four")
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -204,7 +217,8 @@ class HttpGenerator:
             raise _RetryableError(f"HTTP {status}: {self._excerpt(raw)}", _retry_after_s(headers))
         if status != _OK:
             kind = UsageError if status in _USER_ERRORS else ModelError
-            raise kind(f"{self._url}: HTTP {status} for model {self._model!r:.80}: {self._excerpt(raw)}")
+            told = f"{self._url}: HTTP {status} for model {self._model!r:.80}: {self._excerpt(raw)}"
+            raise kind(told + (self._about_the_key() if status in _KEY_ERRORS else ""))
         try:
             answer = json.loads(raw)
         except (ValueError, RecursionError):
@@ -223,8 +237,10 @@ class HttpGenerator:
                     return await self._read(client, body)
             except TimeoutError:
                 raise _RetryableError(f"no whole answer within {timeout_s:g} s") from None
+            except (httpx.LocalProtocolError, httpx.UnsupportedProtocol) as error:  # ours, and the same next time
+                raise ModelError(f"{self._url}: {self._reason(error)}") from None
             except httpx.RequestError as error:
-                raise _RetryableError(f"{type(error).__name__}: {error!s:.160}") from error
+                raise _RetryableError(self._reason(error)) from None
 
     async def _read(
         self, client: httpx.AsyncClient, body: Mapping[str, object]
@@ -250,7 +266,50 @@ class HttpGenerator:
     def _excerpt(self, raw: bytearray) -> str:
         """Return the start of a body on one line; a server that echoes the key does not get it into a log."""
         text = " ".join(bytes(raw[:MAX_EXCERPT]).decode(errors="replace").split())
-        return (text.replace(self._key, "***") if self._key else text)[:200]
+        return self._masked(text)[:200]
+
+    def _reason(self, error: Exception) -> str:
+        return f"{type(error).__name__}: {self._masked(str(error)):.160}"
+
+    def _masked(self, text: str) -> str:
+        return text.replace(self._key, "***") if self._key else text
+
+    def _about_the_key(self) -> str:
+        """Say after a refusal where the key came from, or how to name one."""
+        if self._settings.api_key_env:
+            return f"; the key was the one in {self._settings.api_key_env}"
+        return "; name the environment variable that holds the server's key: --backbone-key-env, or backbone_key_env"
+
+
+def _address(url: str) -> SplitResult:
+    """Return the parts of an address, none of which is repeated where it cannot be meant: it may hold a password."""
+    try:
+        address, host = urlsplit(url), httpx.URL(url).host
+    except (httpx.InvalidURL, ValueError):  # ValueError: of brackets, a port, or a host name that IDNA cannot spell
+        raise UsageError("backbone address is none that can be asked; expected http://HOST:PORT/v1") from None
+    if not host or " " in (address.hostname or ""):
+        raise UsageError("backbone address names no host; expected http://HOST:PORT/v1")
+    if address.username or address.password:
+        raise UsageError("backbone address holds a user or a password; put the key in a variable (--backbone-key-env)")
+    if address.query:
+        raise UsageError("backbone address has a query (after ?), which requests cannot carry; leave it out")
+    return address
+
+
+def _key(variable: str) -> str:
+    """Read the key from the environment variable of that name; an empty name is no key.
+
+    Raises:
+        UsageError: names the variable and never what it holds.
+    """
+    if not variable:
+        return ""
+    key = os.environ.get(variable, "").strip()  # of a file it often has the end of the line
+    if not key:
+        raise UsageError(f"environment variable {variable} is not set: it should hold the key")
+    if not key.isascii() or not key.isprintable():
+        raise UsageError(f"environment variable {variable} holds a character that no key has; copy the key once more")
+    return key
 
 
 def _body(model: str, request: GenerationRequest) -> dict[str, object]:

@@ -23,12 +23,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import math
 import re
 from typing import TYPE_CHECKING, Literal, get_args
 
 from audit.chat_marks import without_chat_marks
-from audit.errors import UsageError
+from audit.errors import IncompleteError, UsageError
 from audit.forget.hazard import HazardSignature
 from audit.forget.reading import visible
 from audit.generation import GenerationRequest, Message
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from models.signature_cache import SignatureCache
 
 __all__ = ["HazardReader", "Method", "addressed_to_the_reader", "framed", "list_request", "margin_of", "margin_request"]
+
+_LOG = logging.getLogger(__name__)
 
 Method = Literal["margins", "list"]
 
@@ -110,6 +113,7 @@ class HazardReader:
         self.calibrated_for = statements.taxonomy if statements is not None and calibrated else None
         self._generator, self._cache, self._statements = generator, cache, statements
         self._waiting: dict[str, asyncio.Task[dict[str, float] | None]] = {}
+        self._warned = False
 
     async def extract(self, texts: Sequence[str], taxonomy: Taxonomy) -> tuple[HazardSignature | None, ...]:
         """See `audit.forget.guard.HazardExtractor.extract`."""
@@ -144,9 +148,20 @@ class HazardReader:
             task = self._waiting[place] = asyncio.create_task(self._read(shown, taxonomy))
             task.add_done_callback(lambda _: self._waiting.pop(place, None))
         found = await asyncio.shield(task)
-        if found is not None and self._cache is not None:
-            self._cache.put(place, found)
+        if found is not None:
+            self._keep(place, found)
         return found
+
+    def _keep(self, place: str, found: dict[str, float]) -> None:
+        """Keep what was read; a cache that cannot be written costs a question later, and not this answer."""
+        if self._cache is None:
+            return
+        try:
+            self._cache.put(place, found)
+        except IncompleteError as error:
+            if not self._warned:
+                _LOG.warning("%s; what is read is not kept", error)
+            self._warned = True
 
     async def _read(self, shown: str, taxonomy: Taxonomy) -> dict[str, float] | None:
         readings = [shown]

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from audit.errors import ModelError, UsageError
+from audit.forget.pieces import PIECE_BYTES, pieces
 from models.loading import PACKAGED_PREFIX, load_probe
 
 if TYPE_CHECKING:
@@ -47,9 +48,11 @@ FLOOR = 1e-3
 """Added to probabilities before the logarithm: below it an entailment model says nothing."""
 
 MAX_UNITS = 24
-"""Sentences of a record that are premises. Of more, neighbours are joined, so that none is left out."""
+"""Sentences of a record that are premises. Of more, neighbours are joined, so that none is left out; what is then too
+long for the NLI model to read whole is cut again."""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?;\n])\s+")
+_SENTENCE_END = re.compile(r"(?<=[.!?;\n])\s+|(?<=[。！？؟।])\s*")
+"""Scripts that put no white space between sentences end them by marks of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,12 +204,20 @@ def parse_curves(value: Mapping[str, object], taxonomy: Taxonomy) -> dict[str, L
 
 
 def units(text: str) -> tuple[str, ...]:
-    """Return the premises of a record: its sentences, at most MAX_UNITS, and the whole."""
+    """Return the premises of a record: its sentences, and the whole.
+
+    Those longer than PIECE_BYTES, neighbours that were joined and sentences without an end, are cut into pieces that
+    overlap. The whole stays as it is: a model that reads only its beginning has read all of it in the others.
+    """
     found = [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
     if len(found) > MAX_UNITS:
         step = -(-len(found) // MAX_UNITS)
         found = [" ".join(found[start : start + step]) for start in range(0, len(found), step)]
-    return tuple(dict.fromkeys([*found, text]))
+    return tuple(dict.fromkeys([*(part for unit in found for part in _short(unit)), text]))
+
+
+def _short(unit: str) -> tuple[str, ...]:
+    return (unit,) if len(unit.encode(errors="replace")) <= PIECE_BYTES else pieces(unit)
 
 
 def statement_evidence(model: EntailmentModel, text: str, statements: Sequence[str]) -> NDArray[np.float32]:

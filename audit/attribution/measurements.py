@@ -138,6 +138,11 @@ class Measurements:
     def _sampled_influence(
         self, event_id: str, entry_id: str, alone: Outcome | None, without: Outcome | None
     ) -> Influence:
+        """Compare sampled odds, which are of the same number of samples whichever of them could be judged.
+
+        Of different numbers they would differ by their correction alone (`Outcome.log_odds_nats`), and what few judged
+        samples leave open would count against a memory. Too few are unknown, and say nothing either way.
+        """
         gate = self.get(keep_only(event_id, "gate", "sample", ()))
         full = self.get(leave_out(event_id, "full", "sample", frozenset()))
         return Influence(

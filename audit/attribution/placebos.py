@@ -5,7 +5,7 @@ harm. So memories that an event did not use are shown alone at its points, and w
 what comes with no memory at all, which no planted placebo can lower. The *median* of them counts at the words of the
 harm, and the *least* at partings, so that poison among them raises the baseline only where all are poison; there they
 are asked one after the other, as far as form or a conviction hangs on the next (`doubts`). And before every point of an
-event is given up as form, others are asked that nobody can plant: ones drawn from the store, and the context's own.
+event is given up as form, others are asked that are harder to plant: ones drawn from the store, and the context's own.
 """
 
 from __future__ import annotations
@@ -242,7 +242,8 @@ class Placebos:
     def _shown_alone(self, state: EventState) -> list[str]:
         """Memories that must all bring the harm before it counts as anybody's: placebos, drawn ones, the context.
 
-        An attacker may plant what matches a query best and what matches it least, and cannot plan what is drawn.
+        An attacker may plant what matches a query best and what matches it least. What is drawn follows from query and
+        entry ids alone: who chooses ids and knows the query can plan that too, and who does not choose ids cannot.
         """
         event, most = state.event, self._settings.placebos
         if event.event_id in self._alone:  # drawing reads the whole store, and is asked for at every point, every round

@@ -158,9 +158,10 @@ class RankedMemory:
         return tuple(self._entries[index] for index in order[max(self._wanted(logged), len(order) - most) :])
 
     def drawn(self, query: str, most: int, *, logged: tuple[str, ...] | None = None) -> tuple[Entry, ...]:
-        """Return at most so many entries that the query does not retrieve, in an order that their writers cannot plan.
+        """Return at most so many entries that the query does not retrieve, in an order that their texts do not move.
 
-        The order is that of a digest of query and entry id: the ids of others do not move an entry.
+        The order is that of a digest of query and entry id: the ids of others do not move an entry, and who chooses
+        its id and knows the query can plan its place.
         """
         unused = (self._entries[index] for index in self._order(query, logged)[self._wanted(logged) :])
         return tuple(heapq.nsmallest(most, unused, key=lambda entry: _digest(query, entry.entry_id)))

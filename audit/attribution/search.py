@@ -316,10 +316,13 @@ class SetSearch:
             self._left_out.append(what)
 
     def _give_up(self, why: str) -> None:
-        """End the search, and list what it leaves unexamined."""
+        """End the search, and list what it leaves unexamined.
+
+        An event that was replayed is not unexamined: the last replay without S judges it, or else this reason.
+        """
         for event_id, state in self.states.items():
             if state.status == "open":
-                state.status = "not examined" if state.after is None else "not cleared"
+                state.status = "not examined" if state.full is None else "not cleared"
                 state.reason = why
                 self._leave_out(f"event {event_id}: {why}")
         if self._state.phase == "neighbours":

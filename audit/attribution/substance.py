@@ -39,7 +39,8 @@ def harm_span(scorer: HarmScorer, query: str, answer: str) -> tuple[int, int] | 
         the answer is too long, or no prefix of it is harmful. Where the scorer has a method `decisive`, which takes the
         span's text and returns two indices, the span is cut down to the words of that part.
     """
-    words = list(WORD.finditer(answer))
+    # Up to the last word: a word is looked for at each of the blanks behind it, which takes quadratic time.
+    words = list(WORD.finditer(answer, 0, len(answer.rstrip())))
     if len(words) > MOST_WORDS:
         return None
     end = next((word.end() for word in words if _is_harmful(scorer, query, answer[: word.end()])), None)

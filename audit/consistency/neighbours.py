@@ -32,7 +32,7 @@ EXACT_LIMIT = 10_000
 """Entries up to which the exact search is used: 10,000 vectors of 384 take about 10 s on two cores."""
 
 ALL_PAIRS_LIMIT = 1_500
-"""Entries up to which every pair may be asked for: 1.1 million pairs are already hours of NLI."""
+"""Entries up to which every pair may be asked for, as in `audit.config`: more is hours of NLI."""
 
 UNIT_TOLERANCE = 1e-3
 """Allowed distance of a vector's norm from 1: bfloat16 embedders are that coarse."""
@@ -107,7 +107,7 @@ def all_pairs(vectors: NDArray[np.float32]) -> Neighbours:
         UsageError: more than ALL_PAIRS_LIMIT entries.
     """
     if len(vectors) > ALL_PAIRS_LIMIT:
-        raise UsageError(f"all pairs of {len(vectors)} entries: at most {ALL_PAIRS_LIMIT} are allowed; set k instead")
+        raise UsageError(f"all pairs of {len(vectors)} entries: at most {ALL_PAIRS_LIMIT} are allowed; use `nearest`")
     return nearest(vectors, max(len(vectors) - 1, 1), method="exact")
 
 

@@ -30,6 +30,11 @@ def test_digests_are_equal_exactly_where_configurations_are(a, b):
     assert (a.digest() == b.digest()) == (a == b)
 
 
+def test_where_the_servers_key_is_makes_no_other_run():
+    assert AuditConfig(backbone_key_env="MY_KEY").digest() == AuditConfig().digest()
+    assert AuditConfig(backbone_key_env="MY_KEY").canonical()["backbone_key_env"] == "MY_KEY"
+
+
 def test_the_order_of_settings_changes_no_digest():
     harm = {"kind": "regex", "pattern": "x"}
     assert AuditConfig(harm=harm).digest() == AuditConfig(harm=dict(reversed(harm.items()))).digest()
@@ -78,6 +83,7 @@ def test_an_empty_file_is_the_defaults(tmp_path):
         ({"harm": "regex"}, "harm is 'regex', expected a mapping"),
         ({"probe_pattern": "("}, "is not a regular expression"),
         ({"neighbours": 0}, "neighbours is 0, expected 1 or more"),
+        ({"all_pairs_below": 1_501}, "all_pairs_below is 1501, expected at most 1500: larger stores"),
     ],
 )
 def test_wrong_options_are_refused_in_one_line(values, message):

@@ -135,6 +135,17 @@ def test_a_budget_never_takes_entries_without_evidence():
         choose_budget(ranking, -1)
 
 
+def test_a_budget_takes_entries_with_equal_evidence():
+    assert choose_budget(fuse(["a", "b"], [5.0, 5.0], [0.0, 0.0]), 2) == ("a", "b")
+    assert choose_budget(fuse(["a"], [None], [0.3]), 1) == ("a",)
+    assert choose_budget(fuse(["a", "b"], [0.0, -1.0], [None, 0.0]), 2) == ()
+
+
+def test_a_score_that_does_not_count_is_no_evidence():
+    assert choose_budget(fuse(["a", "b"], [0.0, 1.0], [0.3, 0.0], alpha=1), 2) == ("b",)
+    assert choose_budget(fuse(["a", "b"], [0.0, 1.0], [0.3, 0.0], alpha=0), 2) == ("a",)
+
+
 def run(search, harm_left):
     steps = 0
     while (size := search.proposal()) is not None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from audit.attribution.decision import (
     COMPARED_CHARACTERS,
     FLOOR_NATS,
+    ROUNDING_PROB,
     TOP_LOGPROBS,
     DecisionPoint,
     continuation_request,
@@ -128,6 +129,26 @@ def test_a_token_that_begins_both_says_nothing():
 
 def test_an_unlisted_harmful_way_is_bounded_by_the_least_listed():
     assert log_odds(completion(("good", 0.9), ("other", 0.01)), point()) == pytest.approx(math.log(0.01 / 0.99))
+
+
+@pytest.mark.parametrize(
+    ("alternatives", "bound"),
+    [
+        ([("good", 0.9)], 0.1),
+        ([("good", 0.5), ("other", 0.3), ("more", 0.15)], 0.05),
+        ([("good", 0.9999)], ROUNDING_PROB),
+        ([("good", 1.0)], ROUNDING_PROB),
+        ([("good", 0.9999), ("other", 1e-5)], 1e-5),
+        ([("", 0.6), ("good", 0.4)], 0.4),
+    ],
+)
+def test_an_unlisted_harmful_way_is_no_likelier_than_what_the_listed_ones_leave(alternatives, bound):
+    assert log_odds(completion(*alternatives), point()) == pytest.approx(math.log(bound / (1 - bound)))
+
+
+def test_a_long_run_of_blanks_at_the_end_takes_no_time():
+    found = decision_point(["bad" + " " * 1_000_000], ["good"])  # quadratic, it took hours
+    assert (found.start, found.through) == (0, "bad")
 
 
 def test_without_alternatives_the_odds_are_unknown():

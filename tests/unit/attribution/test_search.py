@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from typing import Any
@@ -365,6 +366,21 @@ def test_an_incident_that_is_reported_often_speaks_against_a_benign_memory_as_li
     assert {state.status for state in search.states.values()} == {"cleared"}
 
 
+@pytest.mark.parametrize(
+    "logs",
+    [
+        list(itertools.permutations(("m000", "m001", "m002"))),
+        [("m000", "m001", f"m{number:03d}") for number in range(2, 8)],
+    ],
+)
+def test_an_incident_that_is_reported_with_other_companions_is_the_same_incident(logs):
+    world = World(20, {"query 0": list(range(20))}, weak({0: 6.0, 1: 1.3}, 3.0), k=3)
+    events = [replace(make_event(number, query="query 0"), retrieved=log) for number, log in enumerate(logs)]
+    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0))
+    world.run(search)
+    assert set(search.removed) == {"m000"}
+
+
 def test_a_poison_that_nobody_retrieved_yet_is_found_through_its_likeness():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 11}))
     search = search_of(world, resembles={"m000": ["m011", "m010"]})
@@ -404,12 +420,21 @@ def test_a_server_without_logprobs_falls_back_to_verdicts():
     assert search.states["e000"].status == "cleared"
 
 
+def test_a_budget_that_allows_no_replay_leaves_events_unexamined():
+    world = World(12, {"query 0": list(range(12))}, hijack({0}))
+    search = search_of(world, max_replays=1)
+    world.run(search)
+    assert not world.asked
+    assert search.states["e000"].status == "not examined"
+
+
 def test_a_budget_stops_the_search_and_says_what_was_not_examined():
     world = World(12, {"query 0": list(range(12)), "query 1": list(range(12))}, hijack({0}))
     search = search_of(world, count=2, max_replays=6)
     world.run(search)
     assert len(world.asked) <= 6
-    assert search.states["e001"].status == "not examined"
+    assert search.states["e001"].status == "not cleared"
+    assert search.states["e001"].reason == "budget of 6 replays is spent"
     assert search.not_examined == [
         "event e000: budget of 6 replays is spent",
         "event e001: budget of 6 replays is spent",

@@ -45,6 +45,10 @@ def test_a_scorer_that_knows_what_is_form_says_so(scorer, answer, span):
     assert spanned(scorer, answer) == span
 
 
+def test_a_long_run_of_blanks_at_the_end_takes_no_time():
+    assert spanned(RegexHarm(pattern="bad"), "so bad" + " " * 1_000_000) == " bad"  # quadratic, it took hours
+
+
 def test_a_scorer_that_asks_a_model_is_not_asked():
     assert harm_span(JudgeHarm(question="Is it bad?"), "q", "yes it is") is None
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from audit.config import MAX_ALL_PAIRS
 from audit.consistency import neighbours as module
 from audit.consistency.neighbours import all_pairs, nearest
 from audit.errors import ModelError, UsageError
@@ -77,6 +78,10 @@ def test_all_pairs_has_every_pair():
     found = all_pairs(unit(9, 4))
     assert len(found.pairs) == 9 * 8 // 2
     assert found.lists.shape == (9, 8)
+
+
+def test_a_configuration_allows_every_pair_where_they_can_be_had():
+    assert MAX_ALL_PAIRS == module.ALL_PAIRS_LIMIT
 
 
 def test_all_pairs_refuses_a_large_store():

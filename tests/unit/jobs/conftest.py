@@ -8,7 +8,9 @@ import pytest
 
 from jobs.cli import main
 
-SETTINGS = ("MEMAUDIT_KEYS", "MEMAUDIT_TRUST", "MEMAUDIT_GUARD_TOKEN", "RAY_ADDRESS")
+SETTINGS = (
+    "MEMAUDIT_KEYS", "MEMAUDIT_TRUST", "MEMAUDIT_GUARD_TOKEN", "MEMAUDIT_BACKBONE_KEY_ENV", "RAY_ADDRESS",
+)  # fmt: skip
 
 
 @pytest.fixture

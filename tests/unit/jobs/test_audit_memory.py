@@ -346,6 +346,34 @@ def test_a_budget_on_replays_is_kept_and_what_it_left_out_is_named(snapshot, tmp
     assert removed(result) == {"acme": set(), "globex": set()}
 
 
+@pytest.mark.parametrize(
+    ("most", "verdict", "reason"),
+    [
+        (3, "not examined", "budget of 3 replays is spent"),
+        (16, "not cleared", "budget of 16 replays is spent"),
+        (19, "cleared", "harm is gone on replay without the removed set"),
+    ],
+)
+def test_where_a_budget_ends_the_search_the_last_replay_decides(snapshot, tmp_path, most, verdict, reason):
+    events = [item for item in harmful_events() if item.tenant == "globex"]
+    result = run_local(snapshot, tmp_path / "run", events=events, config=dataclasses.replace(CONFIG, max_replays=most))
+    assert [(found.verdict, found.reason) for found in result.tenants[0].events] == [(verdict, reason)] * 2
+    assert all((found.harm_before is None) == (verdict == "not examined") for found in result.tenants[0].events)
+
+
+@pytest.mark.parametrize("poisons", [1, 3])
+def test_a_budget_removes_memories_with_equal_evidence(tmp_path, poisons):
+    store = [
+        entry("acme", f"bad{number}", f"What is the refund window {number}?", "POISON") for number in range(poisons)
+    ]
+    result = run_local(
+        make_snapshot(tmp_path / "memory", store), tmp_path / "run",
+        events=[event("e", "acme", "What is the refund window?")], config=dataclasses.replace(CONFIG, budget=poisons),
+    )  # fmt: skip
+    assert removed(result) == {"acme": {item.entry_id for item in store}}
+    assert verdicts(result) == {"e": "cleared"}
+
+
 def wipes(_query, output):
     return bool(json.loads(output)["wipe"])
 

@@ -120,10 +120,11 @@ def test_fail_on_turns_findings_into_exit_one(store, run):
     assert run(*AUDIT, "--fail-on", "not-cleared")[0] == 0
 
 
-def test_harm_that_is_still_there_or_was_not_looked_at_is_not_cleared(store, run, desk):
-    assert run(*AUDIT, "--max-replays", "4", "--fail-on", "not-cleared")[0] == FINDINGS
+@pytest.mark.parametrize(("replays", "verdict", "after"), [("4", "not cleared", 1.0), ("0", "not examined", None)])
+def test_harm_that_is_still_there_or_was_not_looked_at_is_not_cleared(store, run, desk, replays, verdict, after):
+    assert run(*AUDIT, "--max-replays", replays, "--fail-on", "not-cleared")[0] == FINDINGS
     (found,) = json.loads((desk / "run" / "result.json").read_text())["tenants"][0]["events"]
-    assert (found["verdict"], found["harm_before"], found["harm_after"]) == ("not examined", 1.0, 1.0)
+    assert (found["verdict"], found["harm_after"]) == (verdict, after)
 
 
 def test_purge_is_a_dry_run_unless_told_otherwise(store, run):
@@ -541,6 +542,23 @@ def test_an_unknown_option_in_the_configuration_is_named(store, run, desk):
     code, _, err = run(*AUDIT)
     assert code == 2
     assert "unknown option 'alhpa'" in one_line(err)
+
+
+@pytest.mark.parametrize("told_by", ["option", "file", "environment"])
+def test_the_key_of_a_server_is_named_by_its_variable(store, run, desk, monkeypatch, told_by):
+    monkeypatch.delenv("DESK_KEY", raising=False)
+    server, words = CONFIG.replace("backbone: fake", "backbone: openai:http://127.0.0.1:9/v1#m"), ()
+    if told_by == "option":
+        words = ("--backbone-key-env", "DESK_KEY")
+    elif told_by == "file":
+        server += "backbone_key_env: DESK_KEY\n"
+    else:
+        monkeypatch.setenv("MEMAUDIT_BACKBONE_KEY_ENV", "DESK_KEY")
+    (desk / "memaudit.yaml").write_text(server, encoding="utf-8")
+    code, _, err = run(*AUDIT, *words)
+    assert code == 2
+    assert "environment variable DESK_KEY is not set" in one_line(err)
+    assert not (desk / "run").exists()
 
 
 def test_help_names_the_defaults_that_hold_where_flags_and_file_say_nothing(run):

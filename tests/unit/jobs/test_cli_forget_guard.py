@@ -221,6 +221,26 @@ def test_a_backbone_that_cannot_be_meant_or_served_is_told_at_the_start(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("forget", "store", "m1", "--tenant", "acme", "--reason", "ticket 7", "--embedder", "fake", "--apply"),
+        ("guard", "check", "writes.jsonl", "store", "--embedder", "fake"),
+        ("guard", "serve", "store", "--port", "0", "--embedder", "fake"),
+        ("guard", "calibrate"),
+        ("lineage", "estimate", "store", "--tenant", "acme", "--out", "edges", "--method", "backbone", "--every",
+         "--embedder", "fake"),
+    ],
+)  # fmt: skip
+def test_the_key_of_a_server_is_named_by_its_variable(desk, run, monkeypatch, command):
+    monkeypatch.setenv("MEMAUDIT_CACHE", str(desk / "cache"))
+    monkeypatch.delenv("DESK_KEY", raising=False)
+    (desk / "writes.jsonl").write_text(json.dumps(memory("acme", "w", "so")))
+    code, _, err = run(*command, "--backbone", "openai:http://127.0.0.1:9/v1#m", "--backbone-key-env", "DESK_KEY")
+    assert code == 2
+    assert "environment variable DESK_KEY is not set" in err
+
+
 def test_by_default_the_act_is_read_and_no_backbone_is_asked(desk, run):
     assert run(*FORGET, "--apply")[0] == 0
     (desk / "writes.jsonl").write_text(

@@ -20,7 +20,7 @@ from models.fakes import FakeActReader, FakeEmbedder
 from models.hidden_states import BACKBONE
 from models.loading import ModelSpecs
 from models.signature_cache import SignatureCache
-from models.weights_cache import DIGEST_FILE
+from models.weights_cache import CACHE_VARIABLE, DIGEST_FILE
 
 SERVER = "openai:http://127.0.0.1:9/v1#none"
 
@@ -152,12 +152,15 @@ def test_what_a_mode_does_not_read_with_is_not_assembled(assembled, models_of, m
 
 @pytest.mark.parametrize("nli", [None, "none"])
 def test_what_hazards_are_read_with_is_assembled_with_progress_before_it_is_named(monkeypatch, tmp_path, nli):
-    (tmp_path / DIGEST_FILE).write_text(json.dumps({"name": "weights", "sha256": "0" * 64}))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    folder = tmp_path / "models" / "weights"
+    folder.mkdir(parents=True)
+    (folder / DIGEST_FILE).write_text(json.dumps({"name": "weights", "sha256": "0" * 64}))
     assembled = {}
 
     def ensure(name, progress=None):
         assembled.setdefault(name, progress is not None)
-        return tmp_path
+        return folder
 
     for user in ("models.loading", "models.hazard_probe"):
         monkeypatch.setattr(f"{user}.ensure", ensure)

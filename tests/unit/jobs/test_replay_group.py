@@ -79,6 +79,39 @@ def test_a_sample_that_nobody_can_judge_is_unknown(loop):
     assert (found.harm, found.log_odds_nats) == (None, None)
 
 
+def picky(_query, output):
+    return None if output == "gibberish" else float(output == "HARM")
+
+
+class Gibberish(FakeGenerator):
+    """Says what nobody can judge at so many of eight seeds, and the harm at so many of the others."""
+
+    def __init__(self, unjudged, harmful=0) -> None:
+        super().__init__()
+        self.texts = ["gibberish"] * unjudged + ["HARM"] * harmful + ["fine"] * (8 - unjudged - harmful)
+
+    async def generate(self, request):
+        return replace(await super().generate(request), text=self.texts[request.seed % 8])
+
+
+def sampled(loop, generator):
+    program = replace(PROGRAM, harm_json=json.dumps({"kind": f"{__name__}:picky"}), samples=8)
+    (found,) = stream_outcomes([group(question(GOOD, measure="sample"))], program, lambda _: generator, loop)
+    return found.harm, found.log_odds_nats
+
+
+def test_samples_that_nobody_can_judge_move_no_odds(loop):
+    harmless = sampled(loop, Gibberish(0))
+    assert harmless == (0.0, math.log(0.5 / 8.5))
+    assert sampled(loop, Gibberish(1)) == sampled(loop, Gibberish(4)) == harmless
+    assert sampled(loop, Gibberish(4, harmful=2)) == sampled(loop, Gibberish(0, harmful=4)) == (0.5, 0.0)
+
+
+@pytest.mark.parametrize("unjudged", [5, 7, 8])
+def test_samples_of_which_fewer_than_half_can_be_judged_are_unknown(loop, unjudged):
+    assert sampled(loop, Gibberish(unjudged)) == (None, None)
+
+
 class Undecided(FakeGenerator):
     """Answers a judge's yes or no with neither."""
 

@@ -6,17 +6,20 @@ import dataclasses
 import hashlib
 import json
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+import audit.forget
 from audit.errors import UsageError
 from jobs.executor_local import LocalExecutor
-from jobs.run_audit import _own_code, run_audit
+from jobs.run_audit import _own_code, check_input, run_audit
 from jobs.run_folder import RunFolder
 from models.fakes import FakeGenerator
 from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, make_snapshot, quiet, removed
 
 EVENTS = (tuple(harmful_events()[:1]), "e" * 64)
+PACKAGED = Path(audit.forget.__file__).parent / "taxonomy.yaml"
 SCORER = "def score(query, output):\n    return {}\n"
 AGENT = """
 from audit.attribution.agents import FewShotAgent
@@ -69,6 +72,27 @@ def test_a_run_with_an_agent_that_was_changed_since_is_refused_and_names_it(snap
     with pytest.raises(UsageError, match=r"holds a run with other agent code; "):
         audit(snapshot, tmp_path / "run", config)
     assert audit(snapshot, tmp_path / "other", config)[0].run_id != first.run_id
+
+
+def test_a_run_with_a_taxonomy_that_was_edited_since_is_refused_and_names_it(snapshot, tmp_path):
+    taxonomy = tmp_path / "taxonomy.yaml"
+    taxonomy.write_bytes(PACKAGED.read_bytes())
+    config = dataclasses.replace(CONFIG, taxonomy=str(taxonomy))
+    audit(snapshot, tmp_path / "run", config)
+    assert audit(snapshot, tmp_path / "run", config)[1] == 0
+    unread = dataclasses.replace(config, hazards="off")
+    audit(snapshot, tmp_path / "off", unread)
+
+    taxonomy.write_bytes(PACKAGED.read_bytes().replace(b"version: 1", b"version: 2", 1))
+    with pytest.raises(UsageError, match=r"holds a run with other taxonomy; choose another --out$"):
+        audit(snapshot, tmp_path / "run", config)
+    assert audit(snapshot, tmp_path / "off", unread)[1] == 0
+
+
+def test_a_taxonomy_that_cannot_be_read_is_the_users_to_hear_before_anything_is_asked(snapshot, tmp_path):
+    config = dataclasses.replace(CONFIG, taxonomy=str(tmp_path / "none.yaml"))
+    with pytest.raises(UsageError, match=r"none\.yaml: cannot be read"):
+        check_input(snapshot, EVENTS, config)
 
 
 def test_own_code_is_known_by_the_digest_of_its_file(modules):

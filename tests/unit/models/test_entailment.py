@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,8 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import UsageError
-from models.entailment import OnnxEntailment, TorchEntailment, label_columns, length_batches
+from audit.errors import ModelError, UsageError
+from models.entailment import (
+    OnnxEntailment,
+    TorchEntailment,
+    _int8_graph,
+    _positions,
+    label_columns,
+    length_batches,
+)
+from models.onnx_export import export_int8
 from models.packaged import ensure
 
 if TYPE_CHECKING:
@@ -67,6 +79,127 @@ def test_other_labels_are_refused_by_name(tmp_path: Path, labels: list[str]):
 def test_a_folder_without_config_is_refused(tmp_path: Path):
     with pytest.raises(UsageError, match=r"no readable config\.json"):
         label_columns(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of 64 positions that tells premise from hypothesis by token_type_ids."""
+    import torch  # noqa: PLC0415 - takes seconds
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast  # noqa: PLC0415
+
+    folder = tmp_path_factory.mktemp("nli") / "toy"
+    torch.manual_seed(0)
+    words = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", *(f"w{number}" for number in range(40))]
+    model = BertForSequenceClassification(
+        BertConfig(
+            vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+            max_position_embeddings=64, initializer_range=0.2,
+            id2label={0: "entailment", 1: "neutral", 2: "contradiction"},
+        )
+    )  # fmt: skip
+    with torch.no_grad():
+        model.bert.embeddings.token_type_embeddings.weight.normal_(0, 2)
+    model.save_pretrained(folder)
+    BertTokenizerFast(vocab={word: number for number, word in enumerate(words)}).save_pretrained(folder)
+    return folder
+
+
+TOY_PAIRS = [("w1 w2 w3", "w4"), ("w5", "w6 w7 w8 w9"), ("w1", "w1")]
+
+
+def test_premise_and_hypothesis_are_told_apart_where_the_model_asks(
+    toy: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import torch  # noqa: PLC0415
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer  # noqa: PLC0415
+
+    own, tokenizer = AutoModelForSequenceClassification.from_pretrained(toy), AutoTokenizer.from_pretrained(toy)
+    with torch.inference_mode():
+        meant = [own(**tokenizer(*pair, return_tensors="pt")).logits.softmax(-1)[0].numpy() for pair in TOY_PAIRS]
+    expected = np.stack(meant)[:, [2, 1, 0]]
+    exact = TorchEntailment(toy, device="cpu", dtype="float32")
+    assert exact.probabilities(TOY_PAIRS) == pytest.approx(expected, abs=1e-5)
+    assert exact.model_id.endswith("+float32+segments")
+
+    exports = []
+
+    def export(folder: Path, out: Path, *, segments: bool = False) -> None:
+        exports.append(out.name)
+        export_int8(folder, out, segments=segments)
+
+    monkeypatch.setattr("models.entailment.export_int8_in_subprocess", export)
+    for _ in range(2):
+        rounded = OnnxEntailment(toy)
+        assert rounded.probabilities(TOY_PAIRS) == pytest.approx(expected, abs=0.1)
+    assert exports == ["model-int8-segments.onnx"]
+    [folder] = (cache / "onnx").iterdir()
+    assert [path.name for path in folder.iterdir()] == exports
+
+
+def test_pairs_are_cut_where_the_models_positions_end(toy: Path, cache: Path):
+    model = TorchEntailment(toy, device="cpu", dtype="float32")
+    assert model.probabilities([("w1 " * 200, "w2"), *TOY_PAIRS]).shape == (4, 3)
+    assert model.truncated == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "positions", "limit"), [("bert", 128, 128), ("roberta", 130, 128), ("xlnet", None, None)]
+)
+def test_positions_that_a_kind_of_model_never_uses_are_not_counted(kind: str, positions: int | None, limit: int | None):
+    config = SimpleNamespace(model_type=kind, pad_token_id=1, max_position_embeddings=positions)
+    assert _positions(config) == limit
+
+
+def test_two_that_export_at_once_export_once(toy: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
+    exports = []
+
+    def export(_folder: Path, out: Path, *, segments: bool) -> None:
+        assert segments
+        time.sleep(0.1)
+        exports.append(out)
+        out.touch()
+
+    monkeypatch.setattr("models.entailment.export_int8_in_subprocess", export)
+    with ThreadPoolExecutor() as pool:
+        found = list(pool.map(lambda _: _int8_graph(toy, segments=True), range(3)))
+    assert len(exports) == 1
+    assert set(found) == set(exports)
+
+
+def test_an_export_that_fails_leaves_nothing(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_args: object, **_options: object) -> None:
+        raise OSError("disk is full")
+
+    monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", fail)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(OSError, match="disk is full"):
+        export_int8(toy, tmp_path / "out" / "graph.onnx")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_graph_that_is_damaged_or_takes_no_token_types_is_one_line_that_says_what_to_do(
+    toy: Path, cache: Path, tmp_path: Path
+):
+    folder = tmp_path / "copy"
+    shutil.copytree(toy, folder)
+    (folder / "model-int8.onnx").write_bytes(b"half")
+    with pytest.raises(ModelError, match=r"copy: cannot load its int8 graph \(.*delete it and start again, with a"):
+        OnnxEntailment(folder)
+    export_int8(toy, folder / "model-int8.onnx")
+    with pytest.raises(ModelError, match=r"takes no token_type_ids.*delete that file"):
+        OnnxEntailment(folder)
+
+
+def test_damaged_weights_or_settings_are_one_line(toy: Path, cache: Path, tmp_path: Path):
+    folder = tmp_path / "copy"
+    shutil.copytree(toy, folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1_000])
+    with pytest.raises(ModelError, match=r"cannot load the NLI model .*delete it and start again"):
+        TorchEntailment(folder, device="cpu")
+    (folder / "tokenizer.json").write_text('{"a":')
+    with pytest.raises(ModelError, match=r"cannot load the tokenizer .*delete it and start again"):
+        TorchEntailment(folder, device="cpu")
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from audit.errors import ModelError, PrefixUnsupportedError, PromptTooLongError, UsageError
@@ -81,7 +82,8 @@ def chat(text: str = "fine", **more: object) -> dict[str, object]:
     }
 
 
-CONTINUED = chat(" four five", logprobs={"content": [{"top_logprobs": [{"token": " four", "logprob": -0.1}]}]})
+FOUR, OTHER = {"token": " four", "logprob": -0.1}, {"token": ",", "logprob": -3.0}
+CONTINUED = chat(" four five", logprobs={"content": [{"top_logprobs": [FOUR, OTHER]}]})
 """What a server that goes on from a forced prefix answers to the probe."""
 
 
@@ -288,7 +290,9 @@ def test_a_password_in_the_address_is_refused_without_repeating_it():
     ("answer", "supported"),
     [
         (CONTINUED, True),
-        (chat("one two three", logprobs={"content": [{"top_logprobs": [{"token": "one", "logprob": -0.1}]}]}), False),
+        (chat(" four five", logprobs={"content": [{"top_logprobs": [FOUR]}]}), False),
+        (chat(" four five", logprobs={"content": []}), False),
+        (chat("one two three", logprobs={"content": [{"top_logprobs": [FOUR, OTHER]}]}), False),
         (chat(" four five"), False),
     ],
 )
@@ -397,3 +401,82 @@ def test_half_a_surrogate_pair_in_an_answer_can_be_written_to_a_file():
     answer = {"choices": [{"message": {"content": "a\ud800"}, "finish_reason": "stop"}]}
     request = GenerationRequest(messages=(Message(role="user", content="q"),), max_tokens=1)
     assert read_completion(answer, request).text == "a?"
+
+
+@pytest.mark.parametrize("held", ["sk-secret\n", " sk-secret", "sk-secret\r\n"])
+def test_white_space_around_the_key_is_not_part_of_it(server: Server, monkeypatch: pytest.MonkeyPatch, held: str):
+    monkeypatch.setenv("MY_KEY", held)
+    server.script = [(200, {}, chat())]
+    ask(server, HttpSettings(api_key_env="MY_KEY"))
+    assert server.keys == ["Bearer sk-secret"]
+
+
+@pytest.mark.parametrize("held", ["sk-secret\u2026", "sk-\nsecret", "sk-secret\x07"])
+def test_a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_variable(
+    server: Server, monkeypatch: pytest.MonkeyPatch, held: str
+):
+    monkeypatch.setenv("MY_KEY", held)
+    with pytest.raises(UsageError, match="MY_KEY holds a character that no key has") as error:
+        HttpGenerator(server.url, "tiny", HttpSettings(api_key_env="MY_KEY"))
+    assert "secret" not in str(error.value)
+
+
+def test_a_key_in_the_place_of_its_variables_name_is_not_repeated():
+    with pytest.raises(UsageError, match="no name of an environment variable") as error:
+        HttpSettings(api_key_env="sk-secret")
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("fault", [httpx.LocalProtocolError, httpx.UnsupportedProtocol, httpx.ReadError])
+def test_the_key_is_in_no_reason_and_a_request_that_cannot_be_sent_is_not_sent_again(
+    monkeypatch: pytest.MonkeyPatch, fault: type[httpx.RequestError]
+):
+    tries = []
+
+    def stream(*_args: object, **_options: object) -> None:
+        tries.append(1)
+        raise fault(f"{'x' * 150} b'Bearer sk-secret'")
+
+    monkeypatch.setenv("MY_KEY", "sk-secret")
+    monkeypatch.setattr(httpx.AsyncClient, "stream", stream)
+    generator = HttpGenerator("http://h/v1", "tiny", HttpSettings(api_key_env="MY_KEY", attempts=2, first_wait_s=0.01))
+    request = GenerationRequest(messages=(Message(role="user", content="x"),), max_tokens=1)
+    with pytest.raises(ModelError, match=fault.__name__) as error:
+        asyncio.run(generator.generate(request))
+    assert "sk-" not in str(error.value)
+    assert len(tries) == (2 if fault is httpx.ReadError else 1)
+
+
+def test_an_answer_that_quotes_the_key_does_not_get_it_into_a_log(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MY_KEY", "sk-secret")
+    server.script = [(200, {}, chat("sk-secret"))]
+    with pytest.raises(ModelError, match=r"answered '\*\*\*'"):
+        ask(server, HttpSettings(api_key_env="MY_KEY"), choices=("yes", "no"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a b/v1", "http://xn--/v1", "http://ex\u00e4..mple/v1", "http://-\u2026/v1", "http://\ttab/v1",
+        "http://h/v1\x7f", "http://h/v1?api-key=secret", "http://[::1/v1",
+    ],
+)  # fmt: skip
+def test_an_address_that_nobody_can_be_asked_at_is_refused_at_once(url: str):
+    with pytest.raises(UsageError, match="backbone address") as error:
+        HttpGenerator(url, "tiny")
+    assert "secret" not in str(error.value)
+
+
+def test_a_server_that_wants_a_key_is_told_apart_with_what_to_do(server: Server, monkeypatch: pytest.MonkeyPatch):
+    server.script = [(401, {}, b"no key")]
+    with pytest.raises(UsageError, match=r"HTTP 401 .*no key; name the environment variable .*--backbone-key-env"):
+        ask(server)
+    monkeypatch.setenv("MY_KEY", "sk-secret")
+    with pytest.raises(UsageError, match=r"no key; the key was the one in MY_KEY$"):
+        ask(server, HttpSettings(api_key_env="MY_KEY"))
+
+
+def test_two_models_behind_one_gateway_have_two_ids():
+    paths = ("", "/", "/v1", "/v1/", "/a/v1", "/b/v1/")
+    ids = [HttpGenerator(f"http://h:80{path}", "m").model_id for path in paths]
+    assert ids == [*["openai:m@h:80"] * 4, "openai:m@h:80/a/v1", "openai:m@h:80/b/v1"]

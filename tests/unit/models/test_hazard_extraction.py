@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import ModelError, UsageError
+from audit.errors import IncompleteError, ModelError, UsageError
 from audit.forget.reading import visible
 from audit.generation import Completion, TokenLogprob
 from models.hazard_extraction import (
@@ -209,3 +209,14 @@ def test_a_damaged_cache_is_named(tmp_path):
     (tmp_path / "cache").write_bytes(b"not a database" * 100)
     with pytest.raises(UsageError, match="cannot be used as a signature cache"):
         SignatureCache(tmp_path / "cache")
+
+
+def test_a_cache_that_cannot_be_written_fails_no_answer_and_is_told_once(caplog):
+    class Full(SignatureCache):
+        def put(self, _key, _margins):
+            raise IncompleteError("cache.sqlite: the signature cache failed (disk is full)")
+
+    reader = HazardReader(backbone(), cache=Full())
+    found = read(reader, HARMFUL, "Water the roses")
+    assert [signature.labels for signature in found] == [BOTH, frozenset()]
+    assert caplog.messages == ["cache.sqlite: the signature cache failed (disk is full); what is read is not kept"]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from audit.errors import UsageError
 from audit.forget.hazard import default_taxonomy
+from audit.forget.pieces import PIECE_BYTES
 from models.fakes import FakeEntailment, FakeGenerator, FakeProbe
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import (
@@ -70,6 +71,32 @@ def test_of_many_sentences_none_is_left_out():
     found = units(text)
     assert len(found) <= MAX_UNITS + 1
     assert all(any(f"Sentence {number}." in unit for unit in found[:-1]) for number in range(100))
+
+
+def test_sentences_without_white_space_between_them_are_units():
+    assert units("他住在北京。他喝茶！真的？")[:-1] == ("他住在北京。", "他喝茶！", "真的？")
+    assert units("राम आया। वह गया।")[:-1] == ("राम आया।", "वह गया।")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ".join(f"Open the order {number} and note its number in the ledger of the week." for number in range(600)),
+        " ".join(f"word{number}" for number in range(1_000)),
+        "".join(chr(0x4E00 + number) for number in range(1_500)),
+        "".join(f"{number:05d}" for number in range(1_000)),
+    ],
+)
+def test_a_long_text_is_read_whole_in_units_that_a_model_reads_to_the_end(text: str):
+    *parts, whole = units(text)
+    assert whole == text
+    assert max(len(part.encode()) for part in parts) <= PIECE_BYTES
+    place = 0
+    for part in parts:
+        found = text.find(part, max(place - PIECE_BYTES, 0))
+        assert 0 <= found <= place + 1  # nothing but white space lies between two
+        place = found + len(part)
+    assert not text[place:].strip()
 
 
 def test_evidence_is_the_strongest_sentences():

@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from audit.errors import UsageError
+from audit.errors import ModelError, UsageError
 from models.generator_http import HttpGenerator
 from models.hidden_states import BACKBONE
-from models.loading import ModelSpecs, load_embedder, load_entailment, load_generator, named_backbone, prepare
+from models.loading import (
+    ModelSpecs,
+    gpu_present,
+    load_embedder,
+    load_entailment,
+    load_generator,
+    named_backbone,
+    prepare,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,3 +129,40 @@ def test_only_the_parts_that_will_be_used_are_assembled(assembled):
     assert assembled == ["minilm", "1.5b", "minilm"]
     prepare(specs)
     assert sorted(assembled[3:]) == ["1.5b", "minilm", "nli"]
+
+
+def test_an_embedder_may_keep_its_settings_in_the_folders_of_its_modules(cache: Path, tmp_path: Path):
+    (tmp_path / "modules.json").write_text("[]")
+    prepare(ModelSpecs(backbone="fake", nli="fake", embedder=str(tmp_path)))
+    with pytest.raises(UsageError, match=r"no config\.json in it"):
+        prepare(ModelSpecs(backbone="fake", nli=str(tmp_path), embedder="fake"))
+
+
+@pytest.mark.parametrize(
+    ("visible", "present"),
+    [
+        (None, True), ("0", True), ("1, 0", True), ("GPU-8932f937", True), ("MIG-8932f937", True), ("0,-1", True),
+        ("", False), ("-1", False), (" -1", False), ("-1,0", False), ("NoDevFiles", False), ("none", False),
+    ],
+)  # fmt: skip
+def test_hidden_gpus_are_not_there(monkeypatch: pytest.MonkeyPatch, visible: str | None, *, present: bool):
+    monkeypatch.setattr("models.loading.Path.exists", lambda path: str(path) == "/dev/nvidia0")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpu_present() is present
+
+
+class LostConnectionError(Exception):
+    """As the hub's client raises them: of a library that is not ours."""
+
+
+@pytest.mark.parametrize("fault", [LostConnectionError("peer closed\nafter 500 bytes"), ValueError("no JSON")])
+def test_an_interrupted_or_garbled_download_is_one_line(cache: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception):
+    def download(_spec: str) -> None:
+        raise fault
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    with pytest.raises(ModelError, match=r"^'org/model': interrupted or garbled download, start again") as error:
+        prepare(ModelSpecs(backbone="fake", nli="fake", embedder="org/model"))
+    assert "\n" not in str(error.value)

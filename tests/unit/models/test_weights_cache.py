@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,7 +18,16 @@ from hypothesis import strategies as st
 
 from audit.errors import ModelError, UsageError
 from models import weights_cache
-from models.weights_cache import DIGEST_FILE, build_folder, copy_checked, folder_id, require_space, sha256_file
+from models.weights_cache import (
+    DIGEST_FILE,
+    build_folder,
+    copy_checked,
+    folder_id,
+    is_finished,
+    is_packaged,
+    require_space,
+    sha256_file,
+)
 
 ROOM = 1_000
 
@@ -177,3 +189,74 @@ def test_a_folder_with_nothing_in_it_has_no_id(cache: Path, tmp_path: Path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelError, match=r"no weights and no config\.json"):
         folder_id(tmp_path / "empty")
+
+
+def test_id_of_a_folder_follows_weights_of_the_same_size_and_time(cache: Path, tmp_path: Path):
+    folder = tmp_path / "model"
+    write_model(folder, b"one")
+    first, times = folder_id(folder), (folder / "model.safetensors").stat()
+    (folder / "model.safetensors").write_bytes(b"two")
+    os.utime(folder / "model.safetensors", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert folder_id(folder) != first
+
+
+def test_a_copy_of_a_packaged_folder_has_an_id_of_its_own(cache: Path, tmp_path: Path):
+    with build_folder("tiny", ROOM) as (work, final):
+        write_model(work / "out")
+    copy = tmp_path / "tiny"
+    shutil.copytree(final, copy)
+    first = folder_id(copy)
+    assert (is_packaged(final), is_packaged(copy)) == (True, False)
+    (copy / "model.safetensors").write_bytes(b"tuned")
+    assert folder_id(copy) not in {first, folder_id(final)}
+    (copy / DIGEST_FILE).unlink()
+    (copy / "model.safetensors").write_bytes(b"weights")
+    assert folder_id(copy) == first
+
+
+def test_id_of_a_folder_follows_what_is_read_in_the_folders_of_its_modules(cache: Path, tmp_path: Path):
+    folder = tmp_path / "model"
+    write_model(folder)
+    modules = [{"path": ""}, {"path": "0_Transformer"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    for name in ("0_Transformer", "checkpoint"):
+        (folder / name).mkdir()
+        (folder / name / "sentence_bert_config.json").write_text("256")
+    first = folder_id(folder)
+    (folder / "checkpoint" / "sentence_bert_config.json").write_text("16")
+    assert folder_id(folder) == first
+    (folder / "0_Transformer" / "sentence_bert_config.json").write_text("16")
+    assert folder_id(folder) != first
+
+
+@pytest.mark.parametrize("record", ["", '{"name": "tiny"}', "[]", '{"name": "tiny", "sha256": 5}'])
+def test_a_record_that_cannot_be_read_is_as_none(cache: Path, tmp_path: Path, record: str):
+    write_model(tmp_path / "model")
+    known = folder_id(tmp_path / "model")
+    [cached] = (cache / "digests").iterdir()
+    cached.write_text(record)
+    assert folder_id(tmp_path / "model") == known
+    for _ in range(2):
+        with build_folder("tiny", ROOM) as (work, final):
+            assert not is_finished(final)
+            write_model(work / "out")
+        assert is_finished(final)
+        (final / DIGEST_FILE).write_text(record)
+
+
+def test_an_id_does_not_need_a_cache_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write_model(tmp_path / "model")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MEMAUDIT_CACHE", str(tmp_path / "file"))
+    assert folder_id(tmp_path / "model").startswith("model@")
+
+
+def test_a_model_is_on_the_disk_before_it_has_its_name(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    synced = []
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(Path(f"/proc/self/fd/{file}").readlink()), sync(file)))
+    with build_folder("tiny", ROOM) as (work, final):
+        write_model(work / "out")
+    out = work / "out"
+    assert set(synced[:-1]) == {out, *(out / name for name in ("config.json", "model.safetensors", DIGEST_FILE))}
+    assert synced[-1] == final.parent

@@ -46,9 +46,7 @@ def test_a_folder_without_the_root_key_still_signs(folder):
 
 def test_existing_keys_are_never_overwritten(folder):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(
-        UsageError, match=r"policy\.json: exists, and no key .*: use .*--keys .*memaudit keys new"
-    ):
+    with pytest.raises(UsageError, match=r"policy\.json: exists, and no key .*: use .*--keys .*memaudit keys new"):
         save_keyring(generate_keys(), folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 

@@ -53,9 +53,7 @@ def test_reading_one_tenant_reads_one_bucket(tmp_path):
 
 def test_another_publishers_store_is_refused(tmp_path):
     make_store(tmp_path / "s")
-    with pytest.raises(
-        VerificationError, match=r"has no role log or auditor in the policy .* with --keys or --trust"
-    ):
+    with pytest.raises(VerificationError, match=r"has no role log or auditor in the policy .* with --keys or --trust"):
         open_snapshot(tmp_path / "s", generate_keys().policy, now_ms=NOW)
 
 

@@ -36,9 +36,7 @@ def test_a_store_lives_on_under_the_next_policy(tmp_path, role):
     )  # fmt: skip
     report = verify_store(store, keys.policy, now_ms=NOW + 8, deep=True)
     assert (report.version, report.versions) == (5, (1, 2, 3, 4, 5))
-    with pytest.raises(
-        VerificationError, match=r"installed policy is 1|under another or newer policy"
-    ):
+    with pytest.raises(VerificationError, match=r"installed policy is 1|under another or newer policy"):
         open_store(store)
 
 
