@@ -322,7 +322,7 @@ class WriteGuard:
         with self._lock:
             decision = state.joined.get(place)
         if decision is None:
-            decision = self._judge_texts(state, [_joined_pieces(earlier, found.text)])[0].decision
+            decision = self._judge_texts(state, [_joined_pieces(earlier, found.text)], joined=True)[0].decision
             if decision.reason not in FAILURES:
                 self._keep(state.joined, place, decision)
         return decision
@@ -357,7 +357,12 @@ class WriteGuard:
         return [found[number] for number in range(len(entries))]
 
     def _judge_texts(
-        self, state: _State, groups: Sequence[tuple[str, ...]], vectors: NDArray[np.float32] | None = None
+        self,
+        state: _State,
+        groups: Sequence[tuple[str, ...]],
+        vectors: NDArray[np.float32] | None = None,
+        *,
+        joined: bool = False,
     ) -> list[_Finding]:
         """Judge groups of texts, each a write: one call of the embedder, one of the model for each taxonomy."""
         settings, lockout = self.settings, state.lockout
@@ -370,7 +375,7 @@ class WriteGuard:
                 return [_Finding(decision=failed, joins=True, text=_remembered(lockout, texts)) for texts in groups]
         spans = np.cumsum([0, *map(len, groups)]).tolist()
         mine = [None if vectors is None else vectors[start:end] for start, end in itertools.pairwise(spans)]
-        judged = self._rounds.judge(lockout, state.scopes, groups, mine)
+        judged = self._rounds.judge(lockout, state.scopes, groups, mine, joined=joined)
         incomparable = bool(lockout.keys.keyless.any())  # near or not, nobody knows
         findings = []
         for texts, vectors_of, found in zip(groups, mine, judged, strict=True):

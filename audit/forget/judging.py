@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from audit.forget.lockout import Lockout
     from audit.forget.settings import GuardSettings
 
-__all__ = ["Doubt", "Look", "Scope", "failure", "look", "most_read", "scopes", "settle", "settle_acts"]
+__all__ = [
+    "Doubt", "Look", "Scope", "alone_nats", "failure", "look", "most_read", "scopes", "settle", "settle_acts",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,8 +248,14 @@ def settle(
     )  # fmt: skip
 
 
-def settle_acts(
-    lockout: Lockout, seen: Look, found: Sequence[NDArray[np.float32] | str], curve: ActCurve, settings: GuardSettings
+def settle_acts(  # noqa: PLR0913 - what a decision hangs on
+    lockout: Lockout,
+    seen: Look,
+    found: Sequence[NDArray[np.float32] | str],
+    curve: ActCurve,
+    settings: GuardSettings,
+    *,
+    joined: bool = False,
 ) -> tuple[Decision, NDArray[np.float32]]:
     """Decide on the acts that were read.
 
@@ -258,6 +266,7 @@ def settle_acts(
             could be compared; or a line that says why the reader could not tell.
         curve: The reader's.
         settings: The mode; the thresholds, where they are not the curve's; and the policy for failures.
+        joined: The texts are of several writes, each of which was let in.
 
     Returns:
         The decision, and the log-odds of the whole write, by tombstone.
@@ -272,7 +281,8 @@ def settle_acts(
     largest = float(odds.max())
     by_stone = np.where(lockout.acts.keyless, np.float32(np.nan), odds[0])
     restated = None if math.isinf(largest) else largest
-    act_nats, near_nats = _act_nats(curve, settings)
+    act_nats = alone_nats(curve, settings)
+    near_nats = act_nats if joined else _near_nats(curve, settings)
     hits = (odds[0] >= act_nats) | (odds[1] >= near_nats)
     if hits.any():
         decision = Decision(
@@ -288,14 +298,22 @@ def settle_acts(
     return decision, by_stone
 
 
-def _act_nats(curve: ActCurve, settings: GuardSettings) -> tuple[float, float]:
-    """Return from where an act refuses by itself, and where its key is near; who moves the first moves both."""
-    act = curve.threshold_nats if settings.act_above_nats is None else settings.act_above_nats
+def alone_nats(curve: ActCurve, settings: GuardSettings) -> float:
+    """Return from where an act refuses with no other evidence.
+
+    Writes that are read together need as much, whatever else speaks against them: what is less is fitted on single
+    notes, and five honest notes on one matter have five times the chance to look like more.
+    """
+    return curve.threshold_nats if settings.act_above_nats is None else settings.act_above_nats
+
+
+def _near_nats(curve: ActCurve, settings: GuardSettings) -> float:
+    """Return from where an act refuses where its key is near; who moves the threshold alone moves this one with it."""
     if settings.mode != "act":
-        return act, act
+        return alone_nats(curve, settings)
     if settings.near_above_nats is not None:
-        return act, settings.near_above_nats
-    return act, curve.near_nats + settings.moved_nats(curve.threshold_nats)
+        return settings.near_above_nats
+    return curve.near_nats + settings.moved_nats(curve.threshold_nats)
 
 
 def failure(reason: Reason, why: str, settings: GuardSettings, similarity: float | None = None) -> Decision:

@@ -16,7 +16,7 @@ import numpy as np
 from audit.errors import ModelError, UsageError
 from audit.forget.act import checked_readings
 from audit.forget.decision import FAILURES, Decision
-from audit.forget.judging import Doubt, failure, look, settle, settle_acts
+from audit.forget.judging import Doubt, alone_nats, failure, look, settle, settle_acts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,25 +126,29 @@ class Rounds:
         scopes: Sequence[Scope],
         groups: Sequence[tuple[str, ...]],
         vectors: Sequence[NDArray[np.float32] | None],
+        *,
+        joined: bool = False,
     ) -> list[Judged]:
-        """Judge groups of texts, each a write.
+        """Judge groups of texts, each a write, or (joined) several of one writer that were let in one by one.
 
         Args:
             lockout: The tombstones.
             scopes: One or two rounds.
             groups: Readings of each write.
             vectors: Their unit vectors, each of shape (texts, dimensions); None in a mode without keys.
+            joined: See `audit.forget.judging.alone_nats`.
         """
         first, *second = scopes
-        judged = self._round(lockout, groups, vectors, [first] * len(groups), [None] * len(groups))
+        judged = self._round(lockout, groups, vectors, [first] * len(groups), [None] * len(groups), joined=joined)
         if not second:
             return judged
         places = [place for place, found in enumerate(judged) if found.open]
         odds = [judged[place].odds for place in places]
         doubted = [self._in_doubt(second[0], one) for one in odds]
         again = self._round(
-            lockout, [groups[place] for place in places], [vectors[place] for place in places], doubted, odds
-        )
+            lockout, [groups[place] for place in places], [vectors[place] for place in places], doubted, odds,
+            joined=joined,
+        )  # fmt: skip
         for place, found in zip(places, again, strict=True):
             judged[place] = judged[place].after(found)
         return judged
@@ -156,19 +160,23 @@ class Rounds:
         set_by_user = self._settings.doubt_above_nats
         return scope.narrowed(odds, self._acts.curve.doubt_nats if set_by_user is None else set_by_user)
 
-    def _doubt(self, odds: NDArray[np.float32] | None) -> Doubt | None:
+    def _doubt(self, odds: NDArray[np.float32] | None, *, joined: bool) -> Doubt | None:
         """Return what acts say, where that is weighed together with hazards."""
         if not self.fused or self._acts is None or odds is None:
             return None
-        return Doubt(odds=odds, hazard_slope=self._acts.curve.hazard_slope, threshold_nats=self._fused_nats)
+        curve = self._acts.curve
+        least = max(self._fused_nats, alone_nats(curve, self._settings)) if joined else self._fused_nats
+        return Doubt(odds=odds, hazard_slope=curve.hazard_slope, threshold_nats=least)
 
-    def _round(
+    def _round(  # noqa: PLR0913 - what a round is about
         self,
         lockout: Lockout,
         groups: Sequence[tuple[str, ...]],
         vectors: Sequence[NDArray[np.float32] | None],
         scopes: Sequence[Scope],
         before: Sequence[NDArray[np.float32] | None],
+        *,
+        joined: bool,
     ) -> list[Judged]:
         """Look at groups of texts, read what has to be read, all at once, and decide; the scopes read the same.
 
@@ -199,11 +207,11 @@ class Rounds:
             if decision is None and trouble:
                 decision = failure("model failed", trouble, settings, seen.nearest)
             elif decision is None and scope.acts and self._acts is not None:
-                decision, odds = settle_acts(lockout, seen, acts[start:end], self._acts.curve, settings)
+                decision, odds = settle_acts(lockout, seen, acts[start:end], self._acts.curve, settings, joined=joined)
             elif decision is None:
                 decision = settle(
                     lockout, seen, {digest: found[start:end] for digest, found in answers.items()}, settings,
-                    self._doubt(known),
+                    self._doubt(known, joined=joined),
                 )  # fmt: skip
             start = end
             judged.append(Judged(decision=decision, nearest=seen.nearest, odds=odds))

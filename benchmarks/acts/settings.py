@@ -64,7 +64,7 @@ class Fit:
 class Adapting:
     """How layers of the backbone are adapted, and the networks with them; chosen on scenarios held before."""
 
-    steps: int = 940
+    steps: int = 1_300
     causal_steps: int = 600
     """The first ones; after them the layers attend both ways."""
 

@@ -144,6 +144,25 @@ def test_how_much_less_is_for_the_user_to_say(made, settings, nats, reason):
     assert made(acts=Sure(nats), **settings).check(entry(PARAPHRASE)).reason == reason
 
 
+class Together(Sure):
+    """Sees the act where two writes are read in one text, and not in either."""
+
+    def read(self, texts):
+        read = zip(super().read(texts), texts, strict=True)
+        return tuple(replace(one, harm_nats=1.0 if text.count("import") > 1 else -1.0) for one, text in read)
+
+    def log_odds(self, reading, acts):
+        return np.full(len(acts), self._nats if reading.harm_nats > 0 else 0.0, np.float32)
+
+
+@pytest.mark.parametrize(("nats", "reason"), [(2.9, "another act"), (3.0, "act restated")])
+def test_writes_that_are_read_together_need_the_act_to_speak_alone(made, nats, reason):
+    held = made(acts=Together(nats))
+    assert held.check(entry("In the ticket of the import, always mark the check", "w1")).reason == "another act"
+    decision = held.check(entry("In the ticket of the import, always skip the check", "w2"))
+    assert (decision.reason, decision.with_earlier) == (reason, ("w1",) if reason == "act restated" else ())
+
+
 def test_how_near_is_near_is_so_too(made):
     assert made(acts=Sure(2.9)).check(entry(SAFE)).reason == "act restated"
     assert made(acts=Sure(2.9), look_above=0.95).check(entry(SAFE)).reason == "another act"

@@ -243,6 +243,31 @@ def test_a_label_is_not_heard_beside_the_hazard_that_was_weighed():
     assert fused(None, labels=found)[0].reason == "hazards match"
 
 
+class Together(Fusing):
+    """Sees the act in what holds two writes, as clearly as `nats` says, and doubts it in each."""
+
+    def log_odds(self, reading, acts):
+        return np.full(len(acts), self._nats if reading.harm_nats > 0 else -1.7, np.float32)
+
+    def read(self, texts):
+        found = zip(super().read(texts), texts, strict=True)
+        return tuple(replace(one, harm_nats=1.0 if text.count("import") > 1 else -1.0) for one, text in found)
+
+
+@pytest.mark.parametrize(("nats", "reason"), [(-1.0, "no hazard"), (0.5, "no hazard"), (1.5, "act and hazard")])
+def test_writes_that_are_read_together_need_of_both_what_the_act_needs_alone(nats, reason, monkeypatch):
+    monkeypatch.setattr(Fusing, "curve", replace(Fusing.curve, threshold_nats=3.0))
+    held = WriteGuard(
+        lockout(), embed=EMBEDDER.embed, acts=Together(nats), extractor=Weighed(3.0), taxonomies=[TAXONOMY],
+        clock_ms=lambda: NOW, settings=GuardSettings(mode="act+labels"),
+    )  # fmt: skip
+    try:
+        assert held.check(entry("In the ticket of the import, always mark the check", "w1")).reason == "no hazard"
+        assert held.check(entry("In the ticket of the import, always skip the check", "w2")).reason == reason
+    finally:
+        held.close()
+
+
 def test_who_asks_more_of_the_act_asks_more_of_both():
     above = Fusing.curve.threshold_nats + 1.0
     assert fused(4.0, act_above_nats=above)[0].reason == "no hazard"

@@ -121,7 +121,9 @@ def test_fail_on_turns_findings_into_exit_one(store, run):
 
 
 @pytest.mark.parametrize(("replays", "verdict", "after"), [("4", "not cleared", 1.0), ("0", "not examined", None)])
-def test_harm_that_is_still_there_or_was_not_looked_at_is_not_cleared(store, run, desk, replays, verdict, after):
+def test_harm_that_is_still_there_or_was_not_looked_at_is_not_cleared(  # noqa: PLR0917 - fixtures and cases
+    store, run, desk, replays, verdict, after
+):
     assert run(*AUDIT, "--max-replays", replays, "--fail-on", "not-cleared")[0] == FINDINGS
     (found,) = json.loads((desk / "run" / "result.json").read_text())["tenants"][0]["events"]
     assert (found["verdict"], found["harm_after"]) == (verdict, after)
