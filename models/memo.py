@@ -52,14 +52,18 @@ class MemoGenerator:
         asked.waiting += 1
         try:
             return await asyncio.shield(asked.task)
+        except (KeyboardInterrupt, SystemExit):
+            # Raised in the task, it has left the loop: raised here too, it would end the loop's cleaning up.
+            raise asyncio.CancelledError from None
         finally:
             asked.waiting -= 1
             task = asked.task
             unwanted = asked.waiting == 0 and not task.done()
-            if unwanted:
-                task.cancel()
             if unwanted or task.cancelled() or (task.done() and task.exception() is not None):
                 self._drop(key, asked)
+            if unwanted:
+                task.cancel()
+                await asyncio.wait([task])  # nobody else would, and a loop that ends before it leaves it pending
 
     def _drop(self, key: str, asked: _Asked) -> None:
         if self._answers.get(key) is asked:  # the first of those who wait has done it, and somebody may ask anew

@@ -98,7 +98,7 @@ def ensure_folder(folder: Path) -> None:
     """
     missing = []
     while not folder.is_dir():
-        if folder.exists():
+        if folder.exists() and not folder.is_dir():  # a folder that another writer has just made is one
             raise UsageError(f"{folder} is not a folder")
         missing.append(folder)
         folder = folder.parent

@@ -253,8 +253,11 @@ def test_a_run_whose_model_dies_continues_where_it_was_and_ends_with_the_same_by
 
 def test_ctrl_c_keeps_what_was_computed(snapshot, whole, tmp_path):
     class Interrupted(FakeGenerator):
+        pressed = False
+
         async def generate(self, request):
-            if self.requests == 20:
+            if self.requests == 20 and not self.pressed:
+                self.pressed = True
                 signal.raise_signal(signal.SIGINT)
             return await super().generate(request)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 
 import pytest
 from hypothesis import given
@@ -211,7 +212,11 @@ def test_a_damaged_cache_is_named(tmp_path):
         SignatureCache(tmp_path / "cache")
 
 
-def test_a_cache_that_cannot_be_written_fails_no_answer_and_is_told_once(caplog):
+def test_a_cache_that_cannot_be_written_fails_no_answer_and_is_told_once(caplog, monkeypatch):
+    # What other libraries do to loggers, in the tests before this one, is not what it is about.
+    monkeypatch.setattr(logging.getLogger("models.hazard_extraction"), "disabled", False)
+    caplog.set_level(logging.WARNING, logger="models.hazard_extraction")
+
     class Full(SignatureCache):
         def put(self, _key, _margins):
             raise IncompleteError("cache.sqlite: the signature cache failed (disk is full)")

@@ -62,3 +62,10 @@ def test_an_unsigned_manifest_is_not_parsed():
     data = strict_json.encode({"payload": "W10=", "payloadType": PAYLOAD_TYPE, "signatures": []})
     with pytest.raises(VerificationError, match="signed by 0 log or auditor keys, expected 1"):
         open_manifest(data, keyring().policy, version=1, now_ms=NOW, check_expiry=True, where="m")
+
+
+def test_a_manifest_of_a_version_that_does_not_exist_yet_is_refused_whoever_signed_it(manifest):
+    payload = manifest.payload().replace(b"memaudit manifest v1", b"memaudit manifest v9")
+    data = dsse.seal(PAYLOAD_TYPE, payload, keyring().keys["log"])
+    with pytest.raises(VerificationError, match="not a memaudit manifest v1"):
+        open_manifest(data, keyring().policy, version=1, now_ms=NOW, check_expiry=True, where="m")
