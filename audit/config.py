@@ -147,13 +147,13 @@ class AuditConfig:
                 ) from None
 
     def canonical(self) -> dict[str, object]:
-        """Return the configuration as plain JSON values, sorted by name."""
-        return dict(sorted(json.loads(json.dumps(dataclasses.asdict(self), default=dict)).items()))
+        """Return the configuration as plain JSON values, sorted by name, without what no result depends on."""
+        counted = {name: value for name, value in dataclasses.asdict(self).items() if name not in _NO_RESULTS}
+        return dict(sorted(json.loads(json.dumps(counted, default=dict)).items()))
 
     def digest(self) -> str:
-        """SHA-256 (hex) of the canonical configuration, without what no result depends on."""
-        counted = {name: value for name, value in self.canonical().items() if name not in _NO_RESULTS}
-        text = json.dumps(counted, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        """SHA-256 (hex) of the canonical configuration."""
+        text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
 

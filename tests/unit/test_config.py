@@ -30,9 +30,9 @@ def test_digests_are_equal_exactly_where_configurations_are(a, b):
     assert (a.digest() == b.digest()) == (a == b)
 
 
-def test_where_the_servers_key_is_makes_no_other_run():
+def test_where_the_servers_key_is_makes_no_other_run_and_is_not_published():
     assert AuditConfig(backbone_key_env="MY_KEY").digest() == AuditConfig().digest()
-    assert AuditConfig(backbone_key_env="MY_KEY").canonical()["backbone_key_env"] == "MY_KEY"
+    assert AuditConfig(backbone_key_env="MY_KEY").canonical() == AuditConfig().canonical()
 
 
 def test_the_order_of_settings_changes_no_digest():
@@ -47,8 +47,9 @@ def test_a_configuration_written_as_yaml_comes_back(config):
     assert load_config(None, values).digest() == config.digest()
 
 
-def test_every_field_is_in_the_canonical_form():
-    assert list(AuditConfig().canonical()) == sorted(field.name for field in fields(AuditConfig))
+def test_every_field_that_results_depend_on_is_in_the_canonical_form():
+    names = {field.name for field in fields(AuditConfig)} - {"backbone_key_env"}
+    assert list(AuditConfig().canonical()) == sorted(names)
 
 
 def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path):
