@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 from rich.console import Console
@@ -184,10 +184,9 @@ def _not_named(named: set[str]) -> list[str]:
 
 
 def _role(text: str) -> RoleName:
-    for role in get_args(RoleName):
-        if role == text:
-            return role  # type: ignore[no-any-return]
-    raise UsageError(f"role is {text!r:.40}, expected one of {', '.join(get_args(RoleName))}")
+    if text not in get_args(RoleName):
+        raise UsageError(f"role is {text!r:.40}, expected one of {', '.join(get_args(RoleName))}")
+    return cast("RoleName", text)
 
 
 def _opened(stores: Sequence[Path], policy: TrustPolicy, pin: Path | None) -> list[VerifiedSnapshot]:

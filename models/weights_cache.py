@@ -174,7 +174,7 @@ def is_finished(folder: Path) -> bool:
 
 def is_packaged(folder: Path) -> bool:
     """Tell whether a folder was finished here; in a copy elsewhere the weights may have been changed."""
-    return folder.resolve().parent == (cache_dir() / "models").resolve() and is_finished(folder)
+    return _packaged_id(folder) is not None
 
 
 def cannot_load(path: Path, what: str, error: Exception) -> ModelError:
@@ -192,7 +192,7 @@ def cannot_load(path: Path, what: str, error: Exception) -> ModelError:
 
 def folder_id(folder: Path) -> str:
     """Return `name@sha256-prefix` of a model folder: cheap for a packaged one, cached by state for others."""
-    if is_packaged(folder) and (known := _recorded(folder / DIGEST_FILE)) is not None:
+    if (known := _packaged_id(folder)) is not None:
         return known
     files = _files(folder, beside=True)
     state = [
@@ -211,6 +211,12 @@ def folder_id(folder: Path) -> str:
         partial.write_text(json.dumps({"name": name, "sha256": sha256}) + "\n")
         partial.replace(cached)
     return _id(name, sha256)
+
+
+def _packaged_id(folder: Path) -> str | None:
+    """Return the id that the record of a folder of this cache holds."""
+    here = folder.resolve().parent == (cache_dir() / "models").resolve()
+    return _recorded(folder / DIGEST_FILE) if here else None
 
 
 def _recorded(path: Path) -> str | None:

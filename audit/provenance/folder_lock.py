@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from audit.errors import IncompleteError
@@ -30,11 +30,8 @@ def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
     except OSError as error:
         raise IncompleteError(f"cannot open folder {folder} ({error.strerror})") from error
     try:
-        try:
+        with suppress(OSError):  # a network file system, say
             fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-        except OSError:  # a network file system, say
-            yield
-            return
         yield
     finally:
         os.close(handle)
