@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from audit.provenance.keys import Keyring
-    from audit.provenance.policy import RoleName, TrustPolicy
+    from audit.provenance.policy import RoleName
 
 __all__ = ["install_rotation", "settle"]
 
@@ -34,7 +34,7 @@ def install_rotation(folder: Path, before: Keyring, after: Keyring) -> None:
     """
     known = {key.public().key_id for keys in before.keys.values() for key in keys}
     new = [key for keys in after.keys.values() for key in keys if key.public().key_id not in known]
-    roles = _roles(after.policy)
+    roles = after.policy.roles_by_key()
     places = {folder / key_file(key): key for key in new}
     for path in places:
         if path.exists():
@@ -64,7 +64,7 @@ def settle(folder: Path) -> frozenset[RoleName]:
         UsageError, VerificationError: the folder's policy or a key of the rotation cannot be read.
         IncompleteError: an operating system error.
     """
-    roles = _roles(load_policy(folder / POLICY_FILE))
+    roles = load_policy(folder / POLICY_FILE).roles_by_key()
     finished: set[RoleName] = set()
     for path in sorted(folder.glob(f"*.key{NEXT}")):
         role = roles.get(read_key(path).public().key_id)
@@ -77,11 +77,6 @@ def settle(folder: Path) -> frozenset[RoleName]:
         if read_key(path).public().key_id in roles:
             _move(path, path.with_suffix(""))
     return frozenset(finished)
-
-
-def _roles(policy: TrustPolicy) -> dict[str, RoleName]:
-    """Return the role of each key that a policy lists, by id."""
-    return {key_id: name for name, role in policy.roles.items() for key_id in role.keys}
 
 
 def _named(path: Path, suffix: str) -> Path:

@@ -176,9 +176,9 @@ def load_keyring(folder: Path) -> Keyring:
         VerificationError: a damaged key or policy, or a key that the policy does not know.
     """
     policy = load_policy(folder / POLICY_FILE)
-    listed = {key_id for role in policy.roles.values() for key_id in role.keys}
+    roles = policy.roles_by_key()
     for path in (*folder.glob(f"*.key{NEXT}"), *folder.glob(f"*.key{RETIRED}")):
-        if read_key(path).public().key_id in listed:
+        if read_key(path).public().key_id in roles:
             raise UsageError(
                 f"{folder}: a rotation of its keys was interrupted ({path.name}): `memaudit keys rotate ROLE STORE… "
                 "--apply` finishes it"
@@ -188,8 +188,7 @@ def load_keyring(folder: Path) -> Keyring:
         if path.stat().st_mode & _SHARED:
             raise UsageError(f"private key {path.name} is open to others: chmod 600 it")
         key = read_key(path)
-        key_id = key.public().key_id
-        role = next((name for name, role in policy.roles.items() if key_id in role.keys), None)
+        role = roles.get(key.public().key_id)
         if role is None:
             raise VerificationError(f"private key {path.name}: {POLICY_FILE} gives key {key.name} no role")
         keys[role].append(key)

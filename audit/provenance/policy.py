@@ -136,6 +136,10 @@ class TrustPolicy:
             )
         return following
 
+    def roles_by_key(self) -> dict[str, RoleName]:
+        """Return the role of each key that is listed, by key id; rule 3 gives it one."""
+        return {key_id: name for name, role in self.roles.items() for key_id in role.keys}
+
     def manifest_keys(self, role: RoleName, store_id: str, version: int) -> dict[str, PublicKey]:
         """Keys of `role` whose signature counts on manifest `version` of a store."""
         return {
