@@ -179,16 +179,15 @@ def audit(
         console.print(render_table(result))
         console.print(f"report: {out / REPORT_FILE}", markup=False, highlight=False)
     purged, refused = None, None
+    command = f"memaudit purge {shlex.quote(str(out))} {shlex.quote(str(store))} --apply"
     if apply and removals_of(result):
         try:
             if large := large_removals(result):
-                command = f"memaudit purge {shlex.quote(str(out))} {shlex.quote(str(store))} --apply --most"
-                raise UsageError(f"{large[0]}; look at {out / REPORT_FILE}, then: {command}")
+                raise UsageError(f"{large[0]}; look at {out / REPORT_FILE}, then: {command} --most")
             purged = purge_run(out, result, store, keys, pin, dry_run=False, quiet=as_json)
         except AuditError as error:
             refused = error
     elif not as_json and removals_of(result):
-        command = f"memaudit purge {shlex.quote(str(out))} {shlex.quote(str(store))} --apply"
         console.print(f"nothing was removed; to remove: {command}", markup=False, highlight=False)
     if as_json:  # one document, also with --apply, and where the purge is refused
         told = {"purged": purged} if refused is None else {"purged": None, "refused": str(refused)}

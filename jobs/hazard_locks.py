@@ -22,7 +22,6 @@ from audit.forget.tombstone import EXTRA_KEY, lock_out, read_lock
 from audit.provenance import durable, strict_json
 from jobs.run_folder import resumable
 from models.extras import with_extra
-from models.generator_http import HttpSettings
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import HazardStatements, packaged_curves
 from models.loading import ModelSpecs, load_acts, load_probe, packaged_together
@@ -149,12 +148,7 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     executor.embed([""])  # loaded now, so that its id is known
     plan = LockPlan(
         store_id=snapshot.store_id, taxonomy=taxonomy, embed=executor.embed, embedder=executor.model_ids()["embedder"],
-        acts=load_acts(
-            ModelSpecs(
-                backbone=config.backbone, embedder=config.embedder,
-                http=HttpSettings(api_key_env=config.backbone_key_env or ""),
-            )
-        ),
+        acts=load_acts(ModelSpecs(backbone=config.backbone, embedder=config.embedder)),
     )  # fmt: skip
     if plan.acts is None:
         reporter.say(NO_ACTS)
