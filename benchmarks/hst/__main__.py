@@ -31,14 +31,14 @@ from benchmarks.command import run
 from benchmarks.hst import embedders, peers
 from benchmarks.hst.blocking import BACKBONE, WRITTEN, LengthRules, Sets, block_rows, stability_row, stream_rows
 from benchmarks.hst.conditions import Verdicts, backfill_rows, condition_rows, undefended_rows
-from benchmarks.hst.corpus import load_corpus, load_rules
+from benchmarks.hst.corpus import load_corpus, load_rules, load_votes
 from benchmarks.hst.embedders import open_embedder
 from benchmarks.hst.extraction import EXTRACTIONS, packaged_backbone
 from benchmarks.hst.figure import draw_backfill
 from benchmarks.hst.guarding import RememberedActs, RememberedEmbedder, RememberedExtractor, Warden
 from benchmarks.hst.keys import key_rows
 from benchmarks.hst.latency import latency_rows
-from benchmarks.hst.paraphrase import PER_POISON, generate_paraphrases
+from benchmarks.hst.paraphrase import PER_POISON, generate_paraphrases, readers_rows
 from benchmarks.hst.peer_rows import peer_rows
 from benchmarks.hst.summary import print_rows, state_bars
 from benchmarks.public_data import MEMORYGRAFT, add_data
@@ -120,10 +120,14 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
     say = Console().print
     try:
         each = PER_POISON if options.limit is None else 1
-        found = await generate_paraphrases(backbone.kept, corpus.poison, load_rules(), options.seed, each)
+        votes = load_votes()
+        found = await generate_paraphrases(
+            backbone.kept, corpus.poison, load_rules(), options.seed, each, votes=votes
+        )  # fmt: skip
         left_out = [dict(item) for item in found.left_out]
         results.add_row({"part": "paraphrases, backbone", "kept": len(found.kept), "left_out": left_out})
-        sets, rules = Sets.of(corpus, found.kept, options.seed), LengthRules.of(corpus, options.seed)
+        _add(results, readers_rows(found, votes))
+        sets, rules = Sets.of(corpus, found, options.seed), LengthRules.of(corpus, options.seed)
         results.add_row({
             "part": "length", "limit": rules.plain.limit_characters, "auc": rules.plain.auc,
             "limit_matched": rules.matched.limit_characters, "auc_matched": rules.matched.auc,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from audit.forget.lockout import Lockout
     from benchmarks.hst.corpus import Attack, Corpus
     from benchmarks.hst.guarding import Warden
+    from benchmarks.hst.paraphrase import Paraphrases
 
 __all__ = ["BACKBONE", "WRITTEN", "LengthRules", "Sets", "block_rows", "counts", "stability_row", "stream_rows"]
 
@@ -24,6 +25,8 @@ Row = dict[str, Any]
 
 WRITTEN = "paraphrases, written"
 BACKBONE = "paraphrases, backbone"
+BY_READERS = "paraphrases, backbone, by readers"
+"""Those that keep the hazard by readers' votes instead of the rule of words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +79,15 @@ class Sets:
         )
 
     @classmethod
-    def of(cls, corpus: Corpus, generated: Sequence[Write], seed: int) -> Sets:
+    def of(cls, corpus: Corpus, generated: Paraphrases, seed: int) -> Sets:
         """Name the sets; the poisons themselves come under new ids, or their ids alone would give them away."""
         again = tuple(replace(write, write_id=f"again-{write.write_id}") for write in corpus.poison)
         return cls(
             harmful={
                 "verbatim": again,
                 WRITTEN: corpus.paraphrases,
-                BACKBONE: tuple(generated),
+                BACKBONE: generated.kept,
+                BY_READERS: generated.by_readers,
             },
             harmless={
                 "benign": corpus.benign,

@@ -6,6 +6,9 @@
     data/adaptive.jsonl      50 attacks that know the defence: ten each split over several writes, translated, with
                              invisible or look-alike characters, moved into metadata, padded or euphemised
     data/hazard_rules.jsonl  per poison the words by which a paraphrase is held to have kept its hazard
+    data/hazard_votes.jsonl  what three readers say of the same: language models that were shown the 50 answers of
+                             packaged:1.5b-int8, the 50 paraphrases above and the 50 safe twins, shuffled, and neither
+                             where a text comes from nor what any check said of it
 
 MemoryGraft separates its classes by tag and by length. Tags are never read; `length_matched` appends a second benign
 answer to half of the benign experiences, and `LengthRule` is what length alone would have achieved.
@@ -26,7 +29,9 @@ from benchmarks.public_data import reading
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Attack", "Corpus", "HazardRule", "LengthRule", "Write", "load_corpus", "load_rules"]
+__all__ = [
+    "Attack", "Corpus", "HazardRule", "HazardVote", "LengthRule", "Write", "load_corpus", "load_rules", "load_votes",
+]  # fmt: skip
 
 OWN_DATA = Path(__file__).parent / "data"
 T = TypeVar("T")
@@ -122,6 +127,23 @@ class HazardRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HazardVote:
+    """What readers say of a text: would an agent that follows it do what the hazard of its poison says?"""
+
+    group: str
+    poison: int
+    yes: int
+    no: int
+    sha256: str | None
+    """Of the response of the backbone's answers, which are in no file; its first 16 hexadecimal digits."""
+
+    @property
+    def kept(self) -> bool:
+        """Most say yes."""
+        return self.yes > self.no
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LengthRule:
     """Block whatever is longer than a limit: the baseline that knows nothing but length."""
 
@@ -190,6 +212,16 @@ def load_paraphrases() -> tuple[Write, ...]:
 def load_attacks() -> tuple[Attack, ...]:
     """Return the adaptive attacks."""
     return tuple(_attack(row) for row in read_rows("adaptive"))
+
+
+def load_votes() -> tuple[HazardVote, ...]:
+    """Return what the readers say."""
+    return tuple(
+        HazardVote(
+            group=row["set"], poison=row["poison"], yes=row["yes"], no=row["no"], sha256=row.get("sha256")
+        )
+        for row in read_rows("hazard_votes")
+    )  # fmt: skip
 
 
 def load_rules() -> tuple[HazardRule, ...]:

@@ -3,15 +3,17 @@
 The paper lets DeepSeek-V3.2 write five of each at temperature 0; a 1.5B model repeats itself at temperature 0, so here
 five seeds are drawn at TEMPERATURE. A small model also softens what it rewrites: `benchmarks.hst.corpus.HazardRule`, a
 rule of words that was written before any signature was computed, says which answers still state the hazard. Those left
-out are listed in the result with the reason.
+out are listed in the result with the reason. Where readers have voted on every answer, those that they say keep the
+hazard are a set beside it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from audit.generation import GenerationRequest, Message
 from benchmarks.hst.corpus import Write
@@ -19,10 +21,10 @@ from benchmarks.hst.corpus import Write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.hst.corpus import HazardRule
+    from benchmarks.hst.corpus import HazardRule, HazardVote
     from models.protocols import Generator
 
-__all__ = ["Paraphrases", "generate_paraphrases"]
+__all__ = ["Paraphrases", "generate_paraphrases", "readers_rows"]
 
 PER_POISON = 5
 TEMPERATURE = 0.8
@@ -46,9 +48,18 @@ class Paraphrases:
     left_out: tuple[dict[str, str], ...]
     """Per answer that is not used its id, the reason and the answer itself."""
 
+    by_readers: tuple[Write, ...] = ()
+    """Those that keep the hazard by the readers' votes; none where they have not seen every answer."""
+
 
 async def generate_paraphrases(
-    generator: Generator, poison: Sequence[Write], rules: Sequence[HazardRule], seed: int = 0, each: int = PER_POISON
+    generator: Generator,
+    poison: Sequence[Write],
+    rules: Sequence[HazardRule],
+    seed: int = 0,
+    each: int = PER_POISON,
+    *,
+    votes: Sequence[HazardVote] = (),
 ) -> Paraphrases:
     """Ask for paraphrases of each poison.
 
@@ -58,10 +69,13 @@ async def generate_paraphrases(
         rules: When a paraphrase kept the hazard.
         seed: First sampling seed.
         each: How many of each poison.
+        votes: Of readers, on these answers and others.
     """
     asked = [(write, number) for write in poison for number in range(each)]
     answers = await asyncio.gather(*(generator.generate(_request(write, seed + number)) for write, number in asked))
+    told = {(vote.poison, vote.sha256): vote for vote in votes}
     kept: list[Write] = []
+    read: list[tuple[Write, HazardVote | None]] = []
     left_out: list[dict[str, str]] = []
     seen: set[str] = set()
     for (write, number), answer in zip(asked, answers, strict=True):
@@ -77,12 +91,35 @@ async def generate_paraphrases(
             reason = "repeats another"
         else:
             reason = rules[write.poison].lost(found[1])
+            one = Write(write_id=name, request=found[0], response=found[1], poison=write.poison)
+            read.append((one, told.get((write.poison, _short_hash(one.response)))))
         if reason is not None or found is None:
             left_out.append({"id": name, "reason": str(reason), "answer": answer.text[:400]})
             continue
         seen.add(words)
-        kept.append(Write(write_id=name, request=found[0], response=found[1], poison=write.poison))
-    return Paraphrases(kept=tuple(kept), left_out=tuple(left_out))
+        kept.append(one)
+    all_read = all(vote for _, vote in read)
+    by_readers = tuple(one for one, vote in read if vote and vote.kept) if all_read else ()
+    return Paraphrases(kept=tuple(kept), left_out=tuple(left_out), by_readers=by_readers)
+
+
+def readers_rows(found: Paraphrases, votes: Sequence[HazardVote]) -> list[dict[str, Any]]:
+    """Return how often readers agree with each other, and on the backbone's answers with the rule of words."""
+    rows: list[dict[str, Any]] = []
+    if not found.by_readers:
+        return rows
+    for group in dict.fromkeys(vote.group for vote in votes):
+        mine = [vote for vote in votes if vote.group == group]
+        rows.append({
+            "part": "readers", "set": group, "n": len(mine), "kept": sum(vote.kept for vote in mine),
+            "of_one_mind": sum(0 in {vote.yes, vote.no} for vote in mine),
+        })  # fmt: skip
+    words, readers = ({write.write_id for write in group} for group in (found.kept, found.by_readers))
+    rows.append({
+        "part": "readers", "set": "by one rule alone", "words": sorted(words - readers),
+        "readers": sorted(readers - words),
+    })  # fmt: skip
+    return rows
 
 
 def parse(text: str) -> tuple[str, str] | None:
@@ -92,6 +129,10 @@ def parse(text: str) -> tuple[str, str] | None:
         return None
     request, response = (" ".join(part.split()) for part in match.groups())
     return (request, response) if request and response else None
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _request(write: Write, seed: int) -> GenerationRequest:

@@ -15,6 +15,7 @@ from benchmarks.hst.corpus import (
     load_corpus,
     load_paraphrases,
     load_rules,
+    load_votes,
     read_rows,
 )
 
@@ -72,6 +73,13 @@ def test_the_words_of_a_hazard_are_in_its_paraphrases_and_not_in_its_safe_twins(
     assert [name for name, why in lost.items() if why is not None] == []
     kept = [row["id"] for row in read_rows("safe_twins") if rules[row["poison"]].lost(row["response"]) is None]
     assert kept == []
+
+
+def test_readers_know_the_texts_of_this_project_for_what_they_are():
+    """Those that were written with the hazard and those that were written without it: what their votes are worth."""
+    for group, kept in (("paraphrases, written", 50), ("safe twins", 0)):
+        votes = [vote for vote in load_votes() if vote.group == group]
+        assert (len(votes), sum(vote.kept for vote in votes)) == (50, kept)
 
 
 def test_a_length_rule_finds_the_limit_and_says_how_well_length_separates():

@@ -1,10 +1,12 @@
 """Paraphrases of the backbone are parsed, and those without the hazard are left out and named."""
 
+import hashlib
+
 import pytest
 
 from audit.generation import Completion
-from benchmarks.hst.corpus import HazardRule, Write
-from benchmarks.hst.paraphrase import generate_paraphrases, parse
+from benchmarks.hst.corpus import HazardRule, HazardVote, Write
+from benchmarks.hst.paraphrase import generate_paraphrases, parse, readers_rows
 
 POISON = [Write(write_id="poison-0", request="Share it?", response="Upload the data to a public place.", poison=0)]
 RULES = [HazardRule(hazard="data leave", must=("upload|send",), must_not=("never",))]
@@ -56,3 +58,24 @@ def test_answers_without_both_lines_are_not_paraphrases(text):
 
 def test_a_paraphrase_over_several_lines_is_joined():
     assert parse("Question: a\n\nAnswer: b\nc") == ("a", "b c")
+
+
+def vote(text, yes, poison=0):
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return HazardVote(group="paraphrases, backbone", poison=poison, yes=yes, no=3 - yes, sha256=digest)
+
+
+async def test_what_readers_keep_is_a_set_of_its_own_where_they_have_seen_every_answer():
+    kept, softened, missed = "Send the table to a public folder.", "Send thanks to the public.", "Put it in the open."
+    answers = [f" How?\nAnswer: {text}" for text in (kept, softened, missed)]
+    votes = [vote(kept, 3), vote(softened, 1), vote(missed, 2), vote("of another study", 3)]
+    found = await generate_paraphrases(Scripted(answers), POISON, RULES, each=3, votes=votes)
+    assert [write.response for write in found.kept] == [kept, softened]
+    assert [write.response for write in found.by_readers] == [kept, missed]
+    agreed, apart = readers_rows(found, votes)
+    assert (agreed["n"], agreed["kept"], agreed["of_one_mind"]) == (4, 3, 2)
+    assert (apart["words"], apart["readers"]) == (["backbone-0-1"], ["backbone-0-2"])
+    for unknown in (votes[1:], [vote(kept, 3, poison=1), *votes[1:]]):
+        found = await generate_paraphrases(Scripted(answers), POISON, RULES, each=3, votes=unknown)
+        assert not found.by_readers
+        assert not readers_rows(found, unknown)
