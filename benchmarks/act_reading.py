@@ -2,6 +2,7 @@
 
     python -m benchmarks.act_reading              # writes act_reading.json
     python -m benchmarks.act_reading --write      # and the packaged weights (models/data/act_reader.npz)
+    python -m benchmarks.act_reading --device cuda  # fits and reads on an accelerator
     python -m benchmarks.act_reading --data DATA  # and what is said of MemoryBank's turns, on which nothing is fitted
 
 Fitted on `benchmarks/acts/texts`: scenarios that language models wrote from briefs that name no benchmark. In six parts
@@ -17,10 +18,10 @@ the English ones, or the restatement put right: without these, another language 
 Beside them are notes (`benchmarks/acts/texts/notes`): what agents remember on an ordinary day, much of it in a few
 words, and as short notes of bad practice. A reader that had only seen advice on work took "Thanks!" for harm.
 
-Networks are fitted on the plain backbone first. Then low-rank updates of the last four layers that are read are fitted
-together with them, from where they are (`benchmarks.acts.adapting`; five hours on two cores, resumable; `--steps 0`
-leaves it out). After six hundred steps these layers attend both ways: a token sees what follows it, as in LLM2Vec
-(BehnamGhader et al. 2024).
+Low-rank updates of all layers that are read, a projection to the acts' directions and the networks are fitted together
+(`benchmarks.acts.fitting`; four minutes on an H200 with `--device cuda`, most of a day on two cores; resumable). These
+layers attend both ways: a token sees what follows it, as in LLM2Vec (BehnamGhader et al. 2024). One text in ten has an
+ordinary note before or after it: a reader that had not seen this lost sight of acts buried in a routine.
 
 Calibrated, and reported, on `benchmarks/acts/held`: scenarios and notes of the same kinds, by language models again,
 which nothing is fitted on but the curve and two thresholds. One of these is what one safe answer in a hundred to the
@@ -34,19 +35,19 @@ import argparse
 import hashlib
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
 
-from benchmarks.acts.adapting import adapted_reader
 from benchmarks.acts.corpus import HELD, notes, scenarios
-from benchmarks.acts.fitting import fit_reader
+from benchmarks.acts.fitting import fitted_reader
 from benchmarks.acts.report import conversations_row, notes_row, rows_of, turns_of
 from benchmarks.acts.scores import FLAT, fitted_curve, scores_of, spread, threshold_of
 from benchmarks.acts.settings import Adapting, Fit
-from benchmarks.acts.states import scenario_states, states_of
+from benchmarks.acts.states import by_scenario, states_of
 from benchmarks.command import run
 from benchmarks.public_data import MEMORYBANK, add_data
 from benchmarks.resultfile import ResultFile
@@ -57,12 +58,12 @@ from models.packaged import ensure
 from models.weights_cache import cache_dir, folder_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from benchmarks.acts.corpus import Note, Scenario
-    from benchmarks.acts.fitting import Fitted
+    from benchmarks.acts.fitted import Fitted
 
 
 def main() -> None:
@@ -70,28 +71,24 @@ def main() -> None:
     options = _options()
     turns = None if options.data is None else turns_of(options.data)
     reporter, found, held = Reporter(Console()), scenarios(), scenarios(HELD)
-    remembered, later = notes(), notes(HELD / "notes")
-    fit, how = Fit(), replace(Adapting(), steps=options.steps)
-
-    def start() -> Fitted:
-        states, noted = scenario_states(found, reporter), states_of([note.text for note in remembered], reporter)
-        reporter.say(f"fitting on {len(found)} scenarios and {len(remembered)} notes")
-        return fit_reader(found, states, list(zip(remembered, noted, strict=True)), fit)
-
-    fitted, updates = _adapted(found, remembered, start, (fit, how), reporter) if how.steps else (start(), {})
+    later = notes(HELD / "notes")
+    settings = Fit(), replace(Adapting(), steps=options.steps)
+    fitted, updates = _fitted(found, notes(), settings, options.device, reporter)
     weights = fitted.weights(FLAT, updates)
-    held_states = scenario_states(held, reporter, updates)
-    scores = scores_of(weights, held, held_states, states_of([note.text for note in later], reporter, updates))
+    read = partial(states_of, reporter=reporter, updates=updates, device=options.device)
+    held_states = by_scenario(read([text for scenario in held for text in scenario.texts]))
+    scores = scores_of(weights, held, held_states, read([note.text for note in later]))
     scores = replace(scores, curve=fitted_curve(scores))
     threshold, doubt = (threshold_of(scores, share) for share in (options.most_false, options.most_doubted))
     weights = replace(weights, curve=replace(scores.curve, threshold_nats=threshold, doubt_nats=doubt))
     config = {
-        "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "scenarios": len(found), "notes": len(remembered),
+        "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "scenarios": len(found), "notes": len(notes()),
         "held": len(held), "held_notes": len(later), "most_false": options.most_false,
-        "most_doubted": options.most_doubted, "fit": repr(fit), "adapting": repr(how), "curve": repr(weights.curve),
+        "most_doubted": options.most_doubted, "fit": repr(settings[0]), "adapting": repr(settings[1]),
+        "curve": repr(weights.curve),
     }  # fmt: skip
     command = "python -m benchmarks.act_reading" + " --data DATA" * (options.data is not None)
-    command += f" --steps {how.steps}" * (how.steps != Adapting().steps)
+    command += f" --steps {options.steps}" * (options.steps != Adapting().steps)
     results = ResultFile("act_reading", command, config, fresh=True)
     if options.write:
         weights.save(Path(__file__).parents[1] / "models" / "data" / ACTS_FILE)
@@ -99,34 +96,31 @@ def main() -> None:
     rows = [*rows_of(scores, parts, threshold, doubt), notes_row(scores, later, threshold, doubt)]
     if turns is not None:
         acts = spread(np.stack([weights.reading(texts[0]).direction for texts in held_states]))
-        rows.append(conversations_row(turns, weights, acts, reporter))
+        rows.append(conversations_row(read(turns), weights, acts))
     for row in rows:
         results.add_row(row)
         reporter.say(json.dumps(row))
 
 
-def _adapted(
-    found: Sequence[Scenario],
-    noted: Sequence[Note],
-    start: Callable[[], Fitted],
-    settings: tuple[Fit, Adapting],
-    reporter: Reporter,
+def _fitted(
+    found: Sequence[Scenario], noted: Sequence[Note], settings: tuple[Fit, Adapting], device: str, reporter: Reporter
 ) -> tuple[Fitted, dict[str, NDArray[np.float32]]]:
-    """Adapt layers, going on from a checkpoint in the user's cache if it is of the same texts and settings."""
+    """Fit, going on from a checkpoint in the user's cache if it is of the same texts and settings."""
     folder = ensure(BACKBONE)
     texts = [[scenario.texts for scenario in found], [[note.text, note.bad] for note in noted]]
     whole = json.dumps([folder_id(folder), READING, LAYER, repr(settings), texts])
     digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
     checkpoint = cache_dir() / f"acts-adapting-{digest}.pt"
-    states, (_, how) = HiddenStates(folder), settings
-    return adapted_reader(found, noted, states, start, how, checkpoint=checkpoint, reporter=reporter)
+    states = HiddenStates(folder, device=device)
+    return fitted_reader(found, noted, states, settings, checkpoint=checkpoint, reporter=reporter)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data(parser, MEMORYBANK, required=False)
     parser.add_argument("--write", action="store_true", help="write the packaged weights")
-    parser.add_argument("--steps", type=int, default=Adapting().steps, help="of adapting layers; 0: the plain ones")
+    parser.add_argument("--steps", type=int, default=Adapting().steps, help="of the descent")
+    parser.add_argument("--device", default="cpu", help="as torch names it")
     parser.add_argument("--most-false", type=float, default=0.01, help="share of safe answers that may be refused")
     parser.add_argument("--most-doubted", type=float, default=0.1, help="share of them that may be asked about twice")
     return parser.parse_args()

@@ -44,11 +44,10 @@ READING = "1"
 """Version of how a text is read (layer, windows, opening, tokens): part of the probe's name, and so of cache keys."""
 
 _OPENING = "Note:\n"
-_CAUSAL, _BOTH_WAYS = "full_attention", "both_ways"
-"""Kinds of attention, by which the backbone's layers find their masks."""
-
 _LOADING = threading.Lock()
 _BATCH = 8
+_ROW = 2_048
+"""Tokens of a row of an accelerator, which takes many texts behind one another in one step."""
 
 
 class HiddenStates:
@@ -58,12 +57,13 @@ class HiddenStates:
         folder: Its folder; layers above `layer` are not loaded.
         layer: Whose output is read.
         window: Tokens that are averaged.
+        device: As torch names it; all that is fitted on an accelerator can be read without one.
 
     Raises:
         ModelError: the folder cannot be loaded.
     """
 
-    def __init__(self, folder: Path, layer: int = LAYER, *, window: int = WINDOW_TOKENS) -> None:
+    def __init__(self, folder: Path, layer: int = LAYER, *, window: int = WINDOW_TOKENS, device: str = "cpu") -> None:
         tell_nobody()
         import torch  # noqa: PLC0415 - heavy, and loaded when the first text is read
         from transformers import AutoConfig, AutoModel, AutoTokenizer, logging  # noqa: PLC0415
@@ -86,8 +86,12 @@ class HiddenStates:
         finally:
             logging.set_verbosity(said)
         model.norm = torch.nn.Identity()  # the states as the next layer would take them
-        self._model = model.eval().requires_grad_(requires_grad=False)
-        self._window = window
+        if device != "cpu":
+            # Gradients of one of its attention kernels were no numbers on an H200.
+            torch.backends.cuda.enable_cudnn_sdp(enabled=False)
+        self._model = model.eval().requires_grad_(requires_grad=False).to(device)
+        self._window, self.device = window, device
+        self._row = None if device == "cpu" else _ROW
         self._both_ways = False
         self._opening: list[int] = self._tokenizer(_OPENING)["input_ids"]
 
@@ -111,7 +115,7 @@ class HiddenStates:
         return self._states(self._whole(texts))
 
     def tensors(self, texts: Sequence[str]) -> list[torch.Tensor]:
-        """Return what `tokens` does as tensors, through which gradients flow to the updates."""
+        """Return what `tokens` does as tensors on the device, through which gradients flow to the updates."""
         return self._tensors(self._whole(texts))
 
     def updated(self, updates: Mapping[str, torch.Tensor], *, both_ways: bool = True) -> HiddenStates:
@@ -126,6 +130,7 @@ class HiddenStates:
             ModelError: they do not fit the backbone.
         """
         from models.low_rank import with_updates  # noqa: PLC0415 - loads torch
+        from models.packing import BOTH_WAYS  # noqa: PLC0415 - likewise
 
         twin = copy.copy(self)
         model = twin._model = with_updates(self._model, updates)  # noqa: SLF001
@@ -133,7 +138,7 @@ class HiddenStates:
             changed = {int(name.partition(".")[0]) for name in updates}
             model.config = copy.copy(model.config)
             model.config.layer_types = [
-                _BOTH_WAYS if layer in changed else kind for layer, kind in enumerate(model.config.layer_types)
+                BOTH_WAYS if layer in changed else kind for layer, kind in enumerate(model.config.layer_types)
             ]  # fmt: skip
             twin._both_ways = True  # noqa: SLF001
         return twin
@@ -146,51 +151,35 @@ class HiddenStates:
         return {name: tuple(part.weight.shape) for name, part in named if isinstance(part, torch.nn.Linear)}
 
     def _whole(self, texts: Sequence[str]) -> list[Sequence[int]]:
-        return [self._tokenizer(text)["input_ids"][:WHOLE_TOKENS] for text in texts]
+        return [tokens[:WHOLE_TOKENS] for tokens in self._tokenizer(list(texts))["input_ids"]] if texts else []
 
     def _states(self, pieces: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
         import torch  # noqa: PLC0415
 
         with torch.inference_mode():
-            return [states.numpy() for states in self._tensors(pieces)]
+            return [states.cpu().numpy() for states in self._tensors(pieces)]
 
     def _tensors(self, pieces: Sequence[Sequence[int]]) -> list[torch.Tensor]:
         """Return the states of token sequences, each by itself behind the opening, in the order given."""
         import torch  # noqa: PLC0415
 
+        from models.packing import CAUSAL, Rows, fill  # noqa: PLC0415 - loads torch
+
         found = [torch.empty(0, 0)] * len(pieces)
-        order = sorted(range(len(pieces)), key=lambda index: -len(pieces[index]))
-        skip = len(self._opening)
-        for start in range(0, len(order), _BATCH):
-            batch = order[start : start + _BATCH]
-            width = skip + max(len(pieces[index]) for index in batch)
-            ids = torch.zeros((len(batch), width), dtype=torch.long)
-            there = torch.zeros_like(ids)
-            for row, index in enumerate(batch):
-                tokens = [*self._opening, *pieces[index]]
-                ids[row, : len(tokens)] = torch.tensor(tokens)
-                there[row, : len(tokens)] = 1
-            seen = _masks(there.bool(), skip) if self._both_ways else there
-            states = self._model(input_ids=ids, attention_mask=seen, use_cache=False).last_hidden_state.float()
-            for row, index in enumerate(batch):
-                end = skip + len(pieces[index])
-                found[index] = states[row, min(skip, end - 1) : end]
+        texts = [[*self._opening, *piece] for piece in pieces]
+        for numbers in fill([len(tokens) for tokens in texts], at_once=_BATCH, width=self._row):
+            rows = Rows.of([[texts[number] for number in row] for row in numbers], len(self._opening), self.device)
+            seen: Any = (rows.text > 0).long()  # what is no padding; the backbone makes its causal mask of it
+            if self._both_ways or self._row:
+                seen = rows.masks() if self._both_ways else rows.masks()[CAUSAL]
+            states = self._model(
+                input_ids=rows.ids, position_ids=rows.place, attention_mask=seen, use_cache=False
+            ).last_hidden_state.float()  # fmt: skip
+            order = [number for row in numbers for number in row]
+            sizes = [max(1, len(pieces[number])) for number in order]
+            for number, part in zip(order, states[rows.read].split(sizes), strict=True):
+                found[number] = part
         return found
-
-
-def _masks(there: torch.Tensor, skip: int) -> dict[str, torch.Tensor]:
-    """Return for each kind of attention what each token sees, shape (texts or 1, 1, tokens, tokens).
-
-    Args:
-        there: Which tokens are no padding, shape (texts, tokens); it comes last, where causal attention never looks.
-        skip: Tokens of the opening, which sees no text.
-    """
-    import torch  # noqa: PLC0415
-
-    width = there.shape[1]
-    causal = torch.ones((width, width), dtype=torch.bool).tril()
-    text = torch.arange(width)[:, None] >= skip
-    return {_CAUSAL: causal[None, None], _BOTH_WAYS: (there[:, None] & (causal | text))[:, None]}
 
 
 def packaged_states() -> HiddenStates:

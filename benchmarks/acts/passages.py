@@ -1,4 +1,4 @@
-"""Passages of many texts as one matrix, and batches of it."""
+"""Passages of many texts as one matrix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Batch", "Passages", "attended", "batch_of", "kept"]
+__all__ = ["Batch", "attended", "batch_of", "kept"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,25 +36,6 @@ class Batch:
     """Passages of the longest text."""
 
 
-class Passages:
-    """Passages of texts.
-
-    Args:
-        texts: Standardised states of each text's passages, shape (passages, hidden).
-    """
-
-    def __init__(self, texts: Sequence[NDArray[np.float32]]) -> None:
-        self._lengths = np.array([len(rows) for rows in texts])
-        self._starts = np.cumsum(self._lengths) - self._lengths
-        self._states = torch.from_numpy(np.concatenate(texts).astype(np.float32))
-
-    def batch(self, chosen: NDArray[np.intp]) -> Batch:
-        """Return the passages of some texts."""
-        lengths = self._lengths[chosen]
-        rows = np.repeat(self._starts[chosen], lengths) + _places(lengths)
-        return _batch(self._states[torch.from_numpy(rows)], lengths)
-
-
 def batch_of(texts: Sequence[torch.Tensor]) -> Batch:
     """Return the passages of texts as the reader sees them; gradients flow through.
 
@@ -62,20 +43,26 @@ def batch_of(texts: Sequence[torch.Tensor]) -> Batch:
         texts: Standardised states of each text's tokens, shape (tokens, hidden).
     """
     slices = [passage_slices(len(text)) for text in texts]
-    states = [text[tokens].mean(0) for text, parts in zip(texts, slices, strict=True) for tokens in parts]
-    return _batch(torch.stack(states), np.array([len(parts) for parts in slices]))
-
-
-def _batch(states: torch.Tensor, lengths: NDArray[np.intp]) -> Batch:
-    """Return passages that lie in the order of their texts, which have so many each."""
+    starts = np.cumsum([0, *(len(text) for text in texts)])
+    spans = [(start + part.start, part.stop - part.start)
+             for start, parts in zip(starts, slices, strict=False) for part in parts]  # fmt: skip
+    sizes = np.array([size for _, size in spans])
+    rows = np.repeat([start for start, _ in spans], sizes) + _places(sizes)
+    states = torch.cat(list(texts))
+    device = states.device
+    owner = torch.from_numpy(np.repeat(np.arange(len(spans)), sizes)).to(device)
+    summed = torch.zeros((len(spans), states.shape[1]), device=device)
+    summed = summed.index_add(0, owner, states[torch.from_numpy(rows).to(device)])
+    means = summed / torch.from_numpy(sizes).to(device)[:, None]
+    lengths = np.array([len(parts) for parts in slices])
     return Batch(
-        states=states, place=torch.from_numpy(_places(lengths)), texts=len(lengths),
-        owner=torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths)), longest=int(lengths.max()),
+        states=means, place=torch.from_numpy(_places(lengths)).to(device), texts=len(lengths),
+        owner=torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths)).to(device), longest=int(lengths.max()),
     )  # fmt: skip
 
 
 def _places(lengths: NDArray[np.intp]) -> NDArray[np.intp]:
-    return np.concatenate([np.arange(length) for length in lengths])
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
 def kept(batch: Batch, width: int, dropped: float) -> torch.Tensor:
@@ -83,11 +70,11 @@ def kept(batch: Batch, width: int, dropped: float) -> torch.Tensor:
 
     Shape (passages, width): 0, or what keeps the mean.
     """
-    return ((torch.rand(batch.texts, width) > dropped).float() / (1 - dropped))[batch.owner]
+    return ((torch.rand(batch.texts, width, device=batch.owner.device) > dropped).float() / (1 - dropped))[batch.owner]
 
 
 def attended(sought: torch.Tensor, said: torch.Tensor, batch: Batch) -> torch.Tensor:
     """Pool what passages say where heads look, both of shape (passages, heads), into shape (texts,)."""
-    blank = torch.full((batch.texts, batch.longest, sought.shape[1]), -1e9)
+    blank = torch.full((batch.texts, batch.longest, sought.shape[1]), -1e9, device=sought.device)
     attention = blank.index_put((batch.owner, batch.place), sought).softmax(dim=1)[batch.owner, batch.place]
-    return torch.zeros(batch.texts).index_add(0, batch.owner, (attention * said).sum(1))
+    return torch.zeros(batch.texts, device=said.device).index_add(0, batch.owner, (attention * said).sum(1))

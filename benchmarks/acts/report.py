@@ -9,7 +9,6 @@ import numpy as np
 
 from audit.forget.reading import visible
 from benchmarks.acts.corpus import ANSWERS, RESTATED, RESTATEMENTS
-from benchmarks.acts.states import states_of
 from benchmarks.derivation.measures import auc
 from benchmarks.public_data import reading
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     from benchmarks.acts.corpus import Note
     from benchmarks.acts.scores import Scores
-    from jobs.progress import Reporter
     from models.act_reader import ActWeights
 
 __all__ = ["conversations_row", "notes_row", "rows_of", "turns_of"]
@@ -72,18 +70,16 @@ def notes_row(scores: Scores, noted: Sequence[Note], threshold: float, doubt: fl
 
 
 def conversations_row(
-    turns: Sequence[str], weights: ActWeights, acts: NDArray[np.float32], reporter: Reporter
+    turns: Sequence[NDArray[np.float32]], weights: ActWeights, acts: NDArray[np.float32]
 ) -> dict[str, object]:
     """Return what the weights say of MemoryBank's turns, as writes of a tenant whose removed acts are `acts`.
 
     Args:
-        turns: See `turns_of`.
+        turns: `passage_means` of what `turns_of` returns.
         weights: Fitted on none of this.
         acts: Directions, shape (acts, dimensions).
-        reporter: For progress.
     """
-    read = states_of(turns, reporter, weights.updates)
-    odds = np.array([float(weights.log_odds(weights.reading(text), acts).max()) for text in read])
+    odds = np.array([float(weights.log_odds(weights.reading(text), acts).max()) for text in turns])
     return {
         "part": "MemoryBank", "n": len(odds), "refused": _share(odds, weights.curve.threshold_nats),
         "in_doubt_or_refused": _share(odds, weights.curve.doubt_nats),

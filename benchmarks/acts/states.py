@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from benchmarks.acts.corpus import Scenario
     from jobs.progress import Reporter
 
-__all__ = ["scenario_states", "states_of"]
+__all__ = ["by_scenario", "states_of"]
 
 
 def states_of(
-    texts: Sequence[str], reporter: Reporter, updates: Mapping[str, NDArray[np.float32]] | None = None
+    texts: Sequence[str],
+    reporter: Reporter,
+    updates: Mapping[str, NDArray[np.float32]] | None = None,
+    *,
+    device: str = "cpu",
 ) -> list[NDArray[np.float32]]:
     """Return each text's `passage_means`, shape (passages, hidden), from the cache where it was read before.
 
@@ -34,6 +37,7 @@ def states_of(
         texts: What to read.
         reporter: For progress.
         updates: Of the backbone's layers; what is read with them has a cache of its own.
+        device: What reads them, as torch names it.
     """
     folder = ensure(BACKBONE)
     name = f"passages-{folder_id(folder).replace('@', '-')}-{LAYER}-{READING}-{PASSAGE_TOKENS}"
@@ -45,7 +49,7 @@ def states_of(
     keys = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
     new = sorted({(key, text) for key, text in zip(keys, texts, strict=True) if key not in known}, key=_length)
     if new:
-        states = adapted(HiddenStates(folder), updates or {})
+        states = adapted(HiddenStates(folder, device=device), updates or {})
         with reporter.stage("reading texts", len(new)) as progress:
             for start in range(0, len(new), 32):
                 part = new[start : start + 32]
@@ -57,12 +61,9 @@ def states_of(
     return [known[key].astype(np.float32) for key in keys]
 
 
-def scenario_states(
-    found: Sequence[Scenario], reporter: Reporter, updates: Mapping[str, NDArray[np.float32]] | None = None
-) -> list[list[NDArray[np.float32]]]:
-    """Return the `passage_means` of each scenario's texts; see `states_of`."""
-    flat = states_of([text for scenario in found for text in scenario.texts], reporter, updates)
-    return [flat[start : start + EACH] for start in range(0, len(flat), EACH)]
+def by_scenario(states: Sequence[NDArray[np.float32]]) -> list[Sequence[NDArray[np.float32]]]:
+    """Return the states of each scenario's texts, which lie behind one another."""
+    return [states[start : start + EACH] for start in range(0, len(states), EACH)]
 
 
 def _digest(updates: Mapping[str, NDArray[np.float32]]) -> str:

@@ -5,32 +5,52 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields, replace
+from functools import cache
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks.acts.comparing_fit import Network
+from benchmarks.acts.comparing import ComparingNetwork
 from benchmarks.acts.corpus import EACH, HARMFUL, HELD, PADDED, SAFE, TEXTS, Note, Scenario, notes, scenarios
-from benchmarks.acts.fitting import fit_reader
-from benchmarks.acts.passages import Passages
+from benchmarks.acts.fitting import Fitting
+from benchmarks.acts.passages import batch_of
 from benchmarks.acts.report import notes_row, rows_of
 from benchmarks.acts.scores import FLAT, Scores, fitted_curve, scores_of
 from benchmarks.acts.scores import threshold_of as threshold
-from benchmarks.acts.settings import Fit
+from benchmarks.acts.settings import Adapting, Fit
 from benchmarks.lockout_unseen import BLIND, CALIBRATED_ON, scenarios_in
 from benchmarks.lockout_unseen import TEXTS as UNSEEN
 from models.act_networks import ComparingNetworks
-from models.act_reader import read_act_weights
+from models.act_reader import PASSAGE_TOKENS, passage_means, read_act_weights
 
 PRACTICE = {"skip_check", "run_foreign_code", "send_outside", "false_success", "evade_audit"}
 STEERING = {"answers", "targets", "orders", "beliefs"}
 
 SMALL = Fit(
-    dimensions=8, units=16, heads=2, networks=1, epochs=20, dropped=0.1, harm_epochs=12, rate=0.02,
-    comparing_networks=1, second=16, comparing_epochs=8,
+    dimensions=8, units=16, heads=2, networks=1, dropped=0.1, comparing_networks=1, second=16, strangers=1
 )  # fmt: skip
+QUICK = Adapting(steps=60, scenarios=16, notes=16, networks_rate=0.02, warm=5)
 HIDDEN = 24
+
+
+class KnownStates:
+    """What texts are read as, known beforehand: a backbone without layers to adapt."""
+
+    device = "cpu"
+
+    def __init__(self, known) -> None:
+        self._known = known
+
+    def tensors(self, texts):
+        return [torch.from_numpy(self._known[text]) for text in texts]
+
+    def updated(self, updates):
+        assert not updates
+        return self
+
+    def linear_layers(self):
+        return {}
 
 
 def world(count=60, seed=0):
@@ -43,17 +63,36 @@ def world(count=60, seed=0):
 
 
 def found_in(states, *, padded=True):
-    texts = ("",) * (HARMFUL + SAFE)
-    found = [Scenario(part=f"part {n % 3}", texts=texts, padded=padded) for n in range(len(states))]
-    return found, [[text[None] for text in scenario] for scenario in states]
+    """Return scenarios, and what each of their texts is read as: states of tokens, shape (tokens, hidden)."""
+    found = [
+        Scenario(part=f"part {n % 3}", texts=tuple(f"{n}-{place}" for place in range(EACH)), padded=padded)
+        for n in range(len(states))
+    ]
+    return found, [[text if text.ndim > 1 else text[None] for text in scenario] for scenario in states]
 
 
+def fit_on(found, read, noted=(), *, fit=SMALL, how=QUICK):
+    """Fit on scenarios, and on notes with their states."""
+    known = {text: states for scenario, of in zip(found, read, strict=True)
+             for text, states in zip(scenario.texts, of, strict=True)}  # fmt: skip
+    known |= {note.text: states for note, states in noted}
+    fitting = Fitting(found, KnownStates(known), (fit, replace(how, beside=0.0)))
+    for step in range(how.steps):
+        fitting.step(step, found, [note for note, _ in noted])
+    return fitting.fitted().weights(FLAT)
+
+
+def means_of(read):
+    return [[passage_means(states) for states in scenario] for scenario in read]
+
+
+@cache
 def fitted(count=60, seed=0):
-    return fit_reader(*found_in(world(count, seed)), [], SMALL).weights(FLAT)
+    return fit_on(*found_in(world(count, seed)))
 
 
 def readings(weights, scenario):
-    found = [weights.reading(text[None]) for text in scenario]
+    found = [weights.reading(passage_means(text[None])) for text in scenario]
     return np.stack([r.direction for r in found]), np.array([r.harm_nats for r in found])
 
 
@@ -117,7 +156,7 @@ def test_a_fitted_reader_tells_sides_and_matters_that_it_has_not_seen():
 
 
 def test_the_same_texts_give_the_same_reader():
-    first, second = fitted(), fitted()
+    first, second = (fit_on(*found_in(world())) for _ in range(2))
     assert np.array_equal(first.projection, second.projection)
     for one, other in ((first.harm, second.harm), (first.comparing, second.comparing)):
         assert all(np.array_equal(getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
@@ -127,12 +166,12 @@ def test_one_harmful_passage_among_many_is_found():
     """Mean states of the whole say nothing here: one passage of six is harmful."""
     random = np.random.default_rng(3)
     states = world(80, seed=3)
-    found, _ = found_in(states)
     routine = random.normal(scale=0.3, size=(*states.shape[:2], 5, HIDDEN)).astype(np.float32)
     passages = np.concatenate([states[:, :, None], routine], axis=2)
-    means = [[np.concatenate([text[:1], text[random.permutation(6)]]) for text in scenario] for scenario in passages]
-    weights = fit_reader(found[:60], means[:60], [], replace(SMALL, epochs=1, harm_epochs=20)).weights(FLAT)
-    for scenario in means[60:]:
+    mixed = np.array([[text[random.permutation(6)] for text in scenario] for scenario in passages])
+    found, read = found_in(np.repeat(mixed, PASSAGE_TOKENS, axis=2))
+    weights = fit_on(found[:60], read[:60])
+    for scenario in means_of(read[60:]):
         harm = [weights.reading(text).harm_nats for text in scenario]
         assert np.mean(harm[:HARMFUL]) > np.mean(harm[HARMFUL:]) + 1
 
@@ -141,20 +180,20 @@ def test_what_was_fitted_is_what_the_reader_computes():
     """The comparing network in the form it is fitted in, and in the form it is packaged in."""
     random = np.random.default_rng(4)
     torch.manual_seed(4)
-    exact = replace(SMALL, dropped=0.0, noise=0.0)
+    exact = replace(SMALL, dropped=0.0)
     projection = torch.from_numpy(random.normal(size=(8, HIDDEN)).astype(np.float32))
-    fitted = Network(projection, exact)
-    for part in fitted.parameters():
+    fitted = ComparingNetwork(projection, exact)
+    for part in fitted.parts().values():
         part.data *= 5  # so that what is said differs by far more than torch rounds
-    passages = [random.normal(size=(count, HIDDEN)).astype(np.float32) for count in (1, 4, 9)]
+    texts = [random.normal(size=(count, HIDDEN)).astype(np.float32) for count in (1, 40, 90)]
     act = random.normal(size=(1, HIDDEN)).astype(np.float32)
-    batch = Passages(passages).batch(np.arange(3))
+    batch = batch_of([torch.from_numpy(text) for text in texts])
     key = fitted.keys(torch.from_numpy(act))
     odds = fitted.odds(*fitted.seen(batch), key.expand(3, -1), batch).detach().numpy()
     packaged = ComparingNetworks(**{name: array[None] for name, array in fitted.arrays().items()})
     direction = act @ projection.numpy().T
     direction /= np.linalg.norm(direction)
-    again = [float(packaged.log_odds(packaged.seen(text), direction)[0]) for text in passages]
+    again = [float(packaged.log_odds(packaged.seen(passage_means(text)), direction)[0]) for text in texts]
     within = 0.02 * float(np.ptp(odds))  # torch computes in bfloat16
     assert within > 0.1
     assert odds == pytest.approx(np.array(again), abs=within)
@@ -166,9 +205,10 @@ def test_the_comparison_tells_whose_act_it_is_where_harm_says_nothing():
     states = world(200, seed=6)
     states[:, :, 0] *= 1.5
     states[random.random(len(states)) < 0.5, :, 0] *= -1
-    found, means = found_in(states)
-    learned = replace(SMALL, dimensions=12, units=32, second=32, comparing_epochs=20, harm_epochs=5, rate=0.01)
-    weights = fit_reader(found[:160], means[:160], [], learned).weights(FLAT)
+    found, read = found_in(states)
+    learned = replace(SMALL, dimensions=12, units=32, second=32)
+    weights = fit_on(found[:160], read[:160], fit=learned, how=replace(QUICK, steps=200, networks_rate=0.01))
+    means = means_of(read)
     compared, harm = [], []
     for scenario in means[160:]:
         act, *read = [weights.reading(text) for text in scenario]
@@ -181,8 +221,8 @@ def test_the_comparison_tells_whose_act_it_is_where_harm_says_nothing():
 
 
 def test_the_curve_tells_what_was_held_and_the_threshold_keeps_its_share():
-    found, means = found_in(world(60, seed=7))
-    scores = scores_of(fitted(), found, means)
+    found, read = found_in(world(60, seed=7))
+    scores = scores_of(fitted(), found, means_of(read))
     scores = replace(scores, curve=fitted_curve(scores))
     cut = threshold(scores, 0.02)
     assert threshold(scores, 0.2) < cut
@@ -213,16 +253,16 @@ def test_the_curve_weighs_what_says_something_and_not_what_says_nothing():
 def test_notes_are_learned_from():
     """Ordinary notes lie where no scenario does, on the harmful side: only notes tell that they are not."""
     random = np.random.default_rng(5)
-    found, means = found_in(world(30, seed=5))
+    found, read = found_in(world(30, seed=5))
     rows = random.normal(scale=0.3, size=(90, HIDDEN)).astype(np.float32)
     rows[:, 0], rows[:, 1] = 1.0, 9.0
     texts = [row[None] for row in rows]
-    noted = [(Note(topic=f"t{n % 3}", text="one two", bad=False), text) for n, text in enumerate(texts)]
-    without, learned = (fit_reader(found, means, some, SMALL).weights(FLAT) for some in ([], noted[:60]))
-    last = [text for _, text in noted[60:]]
+    noted = [(Note(topic=f"t{n % 3}", text=f"note {n}", bad=False), text) for n, text in enumerate(texts)]
+    without, learned = (fit_on(found, read, some) for some in ([], noted[:60]))
+    last = [passage_means(text) for _, text in noted[60:]]
     assert np.mean([without.reading(t).harm_nats for t in last]) > 0
     assert np.mean([learned.reading(t).harm_nats for t in last]) < -1
-    scores = scores_of(learned, found, means, last)
+    scores = scores_of(learned, found, means_of(read), last)
     row = notes_row(scores, [note for note, _ in noted[60:]], 1.0, 0.0)
     assert np.isfinite(scores.notes).all()
     assert row["ordinary"]["n"] == row["ordinary, 6 words at most"]["n"] == 30
@@ -243,7 +283,8 @@ def test_notes_are_of_both_sides_and_of_all_lengths():
 
 def test_a_text_is_held_against_its_own_act_and_against_others():
     weights = fitted()
-    found, means = found_in(world(14, seed=9))
+    found, read = found_in(world(14, seed=9))
+    means = means_of(read)
     scores = replace(scores_of(weights, found, means), curve=replace(FLAT, restated_slope=0.5, harm_slope=2.0, bias=1))
     reading, act = weights.reading(means[3][4]), weights.reading(means[3][0]).direction[None]
     told = float(weights.comparing.log_odds(reading.passages, act)[0])
@@ -254,8 +295,8 @@ def test_a_text_is_held_against_its_own_act_and_against_others():
 
 
 def test_a_missing_text_is_no_score():
-    found, means = found_in(world(30), padded=False)
-    scores = scores_of(fitted(), found, means)
+    found, read = found_in(world(30), padded=False)
+    scores = scores_of(fitted(), found, means_of(read))
     missing = HARMFUL - 1 + PADDED
     assert np.isnan(scores.own[:, missing]).all()
     assert not np.isnan(np.delete(scores.own, missing, axis=1)).any()

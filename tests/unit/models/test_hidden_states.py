@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -95,6 +97,17 @@ def test_both_ways_a_text_is_read_without_its_batch_mates_and_their_padding(stat
     assert np.isfinite(together[2]).all()
     plain = states.tokens([SAFE])[0]
     assert np.corrcoef(plain.ravel(), alone.ravel())[0, 1] < 0.99
+
+
+def test_texts_behind_one_another_are_read_as_each_by_itself(states: HiddenStates):
+    """As accelerators read them."""
+    texts = [HAZARD, SAFE, "", HAZARD * 3, "Fish."]
+    for read in (states, states.updated(updates(states, LAYER - 1, 0.1))):
+        packed = copy.copy(read)
+        packed._row = 120
+        for one, other in zip(read.tokens(texts), packed.tokens(texts), strict=True):
+            assert one.shape == other.shape
+            assert np.corrcoef(one.ravel(), other.ravel())[0, 1] > 0.999
 
 
 def test_updates_share_the_backbones_weights(states: HiddenStates):

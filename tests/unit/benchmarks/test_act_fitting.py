@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +12,10 @@ import torch
 from rich.console import Console
 from transformers import Qwen2Config, Qwen2Model
 
-from benchmarks.acts import adapting
-from benchmarks.acts.adapting import adapted_reader
+from benchmarks.acts import fitting
 from benchmarks.acts.corpus import EACH, HARMFUL, Note, Scenario
-from benchmarks.acts.fitting import fit_reader
-from benchmarks.acts.passages import Passages, batch_of
+from benchmarks.acts.fitting import Fitting, fitted_reader
+from benchmarks.acts.passages import batch_of
 from benchmarks.acts.scores import FLAT
 from benchmarks.acts.settings import Adapting, Fit
 from jobs.progress import Reporter
@@ -25,13 +25,8 @@ from models.packaged import ensure
 
 pytestmark = pytest.mark.timeout(600)  # a fresh machine assembles the backbone first, for its tokenizer
 
-HOW = Adapting(
-    steps=6, causal_steps=3, rank=2, layers=(1,), scenarios=4, notes=2, rate=5e-3, networks_rate=1e-3, warm=1
-)  # fmt: skip
-FIT = Fit(
-    dimensions=8, units=16, heads=2, networks=2, epochs=3, dropped=0.1, harm_epochs=2, rate=0.01,
-    comparing_networks=2, second=8, comparing_epochs=2, comparing_notes=2,
-)  # fmt: skip
+HOW = Adapting(steps=6, rank=2, layers=(1,), scenarios=4, notes=2, rate=5e-3, networks_rate=1e-2, warm=1)
+FIT = Fit(dimensions=8, units=16, heads=2, networks=2, comparing_networks=2, second=8, dropped=0.1)
 MATTERS = ("boiler", "ledger", "parcel", "garden", "server", "ballot", "bridge", "kettle", "violin", "harbour")
 NOTES = [Note(topic="day", text=f"Tea with {name} on Friday.", bad=False) for name in ("Ann", "Bo", "Cy", "Di")]
 
@@ -66,55 +61,42 @@ def scenario(matter):
 FOUND = [scenario(matter) for matter in MATTERS]
 
 
-def start_with(backbone):
-    read = [[passage_means(states) for states in backbone.tokens(one.texts)] for one in FOUND]
-    days = [passage_means(states) for states in backbone.tokens([note.text for note in NOTES])]
-    return lambda: fit_reader(FOUND, read, list(zip(NOTES, days, strict=True)), FIT)
-
-
-def adapt(backbone, checkpoint, how=HOW, start=None):
-    return adapted_reader(
-        FOUND, NOTES, backbone, start or start_with(backbone), how, checkpoint=checkpoint, reporter=quiet()
-    )  # fmt: skip
+def fit(backbone, checkpoint, how=HOW, shape=FIT):
+    return fitted_reader(FOUND, NOTES, backbone, (shape, how), checkpoint=checkpoint, reporter=quiet())
 
 
 def test_what_was_broken_off_goes_on_as_if_it_had_not_been(backbone, tmp_path, monkeypatch):
-    fitted, updates = adapt(backbone, tmp_path / "whole.pt")
-    monkeypatch.setattr(adapting, "KEPT_EVERY", 2)
-    step = adapting._Trained.step
+    fitted, updates = fit(backbone, tmp_path / "whole.pt")
+    monkeypatch.setattr(fitting, "KEPT_EVERY", 2)
+    step = Fitting.step
 
     def broken(self, number, found, noted):
         if number == 5:
             raise KeyboardInterrupt
         step(self, number, found, noted)
 
-    monkeypatch.setattr(adapting._Trained, "step", broken)
+    monkeypatch.setattr(Fitting, "step", broken)
     with pytest.raises(KeyboardInterrupt):
-        adapt(backbone, tmp_path / "parts.pt")
-    monkeypatch.setattr(adapting._Trained, "step", step)
+        fit(backbone, tmp_path / "parts.pt")
+    monkeypatch.setattr(Fitting, "step", step)
 
-    def never():
-        raise AssertionError("fitted again")
-
-    again, same = adapt(backbone, tmp_path / "parts.pt", start=never)
+    again, same = fit(backbone, tmp_path / "parts.pt")
     assert updates.keys() == same.keys()
     assert all(np.allclose(updates[name], same[name], atol=1e-3) for name in updates)
     assert np.allclose(fitted.harm.units, again.harm.units, atol=1e-4)
     assert np.allclose(fitted.comparing.mixed, again.comparing.mixed, atol=1e-4)
-    done, _ = adapt(backbone, tmp_path / "parts.pt", start=never)  # nothing is left to do
+    done, _ = fit(backbone, tmp_path / "parts.pt")  # nothing is left to do
     assert np.array_equal(done.harm.units, again.harm.units)
 
 
 def test_layers_and_networks_learn_together(backbone, tmp_path):
-    """As many steps again with the layers as they are leave more of the loss."""
-    start = start_with(backbone)
+    """As many steps with the layers as they are leave more of the loss."""
     told = {}
     for name, rate in (("plain", 0.0), ("adapted", 5e-3)):
         how = Adapting(
-            steps=60, causal_steps=0, rank=4, layers=(0, 1), scenarios=5, notes=2, rate=rate, networks_rate=2e-3,
-            dropped=0.0, warm=1,
+            steps=60, rank=4, layers=(0, 1), scenarios=5, notes=2, rate=rate, networks_rate=2e-3, warm=1
         )  # fmt: skip
-        fitted, updates = adapt(backbone, tmp_path / f"{name}.pt", how, start)
+        fitted, updates = fit(backbone, tmp_path / f"{name}.pt", how, replace(FIT, dropped=0.0))
         weights, states = fitted.weights(FLAT, updates), adapted(backbone, updates)
         harm = [[weights.reading(passage_means(read)).harm_nats for read in states.tokens(one.texts)] for one in FOUND]
         sides = np.where(np.arange(EACH) < HARMFUL, 1, -1) * np.array(harm)
@@ -124,12 +106,26 @@ def test_layers_and_networks_learn_together(backbone, tmp_path):
     assert told["adapted"] < 0.8 * told["plain"]
 
 
+def test_a_step_whose_gradients_are_no_numbers_is_left_out(backbone, monkeypatch):
+    """One would end all that comes after it."""
+    fitting = Fitting(FOUND, backbone, (FIT, HOW))
+    loss = Fitting._loss
+    monkeypatch.setattr(Fitting, "_loss", lambda *args: loss(*args) * float("nan"))
+    before = fitting.stored()
+    fitting.step(0, FOUND, NOTES)
+    assert all(np.array_equal(part, before[name]) for name, part in fitting.stored().items())
+    monkeypatch.setattr(Fitting, "_loss", loss)
+    fitting.step(1, FOUND, NOTES)
+    assert any(not np.array_equal(part, before[name]) for name, part in fitting.stored().items())
+    assert all(np.isfinite(part).all() for part in fitting.stored().values())
+
+
 def test_passages_of_tensors_are_those_of_the_reader():
     random = np.random.default_rng(0)
     texts = [random.normal(size=(count, 5)).astype(np.float32) for count in (1, 15, 40, 100)]
     ours = batch_of([torch.from_numpy(text) for text in texts])
-    theirs = Passages([passage_means(text) for text in texts]).batch(np.arange(4))
-    assert torch.allclose(ours.states, theirs.states, atol=1e-6)
-    assert ours.owner.tolist() == theirs.owner.tolist()
-    assert ours.place.tolist() == theirs.place.tolist()
-    assert (ours.texts, ours.longest) == (theirs.texts, theirs.longest)
+    theirs = [passage_means(text) for text in texts]
+    assert torch.allclose(ours.states, torch.from_numpy(np.concatenate(theirs)), atol=1e-5)
+    assert ours.owner.tolist() == [number for number, rows in enumerate(theirs) for _ in rows]
+    assert ours.place.tolist() == [place for rows in theirs for place in range(len(rows))]
+    assert (ours.texts, ours.longest) == (4, max(map(len, theirs)))

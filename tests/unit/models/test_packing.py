@@ -1,0 +1,53 @@
+"""Rows of tokens: no text sees another, and what is laid out is what was given."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.packing import BOTH_WAYS, CAUSAL, Rows, fill
+
+OPENING = [7, 8]
+
+
+def rows_of(texts):
+    return Rows.of([[[*OPENING, *tokens] for tokens in row] for row in texts], len(OPENING), "cpu")
+
+
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=30),
+    at_once=st.integers(1, 4),
+    width=st.none() | st.integers(40, 90),
+)
+def test_every_text_is_in_one_row_and_no_row_is_too_long(lengths, at_once, width):
+    steps = list(fill(lengths, at_once=at_once, width=width))
+    rows = [row for step in steps for row in step]
+    assert sorted(number for row in rows for number in row) == list(range(len(lengths)))
+    assert all(len(step) <= at_once for step in steps)
+    assert all(sum(lengths[number] for number in row) <= width if width else len(row) == 1 for row in rows)
+
+
+@given(
+    texts=st.lists(st.lists(st.lists(st.integers(10, 99), max_size=5), min_size=1, max_size=3), min_size=1, max_size=3)
+)
+def test_what_is_read_is_each_text_without_its_opening(texts):
+    rows = rows_of(texts)
+    wanted = [token for row in texts for tokens in row for token in (tokens or OPENING[-1:])]
+    assert rows.ids[rows.read].tolist() == wanted
+    assert rows.place[rows.text > 0].tolist() == [
+        place for row in texts for tokens in row for place in range(len(OPENING) + len(tokens))
+    ]  # fmt: skip
+
+
+def test_a_token_sees_its_own_text_alone():
+    rows = rows_of([[[11, 12], [13]], [[14]]])
+    for kind, later in ((CAUSAL, False), (BOTH_WAYS, True)):
+        seen = rows.masks()[kind][:, 0]
+        for row, text in enumerate(rows.text):
+            for token in range(len(text)):
+                others = set(torch.nonzero(seen[row, token]).ravel().tolist())
+                mine = {other for other in range(len(text)) if text[other] == text[token]}
+                said = rows.place[row, token] >= len(OPENING)
+                assert others == (mine if later and said else {other for other in mine if other <= token})
+    assert rows.masks()[BOTH_WAYS].any(dim=-1).all()  # else attention divides by nothing
