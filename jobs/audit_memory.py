@@ -7,7 +7,7 @@ as it arrives (`RunFolder`); started again, it asks only what is missing.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from jobs.consistency import consistency_graphs
 from jobs.descendants import family_of
 from jobs.embedding import embed_texts, vectors_of
 from jobs.findings import TenantEvidence, influence_scores, rank, tenant_result
-from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
+from jobs.replay_group import Program, ReplayGroup, ReplayQuestion, hash_at_point, request_of
 from jobs.resemblance import Resemblance
 from jobs.run_folder import resumable
 
@@ -72,6 +72,9 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
     stores = {tenant: snapshot.entries(tenant) for tenant in by_tenant}
     embed_texts(_texts(stores, by_tenant, config), executor, run, reporter)
     graphs = consistency_graphs(stores, config, executor, run, reporter)
+    estimated: defaultdict[str, list[EstimatedEdge]] = defaultdict(list)
+    for edge in edges:
+        estimated[edge.tenant].append(edge)
     evidence: dict[str, TenantEvidence] = {}
     for tenant, (harmful, probes) in by_tenant.items():
         entries, tenant_graph = stores[tenant], graphs[tenant]
@@ -90,7 +93,7 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
         )
         evidence[tenant] = TenantEvidence(
             tenant=tenant, memory=memory, tenant_graph=tenant_graph, search=search, probes=tuple(probes),
-            family=family_of(snapshot, tenant, config, edges),
+            family=family_of(snapshot, tenant, config, estimated.get(tenant, ())),
         )  # fmt: skip
 
     _search(evidence, replayer)
@@ -251,7 +254,7 @@ class _Replayer:
         self._executor, self._run, self._reporter, self._events = executor, run, reporter, events
         self._program = Program.of(config.agent, config.harm, config.seed, config.samples)
         # A wrong agent or scorer is the user's to hear before any model loads.
-        _, self.scorer = self._program.build()
+        self._agent, self.scorer = self._program.build()
         self.counters: Counter[str] = Counter()
         self._texts: dict[tuple[str, tuple[str, ...]], Outcome] = {}
         self._counted: set[str] = set()
@@ -267,12 +270,12 @@ class _Replayer:
         known: dict[str, Outcome] = {}
         asked_texts: set[tuple[str, tuple[str, ...]]] = set()
         texts: set[str] = set()
-        for ablations in rounds.values():
+        for tenant, ablations in rounds.items():
             for ablation in ablations:
                 if ablation.measure == "text":
                     texts.add(ablation.pair_id)
-                if ablation.pair_id in self._run.outcomes:
-                    known[ablation.pair_id] = self._run.outcomes[ablation.pair_id]
+                if (outcome := self._kept(ablation, evidence[tenant])) is not None:
+                    known[ablation.pair_id] = outcome
         for outcome in known.values():  # before the questions: what a resumed run knows answers equal contexts too
             self._learn(outcome, text=outcome.pair_id in texts)
         for tenant, ablations in rounds.items():
@@ -297,7 +300,7 @@ class _Replayer:
                 for event_id in sorted(groups)
             ]
             if not self._started:
-                with self._reporter.stage("starting the backbone", 1) as progress:
+                with self._reporter.stage("starting the backbone", 1, announced=True) as progress:
                     self._executor.start_backbone()
                     progress.advance()
                 self._started = True
@@ -341,6 +344,28 @@ class _Replayer:
                 f"{self._program.samples} samples per question"
             )
             self._sampled |= sampled
+
+    def _kept(self, ablation: Ablation, found: TenantEvidence) -> Outcome | None:
+        """Return what the run folder knows of a question.
+
+        A decision point is named by its number, and its text comes from replays that may have been lost and come back
+        in other words: an answer is of this point only where it is what would be asked now.
+        """
+        kept = self._run.outcomes_of(ablation.pair_id)
+        if not kept or not ablation.at_point:
+            return kept[0] if kept else None
+        question = self._question(ablation, found)
+        return next((outcome for outcome in kept if outcome.prompt_hash in self._hashes(question, outcome)), None)
+
+    def _hashes(self, question: ReplayQuestion, outcome: Outcome) -> tuple[str, ...]:
+        """Return what an outcome's prompt hash may be if it answers this question, with the memories that it was shown.
+
+        Runs of earlier versions know the request alone.
+        """
+        shown = tuple(entry for entry in question.memories if outcome.fits and entry.entry_id not in outcome.left_out)
+        query = self._events[question.ablation.event_id].query
+        request = request_of(self._agent, query, self._program, replace(question, memories=shown))
+        return (hash_at_point(request, question), *(() if request is None else (request.digest(),)))
 
     def _question(self, ablation: Ablation, found: TenantEvidence) -> ReplayQuestion:
         if ablation.kept is not None:

@@ -38,6 +38,9 @@ __all__ = ["app", "main"]
 
 DEFECT, INTERRUPTED = 70, 130
 
+CONTINUED = frozenset({"audit", "demo", "purge"})
+"""Commands with a run folder, which the same command continues."""
+
 
 EXIT_CODES = """\b
 Exit codes:
@@ -72,9 +75,10 @@ def main() -> NoReturn:
         errors.print(f"memaudit: {as_line(line, 600)}", markup=False, highlight=False, style="bold red")
         sys.exit(code)
 
+    started: dict[str, str | None] = {}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends a job gently gets what Ctrl-C gets
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, obj=started)
     except AuditError as error:
         fail(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
@@ -93,7 +97,8 @@ def main() -> NoReturn:
         show()
         sys.exit(getattr(error, "exit_code", UsageError.exit_code))
     if code == INTERRUPTED:
-        fail("interrupted; what was computed is kept, start the same command again", INTERRUPTED)
+        kept = "; what was computed is kept, start the same command again"
+        fail(f"interrupted{kept if started.get('command') in CONTINUED else ''}", INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -115,6 +120,7 @@ def _open_streams() -> None:
 def _root(
     context: typer.Context, *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
+    context.ensure_object(dict)["command"] = context.invoked_subcommand
     if version:
         print(VERSION)  # noqa: T201 - scripts read it
         raise typer.Exit

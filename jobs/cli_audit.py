@@ -37,6 +37,7 @@ from jobs.cli_store import (
     installed_policy,
     known_pin,
     print_json,
+    remember,
 )
 from jobs.clock import now_ms
 from jobs.descendants import with_quarantined
@@ -162,6 +163,7 @@ def audit(
         reporter.say(f"the purge of {out} was published by an earlier start: what is missing after it is done now")
     else:
         harmful = check_input(snapshot, read, settings, guessed)
+        remember(snapshot, pin)  # now: what others publish during the run is newer, and no rollback of it
         if harmful:
             with reporter.steps() as progress:
                 prepare_models(settings, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
@@ -10,8 +11,12 @@ from typing import Annotated
 import typer
 
 from audit.errors import UsageError
+from audit.report.untrusted import as_line, runs
 
 __all__ = ["logs", "status", "submit"]
+
+MAX_MESSAGE = 600
+"""Characters of Ray's message that are shown: of a failed job it holds the last 20,000 of its log."""
 
 Dashboard = Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address.")]
 
@@ -45,7 +50,10 @@ def status(
     from jobs import cluster  # noqa: PLC0415
 
     state = cluster.status(address, job)
-    print(f"{state.state} {state.message}".strip())  # noqa: T201
+    told = f"{state.state} {as_line(state.message, MAX_MESSAGE)}".strip()
+    if len(state.message) > MAX_MESSAGE:
+        told += f"; the whole of it: memaudit logs {shlex.quote(job)} --address {shlex.quote(address)}"
+    print(told)  # noqa: T201
 
 
 def logs(
@@ -57,5 +65,14 @@ def logs(
     """Print a submitted job's log."""
     from jobs import cluster  # noqa: PLC0415
 
-    for line in cluster.logs(address, job, follow=follow):
-        sys.stdout.write(line)
+    on_terminal = sys.stdout.isatty()
+    for piece in cluster.logs(address, job, follow=follow):
+        print(_visible(piece) if on_terminal else piece, end="", flush=True)  # noqa: T201 - who follows reads it now
+
+
+def _visible(piece: str) -> str:
+    """Return a piece of a log with labels for hidden characters: what a job printed may be what a memory says."""
+    return "\n".join(
+        "".join(f"<{part}>" if hidden else part for part, hidden in runs(line, len(line)))
+        for line in piece.replace("\r\n", "\n").split("\n")
+    )

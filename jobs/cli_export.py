@@ -19,6 +19,7 @@ from jobs.cli_store import (
     PinFile,
     Store,
     Trust,
+    as_signed,
     check_place,
     installed_policy,
     known_pin,
@@ -55,7 +56,7 @@ def export(
     place = None if out is None else check_place(out)
     now, policy = now_ms(), installed_policy(keys, trust)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
-    tenants = set(tenant or snapshot.tenants)
+    tenants = {as_signed(name, "--tenant") for name in tenant or snapshot.tenants}
     for unknown in tenants - snapshot.log_refs.keys():
         snapshot.log(unknown)  # says which there are, before anything is written
     lines = _lines(snapshot, by_bucket(tenants), removed=removed)

@@ -7,7 +7,6 @@ import datetime as dt
 import hashlib
 import re
 import shlex
-import unicodedata
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,6 +29,7 @@ from jobs.cli_store import (
     Keys,
     PinFile,
     Store,
+    as_signed,
     known_pin,
     print_json,
     remember,
@@ -87,8 +87,8 @@ def forget(
     unknown = sorted(set(hazard or ()) - set(named.names))
     if unknown:
         raise UsageError(f"no hazard {unknown[0]!r:.80} in taxonomy {named.name}; it has {', '.join(named.names)}")
-    tenant, reason = _nfc(tenant, "--tenant"), _nfc(reason, "--reason")
-    entries = [_nfc(entry_id, "an entry's id") for entry_id in entries]
+    tenant, reason = as_signed(tenant, "--tenant"), as_signed(reason, "--reason")
+    entries = [as_signed(entry_id, "an entry's id") for entry_id in entries]
     if len(set(entries)) != len(entries):
         raise UsageError("an entry is named twice")
     until = None if expires is None else expiry_ms(expires, now)
@@ -115,19 +115,6 @@ def forget(
             f"{shlex.quote(str(store))}",
             markup=False, highlight=False,
         )  # fmt: skip
-
-
-def _nfc(text: str, what: str) -> str:
-    """Return an argument as an import writes it, in Unicode form NFC.
-
-    Raises:
-        UsageError: bytes that are not UTF-8.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{what} is {text!r:.80}, which is not valid UTF-8") from None
-    return unicodedata.normalize("NFC", text)
 
 
 def expiry_ms(text: str, now: int) -> int:

@@ -17,6 +17,7 @@ from audit.counted import counted
 from audit.errors import IncompleteError, UsageError, VerificationError
 from audit.forget.decision import FAILURES, Decision
 from audit.forget.decision_log import as_record
+from audit.forget.recent_writes import UNNAMED
 from audit.forget.settings import GuardSettings
 from audit.report.untrusted import as_line
 from jobs.cli_forget import TaxonomyFile  # noqa: TC001 - typer reads the annotation
@@ -30,6 +31,7 @@ from jobs.cli_store import (
     PinFile,
     Store,
     Trust,
+    as_signed,
     installed_policy,
     known_pin,
     print_json,
@@ -209,7 +211,7 @@ def serve(
         raise UsageError(f"--port is {port}, expected 0 to 65535")
     if not 0 < refresh_s < math.inf:
         raise UsageError(f"--refresh-s is {refresh_s}, expected more than 0")
-    settings, served = options.settings(), tuple(tenant or ())
+    settings, served = options.settings(), tuple(as_signed(name, "--tenant") for name in tenant or ())
     with bound(host, port) as sockets, _guarded(store, options, settings, tenants=served, warm=True) as guarded:
         _keep(guarded.snapshot, options.pin)
         _warn(guarded)
@@ -317,7 +319,7 @@ def _keep(snapshot: VerifiedSnapshot, given: Path | None) -> None:
 
 
 def _read(file: Path, tenant: str | None) -> list[Entry]:
-    defaults: dict[str, object] = {"principal": "unknown", "source": "agent", "created_at_ms": now_ms()}
+    defaults: dict[str, object] = {"principal": UNNAMED, "source": "agent", "created_at_ms": now_ms()}
     if tenant is not None:
         defaults["tenant"] = tenant
     entries = read_entries(file, defaults)
@@ -345,9 +347,11 @@ def _warn(guarded: GuardedStore) -> None:
     """Say which tombstones hold less than they seem to."""
     silent = {name: guard.words_only for name, guard in sorted(guarded.guards.items()) if guard.words_only}
     if silent:
+        bare = sum(guard.ids_only for guard in guarded.guards.values())
+        but = f", and of {bare} without a fingerprint only the id" if bare else ""
         Console(stderr=True, soft_wrap=True).print(
             f"{as_line(', '.join(silent), 80)}: {counted(sum(silent.values()), 'tombstone')} made without the models "
-            "in use: their own words are kept out and no paraphrase",
+            f"in use: their own words are kept out and no paraphrase{but}",
             markup=False, highlight=False,
         )  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from audit.consistency.neighbours import check_vectors
 from audit.counted import counted
 from audit.entry import MAX_PARENTS, PARTS_PER_MILLION
 from audit.errors import UsageError
@@ -23,9 +24,11 @@ from jobs.cli_store import (
     PinFile,
     Store,
     Trust,
+    as_signed,
     check_place,
     installed_policy,
     known_pin,
+    remember,
 )
 from jobs.clock import now_ms
 from jobs.edges_file import EstimatedEdge
@@ -99,10 +102,11 @@ def estimate(
         raise UsageError(f"--least is {least}, expected 0 to 1")
     if not 1 <= nearest <= MAX_PARENTS:
         raise UsageError(f"--nearest is {nearest}, expected 1 to {MAX_PARENTS}")
-    place = check_place(out)
+    place, tenant = check_place(out), as_signed(tenant, "--tenant")
     now, policy = now_ms(), installed_policy(keys, trust)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
     entries = snapshot.entries(tenant)
+    remember(snapshot, pin)
     children = [
         number for number, entry in enumerate(entries) if every or (entry.source == "agent" and not entry.parents)
     ]
@@ -135,7 +139,7 @@ def estimate_edges(
     nearest: int,
     reporter: Reporter,
 ) -> list[EstimatedEdge]:
-    """Score the candidates of each child; what the backbone does not answer is left out.
+    """Score the candidates of each child; what the backbone does not answer is left out, and how many is said.
 
     Args:
         entries: One tenant's live entries, in log order.
@@ -155,6 +159,7 @@ def estimate_edges(
     texts = [*(entry.text for entry in entries), *(entries[child].response for child in children)]
     with reporter.stage("embedding memories", len(texts)) as stage:
         vectors = executor.embed(texts)
+        check_vectors(vectors)
         stage.advance(len(texts))
     places = candidates(vectors[: len(entries)], children, nearest, LEAST_COSINE)
     said = dict(zip(children, vectors[len(entries) :], strict=True))
@@ -187,6 +192,11 @@ def estimate_edges(
                     evidence={method: round(float(value), 4) for method, value in known.items()},
                 )
             )  # fmt: skip
+    if unanswered := len(places) - len(edges):
+        reporter.say(
+            f"{counted(unanswered, 'candidate')} left out: the backbone says neither yes nor no, or both texts do not "
+            "fit into its context"
+        )
     return edges
 
 

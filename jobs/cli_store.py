@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_KEYS", "FINDINGS", "VERSION", "BackboneKeyEnv", "Json", "Keys", "PinFile", "Quiet", "Store", "Trust",
-    "check_place", "installed_policy", "known_pin", "print_json", "remember", "seen_stores",
+    "as_signed", "check_place", "installed_policy", "known_pin", "print_json", "remember", "seen_stores",
 ]  # fmt: skip
 
 Store = Annotated[Path, typer.Argument(help="Folder of the signed store.")]
@@ -77,6 +78,19 @@ def remember(snapshot: VerifiedSnapshot, given: Path | None) -> None:
         write_pin(path, snapshot.pin())
     except (IncompleteError, UsageError) as error:
         raise type(error)(f"what was seen of the store is not kept: {error}; --pin names another file") from None
+
+
+def as_signed(text: str, what: str) -> str:
+    """Return a name given on the command line as an import writes it, in Unicode form NFC.
+
+    Raises:
+        UsageError: bytes that are not UTF-8.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} is {text!r:.80}, which is not valid UTF-8") from None
+    return unicodedata.normalize("NFC", text)
 
 
 def check_place(out: Path) -> Path:

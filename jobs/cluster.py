@@ -14,13 +14,17 @@ again with the same RUN folder and it continues.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
 import re
 import shlex
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import aiohttp
+from ray.exceptions import AuthenticationError, RayError
 from ray.job_submission import JobSubmissionClient
 
 from audit.errors import IncompleteError, UsageError
@@ -35,10 +39,11 @@ __all__ = ["JobState", "State", "logs", "status", "submission_id_of", "submit"]
 State = Literal["PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED"]
 """Ray's own words for where a job is; the last three are final."""
 
-EXCLUDED = ("*.key", "**/*.key", ".git", ".venv", "__pycache__")
-"""Never uploaded with a working folder: private keys, and what the nodes have themselves (gitignore patterns)."""
+EXCLUDED = ("*.key", "*.key.*", ".*.part", ".git", ".venv", "__pycache__")
+"""Never uploaded with a working folder: private keys, those that a rotation is about and the scratch files of a killed
+writer included, and what the nodes have themselves (gitignore patterns: without a slash they hold at every depth)."""
 
-MAX_ID_CHARACTERS = 128
+MAX_ID_CHARACTERS, MAX_NAME_CHARACTERS = 128, 64
 
 NOT_READY = "No available agent"
 """What a cluster says that has just started: its dashboard answers before a node can take a job."""
@@ -46,11 +51,20 @@ NOT_READY = "No available agent"
 PATIENCE_S, RETRY_S = 60.0, 2.0
 """How long a cluster may take until it does, and how often it is asked."""
 
+GREETING_S, ANSWER_S = 10.0, 60.0
+"""How long what listens at an address may take to say that it is a cluster, and to answer about a job."""
+
+REDIRECTING = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
+"""Ray's client takes its address from these variables, whatever it is told; the second is the one of `audit`."""
+
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 _REFERENCE_NAME = re.compile(r"_(FILE|PATH|DIR|FOLDER|ENV)$", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"PRIVATE\+KEY\+|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/@\s]*:[^/@\s]*@")
 """A signer key as Go's note package writes it, a PEM key, and a URL that holds a password."""
+
+_FAILURES = (RuntimeError, ValueError, OSError, KeyError, TypeError, RayError)
+"""What Ray's client raises where a cluster refuses or cannot be reached, or where something else answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +86,14 @@ class JobState:
 
 
 def submission_id_of(store: str, day: dt.date) -> str:
-    """Return `memaudit-STORE-DATE`, the store's name reduced to characters that are safe in an address."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", store).strip("-._")[:64] or "store"
+    """Return `memaudit-STORE-DATE`, the store's name reduced to characters that are safe in an address.
+
+    Where that changes it, a digest tells it from other names that are reduced to the same.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", store).strip("-._")[:MAX_NAME_CHARACTERS] or "store"
+    if name != store:
+        digest = hashlib.sha256(store.encode(errors="surrogatepass")).hexdigest()[:8]
+        name = f"{name[: MAX_NAME_CHARACTERS - len(digest) - 1]}-{digest}"
     return f"memaudit-{name}-{day.isoformat()}"
 
 
@@ -98,7 +118,8 @@ def submit(
         The submission id.
 
     Raises:
-        UsageError: no cluster there, an id that was used, a folder that is not there, or what looks like a secret.
+        UsageError: no cluster there, or none that answers in time, an id that was used, a folder that is not there, or
+            what looks like a secret.
     """
     env_vars = dict(env_vars or {})
     if not argv:
@@ -123,13 +144,17 @@ def submit(
             accepted: str = client.submit_job(
                 entrypoint=shlex.join(argv), submission_id=submission_id, runtime_env=runtime_env
             )
-        except (RuntimeError, ValueError, OSError) as error:
+        except _FAILURES as error:
             if "already exists" in str(error) and refused:
                 return submission_id  # the cluster took what it said it could not: it had only answered too late
             if "already exists" in str(error):
                 raise UsageError(
                     f"job {submission_id} was submitted to {address} already: see `memaudit status`, "
                     "or submit under another name to run it twice"
+                ) from None
+            if isinstance(error, TimeoutError):
+                raise UsageError(
+                    f"{address} did not say whether it took job {submission_id} ({_line(error)}): see `memaudit status`"
                 ) from None
             if NOT_READY not in str(error) or time.monotonic() >= deadline:
                 raise UsageError(f"{address} did not take job {submission_id}: {_line(error)}") from None
@@ -148,7 +173,7 @@ def status(address: str, submission_id: str) -> JobState:
     client = _client(address)
     try:
         details = client.get_job_info(submission_id)
-    except (RuntimeError, OSError) as error:
+    except _FAILURES as error:
         raise _unknown(address, submission_id, error) from None
     return JobState(
         submission_id=submission_id,
@@ -173,7 +198,7 @@ def logs(address: str, submission_id: str, *, follow: bool = False) -> Iterator[
     client = _client(address)
     try:
         so_far: str = client.get_job_logs(submission_id)
-    except (RuntimeError, OSError) as error:
+    except _FAILURES as error:
         raise _unknown(address, submission_id, error) from None
     if follow:
         yield from _follow(client, address, submission_id)
@@ -190,7 +215,7 @@ def _follow(client: Any, address: str, submission_id: str) -> Iterator[str]:
                 yield loop.run_until_complete(anext(stream))
             except StopAsyncIteration:
                 return
-            except (RuntimeError, OSError, aiohttp.ClientError) as error:
+            except (*_FAILURES, aiohttp.ClientError) as error:
                 raise IncompleteError(
                     f"lost the log of {submission_id} at {address} ({_line(error)}); the job may still run: "
                     "see `memaudit status`"
@@ -204,11 +229,41 @@ def _client(address: str) -> Any:
     if not address.startswith(("http://", "https://")) or _SECRET_VALUE.search(address):
         raise UsageError(f"{address!r:.120}: give the dashboard's address as http://HOST:8265, without a password")
     try:
-        return JobSubmissionClient(address)
-    except (OSError, RuntimeError, ValueError) as error:
+        with _not_redirected():
+            return _PunctualClient(address)
+    except AuthenticationError:
         raise UsageError(
-            f"no Ray cluster answers at {address} ({_line(error)}); start one, or name its dashboard's address"
+            f"{address} asks for a token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to the file that holds it"
         ) from None
+    except _FAILURES as error:
+        why = f"{_line(error)} is missing in its answer" if isinstance(error, KeyError) else _line(error)
+        raise UsageError(
+            f"no Ray cluster answers at {address} ({why}); start one, or name its dashboard's address"
+        ) from None
+
+
+@contextmanager
+def _not_redirected() -> Iterator[None]:
+    kept = {name: os.environ.pop(name) for name in REDIRECTING if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
+
+
+class _PunctualClient(JobSubmissionClient):  # type: ignore[misc]
+    """Ray's client, which by itself waits for ever for what listens and says nothing."""
+
+    def _do_request(self, method: str, endpoint: str, **options: Any) -> Any:
+        patience_s = GREETING_S if endpoint == "/api/version" else ANSWER_S
+        if method == "PUT":  # an upload takes as long as its folder is large
+            return super()._do_request(method, endpoint, **options)
+        try:
+            return super()._do_request(method, endpoint, timeout=patience_s, **options)
+        except OSError as error:
+            if "timed out" not in str(error):
+                raise
+            raise TimeoutError(f"it said nothing for {patience_s:.0f} s") from None
 
 
 def _refuse_secrets(argv: Sequence[str], env_vars: Mapping[str, str]) -> None:
@@ -227,7 +282,7 @@ def _refuse_secrets(argv: Sequence[str], env_vars: Mapping[str, str]) -> None:
 
 
 def _unknown(address: str, submission_id: str, error: Exception) -> UsageError:
-    if "does not exist" in str(error) or "404" in str(error):
+    if "does not exist" in str(error) or "status code 404" in str(error):
         return UsageError(f"no job {submission_id!r:.140} on {address}: was it submitted there?")
     return UsageError(f"{address} did not answer about job {submission_id!r:.140}: {_line(error)}")
 

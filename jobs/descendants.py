@@ -82,8 +82,9 @@ class Family:
         """
         found = self._findings(self.signed.strong_descendants(removed), self.policy)
         lesser: Proposal = "quarantine" if self.policy == "remove" else self.policy
-        for seeds in (removed, self.fallen):
-            for entry_id, finding in self._findings(self.combined.strong_descendants(seeds), lesser).items():
+        # Signed edges first: what they reach is no guess, be there a shorter path with an estimated edge.
+        for lineage, seeds in ((self.signed, self.fallen), (self.combined, removed), (self.combined, self.fallen)):
+            for entry_id, finding in self._findings(lineage.strong_descendants(seeds), lesser).items():
                 if entry_id not in removed:
                     found.setdefault(entry_id, finding)
         return tuple(found[entry_id] for entry_id, _ in self.signed.labels() if entry_id in found)

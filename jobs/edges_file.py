@@ -66,11 +66,12 @@ def read_edges(path: Path) -> tuple[tuple[EstimatedEdge, ...], str]:
         UsageError: the file cannot be read, is too large, or a line breaks a rule.
     """
     try:
-        if path.stat().st_size > MAX_EDGES_BYTES:
-            raise UsageError(f"{path}: more than {MAX_EDGES_BYTES} bytes of estimated edges; split them by tenant")
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(MAX_EDGES_BYTES + 1)  # a pipe tells no size before
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(raw) > MAX_EDGES_BYTES:
+        raise UsageError(f"{path}: more than {MAX_EDGES_BYTES} bytes of estimated edges; split them by tenant")
     return parse_edges(raw.splitlines(), path.name), hashlib.sha256(raw).hexdigest()
 
 

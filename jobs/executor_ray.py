@@ -69,6 +69,10 @@ TASK_RETRIES = 3
 CONNECT_S = 10.0
 """How long a cluster's head may take to answer; Ray by itself goes on trying for longer than anybody waits."""
 
+_SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS
+"""How HTTP/2, which gRPC speaks, is begun (RFC 9113, sec. 3.4): by either side with a frame of settings, type 4."""
+
 LOOK_S = 5.0
 """How often a driver that gets no outcomes looks whether any node is left that could bring them."""
 
@@ -103,6 +107,8 @@ class RayExecutor:
                     )
             except (ConnectionError, ValueError, RuntimeError) as error:
                 reason = " ".join(str(error).split())[:200]
+                if address is None:
+                    raise UsageError(f"Ray cannot be started on this machine: {reason}; use --local") from None
                 raise UsageError(f"no Ray cluster at {address!r}: {reason}; start one or leave --address out") from None
 
     def start_backbone(self) -> None:
@@ -252,14 +258,24 @@ def _replay_task(pool: ActorPool, groups: list[ReplayGroup], program: Program) -
 
 
 def _reach(address: str) -> None:
-    """Raise ConnectionError where nobody listens at HOST:PORT; what other addresses mean is for Ray to say."""
+    """Raise ConnectionError where no gRPC server listens at HOST:PORT; what other addresses mean is for Ray to say.
+
+    A server that encrypts is only seen to be there.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
         return
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S) as peer:
+            if os.environ.get("RAY_USE_TLS", "0").lower() in {"1", "true"}:
+                return
+            peer.sendall(_HELLO)
+            with peer.makefile("rb") as answers:
+                greeting = answers.read(len(_SETTINGS))
     except (OSError, OverflowError) as error:
         raise ConnectionError(f"nothing answers there ({error})") from None
+    if greeting[3:4] != _SETTINGS[3:4]:
+        raise ConnectionError("what answers there is no Ray head, whose port is 6379 unless it was told another")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, cast
@@ -97,10 +98,13 @@ def influence_scores(found: TenantEvidence) -> Mapping[str, float]:
         for entry_id, influence in sorted(state.influences.items())
     ]
     # Who moved up in many events and was convicted at one counts at the others as much: calls saved are no excuse.
+    measured: defaultdict[str, list[float]] = defaultdict(list)
+    for entry_id, value in known:
+        if value is not None:
+            measured[entry_id].append(value)
     for entry_id, events in found.search.spared.items():
-        measured = [value for name, value in known if name == entry_id and value is not None]
-        if measured:
-            known += [(entry_id, fmean(measured))] * events
+        if entry_id in measured:
+            known += [(entry_id, fmean(measured[entry_id]))] * events
     return sum_over_events(known)
 
 
@@ -112,11 +116,11 @@ def rank(found: TenantEvidence, influence: Mapping[str, float], alpha: float) ->
 
 def tenant_result(found: TenantEvidence, config: AuditConfig) -> TenantResult:
     """Write down one tenant's findings."""
-    removed = frozenset(found.removed)
+    removed, convicted = frozenset(found.removed), found.convicted
     return TenantResult(
         tenant=found.tenant,
         entries=len(found.memory),
-        events=tuple(_event(found, state, removed) for _, state in sorted(found.search.states.items())),
+        events=tuple(_event(found, state, removed, convicted) for _, state in sorted(found.search.states.items())),
         probes=_probes(found, removed, config),
         scores=_scores(found),
         edges=_edges(found),
@@ -180,14 +184,18 @@ def _probes(found: TenantEvidence, removed: frozenset[str], config: AuditConfig)
     return tuple(_probe(found, event, removed, config.probe_pattern) for event in found.probes)
 
 
-def _event(found: TenantEvidence, state: EventState, removed: frozenset[str]) -> EventFinding:
+def _event(
+    found: TenantEvidence, state: EventState, removed: frozenset[str], convicted: frozenset[str]
+) -> EventFinding:
     event = state.event
     after = found.checked.get(leave_out(event.event_id, "removal", "text", removed).pair_id)
     verdict, reason = _verdict(state, after)
     gone = [entry_id for entry_id in event.retrieved or () if entry_id not in found.memory]
     if gone:
         reason += f"; of the memories that it used {len(gone)} {'was' if len(gone) == 1 else 'were'} removed since"
-    causes = [entry_id for entry_id in found.convicted if _is_cause(found, state, entry_id)]
+    # Of a large S an event measured or saw few.
+    seen = state.influences.keys() | {entry_id for context in state.replayed for entry_id in context}
+    causes = [entry_id for entry_id in convicted & seen if _is_cause(found, state, entry_id)]
     return EventFinding(
         event_id=event.event_id,
         verdict=verdict,
@@ -208,6 +216,8 @@ def _event(found: TenantEvidence, state: EventState, removed: frozenset[str]) ->
 
 def _is_cause(found: TenantEvidence, state: EventState, entry_id: str) -> bool:
     """Tell whether the replays of one event speak against a member of S that is not there by mere descent.
+
+    Against one that none of them measured or showed, none does.
 
     Whoever was only a placebo at this event is no cause of it, nor is whoever is in S by rank alone.
     """
@@ -253,6 +263,7 @@ def _probe(found: TenantEvidence, event: Event, removed: frozenset[str], pattern
 def _scores(found: TenantEvidence) -> tuple[EntryScore, ...]:
     graph = found.tenant_graph.graph
     index = {entry.entry_id: number for number, entry in enumerate(found.memory.entries)}
+    sufficiency, necessity = _strongest(found, "sufficiency_nats"), _strongest(found, "necessity_nats")
     return tuple(
         EntryScore(
             entry_id=score.entry_id,
@@ -265,21 +276,23 @@ def _scores(found: TenantEvidence) -> tuple[EntryScore, ...]:
             cas_flagged=bool(graph.flagged[index[score.entry_id]]),
             removed=score.entry_id in found.removed,
             reason=found.removed.get(score.entry_id, ""),
-            sufficiency_nats=_strongest(found, score.entry_id, "sufficiency_nats"),
-            necessity_nats=_strongest(found, score.entry_id, "necessity_nats"),
+            sufficiency_nats=sufficiency.get(score.entry_id),
+            necessity_nats=necessity.get(score.entry_id),
             density=float(graph.density[index[score.entry_id]]),
         )
         for score in found.ranking
     )
 
 
-def _strongest(found: TenantEvidence, entry_id: str, term: str) -> float | None:
-    known = [
-        value
-        for state in found.search.states.values()
-        if entry_id in state.influences and (value := getattr(state.influences[entry_id], term)) is not None
-    ]
-    return max(known) if known else None
+def _strongest(found: TenantEvidence, term: str) -> Mapping[str, float]:
+    """Return the greatest value of one term over all events, by entry id; entries of which none is known are absent."""
+    greatest: dict[str, float] = {}
+    for state in found.search.states.values():
+        for entry_id, influence in state.influences.items():
+            value = getattr(influence, term)
+            if value is not None:
+                greatest[entry_id] = max(value, greatest.get(entry_id, value))
+    return greatest
 
 
 def _edges(found: TenantEvidence) -> tuple[GraphEdge, ...]:

@@ -142,13 +142,16 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
         ModelError: the backbone died; start the audit again.
     """
     removals = removals_of(result)
-    if config.hazards == "off" or not removals or _has_locks(run, result):
+    if config.hazards == "off" or not removals:
         return
+    specs = ModelSpecs(backbone=config.backbone, embedder=config.embedder)
+    if (known := _known_locks(run, result)) and (all(map(_is_whole, known)) or load_acts(specs) is None):
+        return  # no model has to be loaded again
     method, taxonomy = config.hazards, taxonomy_of(config.taxonomy)
     executor.embed([""])  # loaded now, so that its id is known
     plan = LockPlan(
         store_id=snapshot.store_id, taxonomy=taxonomy, embed=executor.embed, embedder=executor.model_ids()["embedder"],
-        acts=load_acts(ModelSpecs(backbone=config.backbone, embedder=config.embedder)),
+        acts=load_acts(specs),
     )  # fmt: skip
     if plan.acts is None:
         reporter.say(NO_ACTS)
@@ -157,7 +160,8 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
         entry for tenant in sorted(removals) for entry in snapshot.entries(tenant) if entry.entry_id in removals[tenant]
     ]
 
-    with reporter.stage("reading the hazards of what is removed", len(entries)) as progress:
+    # A resumed run starts its backbone here.
+    with reporter.stage("reading the hazards of what is removed", len(entries), announced=True) as progress:
 
         async def read(generator: Generator) -> tuple[list[Lock], int]:
             reader = HazardReader(generator, method=method, statements=statements)
@@ -202,12 +206,22 @@ def entailment_beside(executor: Executor, config: AuditConfig, taxonomy: Taxonom
     return HazardStatements(entailment, curves, taxonomy.digest, load_probe(config.nli))
 
 
-def _has_locks(run: Path, result: AuditResult) -> bool:
-    """Tell whether an earlier start wrote usable locks: then no model has to be loaded again."""
+def _known_locks(run: Path, result: AuditResult) -> list[Lock]:
+    """Return the locks that an earlier start wrote; none where they are not usable."""
     try:
-        return bool(read_locks(run, result)[0])
+        extras, _ = read_locks(run, result)
     except (IncompleteError, UsageError):
-        return False
+        return []
+    return [
+        read_lock(extra[EXTRA_KEY], f"{tenant}/{entry_id}")
+        for tenant, entries in extras.items()
+        for entry_id, extra in entries.items()
+    ]
+
+
+def _is_whole(lock: Lock) -> bool:
+    """Tell whether a lock has acts beside its keys: both are of the same texts, but a reader of acts may be missing."""
+    return bool(lock.acts or not lock.keys)
 
 
 def read_locks(run: Path, result: AuditResult) -> tuple[Extras, dict[str, str]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from audit.entry import PARTS_PER_MILLION, Entry, Parent
 from audit.errors import EntryError, UsageError
@@ -47,14 +47,19 @@ def read_entries(file: Path, defaults: Mapping[str, object], *, once: bool = Fal
     """
     read = _read_once if once else parse_entries
     if str(file) == "-":
-        return list(read(sys.stdin.buffer, "standard input", defaults))
+        return list(read(_lines(sys.stdin.buffer), "standard input", defaults))
     try:
-        with file.open("rb") as lines:  # also a pipe, such as a shell's <(…)
-            return list(read(lines, file.name, defaults))
+        with file.open("rb") as stream:  # also a pipe, such as a shell's <(…)
+            return list(read(_lines(stream), file.name, defaults))
     except FileNotFoundError:
         raise UsageError(f"{file}: no such file") from None
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Read lines, none much longer than is allowed: a pipe or a device may send one that no memory holds."""
+    return iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
 
 
 def parse_entries(lines: Iterable[bytes], source: str, defaults: Mapping[str, object]) -> Iterator[Entry]:
@@ -87,7 +92,7 @@ def _numbered(lines: Iterable[bytes], source: str, defaults: Mapping[str, object
     for number, raw in enumerate(lines, start=1):
         where = f"{source}, line {number}"
         if len(raw) > MAX_LINE_BYTES:
-            raise EntryError(f"{where}: {len(raw)} bytes, at most {MAX_LINE_BYTES} are allowed in one entry")
+            raise EntryError(f"{where}: more than {MAX_LINE_BYTES} bytes, which is no entry")
         if not raw.strip():
             continue
         try:

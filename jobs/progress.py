@@ -114,8 +114,16 @@ class Reporter:
             self._console.print(line, markup=False, highlight=False)
 
     @contextmanager
-    def stage(self, name: str, total: int | None = None) -> Iterator[Stage]:
-        """Show one stage until the block ends."""
+    def stage(self, name: str, total: int | None = None, *, announced: bool = False) -> Iterator[Stage]:
+        """Show one stage until the block ends.
+
+        Args:
+            name: What is done.
+            total: How much of it; None where that is not known.
+            announced: Nothing may advance for long, so a log names the stage when it begins.
+        """
+        if announced and not self._console.is_terminal:  # a terminal shows its bar at once
+            self.say(f"{name} …")
         if self._quiet or not self._console.is_terminal:
             stage = Stage(name, total, None, self._console) if not self._quiet else _Silent(name, self._console)
             yield stage

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import json
 import math
 from contextlib import suppress
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from audit.generation import Completion, GenerationRequest
     from models.protocols import Generator
 
-__all__ = ["Program", "ReplayGroup", "ReplayQuestion", "stream_outcomes"]
+__all__ = ["Program", "ReplayGroup", "ReplayQuestion", "hash_at_point", "request_of", "stream_outcomes"]
 
 SAMPLING_TEMPERATURE = 1.0
 """The model's own distribution: what log-probabilities are of."""
@@ -120,15 +121,21 @@ def stream_outcomes(
         ModelError: a question failed; outcomes yielded before are good, the rest is cancelled.
     """
     agent, harm = program.build()
+    # Waiting for the first of all tasks would look at each of them again whenever one is done.
+    arrived: asyncio.Queue[asyncio.Task[Outcome]] = asyncio.Queue()
     tasks = {
         loop.create_task(_answer(agent, harm, group.query, program, question, generator))
         for group in groups
         for generator in (MemoGenerator(backbone(group.event_id)),)
         for question in group.questions
     }
+    for task in tasks:
+        task.add_done_callback(arrived.put_nowait)
     try:
         while tasks:
-            done, tasks = loop.run_until_complete(asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED))
+            done = [loop.run_until_complete(arrived.get())]
+            done.extend(arrived.get_nowait() for _ in range(arrived.qsize()))
+            tasks.difference_update(done)
             failed = [task for task in done if task.exception() is not None]
             for task in done:
                 if task not in failed:
@@ -143,7 +150,7 @@ def stream_outcomes(
 
 
 async def _answer(  # noqa: PLR0913, PLR0917 - one question and what answers it
-    agent: Agent, harm: HarmScorer, query: str, program: Program, question: ReplayQuestion, generator: Generator
+    agent: Agent, harm: HarmScorer, query: str, program: Program, question: ReplayQuestion, generator: MemoGenerator
 ) -> Outcome:
     meter = _Meter(generator)
     shown = question.memories
@@ -154,7 +161,8 @@ async def _answer(  # noqa: PLR0913, PLR0917 - one question and what answers it
             found = await _ask(agent, harm, query, program, replace(question, memories=shown), meter)
         except PromptTooLongError:
             if not shown:
-                found = _Answer(fits=False)
+                measured = request_of(agent, query, program, replace(question, memories=()))
+                found = _Answer(fits=False, prompt_hash=hash_at_point(measured, question))
             else:
                 left_out.append(max(shown, key=lambda entry: len(entry.request) + len(entry.response)))
                 shown = tuple(entry for entry in shown if entry is not left_out[-1])
@@ -167,7 +175,7 @@ async def _answer(  # noqa: PLR0913, PLR0917 - one question and what answers it
         output=found.output,
         answers=found.answers,
         prompt_hash=found.prompt_hash,
-        memoised=meter.requests > 0 and meter.prompt_tokens == 0,
+        memoised=0 < meter.requests == meter.shared,
         prompt_tokens=meter.prompt_tokens,
         cached_tokens=meter.cached_tokens,
         completion_tokens=meter.completion_tokens,
@@ -212,17 +220,40 @@ async def _ask(  # noqa: PLR0913, PLR0917 - one question and what answers it
         prompt_hash = samples[0][0].prompt_hash if samples else ""
         score, odds = _of_samples([harm_of_one for _, harm_of_one in samples])
     else:
-        prompt_hash, point = "", question.point
-        request = None if point is None else request_at(agent, query, question.memories, program.seed, point.history)
-        if request is not None and point is not None:
-            graded = ablation.measure == "odds"
-            measured = graded_request(request, point) if graded else continuation_request(request, point)
-            prompt_hash = measured.digest()
+        point, measured = question.point, request_of(agent, query, program, question)
+        prompt_hash = hash_at_point(measured, question)
+        if measured is not None and point is not None:
             with suppress(PrefixUnsupportedError):  # no odds: the search samples instead
                 completion = await meter.generate(measured)
                 output = completion.text
-                odds = (log_odds if graded else log_odds_further_on)(completion, point)
+                odds = (log_odds if ablation.measure == "odds" else log_odds_further_on)(completion, point)
     return _Answer(harm=score, log_odds_nats=odds, output=output, answers=answers, prompt_hash=prompt_hash)
+
+
+def request_of(agent: Agent, query: str, program: Program, question: ReplayQuestion) -> GenerationRequest | None:
+    """Return what is asked for a question at a decision point; None without one, or at a turn that is never reached.
+
+    No model is asked.
+    """
+    point = question.point
+    request = None if point is None else request_at(agent, query, question.memories, program.seed, point.history)
+    if request is None or point is None:
+        return None
+    graded = question.ablation.measure == "odds"
+    return graded_request(request, point) if graded else continuation_request(request, point)
+
+
+def hash_at_point(request: GenerationRequest | None, question: ReplayQuestion) -> str:
+    """Return the `prompt_hash` of a measurement: of its request, and of what its odds are read against.
+
+    A point whose y* goes on in other words may be asked for by an equal request.
+    """
+    point = question.point
+    if request is None or point is None:
+        return ""
+    graded = question.ablation.measure == "odds"
+    read = (point.harmful, point.clean) if graded else (point.answer[point.start :],)
+    return hashlib.sha256(json.dumps([request.digest(), *read]).encode()).hexdigest()
 
 
 def _of_samples(harms: Sequence[float | None]) -> tuple[float | None, float | None]:
@@ -256,15 +287,16 @@ async def _sample(  # noqa: PLR0913, PLR0917 - one replay, varied
 class _Meter:
     """Counts what one question costs."""
 
-    __slots__ = ("_generator", "cached_tokens", "completion_tokens", "prompt_tokens", "requests")
+    __slots__ = ("_generator", "cached_tokens", "completion_tokens", "prompt_tokens", "requests", "shared")
 
-    def __init__(self, generator: Generator) -> None:
+    def __init__(self, generator: MemoGenerator) -> None:
         self._generator = generator
-        self.requests = self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
+        self.requests = self.shared = self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
 
     async def generate(self, request: GenerationRequest) -> Completion:
-        completion = await self._generator.generate(request)
+        completion, shared = await self._generator.ask(request)
         self.requests += 1
+        self.shared += shared
         self.prompt_tokens += completion.prompt_tokens
         self.cached_tokens += completion.cached_tokens
         self.completion_tokens += completion.completion_tokens

@@ -8,8 +8,9 @@
     RUN/result.json            the finding, written when all is known; `jobs.hazard_locks` and the purge add theirs
 
 A second start with the same digests continues; with others it is refused. Outcomes are keyed by pair id: what is there
-twice, after a retry or a crash, is one. What NLI and embedder said depends on texts and weights alone: another run may
-take it over (`jobs.reuse`).
+twice, after a retry or a crash, is one. Only at a decision point may one id have outcomes of several prompts: its text
+comes from earlier replays, and where these were lost and came back in other words it is another point. What NLI and
+embedder said depends on texts and weights alone: another run may take it over (`jobs.reuse`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import json
 import shlex
 import time
 import uuid
+from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -101,24 +103,27 @@ class RunFolder:
         self._pending: list[Outcome] = []
         self._written_at = time.monotonic()
         marker = path / MARKER_FILE
-        if marker.exists():
+        # Another start may make the folder a run at any moment: it is foreign only where it is none after the look.
+        if not marker.exists() and _is_foreign(path) and not marker.exists():
+            raise UsageError(f"{path}: exists and is not a MemAudit run; choose another --out")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if not marker.exists():  # of two that start at once one writes it, and the other reads what it must be
+                durable.create(marker, json.dumps(dict(sorted(identity.items())), indent=1).encode(), scratch=path)
             known = _read_marker(marker)
             different = sorted(name for name in identity.keys() | known.keys() if identity.get(name) != known.get(name))
             if different:
                 raise UsageError(_refusal(path, different))
-        elif path.exists() and (not path.is_dir() or not all(map(durable.is_leftover, path.iterdir()))):
-            raise UsageError(f"{path}: exists and is not a MemAudit run; choose another --out")
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            if not marker.exists():
-                durable.replace(marker, json.dumps(dict(sorted(identity.items())), indent=1).encode())
             for kind in KINDS:
                 (path / kind).mkdir(exist_ok=True)
         except OSError as error:
             raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None
         self._models = read_models(path)
-        outcomes = (item for found in _read(path, REPLAYS, parse_outcomes) for item in found)
-        self._outcomes = {outcome.pair_id: outcome for outcome in outcomes}
+        self._outcomes: dict[str, Outcome] = {}
+        self._others: defaultdict[str, list[Outcome]] = defaultdict(list)
+        for found in _read(path, REPLAYS, parse_outcomes):
+            for outcome in found:
+                self._keep(outcome)
         self._weights = {key: value for found in _read(path, ENTAILMENT, parse_weights) for key, value in found.items()}
         self._vectors = {key: value for found in _read(path, EMBEDDING, parse_vectors) for key, value in found.items()}
 
@@ -146,12 +151,23 @@ class RunFolder:
 
     @property
     def outcomes(self) -> Mapping[str, Outcome]:
-        """All outcomes known, by pair id."""
+        """The last outcome known of each pair id."""
         return self._outcomes
+
+    def outcomes_of(self, pair_id: str) -> tuple[Outcome, ...]:
+        """Return all that is known of one pair id: more than one, of other prompts, where its decision point moved."""
+        last = self._outcomes.get(pair_id)
+        return () if last is None else (last, *self._others.get(pair_id, ()))
+
+    def _keep(self, outcome: Outcome) -> None:
+        before = self._outcomes.get(outcome.pair_id)
+        if before is not None and before.prompt_hash != outcome.prompt_hash:
+            self._others[outcome.pair_id].append(before)
+        self._outcomes[outcome.pair_id] = outcome
 
     def add(self, outcome: Outcome) -> None:
         """Keep one outcome; it is on disk SHARD_SECONDS later at most, or after `flush`."""
-        self._outcomes[outcome.pair_id] = outcome
+        self._keep(outcome)
         self._pending.append(outcome)
         if len(self._pending) >= SHARD_ROWS or time.monotonic() - self._written_at > SHARD_SECONDS:
             self.flush()
@@ -238,6 +254,11 @@ def parse_marker(data: bytes, where: str) -> dict[str, str]:
     if not isinstance(known, dict) or not all(isinstance(value, str) for value in known.values()):
         raise UsageError(f"{where}: not a run's marker; choose another --out")
     return known
+
+
+def _is_foreign(path: Path) -> bool:
+    """Tell whether a path that is no run holds something that no run left there."""
+    return path.exists() and (not path.is_dir() or not all(map(durable.is_leftover, path.iterdir())))
 
 
 def _refusal(path: Path, different: list[str]) -> str:

@@ -27,7 +27,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from audit.chat_marks import without_chat_marks
-from audit.errors import UsageError
+from audit.consistency.entailment import distributions
+from audit.consistency.neighbours import check_vectors
+from audit.errors import ModelError, PromptTooLongError, UsageError
 from audit.generation import GenerationRequest, Message
 from models.hazard_extraction import margin_of
 
@@ -53,7 +55,10 @@ MAX_SENTENCES = 12
 """Sentences of a child that are asked about: of a longer text the first ones."""
 
 MAX_SHOWN_CHARS = 6_000
-"""Characters of each text that the backbone reads: both of them and the question fit 4k tokens."""
+"""Characters of each text that the backbone reads: of English, both of them and the question fit 4k tokens."""
+
+LEAST_SHOWN_CHARS = 750
+"""Of texts that are more tokens than fit, half as much is shown until it fits; below this a pair is left out."""
 
 TOP_LOGPROBS = 20
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+(?=\s|$)|\n|$)|[^\n]+")
@@ -85,8 +90,14 @@ class Calibration:
     """Weight at which F1 on the benchmark is best: proposals below it are not written unless asked for."""
 
     def weight(self, scores: Mapping[Method, float]) -> float:
-        """Return the estimated probability of an edge; one score per slope, for `backbone` the margin in nats."""
+        """Return the estimated probability of an edge; one score per slope, for `backbone` the margin in nats.
+
+        Raises:
+            ModelError: a score is NaN or infinite.
+        """
         value = self.bias + sum(slope * scores[method] for method, slope in self.slopes.items())
+        if not math.isfinite(value):  # cut to the range below, NaN would be the surest edge of all
+            raise ModelError(f"the scores {dict(scores)} of a pair give no weight, expected finite ones")
         return 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, value))))
 
 
@@ -120,11 +131,17 @@ def word_scores(pairs: Sequence[Pair]) -> NDArray[np.float64]:
 
 
 def embedding_scores(pairs: Sequence[Pair], embedder: Embedder) -> NDArray[np.float64]:
-    """Cosine of parent and child, negative ones as 0. Shape (len(pairs),). Raises what the embedder raises."""
+    """Cosine of parent and child, negative ones as 0. Shape (len(pairs),).
+
+    Raises:
+        ModelError: the embedder failed, or gave what is no unit vector.
+    """
     texts = sorted({text for pair in pairs for text in pair})
     if not texts:
         return np.zeros(0)
-    vectors = dict(zip(texts, embedder.embed(texts).astype(np.float64), strict=True))
+    embedded = embedder.embed(texts)
+    check_vectors(embedded)
+    vectors = dict(zip(texts, embedded.astype(np.float64), strict=True))
     return np.asarray([max(0.0, float(vectors[parent] @ vectors[child])) for parent, child in pairs])
 
 
@@ -132,7 +149,9 @@ def entailment_scores(pairs: Sequence[Pair], model: EntailmentModel) -> NDArray[
     """Mean over the child's sentences of P(parent entails sentence). Shape (len(pairs),).
 
     A summary of three parents is entailed by each in a third of its sentences, so a score of a third is already much.
-    Raises what the model raises.
+
+    Raises:
+        ModelError: the model failed, or gave what are no probabilities.
     """
     asked: list[Pair] = []
     owner: list[int] = []
@@ -142,13 +161,15 @@ def entailment_scores(pairs: Sequence[Pair], model: EntailmentModel) -> NDArray[
             owner.append(number)
     if not asked:
         return np.zeros(0)
-    entailed = model.probabilities(asked)[:, 2].astype(np.float64)
+    entailed = distributions(model.probabilities(asked), len(asked))[:, 2]
     sums = np.bincount(owner, weights=entailed, minlength=len(pairs))
     return np.asarray(sums / np.bincount(owner, minlength=len(pairs)))
 
 
 async def backbone_margins(pairs: Sequence[Pair], generator: Generator) -> list[float | None]:
-    """Log p(yes) - log p(no) per pair, in nats; None where the model says neither, also when guided.
+    """Log p(yes) - log p(no) per pair, in nats.
+
+    None where the model says neither, also when guided, or where even LEAST_SHOWN_CHARS of both texts do not fit.
 
     The child stands first in the prompt: questions about one child share it in the prefix cache.
 
@@ -159,6 +180,16 @@ async def backbone_margins(pairs: Sequence[Pair], generator: Generator) -> list[
 
 
 async def _ask(parent: str, child: str, generator: Generator) -> float | None:
+    longest = MAX_SHOWN_CHARS
+    while longest >= LEAST_SHOWN_CHARS:
+        try:
+            return await _margin(parent[:longest], child[:longest], generator)
+        except PromptTooLongError:
+            longest //= 2
+    return None
+
+
+async def _margin(parent: str, child: str, generator: Generator) -> float | None:
     for guided in (False, True):
         answer: Completion = await generator.generate(derivation_request(parent, child, guided=guided))
         margin = margin_of(answer)

@@ -38,15 +38,19 @@ class MemoGenerator:
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """Answer one request; a failure is not remembered. Who is cancelled leaves the answer to the others."""
+        return (await self.ask(request))[0]
+
+    async def ask(self, request: GenerationRequest) -> tuple[Completion, bool]:
+        """Answer one request like `generate`, and tell whether the answer is shared: many servers count no tokens."""
         key = request.digest()
         known = self._answers.get(key)
         if known is not None:
             self.hits += 1
             answer = await self._wait(key, known)
-            return replace(answer, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
+            return replace(answer, prompt_tokens=0, cached_tokens=0, completion_tokens=0), True
         self.misses += 1
         asked = self._answers[key] = _Asked(asyncio.ensure_future(self._generator.generate(request)))
-        return await self._wait(key, asked)
+        return await self._wait(key, asked), False
 
     async def _wait(self, key: str, asked: _Asked) -> Completion:
         asked.waiting += 1

@@ -39,11 +39,11 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "result": (),
     "provenance": ("entry", "errors"),
     "snapshot": ("provenance", "entry", "errors"),
-    "forget": ("snapshot", "provenance", "strict_yaml", "invisible", "entry", "errors"),
+    "forget": ("snapshot", "provenance", "strict_yaml", "invisible", "nfc", "entry", "errors"),
     "fusion": ("errors",),
     "attribution": ("setting_types", "chat_marks", "fusion", "generation", "events", "entry", "errors"),
     "consistency": ("entry", "errors"),
-    "lineage": ("snapshot", "strict_yaml", "nesting", "entry", "errors"),
+    "lineage": ("snapshot", "strict_yaml", "nesting", "nfc", "entry", "errors"),
     "report": ("result", "events", "counted", "consistency", "invisible", "entry", "errors"),
 }
 """Per part of `audit`, which others it may import: the data flow. A new part is a line here, on purpose."""

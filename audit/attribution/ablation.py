@@ -88,6 +88,8 @@ class Outcome:
     """The model's text per turn of a text replay."""
 
     prompt_hash: str
+    """Digest of what was asked; at a decision point also of what its odds are read against."""
+
     memoised: bool
     """True where an equal prompt had been answered before in this run: it cost nothing."""
 

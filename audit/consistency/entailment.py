@@ -1,7 +1,7 @@
 """From NLI probabilities to the inconsistency weight w of a pair (paper section 4, eq. 8).
 
 NLI is directed and contradiction is not, so each pair is asked both ways, and w is the larger contradiction
-probability of the two. The model is called between the two functions here, by the caller.
+probability of the two. The caller asks the model between `plan_pairs` and `weights`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["plan_pairs", "weights"]
+__all__ = ["distributions", "plan_pairs", "weights"]
 
+CLASSES = 3
 CONTRADICTION = 0
 """Column of the contradiction class (`models.protocols.EntailmentModel`)."""
 
@@ -41,14 +42,26 @@ def weights(probabilities: NDArray[np.float32]) -> NDArray[np.float64]:
     Raises:
         ModelError: the shape is wrong, or a row is not a probability distribution.
     """
+    if probabilities.ndim != 2 or probabilities.shape[1] != CLASSES or len(probabilities) % 2:  # noqa: PLR2004 - a table
+        raise ModelError(f"NLI answered with shape {probabilities.shape}, expected (2 x pairs, 3)")
+    wide = distributions(probabilities, len(probabilities))
+    both: NDArray[np.float64] = wide[:, CONTRADICTION].reshape(-1, 2).max(axis=1)
+    return np.minimum(both, 1.0)
+
+
+def distributions(probabilities: NDArray[np.float32], questions: int) -> NDArray[np.float64]:
+    """Return the answers to so many questions as they are, shape (questions, 3).
+
+    Raises:
+        ModelError: the shape is wrong, or a row is not a probability distribution.
+    """
     wide = np.asarray(probabilities, dtype=np.float64)
-    if wide.ndim != 2 or wide.shape[1] != 3 or len(wide) % 2:  # noqa: PLR2004 - two directions, three classes
-        raise ModelError(f"NLI answered with shape {wide.shape}, expected (2 x pairs, 3)")
+    if wide.shape != (questions, CLASSES):
+        raise ModelError(f"NLI answered with shape {wide.shape}, expected ({questions}, {CLASSES})")
     sums = wide.sum(axis=1)
     sound = (wide >= 0).all(axis=1) & (np.abs(sums - 1) <= SUM_TOLERANCE)  # false for NaN and infinity too
     bad = np.flatnonzero(~sound)
     if len(bad):
         row = ", ".join(f"{value:.3g}" for value in wide[bad[0]])
         raise ModelError(f"NLI row {bad[0]} is ({row}), expected three probabilities that sum to 1")
-    both: NDArray[np.float64] = wide[:, CONTRADICTION].reshape(-1, 2).max(axis=1)
-    return np.minimum(both, 1.0)
+    return wide

@@ -13,8 +13,9 @@ Importing it loads no Ray, torch or vllm; the models come in as an `Embed` calla
    whose signature matches (eq. 3). Mode `act+labels` asks only about writes, and for tombstones, that the act leaves in
    doubt, and there weighs the act and the likeliest hazard together instead, where the models were calibrated for that.
    For a tombstone without an act, or without a usable signature, a very similar key is enough;
-5. the same for the write joined to this writer's recent writes that were near a key: acts come in instalments. The
-   oldest are left out until a model can read the rest; what is long only together is not refused for that.
+5. the same for the write joined to this writer's recent writes that were near a key: acts come in instalments. What is
+   long only together is not refused for that: of the oldest less is read, what is nearest to a key, until a model can
+   read all, and of the write itself where it leaves no room. Writes that name no principal are not one writer's.
 
 A failure of a model or of the embedder is decided by `GuardSettings.on_failure`, named in the decision and never kept
 in the cache. Every decision is told to `on_decision` (`audit.forget.decision_log`).
@@ -41,12 +42,12 @@ from audit.forget.judging import failure, most_read, scopes
 from audit.forget.model_thread import ModelThread
 from audit.forget.pieces import pieces
 from audit.forget.reading import fingerprint, readings, unmarked, wholes
-from audit.forget.recent_writes import Piece, RecentWrites
+from audit.forget.recent_writes import UNNAMED, Piece, RecentWrites
 from audit.forget.rounds import HazardExtractor, Rounds, error_line
 from audit.forget.settings import GuardSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -90,23 +91,25 @@ class _Finding:
     joins: bool
     """It may be one of several instalments."""
 
-    text: str = ""
-    """What was read of it, where it joins; of much, what is nearest to a key."""
+    nearest: tuple[int, ...] = ()
+    """Which readings are kept of it, where it joins: nearest to a key first. Not the texts: many findings are kept."""
 
 
 class _State:
     """A lockout and what was decided under it; replaced whole."""
 
-    __slots__ = ("alone", "expires_ms", "joined", "lockout", "scopes", "words_only")
+    __slots__ = ("alone", "expires_ms", "ids_only", "joined", "lockout", "scopes", "words_only")
 
     def __init__(self, lockout: Lockout, mode: MatchMode, rounds: Rounds) -> None:
         self.lockout = lockout
         self.scopes = scopes(lockout, mode, rounds.taxonomies, fused=rounds.fused)
         silent = lockout.keys.keyless & np.all([scope.mute for scope in self.scopes], axis=0)
         self.words_only = int(silent.sum())
+        wordless = [not stone.lock.fingerprints for stone in lockout.stones]
+        self.ids_only = int((silent & np.asarray(wordless, np.bool_)).sum())
         self.expires_ms = lockout.next_expiry_ms
         self.alone: OrderedDict[bytes, _Finding] = OrderedDict()
-        self.joined: OrderedDict[tuple[bytes, ...], Decision] = OrderedDict()
+        self.joined: OrderedDict[bytes, Decision] = OrderedDict()
 
 
 class WriteGuard:
@@ -174,6 +177,11 @@ class WriteGuard:
         Nothing of theirs can be compared in this mode. Doing the removal again, with today's models, makes them whole.
         """
         return self._state.words_only
+
+    @property
+    def ids_only(self) -> int:
+        """Of these, tombstones that keep out their id alone: too short for a fingerprint, also as it was once made."""
+        return self._state.ids_only
 
     @property
     def counters(self) -> dict[str, int]:
@@ -281,7 +289,7 @@ class WriteGuard:
     def _finish(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
         """Look at the write together with the writer's recent ones, count it, and tell."""
         decision = found.decision
-        if decision.allowed and found.joins and self.settings.recent_writes:
+        if decision.allowed and found.joins and self.settings.recent_writes and entry.principal != UNNAMED:
             decision = self._in_stream(state, entry, key, found)
         self._tell(entry, decision)
         return decision
@@ -289,7 +297,9 @@ class WriteGuard:
     def _in_stream(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
         """Judge together with the writer's recent writes, again where one came in meanwhile, and join them."""
         decision, now_ms = found.decision, self._clock_ms()
-        piece = Piece(key=key, entry_id=entry.entry_id, text=found.text, at_ms=now_ms)
+        texts = readings(entry)
+        kept = tuple((place, texts[place]) for place in found.nearest)
+        piece = Piece(key=key, entry_id=entry.entry_id, readings=kept, at_ms=now_ms)
         judged: tuple[Piece, ...] = ()
         while decision.allowed:
             with self._lock:
@@ -297,32 +307,32 @@ class WriteGuard:
                 if earlier == judged:
                     self._recent.add(entry.principal, piece)
                     break
-            decision, judged = self._joined(state, key, found, earlier), earlier
+            decision, judged = self._joined(state, found.decision, (*earlier, piece)), earlier
         return decision
 
-    def _joined(self, state: _State, key: bytes, found: _Finding, earlier: tuple[Piece, ...]) -> Decision:
-        """Judge together with the latest of the earlier writes: as many as the round takes that reads most.
+    def _joined(self, state: _State, alone: Decision, writes: tuple[Piece, ...]) -> Decision:
+        """Judge the last of these writes together with those before it: as much as the round takes that reads most.
 
-        Where another round had to leave texts out, as many as that one takes.
+        Where another round had to leave texts out, as much as that one takes.
         """
         for most in sorted({most_read(scope, self.settings) for scope in state.scopes}, reverse=True):
-            kept = _fitting(earlier, found.text, most)
-            if not kept:
+            *earlier, new = _fitting(writes, most)
+            if not earlier:
                 break
-            decision = self._together(state, key, found, kept)
+            decision = self._together(state, _joined_pieces((*earlier, new)))
             if decision.reason == "too long":
                 continue
             if decision.allowed and decision.reason not in FAILURES:
                 break
-            return replace(decision, with_earlier=tuple(piece.entry_id for piece in kept))
-        return found.decision
+            return replace(decision, with_earlier=tuple(piece.entry_id for piece in earlier))
+        return alone
 
-    def _together(self, state: _State, key: bytes, found: _Finding, earlier: tuple[Piece, ...]) -> Decision:
-        place = (key, *(piece.key for piece in earlier))
+    def _together(self, state: _State, texts: tuple[str, ...]) -> Decision:
+        place = _digest(texts)
         with self._lock:
             decision = state.joined.get(place)
         if decision is None:
-            decision = self._judge_texts(state, [_joined_pieces(earlier, found.text)], joined=True)[0].decision
+            decision = self._judge_texts(state, [texts], joined=True)[0].decision
             if decision.reason not in FAILURES:
                 self._keep(state.joined, place, decision)
         return decision
@@ -369,10 +379,11 @@ class WriteGuard:
         flat = [text for group in groups for text in group]
         if self._embed is not None and flat and len(lockout):
             try:
-                vectors = _checked(self._embed(flat) if vectors is None else vectors, len(flat))
+                vectors = self._embed(flat) if vectors is None else vectors
+                vectors = _checked(vectors, len(flat), lockout.keys.dimensions)
             except Exception as error:  # noqa: BLE001 - whatever an embedder raises, the policy decides, and says so
                 failed = failure("embedder failed", error_line(error), settings)
-                return [_Finding(decision=failed, joins=True, text=_remembered(lockout, texts)) for texts in groups]
+                return [_Finding(decision=failed, joins=True, nearest=_nearest(lockout, texts)) for texts in groups]
         spans = np.cumsum([0, *map(len, groups)]).tolist()
         mine = [None if vectors is None else vectors[start:end] for start, end in itertools.pairwise(spans)]
         judged = self._rounds.judge(lockout, state.scopes, groups, mine, joined=joined)
@@ -381,8 +392,8 @@ class WriteGuard:
         for texts, vectors_of, found in zip(groups, mine, judged, strict=True):
             near = incomparable or found.nearest is None or found.nearest >= settings.join_above
             joins = near and found.decision.reason != "no tombstones"
-            text = _remembered(lockout, texts, vectors_of) if joins else ""
-            findings.append(_Finding(decision=found.decision, joins=joins, text=text))
+            kept = _nearest(lockout, texts, vectors_of) if joins and not joined else ()
+            findings.append(_Finding(decision=found.decision, joins=joins, nearest=kept))
         return findings
 
     def _keep(self, cache: OrderedDict[Any, Any], key: object, value: object) -> None:
@@ -401,40 +412,68 @@ class WriteGuard:
             self._on_decision(entry, decision)
 
 
-def _checked(vectors: NDArray[np.float32], texts: int) -> NDArray[np.float32]:
+def _checked(vectors: NDArray[np.float32], texts: int, dimensions: int) -> NDArray[np.float32]:
+    """Return vectors that can be compared; with keys of 0 dimensions there is nothing to compare."""
     with np.errstate(over="ignore"):
         found = np.asarray(vectors, np.float32)
     if found.ndim != 2 or len(found) != texts or not np.isfinite(found).all():  # noqa: PLR2004 - texts, dimensions
         raise ModelError(f"vectors of shape {found.shape} were given for {texts} texts, or numbers that are not finite")
+    if dimensions and found.shape[1] != dimensions:
+        raise ModelError(f"vectors of {found.shape[1]} dimensions were given, the keys have {dimensions}")
     if (np.abs(np.linalg.norm(found, axis=1) - 1.0) > UNIT).any():
         raise ModelError("vectors were given that are not unit vectors")
     return found
 
 
-def _remembered(lockout: Lockout, texts: Sequence[str], vectors: NDArray[np.float32] | None = None) -> str:
-    """Return what is kept of a write's readings: of many those nearest to a key, in their order."""
+def _nearest(lockout: Lockout, texts: Sequence[str], vectors: NDArray[np.float32] | None = None) -> tuple[int, ...]:
+    """Return which of a write's readings are kept, nearest to a key first; without keys from both ends, in turn."""
     numbers = list(range(len(texts)))
-    if vectors is not None and len(texts) > MOST_REMEMBERED:
+    if vectors is None:
+        numbers.sort(key=lambda number: min(number, len(texts) - 1 - number))
+    elif len(texts) > 1:
         nearest = lockout.keys.similarity(vectors).max(axis=1)
         numbers.sort(key=lambda number: -nearest[number])
-    return " ".join(texts[number] for number in sorted(numbers[:MOST_REMEMBERED]))
+    return tuple(numbers[:MOST_REMEMBERED])
 
 
-def _joined_pieces(earlier: Sequence[Piece], text: str) -> tuple[str, ...]:
-    return pieces(" ".join((*(piece.text for piece in earlier), text)))
+def _joined_pieces(writes: Sequence[Piece]) -> tuple[str, ...]:
+    return pieces(" ".join(write.text for write in writes))
 
 
-def _fitting(earlier: tuple[Piece, ...], text: str, most: int) -> tuple[Piece, ...]:
-    """Return the latest writes that make at most so many texts together with a new one."""
-    while earlier and len(_joined_pieces(earlier, text)) > most:
-        earlier = earlier[1:]
-    return earlier
+def _fitting(writes: tuple[Piece, ...], most: int) -> tuple[Piece, ...]:
+    """Return of writes, of which the last is new, what makes at most so many texts; the new one alone if nothing does.
+
+    As many of the latest as fit are whole. With those before them, and with the new one where not even one before it
+    fits, that one shortened to half of the texts, come the readings of each that are nearest to a key, as many as fit.
+    """
+    whole = next(first for first in range(len(writes)) if first == len(writes) - 1 or _fit(writes[first:], most))
+    older, kept = writes[:whole], writes[whole:]
+    if not older:
+        return kept
+    if len(kept) == 1:
+        cuts = (kept[0].nearest(count) for count in range(MOST_REMEMBERED, 0, -1))
+        kept = (next((cut for cut in cuts if _fit((cut,), most // 2)), kept[0].nearest(1)),)
+    for first in range(len(older)):
+        for count in range(1 if first else MOST_REMEMBERED, 0, -1):
+            cut = (*(piece.nearest(count) for piece in older[first:]), *kept)
+            if _fit(cut, most):
+                return cut
+    return kept
+
+
+def _fit(writes: Sequence[Piece], most: int) -> bool:
+    return len(_joined_pieces(writes)) <= most
 
 
 def _content_key(entry: Entry) -> bytes:
-    """Digest of what is read of an entry, each text with its length."""
+    """Digest of what is read of an entry."""
+    return _digest((entry.response, *itertools.chain.from_iterable(entry.metadata.items())))
+
+
+def _digest(texts: Iterable[str]) -> bytes:
+    """Digest texts, each with its length."""
     digest = hashlib.blake2b(digest_size=16)
-    for text in (entry.response, *itertools.chain.from_iterable(entry.metadata.items())):
+    for text in texts:
         data = text.encode(errors="surrogatepass")
         digest.update(b"%d:" % len(data))
         digest.update(data)

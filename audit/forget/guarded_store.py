@@ -79,7 +79,8 @@ class GuardedStore:
         self._path, self._trust, self._clock_ms = path, trust, clock_ms
         self._embed, self._embedder, self._acts, self._extractor = embed, embedder, acts, extractor
         self._taxonomies, self._settings, self._on_decision = tuple(taxonomies), settings, on_decision
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()  # of the guards; held to make one, and to put a version in force
+        self._refreshing = threading.Lock()  # taken before the other, and held for as long as a version takes to verify
         self._guards: dict[str, WriteGuard] = {}
         self._thread = ModelThread()
         self._snapshot = open_snapshot(path, trust, now_ms=clock_ms(), pin=pin)
@@ -107,29 +108,35 @@ class GuardedStore:
         """The guards made so far, by tenant; at once, also while `refresh` verifies a new version."""
         return dict(self._guards)
 
+    def serves(self, tenant: str) -> bool:
+        """Tell whether a tenant may have a guard: it is served, and in the store. At once, as `guards`."""
+        return (not self._served or tenant in self._served) and tenant in self._snapshot.log_refs
+
     def guard(self, tenant: str) -> WriteGuard:
-        """Return the guard of a tenant.
+        """Return the guard of a tenant; while `refresh` verifies a new version, by the one in force.
 
         Raises:
             UsageError: the tenant is not served, or not in the store.
             VerificationError: its log does not verify.
         """
         found = self._guards.get(tenant)
-        if found is not None:  # also while `refresh` verifies a new version
+        if found is not None:
             return found
+        if not self.serves(tenant):
+            raise UsageError(f"no guard for tenant {tenant!r:.80}: it is not served here, or not in the store")
         with self._lock:
-            if (self._served and tenant not in self._served) or tenant not in self._snapshot.log_refs:
-                raise UsageError(f"no guard for tenant {tenant!r:.80}: it is not served here, or not in the store")
-            lockout = self._lockout(self._snapshot, tenant, self._clock_ms())
-            found = self._guards.get(tenant) or WriteGuard(
-                lockout, embed=self._embed, acts=self._acts, extractor=self._extractor, taxonomies=self._taxonomies,
-                settings=self._settings, clock_ms=self._clock_ms, on_decision=self._on_decision, thread=self._thread,
-            )  # fmt: skip
-            self._guards = {**self._guards, tenant: found}  # whoever looks takes no lock
+            found = self._guards.get(tenant)
+            if found is None:
+                found = WriteGuard(
+                    self._lockout(self._snapshot, tenant, self._clock_ms()), embed=self._embed, acts=self._acts,
+                    extractor=self._extractor, taxonomies=self._taxonomies, settings=self._settings,
+                    clock_ms=self._clock_ms, on_decision=self._on_decision, thread=self._thread,
+                )  # fmt: skip
+                self._guards = {**self._guards, tenant: found}  # whoever looks takes no lock
             return found
 
     def refresh(self) -> bool:
-        """Put the store's newest version in force for all guards, or none.
+        """Put the store's newest version in force for all guards, or none; tombstones that expired go in any case.
 
         Returns:
             True where there was a newer one.
@@ -137,8 +144,9 @@ class GuardedStore:
         Raises:
             AuditError: the newest version cannot be read or does not verify; the old set stays, `trouble` says why.
         """
-        with self._lock:
+        with self._refreshing:
             try:
+                self._end_expired()
                 changed = self._refresh()
             except Exception as error:
                 self.trouble = f"{type(error).__name__}: {' '.join(str(error).split()):.300}"
@@ -154,7 +162,7 @@ class GuardedStore:
 
     def close(self) -> None:
         """Close the guards and the model's thread; the models are their owner's to close."""
-        with self._lock:
+        with self._refreshing, self._lock:
             for guard in self._guards.values():
                 guard.close()
             self._thread.close()
@@ -165,14 +173,28 @@ class GuardedStore:
             act_model="" if self._acts is None else self._acts.model_id,
         )  # fmt: skip
 
+    def _end_expired(self) -> None:
+        """Let go of what expired: a guard does so with its next write only, and until then it is counted."""
+        now_ms = self._clock_ms()
+        with self._lock:
+            for guard in self._guards.values():
+                ends_ms = guard.lockout.next_expiry_ms
+                if ends_ms is not None and now_ms >= ends_ms:
+                    guard.replace(guard.lockout.without_expired(now_ms))
+
     def _refresh(self) -> bool:
         now_ms = self._clock_ms()
         if versions(self._path)[-1] == self._snapshot.version:
             return False
         snapshot = open_snapshot(self._path, self._trust, now_ms=now_ms, pin=self._pin)
         pin = snapshot.pin()
-        fresh = {tenant: self._lockout(snapshot, tenant, now_ms) for tenant in self._guards}
-        for tenant, lockout in fresh.items():  # all are read and verified: from here nothing can fail
-            self._guards[tenant].replace(lockout)
-        self._snapshot, self._pin = snapshot, pin
-        return True
+        fresh: dict[str, Lockout] = {}
+        while True:
+            for tenant in sorted(self._guards.keys() - fresh):
+                fresh[tenant] = self._lockout(snapshot, tenant, now_ms)
+            with self._lock:
+                if self._guards.keys() <= fresh.keys():  # else one was made by the old version meanwhile
+                    for tenant, guard in self._guards.items():  # all are read and verified: from here nothing can fail
+                        guard.replace(fresh[tenant])
+                    self._snapshot, self._pin = snapshot, pin
+                    return True

@@ -155,8 +155,7 @@ def look(
             left_out=max(0, len(texts) - most),
         )  # fmt: skip
     similarity = lockout.keys.similarity(vectors)
-    nearest_of = similarity.max(axis=1)
-    nearest = float(nearest_of.max())
+    nearest = float(similarity.max())
     if nearest >= settings.key_alone_above:
         alone = np.where(scope.by_key, similarity, np.float32(-1))
         place = int(alone.argmax())
@@ -168,6 +167,8 @@ def look(
     far = Look(
         decision=Decision(allowed=True, reason="far from every tombstone", similarity=nearest), nearest=nearest
     )  # fmt: skip
+    # What is near a mute tombstone alone would take the place of what another may be meant by.
+    nearest_of = np.where(mute, np.float32(-2), similarity).max(axis=1)
     always = lockout.keys.keyless & ~mute  # keys that this embedder cannot compare: what is read alone can speak
     candidates = [
         number for number, text in enumerate(texts) if nearest_of[number] >= above or always.any() or is_foreign(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from audit.errors import ModelError, UsageError
@@ -29,7 +30,7 @@ class ModelThread:
         """Run a coroutine to its end, from any other thread.
 
         Raises:
-            ModelError: it took longer than `timeout_s`.
+            ModelError: it took longer than `timeout_s`, or a time-out of its own ended it.
             UsageError: the thread is closed.
         """
         with self._lock:
@@ -42,11 +43,13 @@ class ModelThread:
             work.close()
             raise UsageError("the model's thread is closed")
         future = asyncio.run_coroutine_threadsafe(work, loop)
-        try:
-            return future.result(timeout_s)
-        except TimeoutError:
+        if not wait([future], timeout_s).done:
             future.cancel()
-            raise ModelError(f"no answer in {timeout_s:g} seconds") from None
+            raise ModelError(f"no answer in {timeout_s:g} seconds")
+        try:
+            return future.result()
+        except TimeoutError as error:
+            raise ModelError(f"a model's own time-out: {str(error) or 'no word on it'}") from None
 
     def close(self) -> None:
         """Cancel what is running and end the thread. Idempotent."""

@@ -10,7 +10,8 @@ there to drown them, once more without those.
 
 `visible` is the form in which text is embedded, hashed and shown to a model: Unicode NFKC; tag characters spelt out as
 the letters they hide; other invisible, bidirectional and control characters dropped; letters of other scripts that look
-like Latin ones replaced where they stand in a word with Latin letters; white space collapsed.
+like Latin ones replaced where they stand in a word with Latin letters; white space collapsed. Of a run of combining
+marks the first are kept (`audit.nfc.few_marks`) before every normalisation: dropping what parts runs makes one of many.
 
 Of metadata is read, in its order:
 
@@ -36,11 +37,12 @@ import re
 import unicodedata
 from itertools import groupby
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from audit.forget.bidi import displayed
 from audit.forget.pieces import pieces
 from audit.invisible import is_invisible
+from audit.nfc import few_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -71,7 +73,8 @@ JOINING_WORDS = frozenset(_JOINING.split())
 """English words that are no value by themselves, nor the code of a language or a state, as shorter ones are."""
 
 MIN_FINGERPRINT_WORDS = 3
-"""A text of one or two words ("Done.") is too common to be locked out for good."""
+"""A text of one or two words ("Done.") is too common to be locked out for good; of scripts that put no spaces between
+words, one of less than MIN_METADATA_LETTERS."""
 
 _TAGS = range(0xE0020, 0xE007F)
 _TAG_BASE = 0xE0000
@@ -123,7 +126,7 @@ def visible(text: str) -> str:
     if text.isascii():
         return " ".join("".join(c if c.isprintable() or c.isspace() else " " for c in text).split())
     shown: list[str] = []
-    for character in unicodedata.normalize("NFKC", text):
+    for character in _normal("NFKC", text):
         code = ord(character)
         if code in _TAGS:
             shown.append(chr(code - _TAG_BASE))
@@ -131,10 +134,10 @@ def visible(text: str) -> str:
             shown.append(" ")
         elif not is_invisible(character):
             shown.append(character)
-    plain = unicodedata.normalize("NFKC", "".join(shown))  # dropping a joiner can bring a base and its mark together
+    plain = _normal("NFKC", "".join(shown))  # dropping a joiner can bring a base and its mark together
     while True:
         # A letter that became Latin takes its mark in, and so can join what was two words to Unicode.
-        latin = unicodedata.normalize("NFKC", _SPELT.sub(_in_latin, plain))
+        latin = _normal("NFKC", _SPELT.sub(_in_latin, plain))
         if latin == plain:
             return " ".join(plain.split())
         plain = latin
@@ -149,12 +152,12 @@ def unmarked(text: str) -> str:
     if text.isascii():
         return text
     plain: list[str] = []
-    for word in _marked_words(map(_lit, unicodedata.normalize("NFKD", text.translate(_IMITATIONS)))):
+    for word in _marked_words(map(_lit, _normal("NFKD", text.translate(_IMITATIONS)))):
         latin = word.translate(_LOOKALIKES) if _LATIN.search(word) else word
         for character in latin:
             if not (_is_mark(character) and plain and plain[-1].isascii()):
                 plain.append(character)
-    return visible(unicodedata.normalize("NFC", "".join(plain)))
+    return visible(_normal("NFC", "".join(plain)))
 
 
 def readings(entry: Entry) -> tuple[str, ...]:
@@ -199,6 +202,8 @@ def action_of(entry: Entry) -> tuple[str, ...]:
 def fingerprint(text: str, salt: str) -> bytes | None:
     """Return a digest that equals another's where both texts have the same words, whatever their case and marks.
 
+    Signs are no words: "a = b + 4" and "a = b - 4" are the same.
+
     Args:
         text: Any text, visible or not.
         salt: The store's id, so that digests of two stores cannot be compared.
@@ -206,8 +211,9 @@ def fingerprint(text: str, salt: str) -> bytes | None:
     Returns:
         16 bytes; None for a text too short to be locked out by its words.
     """
-    words = _WORD.findall(visible(text).casefold())
-    if len(words) < MIN_FINGERPRINT_WORDS:
+    shown = visible(text)
+    words = _WORD.findall(shown.casefold())
+    if len(words) < MIN_FINGERPRINT_WORDS and _wide(shown) < MIN_METADATA_LETTERS:
         return None
     data = f"memaudit fingerprint v1\x00{salt}\x00{' '.join(words)}"
     return hashlib.sha256(data.encode(errors="replace")).digest()[:16]
@@ -228,6 +234,11 @@ def is_foreign(text: str) -> bool:
     english = sum(word in _ENGLISH for word in words)
     other = sum(word in _OTHER_LANGUAGES or _has_other_letters(word) for word in words)
     return other >= 2 and other > english  # noqa: PLR2004 - one such word may be a name
+
+
+def _normal(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
+    """Normalise, and leave no longer run of marks than that of a text that was normalised before."""
+    return few_marks(unicodedata.normalize(form, few_marks(text)))
 
 
 def _has_other_letters(word: str) -> bool:

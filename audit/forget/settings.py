@@ -76,6 +76,7 @@ class GuardSettings:
     """How long a write waits for the model before that counts as a failure."""
 
     cached_decisions: int = 65_536
+    """For writes that come again, and as many for joint ones: less than a kilobyte each, however long the write."""
 
     def moved_nats(self, calibrated_nats: float) -> float:
         """Return how much more is asked of the act than its calibration does: what goes with it moves along."""

@@ -35,7 +35,7 @@ def wait(address: str, submission_id: str) -> JobState:
 @pytest.fixture(scope="module")
 def helped(local_ray):
     """A submitted `memaudit --help`, and everything that following its log gave."""
-    name = submission_id_of("help desk", dt.date(2026, 1, 2))
+    name = submission_id_of("help-desk", dt.date(2026, 1, 2))
     accepted = submit(
         local_ray, [sys.executable, "-m", "jobs.cli", "--help"], submission_id=name,
         env_vars={"PYTHONPATH": str(REPOSITORY), "MEMAUDIT_TEST_KEY_FILE": "/run/keys/auditor.key"},

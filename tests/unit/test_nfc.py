@@ -1,5 +1,6 @@
 """Text comes out in form NFC, and what would take a normaliser long is refused before it starts."""
 
+import re
 import time
 import unicodedata
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.errors import EntryError
-from audit.nfc import MAX_MARKS, nfc
+from audit.nfc import MAX_MARKS, few_marks, nfc
 
 SLOW = ["\u0301\u0316", "\u0f73", "\u0f75\u0f72", "\u0344\u0316", "\u0301\uff9e"]
 """Runs that take quadratic time: of marks, and of what only becomes marks when decomposed, by NFC or by NFKC."""
@@ -54,6 +55,21 @@ def test_what_is_let_through_has_only_short_runs_when_decomposed(repeated):
     classes = [unicodedata.combining(character) != 0 for character in unicodedata.normalize("NFKD", text)]
     longest = max((len(run) for run in "".join("x" if mark else " " for mark in classes).split()), default=0)
     assert longest <= 2 * MAX_MARKS + 1  # a mark becomes two at most, and the letter before it brings one
+
+
+@given(st.lists(st.tuples(st.sampled_from(CHARACTERS), st.integers(1, 90))))
+def test_of_every_run_the_first_marks_are_kept_and_nothing_else_is_lost(repeated):
+    text = "".join(character * times for character, times in repeated)
+    letters = "a\u00e9"
+    assert few_marks(text) == "".join(
+        "".join(run) if run[0] in letters else "".join(run)[:MAX_MARKS]
+        for run in re.findall(f"[{letters}]+|[^{letters}]+", text)
+    )
+
+
+@given(st.text(max_size=MAX_MARKS))
+def test_what_has_no_long_run_stays_as_it_is(text):
+    assert few_marks(text) == text
 
 
 def test_a_large_text_of_other_scripts_is_normalised_fast():

@@ -1,6 +1,6 @@
 """A lockout outlives restarts, crashes, rival publishers and tampering: the old set holds, never none."""
 
-# ruff: noqa: ANN003 - what the tests pass is passed on
+# ruff: noqa: ANN002, ANN003 - what the tests pass is passed on
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from audit.errors import AuditError, StalePlanError, UsageError, VerificationError
 from audit.forget.guarded_store import GuardedStore
+from audit.forget.lockout import read_lockout
 from audit.forget.settings import GuardSettings
 from audit.provenance.keys import generate_keys
 from audit.snapshot.reader import open_snapshot
@@ -36,7 +37,7 @@ def opened():
         made.append(
             GuardedStore(
                 path, keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=ACTS,
-                settings=GuardSettings(mode="act"), clock_ms=lambda: NOW + 10, **options,
+                settings=GuardSettings(mode="act"), **{"clock_ms": lambda: NOW + 10} | options,
             )
         )  # fmt: skip
         return made[-1]
@@ -194,6 +195,74 @@ def test_whoever_looks_for_a_guard_does_not_wait_for_a_new_version_to_verify(sto
     assert at_once
     assert found == [(guarded.guard("acme"),) * 2]
     assert locked(guarded) == {"e1", "e2"}
+
+
+def test_while_a_new_version_is_verified_guards_are_made_by_the_old_one_and_moved_with_the_others(
+    store, opened, monkeypatch
+):
+    guarded = opened(store)
+    guarded.guard("acme")
+    purged(store, "acme", "e2", scope="operator")
+    verifying, asked = threading.Event(), threading.Event()
+
+    def slowly(path, trust, **options):
+        verifying.set()
+        assert asked.wait(30)
+        return open_snapshot(path, trust, **options)
+
+    monkeypatch.setattr("audit.forget.guarded_store.open_snapshot", slowly)
+    refreshing = threading.Thread(target=guarded.refresh)
+    refreshing.start()
+    assert verifying.wait(30)
+    found = []
+
+    def ask():
+        with pytest.raises(UsageError, match="not in the store"):
+            guarded.guard("nobody")
+        found.append((guarded.guard("globex"), locked(guarded, "globex")))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    asking.join(10)
+    at_once = not asking.is_alive()
+    asked.set()
+    refreshing.join()
+    asking.join()
+    assert at_once
+    assert found == [(guarded.guard("globex"), set())]
+    assert (guarded.version, locked(guarded), locked(guarded, "globex")) == (3, {"e1", "e2"}, {"e2"})
+
+
+def test_a_tenants_log_is_verified_once_for_all_who_ask_at_the_same_time(store, opened, monkeypatch):
+    guarded = opened(store)
+    reading, asked, reads = threading.Event(), threading.Event(), []
+
+    def slowly(*args, **options):
+        reads.append(args)
+        reading.set()
+        assert asked.wait(30)
+        return read_lockout(*args, **options)
+
+    monkeypatch.setattr("audit.forget.guarded_store.read_lockout", slowly)
+    threads = [threading.Thread(target=guarded.guard, args=("acme",)) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    assert reading.wait(30)
+    asked.set()
+    for thread in threads:
+        thread.join()
+    assert len(reads) == 1
+
+
+def test_what_expired_is_gone_with_the_next_look_though_nobody_writes(store, opened):
+    now = [NOW + 10]
+    purged(store, "acme", "e2", expires_at_ms=NOW + 20)
+    guarded = opened(store, clock_ms=lambda: now[0], tenants=["acme"])
+    guarded.refresh()
+    assert locked(guarded) == {"e1", "e2"}
+    now[0] = NOW + 20
+    assert not guarded.refresh()
+    assert locked(guarded) == {"e1"}
 
 
 def test_a_missing_store_is_an_error_of_its_own(tmp_path, opened):

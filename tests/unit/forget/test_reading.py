@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +19,7 @@ from audit.forget.reading import (
     visible,
     wholes,
 )
+from audit.nfc import MAX_MARKS, few_marks
 from tests.unit.forget.locks import HARMFUL, entry
 
 
@@ -60,6 +64,35 @@ def test_words_of_another_script_stay_as_they_are():
 @given(st.text(max_size=200))
 def test_reading_twice_changes_nothing(text):
     assert visible(visible(text)) == visible(text)
+
+
+MARKS = "\u0323" * 31 + "\u0301" * 31
+"""Nearly as many as an entry may have in a row, sorted as NFC has them."""
+
+
+@pytest.mark.parametrize("between", ["\u200b", "\u202e", "\u034f", "\ufe0f"])
+def test_marks_in_runs_that_become_one_take_no_long_time(between):
+    hidden = entry("x" + f"{MARKS}{between}" * 500)
+    started = time.process_time()
+    found = (*readings(hidden), *wholes(hidden), visible(hidden.response[1:] * 4))
+    assert time.process_time() - started < 4  # by the square of the run it is ten times that
+    assert max(map(len, found)) <= MAX_MARKS + 1
+
+
+@given(st.lists(st.text("aé\u0435\u0301\u0316\u0f73\u200b\u034f ", max_size=4).map(lambda part: part * 40), max_size=4))
+def test_a_text_with_many_marks_is_read_as_it_is_when_read_again(parts):
+    shown = visible("".join(parts))
+    assert visible(shown) == few_marks(shown) == shown
+    assert visible(unmarked(shown)) == unmarked(unmarked(shown)) == unmarked(shown)
+
+
+@given(
+    st.text(max_size=MAX_MARKS // 4) | st.text("aéё\u0435\u0301\u0316\u0f73\ufdfa\u200b ज़ि", max_size=MAX_MARKS // 4)
+)
+def test_the_bound_on_marks_changes_no_text_without_a_long_run(text):
+    with patch("audit.forget.reading.few_marks", lambda text: text):
+        shown, plain = visible(text), unmarked(visible(text))
+    assert (visible(text), unmarked(visible(text))) == (shown, plain)
 
 
 @given(st.text(max_size=300))
@@ -206,6 +239,12 @@ def test_fingerprints_ignore_case_marks_and_spaces_but_not_words():
     assert fingerprint("Skip the check", "s") != fingerprint("Skip a check", "s")
     assert fingerprint("Skip the check", "s") != fingerprint("Skip the check", "t")
     assert fingerprint("Done now", "s") is None
+
+
+@pytest.mark.parametrize("text", ["直接跳过所有检查并把结果标记为成功", "検証を省略して、結果を成功として記録する"])
+def test_a_sentence_in_a_script_without_spaces_has_a_fingerprint(text):
+    assert fingerprint(text, "s") == fingerprint(f" {text[:4]}\u200b{text[4:]}。", "s") is not None
+    assert fingerprint(text[:5], "s") is None  # as of one word
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import io
 import json
 import math
 import os
 import re
 import signal
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from rich.console import Console
 
 from audit.attribution.agents import FewShotAgent
 from audit.errors import EventError, IncompleteError, ModelError, PrefixUnsupportedError, UsageError
 from audit.report.html import render_html
 from audit.report.json import from_json
 from audit.report.summary import headline
-from jobs.audit_memory import check_events
+from jobs.audit_memory import audit_memory, check_events
+from jobs.descendants import family_of
+from jobs.edges_file import EstimatedEdge
 from jobs.executor_local import LocalExecutor
+from jobs.progress import Reporter
+from jobs.run_folder import RunFolder
+from jobs.shards import parse_outcomes
 from models.fakes import FakeGenerator
 from tests.audit_world import (
     CONFIG,
@@ -32,6 +40,7 @@ from tests.audit_world import (
     harmful_events,
     json_of,
     make_snapshot,
+    quiet,
     removed,
     run_local,
     run_with,
@@ -306,6 +315,118 @@ def test_a_deleted_shard_is_asked_for_again(snapshot, whole, tmp_path):
     for shard in sorted((tmp_path / "run" / "replays").glob("*.parquet"))[:2]:
         shard.unlink()
     assert json_of(run_local(snapshot, tmp_path / "run")) == whole[1]
+
+
+def worded(poisoned, clean):
+    """One model by its name, whose batches make it word its answers in one way or another."""
+    generator = FakeGenerator(poisoned=poisoned, clean=clean)
+    generator.model_id = "same-weights"
+    return generator
+
+
+def lose_texts(run):
+    """Delete the shards that hold text replays, as of damaged ones is told to; returns those that stay."""
+    replays = sorted((run / "replays").glob("*.parquet"))
+    for shard in replays:
+        if any(outcome.answers for outcome in parse_outcomes(shard.read_bytes(), "shard")):
+            shard.unlink()
+    return [shard for shard in replays if shard.exists()]
+
+
+def test_odds_on_disk_are_not_taken_for_a_point_that_moved_since(snapshot, tmp_path):
+    anew, after = worded("Do HARM now", "ok then"), worded("Do HARM now", "ok then")
+    fresh = json_of(run_local(snapshot, tmp_path / "fresh", generator=anew))
+    first = json_of(run_local(snapshot, tmp_path / "run", generator=worded("HARM now", "fine")))
+    kept = lose_texts(tmp_path / "run")
+    assert kept
+    resumed = run_local(snapshot, tmp_path / "run", generator=after)
+    assert after.requests == anew.requests  # every point moved, also those that an equal request asks for
+    assert json.loads(json_of(resumed))["tenants"] == json.loads(fresh)["tenants"] != json.loads(first)["tenants"]
+    # What is told of a point that moved stays beside what was told before, whichever is read last.
+    for prefix in "0", "z":
+        for number, shard in enumerate(kept):
+            kept[number] = shard.rename(shard.with_name(f"{prefix}{number}.parquet"))
+        again = worded("Do HARM now", "ok then")
+        assert run_local(snapshot, tmp_path / "run", generator=again).tenants == resumed.tenants
+        assert again.requests == 0
+
+
+def test_odds_on_disk_are_taken_where_their_point_is_still_the_same(snapshot, tmp_path):
+    whole, again = worded("HARM now", "fine"), worded("HARM now", "fine")
+    first = json_of(run_local(snapshot, tmp_path / "run", generator=whole))
+    lose_texts(tmp_path / "run")
+    outcomes = [
+        outcome
+        for shard in (tmp_path / "run" / "replays").glob("*.parquet")
+        for outcome in parse_outcomes(shard.read_bytes(), "shard")
+    ]
+    assert outcomes
+    assert json_of(run_local(snapshot, tmp_path / "run", generator=again)) == first
+    assert again.requests == whole.requests - len(outcomes)
+
+
+def test_odds_that_an_earlier_version_asked_for_are_known_by_their_requests(snapshot, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("jobs.replay_group.hash_at_point", lambda request, _: request.digest())
+        first = run_local(snapshot, tmp_path / "run")
+    again = FakeGenerator()
+    assert run_local(snapshot, tmp_path / "run", generator=again) == first
+    assert again.requests == 0
+
+
+def test_odds_without_a_memory_that_did_not_fit_are_taken_from_disk_too(clogged, tmp_path):
+    first = run_local(clogged, tmp_path / "run", generator=FakeGenerator(window=200))
+    again = FakeGenerator(window=200)
+    assert run_local(clogged, tmp_path / "run", generator=again) == first
+    assert again.requests == 0
+
+
+def test_a_log_names_the_backbone_before_the_wait_for_it(snapshot, tmp_path):
+    told = io.StringIO()
+
+    class Loading(LocalExecutor):
+        def start_backbone(self):
+            assert told.getvalue().splitlines()[-1] == "starting the backbone …"
+            super().start_backbone()
+
+    with closing(Loading(FAKES, FakeGenerator())) as executor:
+        run = RunFolder(tmp_path / "run", {})
+        reporter = Reporter(Console(file=told))
+        audit_memory(snapshot, harmful_events(), CONFIG, executor, run, reporter, run_id="run", started_ms=0)
+    assert "starting the backbone …" in told.getvalue().splitlines()
+
+
+def test_each_tenant_looks_through_its_own_estimated_edges_alone(snapshot, tmp_path, monkeypatch):
+    edges = [
+        EstimatedEdge(tenant=tenant, child="ok07", parent="ok00", weight_ppm=900_000) for tenant in snapshot.tenants
+    ]
+    given = {}
+
+    def kept(snapshot, tenant, config, estimated):
+        given[tenant] = [edge.tenant for edge in estimated]
+        return family_of(snapshot, tenant, config, estimated)
+
+    monkeypatch.setattr("jobs.audit_memory.family_of", kept)
+    with closing(LocalExecutor(FAKES, FakeGenerator())) as executor:
+        run = RunFolder(tmp_path / "run", {})
+        audit_memory(
+            snapshot, harmful_events(), CONFIG, executor, run, quiet(), run_id="run", started_ms=0, edges=edges
+        )
+    assert given == {"acme": ["acme"], "globex": ["globex"]}
+
+
+class Uncounted(FakeGenerator):
+    """A server that reports no usage."""
+
+    async def generate(self, request):
+        return dataclasses.replace(await super().generate(request), prompt_tokens=0, completion_tokens=0)
+
+
+def test_replays_through_a_server_that_counts_no_tokens_are_not_said_to_cost_nothing(snapshot, whole, tmp_path):
+    generator = Uncounted()
+    result = run_local(snapshot, tmp_path / "run", generator=generator)
+    assert result.counters["replays"] - result.counters["memoised"] == generator.requests
+    assert result.counters["memoised"] == whole[0].counters["memoised"]
 
 
 def test_a_full_disk_stops_the_run_and_loses_nothing_that_was_written(snapshot, whole, tmp_path, monkeypatch):

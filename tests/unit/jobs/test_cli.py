@@ -23,6 +23,7 @@ from jobs.attestation import ATTESTATION_FILE
 from jobs.cli import DEFECT, INTERRUPTED
 from jobs.cli_store import FINDINGS, remember
 from jobs.clock import now_ms
+from jobs.hazard_locks import write_locks
 from models.fakes import FakeGenerator
 
 if TYPE_CHECKING:
@@ -703,3 +704,27 @@ def test_a_store_that_is_a_file_is_a_mistake_and_nothing_to_continue(desk, run):
     run("keys", "new")
     code, _, err = run("import", "jsonl", "memories.jsonl", "memories.jsonl")
     assert (code, "memories.jsonl is not a folder" in err) == (2, True)
+
+
+def test_an_audit_without_a_purge_remembers_the_version_it_saw(store, run, desk):
+    write_lines(desk / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
+    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run(*AUDIT, "--pin", "pin.json")[0] == 0
+    assert read_pin(desk / "pin.json").version == 2
+    (store / "manifests" / "2.json").unlink()
+    code, _, err = run(*AUDIT, "--pin", "pin.json")
+    assert (code, "rollback" in one_line(err)) == (VerificationError.exit_code, True)
+
+
+def test_what_others_publish_while_an_audit_runs_does_not_fail_it(store, run, desk, monkeypatch):
+    write_lines(desk / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
+    examine = write_locks
+
+    def meanwhile(*args, **named):  # noqa: ANN002, ANN003
+        words = sys.argv
+        assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+        monkeypatch.setattr(sys, "argv", words)
+        return examine(*args, **named)
+
+    monkeypatch.setattr("jobs.cli_audit.write_locks", meanwhile)
+    assert run(*AUDIT)[0] == 0

@@ -123,3 +123,18 @@ def test_a_new_store_and_a_new_tenant_take_all_of_a_dump(folder, store, run):
         code, out, _ = run("import", "jsonl", name, place, "--new-only")
         assert code == 0
         assert "2 memories of 1 tenant signed into" in out
+
+
+def test_a_tenant_may_be_spelled_in_either_unicode_form(store, run, folder):
+    name = lines(folder / "more.jsonl", memory(0, "caf\u00e9"))
+    assert run("import", "jsonl", name, "store")[0] == 0
+    composed, decomposed = (run("export", "store", "--tenant", form) for form in ("caf\u00e9", "cafe\u0301"))
+    assert composed[0] == 0
+    assert decomposed == composed
+    both = run("export", "store", "--tenant", "caf\u00e9", "--tenant", "cafe\u0301")
+    assert both == composed
+
+
+def test_a_tenant_that_is_not_utf8_is_a_mistake(store, run):
+    code, _, err = run("export", "store", "--tenant", "caf\udce9")
+    assert (code, "which is not valid UTF-8" in err) == (UsageError.exit_code, True)

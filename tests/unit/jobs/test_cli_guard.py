@@ -33,7 +33,7 @@ def publish(store, entry_id):
 def serve(store, run, monkeypatch):
     """Serve while something is done; returns exit code, standard output and standard error."""
 
-    def command(while_served):
+    def command(while_served, *words):  # noqa: ANN002
         async def served(application):
             runner = web.AppRunner(application)
             await runner.setup()
@@ -43,7 +43,7 @@ def serve(store, run, monkeypatch):
         monkeypatch.setattr(web, "run_app", lambda application, **_: asyncio.run(served(application)))
         return run(
             "guard", "serve", "store", "--trust", "policy.json", "--pin", "pin.json", "--mode", "key", "--embedder",
-            "fake", "--port", "0", "--refresh-s", "0.02",
+            "fake", "--port", "0", "--refresh-s", "0.02", *words,
         )  # fmt: skip
 
     return command
@@ -93,3 +93,9 @@ def test_a_pin_that_contradicts_what_was_seen_is_told(store, changes, message):
     with pytest.raises(VerificationError, match=message):
         _keep(seen, pin)
     assert pin.read_bytes() == kept
+
+
+def test_a_tenant_may_be_spelled_in_either_unicode_form(store, serve):
+    append_entries(store, [entry("caf\u00e9", "e1", created_at_ms=2)], keyring(), now_ms=2)
+    for spelled in ("caf\u00e9", "cafe\u0301"):
+        assert serve(lambda: None, "--tenant", spelled)[0] == 0

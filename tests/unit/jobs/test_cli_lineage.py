@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+from audit.errors import ModelError, VerificationError
 from jobs.cli_lineage import estimate_edges
 from jobs.edges_file import read_edges
 from jobs.executor_local import LocalExecutor
 from jobs.progress import Reporter, Stage
 from models.derivation import Calibration
-from models.fakes import FakeGenerator
+from models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator
 from tests.audit_world import FAKES, entry
 from tests.unit.jobs.test_cli import AUDIT, desk, one_line, write_lines  # noqa: F401 - a fixture
 from tests.unit.models.test_derivation import Mute
@@ -105,17 +108,62 @@ def test_long_estimates_tell_how_far_they_are_and_parts_change_nothing(laundered
     assert parts[0][0] == 2 < parts[0][1] == parts[-1][0]
 
 
-def test_what_the_backbone_does_not_answer_is_left_out():
+def test_what_the_backbone_does_not_answer_or_cannot_hold_is_left_out_and_counted():
     entries = [entry("acme", f"m{n}", "the same request", "the same words") for n in range(3)]
     curve = Calibration(bias=0.0, slopes={"backbone": 1.0}, threshold=0.5)
     sure = FakeGenerator(marker="same", poisoned="yes", clean="no")
-    for generator, expected in ((sure, 3), (Mute(), 0)):
-        executor = LocalExecutor(FAKES, generator)
+    for generator, expected in ((sure, 3), (Mute(), 0), (FakeGenerator(window=20), 0)):
+        executor, told = LocalExecutor(FAKES, generator), io.StringIO()
         try:
             found = estimate_edges(
-                entries, range(3), executor, ("backbone",), curve, nearest=8, reporter=Reporter(Console(), quiet=True)
+                entries, range(3), executor, ("backbone",), curve, nearest=8, reporter=Reporter(Console(file=told))
             )
         finally:
             executor.close()
         assert len(found) == expected
+        assert ("3 candidates left out" in told.getvalue()) == (not expected)
         assert all(edge.weight_ppm > 500_000 for edge in found)
+
+
+def test_a_model_that_answers_outside_its_contract_is_an_error_and_writes_no_edges(laundered, run, monkeypatch):
+    options = (*ESTIMATE, "--method", "nli", "--nli", "fake", "--least", "0")
+    for model, broken, said in (
+        (FakeEntailment, "probabilities", "NLI row 0 is (nan, nan, nan)"), (FakeEmbedder, "embed", "has norm nan"),
+    ):  # fmt: skip
+        answer = getattr(model, broken)
+        with monkeypatch.context() as patch:
+            patch.setattr(model, broken, lambda self, asked, answer=answer: answer(self, asked) * np.float32("nan"))
+            code, _, err = run(*options)
+        assert code == ModelError.exit_code
+        assert said in one_line(err)
+        assert not (laundered / "edges.jsonl").exists()
+
+
+def test_an_estimate_remembers_the_version_it_saw(laundered, run):
+    write_lines(laundered / "more.jsonl", [{"tenant": "acme", "entry_id": "m9", "request": "q", "response": "r"}])
+    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run(*ESTIMATE, "--pin", "pin.json")[0] == 0
+    (laundered / "store" / "manifests" / "2.json").unlink()
+    code, _, err = run(*ESTIMATE, "--pin", "pin.json")
+    assert code == VerificationError.exit_code
+    assert "rollback" in one_line(err)
+
+
+def test_interrupting_an_estimate_promises_nothing(laundered, run, monkeypatch):
+    def interrupted(*_args):  # noqa: ANN002
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FakeEmbedder, "embed", interrupted)
+    code, _, err = run(*ESTIMATE)
+    assert (code, err) == (130, "memaudit: interrupted\n")
+    assert not (laundered / "edges.jsonl").exists()
+
+
+def test_a_tenant_may_be_spelled_in_either_unicode_form(desk, run):  # noqa: F811 - a fixture
+    row = {"tenant": "caf\u00e9", "entry_id": "m0", "request": "q", "response": "r"}
+    write_lines(desk / "memories.jsonl", [row])
+    assert run("keys", "new")[0] == 0
+    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    for spelled in ("caf\u00e9", "cafe\u0301"):
+        code, out, _ = run(*ESTIMATE, "--tenant", spelled)
+        assert (code, "of caf\u00e9, written" in out) == (0, True)

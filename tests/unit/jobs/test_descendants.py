@@ -300,3 +300,19 @@ def test_paths_that_are_kept_are_those_of_the_lineage():
     for item in Family(signed=lineage, combined=lineage).trust():
         path = lineage.path(item.entry_id) if item.trust == "derived-untrusted" else ()
         assert [(step.entry_id, step.trust) for step in item.path] == [(step.entry_id, step.label) for step in path]
+
+
+def test_what_signed_edges_reach_from_an_earlier_removal_is_no_guess():
+    """Also where an estimated edge makes a shorter path."""
+    signed, combined = Lineage("acme", RULES), Lineage("acme", RULES)
+    for lineage in (signed, combined):
+        lineage.append_removed("F")
+        lineage.append(derived("B", ("F", 900_000), response="b"))
+    signed.append(derived("A", ("B", 900_000), response="a"))
+    combined.append(derived("A", ("B", 900_000), response="a"), {"F": 900_000})
+    family = Family(signed=signed, combined=combined, fallen=frozenset({"F"}), guessed=frozenset({("A", "F")}))
+    found = {item.entry_id: item for item in family.closure([])}
+    assert {name: (item.proposal, item.estimated) for name, item in found.items()} == {
+        "B": ("quarantine", False), "A": ("quarantine", False),
+    }  # fmt: skip
+    assert found["A"].reason == "derived from F over 2 strong edges; an earlier run removed that entry"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import threading
 import unicodedata
 
 import pytest
@@ -91,3 +94,21 @@ def test_a_lone_surrogate_is_refused():
     text = b'{"tenant": "t", "child": "\\ud800", "parent": "a", "weight": 0.5}'
     with pytest.raises(UsageError, match="not valid Unicode"):
         parse_edges([text], "f")
+
+
+def test_a_pipe_is_refused_at_the_size_allowed_and_not_read_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("jobs.edges_file.MAX_EDGES_BYTES", 1_000)
+    pipe, whole = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+
+    def send():
+        with contextlib.suppress(BrokenPipeError):
+            pipe.write_bytes(b"\n" * (1 << 20))
+            whole.append(True)
+
+    writer = threading.Thread(target=send, daemon=True)
+    writer.start()
+    with pytest.raises(UsageError, match="pipe: more than 1000 bytes of estimated edges"):
+        read_edges(pipe)
+    writer.join()
+    assert not whole

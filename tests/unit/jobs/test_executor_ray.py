@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import traceback
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
@@ -24,6 +28,68 @@ def failed(cause: Exception) -> RayTaskError:
     error = RayTaskError("_replay_task", IN_THE_TASK, cause, "ray::_replay_task", 1, "127.0.0.1")
     raised: RayTaskError = error.as_instanceof_cause()
     return raised
+
+
+@pytest.fixture
+def connect(monkeypatch):
+    """Connect to a cluster; where all that is looked at beforehand is well, Ray is asked, and says that it was."""
+
+    def init(**_: object) -> None:
+        raise ConnectionError("Ray was asked")
+
+    def to(address: str | None) -> str:
+        monkeypatch.setattr(ray, "is_initialized", lambda: False)
+        monkeypatch.setattr(ray, "init", init)
+        with pytest.raises(UsageError) as failure:
+            RayExecutor(FAKES, address=address)
+        return str(failure.value)
+
+    monkeypatch.setattr("jobs.executor_ray.CONNECT_S", 0.3)
+    return to
+
+
+@pytest.mark.parametrize("form", ["127.0.0.1:{}", "ray://127.0.0.1:{}"])
+def test_what_listens_and_says_nothing_is_no_cluster(connect, form):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        told = connect(form.format(silent.getsockname()[1]))
+    assert "nothing answers there (timed out); start one or leave --address out" in told
+
+
+def test_the_port_of_the_dashboard_is_told_from_that_of_the_head(connect):
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as dashboard:
+        threading.Thread(target=dashboard.serve_forever, daemon=True).start()
+        told = connect(f"127.0.0.1:{dashboard.server_port}")
+        dashboard.shutdown()
+    assert "what answers there is no Ray head, whose port is 6379 unless it was told another; start one" in told
+
+
+def greets(with_bytes: bytes) -> tuple[socket.socket, str]:
+    """Start a server that greets whoever comes, once."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):  # who has seen enough leaves
+            peer, _ = server.accept()
+            with peer:
+                peer.sendall(with_bytes)
+                peer.recv(64)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return server, f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("greeting", "encrypted"), [(b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00", "0"), (b"", "1")]
+)
+def test_a_grpc_server_and_one_that_encrypts_are_left_to_ray(connect, monkeypatch, greeting, encrypted):
+    monkeypatch.setenv("RAY_USE_TLS", encrypted)
+    server, address = greets(greeting)
+    with server:
+        assert "Ray was asked" in connect(address)
+
+
+def test_where_ray_does_not_start_on_this_machine_no_address_is_blamed(connect):
+    assert connect(None) == "Ray cannot be started on this machine: Ray was asked; use --local"
 
 
 @pytest.fixture

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from audit.attribution.ablation import leave_out
-from jobs.findings import influence_scores, rank, tenant_result
+from audit.attribution.ablation import Outcome, leave_out
+from audit.attribution.evidence import Influence
+from audit.attribution.retrieval import RankedMemory, levenshtein_ranker
+from audit.attribution.search_state import EventState, SearchSettings
+from jobs.findings import TenantEvidence, influence_scores, rank, tenant_result
 from models.fakes import FakeGenerator
-from tests.audit_world import CONFIG, PLANTED, make_snapshot, run_local
+from tests.audit_world import CONFIG, PLANTED, entry, event, make_snapshot, run_local
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +48,75 @@ def test_alpha_one_ranks_by_influence_alone_and_alpha_zero_by_anomaly_alone(foun
     assert set(by_influence[: len(PLANTED["globex"])]) == PLANTED["globex"]
     by_anomaly = rank(found, influence, 0.0)
     assert [score.ds for score in by_anomaly] == [score.cas_normalised for score in by_anomaly]
+
+
+OUTCOME = Outcome(
+    pair_id="p", event_id="e", context=(), harm=0.0, log_odds_nats=None, output="fine", answers=("fine",),
+    prompt_hash="h", memoised=False, prompt_tokens=1, cached_tokens=0, completion_tokens=1,
+)  # fmt: skip
+
+
+def test_a_spared_entry_counts_its_mean_credit_at_the_events_that_spared_it():
+    found = crowd(entries=4, events=4)  # each is measured at two events: m0 and m1 at e0 and e2
+    found.search.spared = {"m0": 3, "m2": 0, "unknown": 5}
+    assert influence_scores(found) == {"m0": 1 + 3 + 3 * 2, "m1": 1 + 3, "m2": 2 + 4, "m3": 2 + 4}
+
+
+class Watched(dict):
+    """Counts how often a value is looked up."""
+
+    looked_up = 0
+
+    def __contains__(self, key) -> bool:
+        Watched.looked_up += 1
+        return super().__contains__(key)
+
+    def __getitem__(self, key) -> Influence:
+        Watched.looked_up += 1
+        return super().__getitem__(key)
+
+    def get(self, key, default=None):
+        Watched.looked_up += 1
+        return super().get(key, default)
+
+
+def crowd(entries, events, of_each=2):
+    """Evidence of many entries that are all removed, of which each event measured a few of its own."""
+    ids = [f"m{number}" for number in range(entries)]
+    states = {}
+    for number in range(events):
+        own = [ids[(number * of_each + item) % entries] for item in range(of_each)]
+        asked = dataclasses.replace(event(f"e{number}", "acme", "q"), retrieved=tuple(own))
+        state = states[asked.event_id] = EventState(event=asked, replayed={tuple(own): OUTCOME})
+        state.influences = Watched({
+            name: Influence(event_id=asked.event_id, entry_id=name, sufficiency_nats=1.0 + number) for name in own
+        })  # fmt: skip
+    zeros, no_edges = np.zeros(entries), SimpleNamespace(pairs=np.zeros((0, 2), int), similarity=np.zeros(0))
+    graph = SimpleNamespace(
+        cas=zeros, flagged=zeros, density=zeros, contradiction=zeros[:0], neighbours=no_edges
+    )  # fmt: skip
+    removed = dict.fromkeys(ids, "x")
+    search = SimpleNamespace(
+        states=states, spared=dict.fromkeys(ids, 1), removed=removed, not_examined=(),
+        settings=SearchSettings(culprit_nats=2.0),
+    )  # fmt: skip
+    return TenantEvidence(
+        tenant="acme", memory=RankedMemory([entry("acme", name, "q", "r") for name in ids], levenshtein_ranker([]), 3),
+        tenant_graph=SimpleNamespace(graph=graph), search=search, probes=(), removed=removed,
+        checked={leave_out(name, "removal", "text", frozenset(ids)).pair_id: OUTCOME for name in states},
+    )  # fmt: skip
+
+
+def test_a_large_store_with_many_events_is_written_down_in_one_pass_over_what_was_measured():
+    found = crowd(entries=300, events=100)
+    found.ranking = rank(found, influence_scores(found), 0.5)
+    Watched.looked_up = 0
+    result = tenant_result(found, CONFIG)
+    assert Watched.looked_up < 10 * 100 * 2  # of each event two were measured
+    assert [item.causes for item in result.events[:2]] == [("m0", "m1"), ("m2", "m3")]
+    strongest = {score.entry_id: score.sufficiency_nats for score in result.scores}
+    assert (strongest["m0"], strongest["m198"], strongest["m299"]) == (1.0, 100.0, None)
+    assert {score.necessity_nats for score in result.scores} == {None}
 
 
 def test_a_removal_that_was_never_replayed_is_not_called_cleared(found):

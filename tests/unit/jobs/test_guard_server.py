@@ -6,20 +6,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
+import sys
 import threading
 
 import httpx
 import pytest
 from aiohttp import web
 
-from audit.errors import IncompleteError
+from audit.errors import IncompleteError, UsageError
+from audit.forget.decision import Decision
+from audit.forget.guard import WriteGuard
 from audit.forget.guarded_store import GuardedStore
 from audit.forget.settings import GuardSettings
 from jobs.guard_server import MAX_BODY_BYTES, bound, guard_application, parse_writes
 from tests.unit.forget.locks import ACTS, EMBEDDER
 from tests.unit.forget.test_lockout import purged
-from tests.unit.snapshot.stores import NOW, keyring, make_store
+from tests.unit.snapshot.stores import NOW, Killed, keyring, make_store
 
 TOKEN = "a token of enough letters"  # noqa: S105 - a test's own
 AGAIN = {"tenant": "acme", "entry_id": "w1", "request": "", "response": "Open the menu, and choose e1!"}
@@ -40,14 +44,21 @@ class KeptPin:
         self.versions.append(snapshot.version)
 
 
+class FullDisk(io.StringIO):
+    """Standard error in a file on a full disk."""
+
+    def write(self, _text):
+        raise OSError(28, "No space left on device")
+
+
 @contextlib.asynccontextmanager
-async def serving(path, keep):
+async def serving(path, keep, tenants=("acme",)):
     """A server with one tombstone, and a client that has the token."""
     make_store(path)
     purged(path, "acme", "e1")
     guarded = GuardedStore(
         path, keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=ACTS,
-        settings=GuardSettings(mode="act"), clock_ms=lambda: NOW + 10, tenants=["acme"],
+        settings=GuardSettings(mode="act"), clock_ms=lambda: NOW + 10, tenants=tenants,
     )  # fmt: skip
     runner = web.AppRunner(guard_application(guarded, token=TOKEN, refresh_s=0.05, keep=keep))
     await runner.setup()
@@ -170,7 +181,7 @@ async def test_a_new_tombstone_is_in_force_without_a_restart(served):
 
 
 async def test_a_log_that_cannot_be_written_is_told_to_the_operator_and_not_to_who_asks(served, monkeypatch, capsys):
-    async def full(_guarded, _entry):
+    async def full(*_):
         raise IncompleteError("/srv/log: cannot write the decision log (No space left on device)")
 
     client, _ = served
@@ -180,6 +191,62 @@ async def test_a_log_that_cannot_be_written_is_told_to_the_operator_and_not_to_w
         assert answer.status_code == 503
         assert "/srv" not in answer.text
     assert capsys.readouterr().err == "memaudit: /srv/log: cannot write the decision log (No space left on device)\n"
+
+
+async def test_a_log_that_cannot_be_written_is_503_where_standard_error_takes_nothing_either(served, monkeypatch):
+    async def full(*_):
+        raise IncompleteError("/srv/log: cannot write the decision log (No space left on device)")
+
+    client, _ = served
+    monkeypatch.setattr("jobs.guard_server._judge", full)
+    monkeypatch.setattr(sys, "stderr", FullDisk())
+    answer = await client.post("/check", json=AGAIN)
+    assert (answer.status_code, answer.json()["error"].split(" ", 1)[0]) == (503, "cannot")
+
+
+async def test_new_tombstones_come_in_force_though_neither_pin_nor_standard_error_can_be_written(
+    served, pin, monkeypatch
+):
+    client, store = served
+    monkeypatch.setattr(sys, "stderr", FullDisk())
+    pin.error = IncompleteError("/op/pin: cannot write (no space left)")
+    for entry_id, version in (("e2", 3), ("e3", 4)):
+        purged(store, "acme", entry_id)
+        await shown(client, version=version, status="ok", pinned=False)
+
+
+async def test_looks_at_the_store_that_end_no_more_show_in_health_and_metrics(served, monkeypatch):
+    client, _ = served
+    go_on = threading.Event()
+    monkeypatch.setattr("jobs.guard_server.LOOK_S", 0.2, raising=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(GuardedStore, "refresh", lambda _: go_on.wait(30) and False)
+        await shown(client, status="stale")
+        assert "memaudit_guard_stale 1.0" in (await client.get("/metrics")).text
+        go_on.set()
+        await shown(client, status="ok")
+
+    def die(_):
+        raise Killed
+
+    monkeypatch.setattr(GuardedStore, "refresh", die)
+    await shown(client, status="stale")
+
+
+async def test_an_error_that_nobody_foresaw_ends_no_looking(served, pin, monkeypatch, capsys):
+    def broken(_):
+        raise RuntimeError("of no known kind")
+
+    client, store = served
+    with monkeypatch.context() as patch:
+        patch.setattr("jobs.guard_server._Pinned.keep", broken)
+        purged(store, "acme", "e2")
+        await shown(client, version=3)
+        await asyncio.sleep(0.2)
+    purged(store, "acme", "e3")
+    await shown(client, version=4)
+    assert pin.versions == [4]
+    assert capsys.readouterr().err == "memaudit: the store was not looked at: RuntimeError: of no known kind\n"
 
 
 async def test_a_store_that_does_not_verify_is_reported_and_the_old_set_holds(served, capsys):
@@ -199,6 +266,92 @@ async def test_metrics_count_what_was_decided(served):
     assert 'memaudit_guard_decisions_total{allowed="false",reason="same words"} 1.0' in text
     assert "memaudit_guard_tombstones 1.0" in text
     assert "memaudit_guard_tombstones_words_only 0.0" in text
+
+
+async def test_a_decision_is_counted_though_its_request_fails_later(served, monkeypatch):
+    async def check(guard, entry):
+        if entry.entry_id == "w2":
+            raise IncompleteError("the decision log is full")
+        return guard.check(entry)
+
+    client, _ = served
+    monkeypatch.setattr(WriteGuard, "check_async", check)
+    body = "\n".join(json.dumps(write) for write in (AGAIN, HARMLESS))
+    answer = await client.post("/check", content=body, headers={"Content-Type": "application/x-ndjson"})
+    assert answer.status_code == 503
+    text = (await client.get("/metrics")).text
+    assert 'memaudit_guard_decisions_total{allowed="false",reason="same words"} 1.0' in text
+    assert "memaudit_guard_check_seconds_count 1.0" in text
+
+
+async def test_no_write_is_judged_beside_one_for_a_tenant_that_is_not_served(served, monkeypatch):
+    async def check(_guard, entry):
+        pytest.fail(f"{entry.entry_id} was judged")
+
+    client, _ = served
+    monkeypatch.setattr(WriteGuard, "check_async", check)
+    body = "\n".join(json.dumps(write) for write in (AGAIN, {**HARMLESS, "tenant": "globex"}))
+    answer = await client.post("/check", content=body, headers={"Content-Type": "application/x-ndjson"})
+    assert answer.status_code == 404
+    assert "memaudit_guard_check_seconds_count 0.0" in (await client.get("/metrics")).text
+
+
+async def test_a_guard_that_cannot_be_made_is_not_a_tenant_that_is_not_served(tmp_path, pin, monkeypatch, capsys):
+    def broken(*_args, **_options):
+        raise UsageError("tombstones of taxonomy ab name 70 labels, at most 64")
+
+    async with serving(tmp_path / "s", pin, tenants=()) as client:
+        monkeypatch.setattr("audit.forget.guarded_store.read_lockout", broken)
+        answer = await client.post("/check", json=AGAIN)
+        unknown = await client.post("/check", json={**AGAIN, "tenant": "nobody"})
+    assert (answer.status_code, unknown.status_code) == (503, 404)
+    assert "labels" not in answer.text
+    assert capsys.readouterr().err == "memaudit: tombstones of taxonomy ab name 70 labels, at most 64\n"
+
+
+async def test_a_guard_that_fails_is_not_a_write_that_breaks_a_rule(served, monkeypatch):
+    async def broken(_guard, _entry):
+        raise UsageError("keys of 64 dimensions, vectors of 32")
+
+    client, _ = served
+    monkeypatch.setattr(WriteGuard, "check_async", broken)
+    assert (await client.post("/check", json=AGAIN)).status_code == 503
+
+
+async def test_why_a_model_failed_is_told_to_the_operator_and_not_to_who_asks(served, monkeypatch, capsys):
+    details = iter(["IncompleteError: /srv/hazards.sqlite: no database; refused by policy (closed)", "another"])
+
+    async def failed(_guard, _entry):
+        return Decision(allowed=False, reason="model failed", detail=next(details))
+
+    client, _ = served
+    monkeypatch.setattr(WriteGuard, "check_async", failed)
+    for _ in range(2):  # the second within a minute
+        answer = (await client.post("/check", json=HARMLESS)).json()
+        assert (answer["allowed"], answer["reason"], answer["detail"]) == (False, "model failed", "")
+    assert capsys.readouterr().err == (
+        "memaudit: a write could not be judged: model failed: IncompleteError: /srv/hazards.sqlite: no database; "
+        "refused by policy (closed)\n"
+    )
+
+
+async def test_an_unknown_tenant_is_told_so_while_a_newer_version_is_verified(served, monkeypatch):
+    client, store = served
+    go_on = threading.Event()
+    real = GuardedStore._refresh
+
+    def slowly(guarded):
+        go_on.wait(30)
+        return real(guarded)
+
+    monkeypatch.setattr(GuardedStore, "_refresh", slowly)
+    purged(store, "acme", "e2")
+    await asyncio.sleep(0.2)
+    asked = [client.post("/check", json={**HARMLESS, "tenant": f"nobody{n}"}) for n in range(40)]
+    answers = await asyncio.wait_for(asyncio.gather(*asked, client.post("/check", json=HARMLESS)), 10)
+    go_on.set()
+    assert [answer.status_code for answer in answers] == [404] * 40 + [200]
+    await shown(client, version=3)
 
 
 async def test_under_load_every_write_gets_its_own_answer(served):
@@ -288,14 +441,44 @@ async def test_a_body_has_limited_time(served, monkeypatch):
     await counted(client, 'memaudit_guard_errors_total{status="408"} 1.0')
 
 
-async def test_a_body_that_cannot_be_unpacked_is_the_clients_fault(served):
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "identity, gzip", "no coding"])
+async def test_a_packed_body_is_refused_and_leaves_no_traceback(served, capsys, coding):
     client, _ = served
-    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
-    assert (await client.post("/check", content=b"wrong", headers=headers)).status_code == 400
+    headers = {"Content-Type": "application/json", "Content-Encoding": coding}
+    for _ in range(3):
+        answer = await client.post("/check", content=b"wrong", headers=headers)
+        assert (answer.status_code, answer.headers["Accept-Encoding"]) == (415, "identity")
+        assert answer.json() == {"error": "expected no Content-Encoding"}
+        stranger = await client.post("/check", content=b"wrong", headers={**headers, "Authorization": ""})
+        assert stranger.status_code == 401
+    await counted(client, 'memaudit_guard_errors_total{status="415"} 3.0')
+    await counted(client, 'memaudit_guard_errors_total{status="401"} 3.0')
+    assert capsys.readouterr().err == ""
 
 
-async def test_a_client_that_leaves_in_mid_body_is_counted_and_leaves_no_traceback(served, caplog):
+async def test_a_body_that_is_said_not_to_be_packed_is_read(served):
+    client, _ = served
+    answer = await client.post("/check", json=AGAIN, headers={"Content-Encoding": "Identity"})
+    assert answer.json()["reason"] == "same words"
+
+
+async def test_what_is_no_http_is_told_in_one_line_without_a_word_of_the_client_and_counted(served, capsys, caplog):
+    client, _ = served
+    for number in range(20):
+        begun = await asyncio.open_connection("127.0.0.1", client.base_url.port)
+        begun[1].write(f"GET /health HTTP/1.1\r\nhost: x\r\nwicked word {number}\r\n\r\n".encode())
+        assert (await begun[0].readline()).split()[1] == b"400"
+        await leave(begun)
+    await counted(client, 'memaudit_guard_errors_total{status="400"} 20.0')
+    told = capsys.readouterr().err
+    assert told.startswith("memaudit: a request went wrong: ")
+    assert (told.count("\n"), "wicked" in told, "Traceback" in told) == (1, False, False)
+    assert not caplog.records
+
+
+async def test_a_client_that_leaves_in_mid_body_is_counted_and_leaves_no_traceback(served, capsys, caplog):
     client, _ = served
     await leave(await begin(client))
     await counted(client, 'memaudit_guard_errors_total{status="400"} 1.0')
     assert not caplog.records
+    assert capsys.readouterr().err == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import closing
 
 import pytest
 from rich.console import Console
@@ -10,8 +11,12 @@ from rich.console import Console
 from audit.config import AuditConfig
 from audit.errors import IncompleteError, ModelError
 from audit.result import AuditResult, EntryScore, TenantResult
+from jobs.executor_local import LocalExecutor
 from jobs.hazard_locks import read_locks, write_locks
 from jobs.progress import Reporter
+from jobs.run_audit import run_audit
+from models.fakes import FakeActReader, FakeGenerator
+from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, make_snapshot, quiet
 
 
 def result(hazards: str, *, removed: bool) -> AuditResult:
@@ -43,6 +48,26 @@ def test_a_run_that_stopped_before_its_locks_says_which_command_goes_on(tmp_path
     with pytest.raises(IncompleteError, match=r"were not read .* start the same audit again") as failure:
         read_locks(tmp_path, result("margins", removed=True))
     assert str(failure.value).endswith(f"memaudit audit … --out {tmp_path}, and then purge")
+
+
+def locked(snapshot, folder, reader, monkeypatch):
+    """Audit and keep the locks, on a machine with this reader of acts; returns the locks and what was asked."""
+    monkeypatch.setattr("jobs.hazard_locks.load_acts", lambda _: reader)
+    generator, events = FakeGenerator(), (tuple(harmful_events()), "e" * 64)
+    with closing(LocalExecutor(FAKES, generator)) as executor:
+        found = run_audit(snapshot, events, CONFIG, executor, folder, quiet(), now_ms=NOW_MS)
+        write_locks(snapshot, found, CONFIG, executor, folder, quiet())
+    return (folder / "hazards.json").read_bytes(), generator.requests
+
+
+def test_locks_without_acts_are_read_again_once_a_reader_is_installed(tmp_path, monkeypatch):
+    snapshot = make_snapshot(tmp_path / "memory")
+    without, _ = locked(snapshot, tmp_path / "run", None, monkeypatch)
+    assert locked(snapshot, tmp_path / "run", None, monkeypatch) == (without, 0)  # nothing changed, nothing is asked
+    whole, _ = locked(snapshot, tmp_path / "fresh", FakeActReader(), monkeypatch)
+    assert locked(snapshot, tmp_path / "run", FakeActReader(), monkeypatch)[0] == whole != without
+    assert locked(snapshot, tmp_path / "run", FakeActReader(), monkeypatch) == (whole, 0)
+    assert locked(snapshot, tmp_path / "run", None, monkeypatch) == (whole, 0)  # what is there is not given up
 
 
 @pytest.mark.parametrize(("hazards", "removed"), [("off", True), ("margins", False), ("off", False)])

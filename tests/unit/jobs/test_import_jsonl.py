@@ -1,14 +1,17 @@
 """Lines that JSON allows and an entry does not, and where lines come from."""
 
+import contextlib
 import json
 import os
 import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from audit.errors import EntryError
-from jobs.import_jsonl import parse_entries, read_entries
+from jobs.import_jsonl import MAX_LINE_BYTES, parse_entries, read_entries
 
 
 @pytest.mark.parametrize("number", [b"9" * 5_000, b"1e999", b"NaN"])
@@ -70,3 +73,30 @@ def test_a_text_that_would_take_long_to_normalise_is_refused_by_field(field, val
     with pytest.raises(EntryError, match=rf"^f, line 1: {named} has more than 64 combining marks in a row"):
         list(parse_entries([raw], "f", {}))
     assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize("given", ["pipe", "-"])
+def test_a_line_without_end_is_refused_before_it_is_all_read(tmp_path, monkeypatch, given):
+    pipe, sent = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+
+    def send():
+        with contextlib.suppress(BrokenPipeError), pipe.open("wb", buffering=0) as stream:
+            sent.extend(stream.write(b" " * MAX_LINE_BYTES) for _ in range(8))
+
+    writer = threading.Thread(target=send, daemon=True)
+    writer.start()
+    with contextlib.ExitStack() as opened:
+        if given == "-":
+            monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=opened.enter_context(pipe.open("rb"))))
+        with pytest.raises(EntryError, match=f"line 1: more than {MAX_LINE_BYTES} bytes"):
+            read_entries(pipe if given == "pipe" else Path("-"), {})
+    writer.join()
+    assert len(sent) < 4
+
+
+def test_a_line_of_the_size_allowed_is_read_with_its_end(tmp_path):
+    file = tmp_path / "memories.jsonl"
+    line = (LINE % '"response": "r"').encode()
+    file.write_bytes(line + b" " * (MAX_LINE_BYTES - len(line) - 1) + b"\n" + line)
+    assert len(read_entries(file, {})) == 2

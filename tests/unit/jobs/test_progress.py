@@ -80,6 +80,18 @@ def test_a_stage_without_a_total_counts(clock):
     assert file.getvalue().splitlines()[0] == "reading: 3"
 
 
+def test_a_stage_that_may_not_advance_for_long_is_named_in_a_log_when_it_begins(clock):
+    reporter, file = plain()
+    with reporter.stage("starting the backbone", 1, announced=True) as stage:
+        assert file.getvalue() == "starting the backbone …\n"
+        clock[0] += 3
+        stage.advance()
+    assert file.getvalue().splitlines()[1:] == ["starting the backbone: 1 done in 3.0 s"]
+    reporter, file = plain(quiet=True)
+    with reporter.stage("starting the backbone", 1, announced=True):
+        assert file.getvalue() == ""
+
+
 def test_quiet_is_quiet(clock):
     reporter, file = plain(quiet=True)
     reporter.say("hello")

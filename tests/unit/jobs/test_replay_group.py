@@ -13,7 +13,7 @@ from audit.attribution.ablation import keep_only, leave_out
 from audit.attribution.decision import decision_point
 from audit.errors import ModelError, PrefixUnsupportedError, UsageError
 from audit.generation import TokenLogprob
-from jobs.replay_group import Program, ReplayGroup, ReplayQuestion, stream_outcomes
+from jobs.replay_group import Program, ReplayGroup, ReplayQuestion, hash_at_point, request_of, stream_outcomes
 from models.fakes import FakeGenerator
 from tests.unit.attribution.world import make_entry
 
@@ -225,6 +225,58 @@ def test_what_was_answered_before_a_failure_is_good_and_the_rest_is_cancelled(lo
     with pytest.raises(ModelError, match="gone"):
         next(stream)
     assert not asyncio.all_tasks(loop)
+
+
+def test_a_round_of_many_questions_looks_at_each_once(loop, monkeypatch):
+    """Waiting for the first of all tasks would look at each of those left whenever one is done."""
+    most, real = [0], asyncio.Task.add_done_callback
+
+    class Watched(asyncio.Task):
+        added = 0
+
+        def add_done_callback(self, callback, /, *, context=None):
+            self.added += 1
+            most[0] = max(most[0], self.added)
+            return real(self, callback, context=context)
+
+    class InTurn(FakeGenerator):
+        """Answers one after the other, as a server with few places does."""
+
+        turn = asyncio.Semaphore(1)
+
+        async def generate(self, request):
+            async with self.turn:
+                await asyncio.sleep(0)
+                return await super().generate(request)
+
+    loop.set_task_factory(lambda loop, work, **options: Watched(work, loop=loop, **options))
+    asked = [question(*([BAD] * bad + [GOOD] * good)) for bad in range(6) for good in range(5)]
+    assert len(ask(loop, group(*asked), generator=InTurn())) == len(asked)
+    assert most[0] <= 3
+
+
+def test_the_prompt_hash_of_a_measurement_tells_points_apart_also_where_their_requests_are_equal(loop):
+    agent, _ = PROGRAM.build()
+    pairs = [("HARM", "fine"), ("HARM now", "HARM then"), ("HARD", "fine"), ("HARM", "fair"), ("HARM it is", "fine")]
+    points = [decision_point([harmful], [clean]) for harmful, clean in pairs]
+    assert len({point.prefix for point in points}) == 2  # most of them are asked for by an equal request
+    for measure, distinct in (("odds", 5), ("continuation", 4)):  # a continuation shows how the clean replay goes on
+        hashes = set()
+        for point in points:
+            asked = question(BAD, measure=measure, point=point)
+            (found,) = ask(loop, group(asked)).values()
+            assert found.prompt_hash == hash_at_point(request_of(agent, "why?", PROGRAM, asked), asked)
+            hashes.add(found.prompt_hash)
+        assert len(hashes) == distinct
+    nowhere = question(BAD, measure="odds", point=None)
+    assert (request_of(agent, "why?", PROGRAM, nowhere), hash_at_point(None, nowhere)) == (None, "")
+
+
+def test_a_measurement_that_does_not_fit_has_the_prompt_hash_of_its_question_alone(loop):
+    asked = question(BAD, measure="odds")
+    (found,) = ask(loop, group(asked), generator=FakeGenerator(window=1)).values()
+    alone = request_of(PROGRAM.build()[0], "why?", PROGRAM, replace(asked, memories=()))
+    assert (found.fits, found.prompt_hash) == (False, hash_at_point(alone, asked))
 
 
 def test_a_reader_that_stops_early_leaves_no_task_behind(loop):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +18,12 @@ from hypothesis import strategies as st
 
 from audit.attribution.ablation import Outcome
 from audit.errors import IncompleteError, UsageError
+from audit.provenance import durable
 from jobs.run_folder import (
     SHARD_ROWS,
     SHARD_SECONDS,
     RunFolder,
+    _is_foreign,
     parse_marker,
 )
 from jobs.shards import VECTORS_SCHEMA, WEIGHTS_SCHEMA, pair_key, parse_vectors, parse_weights, text_key
@@ -59,6 +64,21 @@ def test_outcomes_come_back_as_they_were_kept_and_the_last_of_a_name_counts(tmp_
         run.add(item)
     run.flush()
     assert dict(RunFolder(path, IDENTITY).outcomes) == {item.pair_id: item for item in outcomes}
+
+
+def test_outcomes_of_one_name_and_several_prompts_are_all_kept(tmp_path):
+    run, (before, after) = (
+        RunFolder(tmp_path / "run", IDENTITY),
+        (replace(outcome(1), prompt_hash=prompt_hash) for prompt_hash in ("before", "after")),
+    )
+    assert run.outcomes_of(before.pair_id) == ()
+    for item in (before, before, after, outcome(2)):
+        run.add(item)
+    run.flush()
+    for found in (run, RunFolder(tmp_path / "run", IDENTITY)):
+        assert found.outcomes_of(before.pair_id) == (after, before)
+        assert found.outcomes_of(outcome(2).pair_id) == (outcome(2),)
+        assert len(found.outcomes) == 2
 
 
 def test_weights_and_models_come_back(tmp_path):
@@ -135,15 +155,58 @@ def test_a_kill_before_the_first_file_leaves_a_folder_that_the_same_command_take
     class Killed(BaseException):
         pass
 
-    def kill(_source, _target):
+    def kill(_path, _target=None):
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", kill)
+        patch.setattr(os, "link", kill)
+        patch.setattr(os, "unlink", kill)
         with pytest.raises(Killed):
             RunFolder(tmp_path / "run", IDENTITY)
     (leftover,) = (tmp_path / "run").iterdir()
     assert leftover.name.endswith(".part")
+    assert not RunFolder(tmp_path / "run", IDENTITY).outcomes
+
+
+def at_once(path, monkeypatch, identities):
+    """Start runs in one folder that all have seen it empty before any writes; returns what came of each."""
+    barrier, real = threading.Barrier(len(identities)), durable.create
+
+    def together(final, data, scratch):
+        barrier.wait(10)
+        return real(final, data, scratch=scratch)
+
+    def start(identity):
+        try:
+            RunFolder(path, identity)
+        except UsageError as error:
+            return str(error)
+        return "accepted"
+
+    monkeypatch.setattr(durable, "create", together)
+    with ThreadPoolExecutor(len(identities)) as pool:
+        return list(pool.map(start, identities))
+
+
+def test_of_two_different_runs_that_start_in_one_folder_at_once_one_is_refused(tmp_path, monkeypatch):
+    identities = [IDENTITY, IDENTITY | {"snapshot": "t"}]
+    found = at_once(tmp_path / "run", monkeypatch, identities)
+    taken = found.index("accepted")
+    assert found[1 - taken].endswith("holds a run with other snapshot; choose another --out or delete it")
+    assert parse_marker((tmp_path / "run" / "run.json").read_bytes(), "run.json") == identities[taken]
+
+
+def test_two_starts_of_one_run_at_once_are_both_taken(tmp_path, monkeypatch):
+    assert at_once(tmp_path / "run", monkeypatch, [IDENTITY] * 2) == ["accepted"] * 2
+
+
+def test_a_folder_that_becomes_a_run_while_it_is_looked_at_is_no_foreign_one(tmp_path, monkeypatch):
+    def look(path):
+        monkeypatch.undo()
+        RunFolder(path, IDENTITY)
+        return _is_foreign(path)
+
+    monkeypatch.setattr("jobs.run_folder._is_foreign", look)
     assert not RunFolder(tmp_path / "run", IDENTITY).outcomes
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import UsageError
+from audit.errors import ModelError, UsageError
 from models.derivation import (
     Calibration,
     backbone_margins,
@@ -110,3 +110,47 @@ def test_the_packaged_calibration_gives_probabilities_that_rise_with_the_words_s
     assert Calibration(bias=1e9, slopes={}, threshold=0.5).weight({}) == pytest.approx(1.0)
     with pytest.raises(UsageError, match="no calibration for no method"):
         calibration_of(set())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_model_that_answers_outside_its_contract_gives_no_score(value):
+    class Broken:
+        model_id = "broken"
+
+        def embed(self, texts):
+            return np.full((len(texts), 8), value, np.float32)
+
+        def probabilities(self, pairs):
+            return np.full((len(pairs), 3), value, np.float32)
+
+    with pytest.raises(ModelError, match="embedding 0 has norm"):
+        embedding_scores([(PARENT, COPY)], Broken())
+    with pytest.raises(ModelError, match="NLI row 0 is"):
+        entailment_scores([(PARENT, COPY)], Broken())
+    with pytest.raises(ModelError, match="give no weight"):
+        Calibration(bias=0.0, slopes={"nli": 1.0}, threshold=0.5).weight({"nli": value})
+
+
+def test_an_answer_for_another_number_of_pairs_is_refused():
+    class Short(FakeEntailment):
+        def probabilities(self, pairs):
+            return super().probabilities(pairs[1:])
+
+    with pytest.raises(ModelError, match=r"shape \(1, 3\), expected \(2, 3\)"):
+        entailment_scores([(PARENT, f"{COPY} {OTHER}")], Short())
+
+
+def test_of_texts_that_do_not_fit_the_backbone_reads_as_much_as_fits():
+    long = "kettle " * 2_000
+    generator = FakeGenerator(marker="kettle", poisoned="yes", clean="no", window=700)
+    (margin,) = asyncio.run(backbone_margins([(long, long)], generator))
+    assert margin > 0
+    assert generator.requests == 3  # of 6,000 characters, 3,000 and 1,500
+
+
+def test_a_pair_that_does_not_fit_at_all_leaves_the_others_answered():
+    generator = FakeGenerator(marker="kettle", poisoned="yes", clean="no", window=200)
+    dense = "a " * 3_000
+    left_out, answered = asyncio.run(backbone_margins([(dense, dense), (PARENT, COPY)], generator))
+    assert left_out is None
+    assert answered > 0

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 
@@ -16,6 +17,7 @@ from audit.errors import IncompleteError, ModelError, UsageError
 from audit.forget.reading import visible
 from audit.generation import Completion, TokenLogprob
 from models.hazard_extraction import (
+    READ_AT_ONCE,
     SURE_NATS,
     HazardReader,
     framed,
@@ -206,22 +208,103 @@ def test_sentences_to_the_reader_are_cut_and_others_stay():
     )
 
 
+class Slow(FakeHazardGenerator):
+    """Answers when it is told to, and says which texts it was asked about."""
+
+    def __init__(self) -> None:
+        super().__init__(definitions=DEFINITIONS)
+        self.go, self.seen = asyncio.Event(), set()
+
+    async def generate(self, request):
+        self.seen.add(request.messages[-1].content.split("\n")[2])
+        await self.go.wait()
+        return await super().generate(request)
+
+
+async def given_up(*calls):
+    """Cancel calls once they are under way."""
+    await asyncio.sleep(0.01)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_what_nobody_waits_for_is_dropped_and_what_is_begun_is_kept():
+    slow, cache = Slow(), SignatureCache()
+    reader = HazardReader(slow, cache=cache)
+    texts = [f"{HARMFUL} {number}" for number in range(3 * READ_AT_ONCE)]
+    await given_up(*(asyncio.create_task(reader.extract([text], TAXONOMY)) for text in texts))
+    later = asyncio.create_task(reader.extract([texts[0], texts[-1]], TAXONOMY))
+    await asyncio.sleep(0.01)
+    slow.go.set()
+    assert [found.labels for found in await later] == [BOTH, BOTH]
+    assert slow.seen == {*texts[:READ_AT_ONCE], texts[-1]}
+    asked = reader.asked
+    await reader.extract(texts[:READ_AT_ONCE], TAXONOMY)
+    assert reader.asked == asked
+
+
+async def test_a_text_that_another_call_waits_for_is_not_dropped():
+    slow = Slow()
+    reader = HazardReader(slow)
+    busy = asyncio.create_task(reader.extract([f"tea {number}" for number in range(READ_AT_ONCE)], TAXONOMY))
+    calls = [asyncio.create_task(reader.extract([HARMFUL], TAXONOMY)) for _ in range(3)]
+    await given_up(*calls[1:])
+    slow.go.set()
+    assert [found.labels for found in await calls[0]] == [BOTH]
+    await busy
+
+
+async def test_where_one_text_fails_the_others_of_its_call_are_not_waited_for(caplog):
+    reader = HazardReader(backbone(fails=True))
+    with pytest.raises(ModelError, match="died"):
+        await reader.extract([f"tea {number}" for number in range(10 * READ_AT_ONCE)], TAXONOMY)
+    await asyncio.sleep(0.01)
+    assert reader.asked < 4 * READ_AT_ONCE
+    gc.collect()
+    assert not caplog.messages  # of errors that nobody heard of
+
+
+async def test_a_full_queue_is_an_error_at_once_and_what_is_known_is_answered(monkeypatch):
+    monkeypatch.setattr("models.hazard_extraction.MOST_WAITING", 20)
+    slow = Slow()
+    reader = HazardReader(slow, cache=SignatureCache())
+    slow.go.set()
+    await reader.extract([HARMFUL], TAXONOMY)
+    slow.go.clear()
+    many = asyncio.create_task(reader.extract([f"tea {number}" for number in range(30)], TAXONOMY))
+    await asyncio.sleep(0.01)
+    with pytest.raises(ModelError, match="30 texts are waiting to be read already"):
+        await reader.extract(["one more"], TAXONOMY)
+    assert [found.labels for found in await reader.extract([HARMFUL], TAXONOMY)] == [BOTH]
+    slow.go.set()
+    assert len(await many) == 30
+    await reader.extract(["one more"], TAXONOMY)
+
+
 def test_a_damaged_cache_is_named(tmp_path):
     (tmp_path / "cache").write_bytes(b"not a database" * 100)
     with pytest.raises(UsageError, match="cannot be used as a signature cache"):
         SignatureCache(tmp_path / "cache")
 
 
-def test_a_cache_that_cannot_be_written_fails_no_answer_and_is_told_once(caplog, monkeypatch):
+class Full(SignatureCache):
+    def put(self, _key, _margins):
+        raise IncompleteError("cache.sqlite: the signature cache failed (disk is full)")
+
+
+class Damaged(SignatureCache):
+    def get(self, _key):
+        raise IncompleteError("cache.sqlite: the signature cache failed (disk is full)")
+
+
+@pytest.mark.parametrize("cache", [Full, Damaged])
+def test_a_cache_that_cannot_be_used_fails_no_answer_and_is_told_once(caplog, monkeypatch, cache):
     # What other libraries do to loggers, in the tests before this one, is not what it is about.
     monkeypatch.setattr(logging.getLogger("models.hazard_extraction"), "disabled", False)
     caplog.set_level(logging.WARNING, logger="models.hazard_extraction")
 
-    class Full(SignatureCache):
-        def put(self, _key, _margins):
-            raise IncompleteError("cache.sqlite: the signature cache failed (disk is full)")
-
-    reader = HazardReader(backbone(), cache=Full())
+    reader = HazardReader(backbone(), cache=cache())
     found = read(reader, HARMFUL, "Water the roses")
     assert [signature.labels for signature in found] == [BOTH, frozenset()]
     assert caplog.messages == ["cache.sqlite: the signature cache failed (disk is full); what is read is not kept"]
