@@ -30,6 +30,7 @@ from jobs.cli_store import (
     PinFile,
     Store,
     Trust,
+    as_signed,
     installed_policy,
     known_pin,
     print_json,
@@ -78,6 +79,7 @@ def explain(
         raise UsageError("--call needs --policy: without one no tool is sensitive")
     if fail_on not in {None, "refused"}:
         raise UsageError(f"--fail-on is {fail_on!r:.40}, expected refused")
+    tenant = as_signed(tenant, "--tenant")
     rules = load_gate_policy(policy) if policy is not None else GatePolicy(tools={})
     now, accepted = now_ms(), installed_policy(keys, trust)
     snapshot = open_snapshot(store, accepted, now_ms=now, pin=known_pin(store, pin, accepted, now))
@@ -87,17 +89,21 @@ def explain(
     if call is not None:
         refused = _explain_call(call, Gate(rules, lineage), lineage, now, console if not as_json else None)
     else:
-        refused = _explain_entry(str(entry), lineage, console if not as_json else None)
+        refused = _explain_entry(as_signed(str(entry), "--entry"), lineage, console if not as_json else None)
     if refused and fail_on is not None:
         raise typer.Exit(FINDINGS)
 
 
 def _explain_call(file: Path, gate: Gate, lineage: VerifiedLineage, now: int, console: Console | None) -> bool:
     """Print a decision, as JSON where there is no console, and tell whether the call is not made as proposed."""
-    if not file.is_file():
-        raise UsageError(f"{file}: no such file")
-    with file.open("rb") as data:
-        proposed, context = parse_question(data.read(MAX_CALL_BYTES + 1), file.name)
+    try:
+        with file.open("rb") as stream:  # also a pipe, such as a shell's <(…)
+            data = stream.read(MAX_CALL_BYTES + 1)
+    except FileNotFoundError:
+        raise UsageError(f"{file}: no such file") from None
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
+    proposed, context = parse_question(data, file.name)
     decision = gate.decide(proposed, context, now_ms=now)
     if console is None:
         print_json({"tool": proposed.tool, **_decision_record(decision, lineage)})
@@ -150,6 +156,8 @@ def _print_path(console: Console, path: Sequence[PathStep], lineage: VerifiedLin
     for number, step in enumerate(shown):
         if left_out and number == PATH_SHOWN // 2:
             _say(console, f"    … {left_out} more steps")
+        if step.left_out:
+            _say(console, f"    … {step.left_out} more steps")
         entry = lineage.entry(step.entry_id)
         text = "" if entry is None else f": {as_line(entry.text, TEXT_CHARS)}"
         drawn = step.weight_ppm
@@ -188,9 +196,10 @@ def _decision_record(decision: Decision, lineage: VerifiedLineage) -> dict[str, 
 
 def _path_record(path: Sequence[PathStep]) -> list[dict[str, Any]]:
     return [
-        {"entry_id": step.entry_id, "label": step.label, "removed": step.removed, "weight_ppm": step.weight_ppm}
+        {"entry_id": step.entry_id, "label": step.label, "removed": step.removed, "weight_ppm": step.weight_ppm,
+         **({"left_out": step.left_out} if step.left_out else {})}
         for step in path
-    ]
+    ]  # fmt: skip
 
 
 def _say(console: Console, line: str) -> None:

@@ -11,9 +11,11 @@ means), and names where it came from otherwise:
 
 A value in a trusted text is authorised even where an attacker's text has it too. Whether an untrusted text has it is
 asked leniently, in any spacing and any spelling of its kind, and of a record's names and a memory's metadata too, which
-authorise nothing: a miss there would make an attacker's value look composed. An unknown value was made of what the
-context held, possibly of an untrusted text in disguise (spelt backwards, in base 64), so it is authorised only where
-every text in the context could have authorised it, or the rule lets the model compose the value (`unknown: allow`).
+authorise nothing: a miss there would make an attacker's value look composed. So is what a renderer or a browser makes
+of it (`audit.lineage.readings`); of a free text each reading is judged, and found in a reading of a trusted text too.
+An unknown value was made of what the context held, possibly of an untrusted text in disguise (spelt backwards, in base
+64), so it is authorised only where every text in the context could have authorised it, or the rule lets the model
+compose the value (`unknown: allow`).
 
 Not decided here: whether the user meant *this* value for *this* parameter. Where the request names two accounts, one to
 pay and one to avoid, both are the user's words.
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from audit.lineage import values
 from audit.lineage.parts import parts
+from audit.lineage.readings import MAX_READINGS, readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,6 +47,10 @@ UNTRUSTED: frozenset[Origin] = frozenset({"named", "external"})
 MAX_LEAVES = 1_000
 """Values in one argument; a longer list is refused as a whole."""
 
+MAX_LOOKED_THROUGH = 1 << 31
+"""Characters looked through for one argument, its values times the context: two seconds, six for hostile ones. Beyond
+it, as with 2,000 words against a context of more than a million characters, the argument is refused as a whole."""
+
 MAX_DEPTH = 20
 
 TOO_DEEP = "\0nested too deep"
@@ -59,7 +66,10 @@ _What = tuple["Kind", "re.Pattern[str] | None", tuple[str, ...]]
 class ContextText:
     """One text of the context; folded once, when first compared."""
 
-    __slots__ = ("_folded", "_lowered", "_offered", "_squeezed", "beside", "memory", "origin", "text", "where")
+    __slots__ = (
+        "_folded", "_lowered", "_offered", "_read", "_squeezed", "_whole", "_worded", "beside", "memory", "origin",
+        "text", "where",
+    )  # fmt: skip
 
     def __init__(self, text: str, origin: Origin, where: str, memory: str | None = None, beside: str = "") -> None:
         self.text = text
@@ -75,6 +85,9 @@ class ContextText:
 
         self._folded: str | None = None
         self._lowered: str | None = None
+        self._worded: str | None = None
+        self._whole: str | None = None
+        self._read: tuple[ContextText, ...] | None = None
         self._squeezed: dict[Squeeze, str] = {}
         self._offered: dict[_What, tuple[tuple[str, str], ...]] | None = None
 
@@ -91,6 +104,28 @@ class ContextText:
         if self._lowered is None:
             self._lowered = self.text.lower()
         return self._lowered
+
+    @property
+    def worded(self) -> str:
+        """The words of the text, whatever stands between them."""
+        if self._worded is None:
+            self._worded = " ".join(values.words(self.text))
+        return self._worded
+
+    @property
+    def whole(self) -> str:
+        """All that its author wrote, in every reading: for suspecting a value only."""
+        if self._whole is None:
+            written = f"{self.text}\0{self.beside}" if self.beside else self.text
+            self._whole = "\0".join((written, *readings(written)))
+        return self._whole
+
+    @property
+    def read(self) -> tuple[ContextText, ...]:
+        """The other readings of the text."""
+        if self._read is None:
+            self._read = tuple(ContextText(text, self.origin, self.where, self.memory) for text in readings(self.text))
+        return self._read
 
     def offers(self, rule: ParameterRule) -> tuple[tuple[str, str], ...]:
         """Values of the rule's kind in this text: canonical form and spelling."""
@@ -118,7 +153,7 @@ class ContextText:
         """
         if rule.kind == "text":
             if isinstance(value, str):
-                return values.occurs(form, self.folded)
+                return values.occurs(form, self.worded if rule.parts == "quotes" else self.folded)
             return any(values.canonical(spelling, "number") == form for spelling in values.offers(self.text, "number"))
         if not values.may_offer(form, rule.kind, self.lowered if rule.kind == "email" else self.text):
             return False
@@ -133,21 +168,20 @@ class ContextText:
         """
         squeezed = self._squeezed.get(how)
         if squeezed is None:
-            whole = f"{self.text}\0{self.beside}" if self.beside else self.text
-            squeezed = self._squeezed[how] = values.squeeze(whole, how)
+            squeezed = self._squeezed[how] = values.squeeze(self.whole, how)
         return any(spelling in squeezed for spelling in spellings)
 
     def rivals(self, form: str) -> bool:
-        """Tell whether a value of kind `text` stands anywhere in this text, be it as `file_id=13`.
+        """Tell whether a value stands anywhere in this text, be it as `file_id=13`.
 
         Args:
-            form: Canonical.
+            form: Folded.
         """
         if values.stands_apart(form, self.folded):
             return True
-        if self.text.isascii() and not self.beside:
+        if self.text.isascii() and self.whole == self.text:
             return False
-        return values.stands_apart(form, values.fold(values.revealed(f"{self.text} {self.beside}")))
+        return values.stands_apart(form, values.fold(values.revealed(self.whole)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +198,9 @@ class Finding:
     """Entry id, where that text is a memory."""
 
     authorised: bool
+
+    unread: str = ""
+    """Why it was refused without a look at it, in words; empty where it was looked at."""
 
 
 def has_values(value: Any) -> bool:
@@ -182,16 +219,28 @@ def judge_argument(parameter: str, value: Any, rule: ParameterRule, texts: Seque
     """
     leaves = list(_leaves(value, 0)) if isinstance(value, _NESTED) else [] if value is None else [value]
     if len(leaves) > MAX_LEAVES:
-        return [_finding(parameter, value, "unknown", None)]
+        return _unread(parameter, value, f"holds more than {MAX_LEAVES:,} values")
     judged: list[Scalar] = leaves
+    read: list[Scalar] = []
     if rule.parts is not None:
         judged = []
         for leaf in leaves:
-            if isinstance(leaf, str) and leaf != TOO_DEEP and values.is_plain(leaf.replace("\r", "\n")):
-                judged += parts(leaf, rule.parts)
-            else:
+            if not isinstance(leaf, str) or leaf == TOO_DEEP or not values.is_plain(leaf.replace("\r", "\n")):
                 judged.append(leaf)
-    return [_judge(parameter, part, rule, texts) for part in judged]
+                continue
+            others = readings(leaf)
+            if len(others) == MAX_READINGS:
+                return _unread(parameter, value, f"has {MAX_READINGS} readings or more, one escaped in another")
+            judged += parts(leaf, rule.parts)
+            read += [part for other in others for part in parts(other, rule.parts)]
+        known = set(judged)
+        read = [part for part in dict.fromkeys(read) if part not in known]
+    if (len(judged) + len(read)) * sum(len(text.whole) for text in texts) > MAX_LOOKED_THROUGH:
+        return _unread(parameter, value, "has too many values to look for in a context of this size")
+    return [
+        *(_judge(parameter, part, rule, texts) for part in judged),
+        *(_judge(parameter, part, rule, texts, read=True) for part in read),
+    ]
 
 
 def repaired_argument(
@@ -234,17 +283,24 @@ def repaired_argument(
     return None
 
 
-def _judge(parameter: str, value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> Finding:
+def _judge(
+    parameter: str, value: Scalar, rule: ParameterRule, texts: Sequence[ContextText], *, read: bool = False
+) -> Finding:
+    """Judge one value; `read`: it is of another reading of its text, and may be of one of a trusted text."""
+
+    def holds(text: ContextText, form: str) -> bool:
+        return text.holds(form, value, rule) or (read and any(other.holds(form, value, rule) for other in text.read))
+
     authority = rule.authority
     form = values.canonical(value, rule.kind, rule.pattern)
     if form is not None:
         for text in texts:
-            if text.origin in authority and text.holds(form, value, rule):
+            if text.origin in authority and holds(text, form):
                 rival = _rival(form, value, rule, texts) if rule.exclusive and text.origin != "user" else None
                 return _finding(parameter, value, (rival or text).origin, rival or text, authorised=rival is None)
         for text in texts:
             trusted = text.origin not in UNTRUSTED
-            if trusted and text.origin not in authority and text.holds(form, value, rule):
+            if trusted and text.origin not in authority and holds(text, form):
                 return _finding(parameter, value, text.origin, text)
     suspect = _suspect(form, value, rule, [text for text in texts if text.origin not in authority])
     if suspect is not None:
@@ -263,14 +319,21 @@ def _finding(
     )  # fmt: skip
 
 
+def _unread(parameter: str, value: Any, why: str) -> list[Finding]:
+    return [
+        Finding(parameter=parameter, value=value, origin="unknown", where="", memory=None, authorised=False, unread=why)
+    ]
+
+
 def _rival(form: str, value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> ContextText | None:
     """Return an untrusted text that has an authorised value too; any mention counts, however a text was punctuated."""
+    spellings = {values.fold(form), values.fold(str(value))}
     return next(
         (
             text
             for text in texts
             if text.origin in UNTRUSTED
-            and (text.holds(form, value, rule) or (rule.kind == "text" and text.rivals(form)))
+            and (text.holds(form, value, rule) or any(text.rivals(spelling) for spelling in spellings))
         ),
         None,
     )
@@ -278,7 +341,7 @@ def _rival(form: str, value: Scalar, rule: ParameterRule, texts: Sequence[Contex
 
 def _suspect(form: str | None, value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> ContextText | None:
     """Return an untrusted text that has a value which no text authorises, in whatever spelling."""
-    how: Squeeze = "iban" if rule.kind == "iban" else "text"
+    how: Squeeze = "iban" if rule.kind == "iban" else "words" if rule.parts == "quotes" else "text"
     if rule.kind == "number" or (isinstance(value, _NUMBERS) and not isinstance(value, bool)):
         how = "number"
     spellings = {values.squeeze(str(value), how)}

@@ -6,12 +6,14 @@ As a file (`memaudit gate explain --call`), one JSON object; all but `tool` may 
      "request": "Pay the bill…", "memories": ["m-3", "m-9"], "outputs": [{"tool": "read_file", "text": "…"}],
      "executed": [{"tool": "…", "arguments": {…}}]}
 
-A reader MUST reject other members, a file longer than MAX_CALL_BYTES, and more items than the limits below.
+A reader MUST reject other members, a number beyond what a float holds, such as `1e999`, a file longer than
+MAX_CALL_BYTES, and more items than the limits below.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -81,7 +83,7 @@ def parse_question(data: bytes, where: str) -> tuple[ToolCall, Context]:
     if len(data) > MAX_CALL_BYTES:
         raise UsageError(f"{where}: {len(data)} bytes, a call and its context have at most {MAX_CALL_BYTES}")
     try:
-        record = json.loads(data.decode(), parse_constant=_refuse, object_pairs_hook=_unique)
+        record = json.loads(data.decode(), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_unique)
         json.dumps(record, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not JSON ({' '.join(str(error).split())[:120]})") from None
@@ -144,6 +146,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(record) != len(pairs):
         raise ValueError("a member is there twice")
     return record
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):  # JSON has no infinity, but a way to write one
+        raise ValueError(f"{text:.40} is no number that a float holds")
+    return number
 
 
 def _refuse(text: str) -> NoReturn:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +39,13 @@ if TYPE_CHECKING:
     from audit.entry import Entry
     from audit.lineage.trust import TrustLabel, TrustRules
 
-__all__ = ["DEFAULT_TAU_PPM", "Descendant", "Lineage", "PathStep"]
+__all__ = ["DEFAULT_TAU_PPM", "PATH_STEPS", "Descendant", "Lineage", "PathStep"]
 
 DEFAULT_TAU_PPM = 200_000
 """τ: an equal share of five retrieved memories, the k of both papers' agents, is still a strong edge."""
+
+PATH_STEPS = 8
+"""Steps of a path that a decision or a recall lists: what either costs must not grow with the age of a chain."""
 
 _NO_EDGES: Mapping[str, int] = MappingProxyType({})
 
@@ -59,6 +62,9 @@ class PathStep:
     removed: bool
     weight_ppm: int | None
     """Weight of the edge from the step before; None for the first step, the external ancestor."""
+
+    left_out: int = 0
+    """Steps between the one before and this one that are not listed; the weight is then of the edge from the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +103,7 @@ class Lineage:
         self._removed = bytearray()
         self._hops = array("I")  # per node: fewest strong edges from an external entry; 0 is external itself
         self._witness = array("I")  # per node: the last edge of that shortest path
+        self._root = array("I")  # per node: the external entry where that path begins
         self._edges_from = array("I", [0])  # edges of node i: _edges_from[i] to _edges_from[i + 1]
         self._newest_child_edge = array("I")  # per node: head of the list of edges to its children
         self._edge_parent = array("I")
@@ -181,18 +188,25 @@ class Lineage:
         Raises:
             UsageError: no such entry.
         """
-        node = self._node(entry_id)
-        if self._removed[node]:
-            return
-        self._removed[node] = 1
-        waiting = [node]  # in order of append, so that every node is judged after all its parents
+        self.remove_all([entry_id])
+
+    def remove_all(self, entry_ids: Iterable[str]) -> None:
+        """Mark entries removed, at the cost of one: of a chain that goes as a whole, each would relabel the rest.
+
+        Raises:
+            UsageError: no such entry; none is marked then.
+        """
+        waiting = [node for node in map(self._node, entry_ids) if not self._removed[node]]
+        for node in waiting:
+            self._removed[node] = 1
+        heapify(waiting)  # in order of append, so that every node is judged after all its parents
         while waiting:
             node = heappop(waiting)
             while waiting and waiting[0] == node:
                 heappop(waiting)
-            before = self._hops[node]
+            before = self._hops[node], self._root[node]
             self._judge(node)
-            if self._hops[node] != before:
+            if (self._hops[node], self._root[node]) != before:
                 for edge in self._child_edges(node):
                     if self._edge_weight[edge] >= self.tau_ppm:
                         heappush(waiting, self._edge_child[edge])
@@ -206,27 +220,27 @@ class Lineage:
         """Tell whether an entry was removed. Raises UsageError where there is none of that id."""
         return bool(self._removed[self._node(entry_id)])
 
-    def path(self, entry_id: str) -> tuple[PathStep, ...]:
+    def path(self, entry_id: str, most: int | None = None) -> tuple[PathStep, ...]:
         """Return the evidence for a label: the shortest strong path from an external ancestor to the entry.
 
         Of several shortest ones the path whose last edge is heaviest, then the parent named first: the same from any
         order of building. Empty for a trusted entry. Raises UsageError where there is none of that id.
+
+        Args:
+            entry_id: Where it ends.
+            most: Steps to return, at least 2: of a longer path the first and the last ones; None for all of them.
         """
         node = self._node(entry_id)
-        if self._hops[node] == _NONE:
+        hops = self._hops[node]
+        if hops == _NONE:
             return ()
+        left_out = 0 if most is None else max(hops + 1 - most, 0)
         steps: list[PathStep] = []
-        while True:
-            edge = self._witness[node]
-            steps.append(
-                PathStep(
-                    entry_id=self._ids[node], label=self._label(node), removed=bool(self._removed[node]),
-                    weight_ppm=None if edge == _NONE else self._edge_weight[edge],
-                )
-            )  # fmt: skip
-            if edge == _NONE:
-                return tuple(reversed(steps))
-            node = self._edge_parent[edge]
+        for remaining in range(hops - left_out, 0, -1):
+            steps.append(self._step(node, left_out if remaining == 1 else 0))
+            node = self._edge_parent[self._witness[node]]
+        steps.append(self._step(self._root[node]))
+        return tuple(reversed(steps))
 
     def witness(self, entry_id: str) -> tuple[str, int] | None:
         """Return the parent and the weight in parts per million of the last edge of `path`; None where it has none.
@@ -291,6 +305,13 @@ class Lineage:
             raise UsageError(f"no entry {entry_id!r:.80} in the lineage of tenant {self.tenant!r:.80}")
         return node
 
+    def _step(self, node: int, left_out: int = 0) -> PathStep:
+        edge = self._witness[node]
+        return PathStep(
+            entry_id=self._ids[node], label=self._label(node), removed=bool(self._removed[node]),
+            weight_ppm=None if edge == _NONE else self._edge_weight[edge], left_out=left_out,
+        )  # fmt: skip
+
     def _label(self, node: int) -> TrustLabel:
         hops = self._hops[node]
         if hops == _NONE:
@@ -305,6 +326,7 @@ class Lineage:
         self._removed.append(removed)
         self._hops.append(_NONE)
         self._witness.append(_NONE)
+        self._root.append(_NONE)
         self._newest_child_edge.append(_NONE)
         self._edges_from.append(self._edges_from[-1])
         return node
@@ -316,9 +338,9 @@ class Lineage:
             edge = self._edge_next[edge]
 
     def _judge(self, node: int) -> None:
-        """Set hops and witness of a node whose parents are judged."""
+        """Set hops, witness and root of a node whose parents are judged."""
         if self._base_external[node] or self._removed[node]:
-            self._hops[node], self._witness[node] = 0, _NONE
+            self._hops[node], self._witness[node], self._root[node] = 0, _NONE, node
             return
         best_hops, best_weight, witness = _NONE, -1, _NONE
         for edge in range(self._edges_from[node], self._edges_from[node + 1]):
@@ -329,3 +351,4 @@ class Lineage:
             if hops != _NONE and (hops + 1, -weight) < (best_hops, -best_weight):
                 best_hops, best_weight, witness = hops + 1, weight, edge
         self._hops[node], self._witness[node] = best_hops, witness
+        self._root[node] = _NONE if witness == _NONE else self._root[self._edge_parent[witness]]

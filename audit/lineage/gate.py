@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from audit.lineage import values
 from audit.lineage.authority import UNTRUSTED, ContextText, Finding, has_values, judge_argument, repaired_argument
 from audit.lineage.call import ToolCall
+from audit.lineage.dag import PATH_STEPS
 
 if TYPE_CHECKING:
     from audit.lineage.authority import Origin
@@ -66,7 +67,9 @@ class Evidence:
     """In words: `memory m-9`, `output 1 of read_file`."""
 
     path: tuple[PathStep, ...]
-    """Of a memory: from the external ancestor down to it. Empty for a tool's output: it is external itself."""
+    """Of a memory: from the external ancestor down to it. Empty for a tool's output: it is external itself.
+
+    At most PATH_STEPS, the ancestor and the last ones: the first of these says how many are left out before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +202,9 @@ class Gate:
         return texts
 
     def _evidence(self, text: ContextText) -> Evidence:
-        path = self.lineage.dag.path(text.memory) if self.lineage is not None and text.memory is not None else ()
-        return Evidence(where=text.where, path=path)
+        if self.lineage is None or text.memory is None:
+            return Evidence(where=text.where, path=())
+        return Evidence(where=text.where, path=self.lineage.dag.path(text.memory, PATH_STEPS))
 
     def _deny(
         self, reason: Reason, findings: tuple[Finding, ...], texts: list[ContextText], detail: str | None = None
@@ -304,4 +308,4 @@ def _closed(reason: Reason, detail: str) -> Decision:
 def _why(finding: Finding) -> str:
     value: Any = finding.value
     came = f"comes from {finding.where}" if finding.where else "is in no text that may authorise it"
-    return f"{finding.parameter} is {value!r:.80}, which {came}"
+    return f"{finding.parameter} is {value!r:.80}, which {finding.unread or came}"

@@ -4,21 +4,29 @@ No trusted text holds a whole body, and a body need not be any text's: what can 
 it is named, and what it passes on. Three kinds of parameter say which parts must be authorised:
 
     prose    what identifies something: e-mail and web addresses, IBANs, and codes (six characters or more with a
-             digit), in any spelling that software follows; dates and times are no codes
+             digit), in any spelling that software follows; dates and times are no codes. A link leads elsewhere by a
+             host, by two slashes of either kind with anything behind them, or by a scheme: each is an address
     words    each word of three characters or more, `follow-up` being one: a title made of the user's words and of
              trusted names
-    quotes   each run of three words that an untrusted text has and no authorising text; other runs are the model's own
+    quotes   each run of three words that an untrusted text has and no authorising text, however either is formatted;
+             other runs are the model's own
 
-Not done: paraphrase. What an attacker's text says in other words than its own passes `quotes`, and a short word or
-number passes `prose`; where that matters, the parameter should not be free text.
+These are the parts of one reading of a text; `audit.lineage.readings` names the others, and the gate judges each.
+
+Not done: paraphrase. What an attacker's text says in other words than its own passes `quotes`, as does a script
+that sets no blanks between words, and a short word or number passes `prose`; where that matters, the parameter should
+not be free text.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from audit.lineage import values
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["PartKind", "parts"]
 
@@ -29,10 +37,19 @@ QUOTED_WORDS = 3
 
 _DATE = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?(?!\d)")
 # What identifies something is looked for in any spelling, also in one that no trusted text has: it is then refused.
-# A browser takes one slash, or a backslash, after the schemes of the web: https:/evil.com leads there too.
+# A browser takes one slash, a backslash or none after the schemes of the web: https:/evil.com leads there too. Two
+# slashes alone lead to another host, be it //0x7f.1, and before a host may stand a name of any signs: //'@0x7f.1.
 _URL = re.compile(
-    r"(?:(?<![^\W_])(?i:https?|ftp|wss?|file):[/\\]+|(?<![\w@./-])(?:[A-Za-z][A-Za-z0-9+.-]{0,30}://|[Ww]{3}\.))"
-    r"(?![/\\])[^\s<>\"'`]+"
+    r"(?:(?<![^\W_])(?i:https?|ftp|wss?|file):[/\\]*|(?<![\w@./-])(?:[A-Za-z][A-Za-z0-9+.-]{0,30}://|[Ww]{3}\.)"
+    r"|(?<![^\W_])(?<![/\\])[/\\]{2,})(?![/\\])[^\w\s]*[^\s<>\"'`]+"
+)
+_NO_HOST = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?[^\w\[]*")
+# Where a renderer takes the target of a link, any scheme counts, also with line breaks in it, which a browser drops; so
+# does a mailbox without a dot: <bob@evil>. A style has properties that look like schemes.
+_TARGET = re.compile(
+    r"(?:\]\([\s<]*|\]:[\s<]*|(?<!style)=\s*[\"'`]?|<)"
+    r"((?:[A-Za-z][A-Za-z0-9+.\t\n\r-]{1,40}:|[/\\]{2})[^\w )]*[^\s<>\"'`)][^\s<>\"'`]*)"
+    r"|<([^\s<>@]{1,64}@[^\s<>]+)>"
 )
 _IBAN = re.compile(
     r"(?<![\w-])[A-Za-z]{2}[0-9]{2}[\s.]?[A-Za-z0-9]{4}(?:[\s.]?(?=[A-Za-z]{0,3}[0-9])[A-Za-z0-9]{4}){1,6}"
@@ -45,7 +62,9 @@ _DOMAIN = re.compile(
 )
 _CODE = re.compile(r"(?<![\w-])(?=[\w-]{0,80}\d)[\w-]{6,}(?![\w-])")
 _WORD = re.compile(r"[^\W\d_](?:[\w'’-]*[^\W_])")
-_IDENTIFIERS: tuple[values.Kind | re.Pattern[str], ...] = (_URL, "email", "iban", _IBAN, _DOMAIN, _DATE, _CODE)
+_IDENTIFIERS: tuple[values.Kind | re.Pattern[str], ...] = (
+    _URL, "email", "iban", _IBAN, _DOMAIN, _TARGET, _DATE, _CODE,
+)  # fmt: skip
 """In the order in which they are looked for: what one finds is no part of the next. Web addresses come first: what
 looks like an e-mail address in one is a name before the host, and https://bob@x.com@evil.com leads to evil.com."""
 
@@ -71,11 +90,8 @@ def parts(value: str, kind: PartKind) -> list[str]:
     if kind == "words":
         found = [word for word in _WORD.findall(value) if len(word) >= _SHORTEST_WORD]
     elif kind == "quotes":
-        tokens = values.fold(value).split(" ")
-        found = [
-            " ".join(tokens[start : start + QUOTED_WORDS]).strip("\"'.,;:!?()[]{}")
-            for start in range(len(tokens) - QUOTED_WORDS + 1)
-        ]
+        tokens = values.words(value)
+        found = [" ".join(tokens[start : start + QUOTED_WORDS]) for start in range(len(tokens) - QUOTED_WORDS + 1)]
     else:
         found, rest = [], _FULL_STOP.sub(".", value.translate(values.NOTHING_SEEN))
         for what in _IDENTIFIERS:
@@ -83,8 +99,19 @@ def parts(value: str, kind: PartKind) -> list[str]:
                 spellings = list(values.offers(rest, what))
                 rest = values.blanked(rest, what)
             else:
-                spellings = [match.group() for match in what.finditer(rest)]
-                rest = what.sub(" ", rest)
+                matches = [
+                    match for match in what.finditer(rest) if what is not _URL or not _NO_HOST.fullmatch(match[0])
+                ]
+                spellings = [match.group(match.lastindex or 0) for match in matches]
+                rest = _without(matches, rest)
             if what is not _DATE:
                 found += [spelling.rstrip(_TRAILING) for spelling in spellings]
     return list(dict.fromkeys(part for part in found if part))
+
+
+def _without(matches: Sequence[re.Match[str]], text: str) -> str:
+    kept, last = [], 0
+    for match in matches:
+        kept.append(text[last : match.start()])
+        last = match.end()
+    return " ".join([*kept, text[last:]])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from audit.errors import UsageError
+from audit.lineage.dag import PATH_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +29,9 @@ class LabelledMemory:
     entry: Entry
     label: TrustLabel
     path: tuple[PathStep, ...]
-    """From an external ancestor to the entry; of an external entry itself alone; empty for a trusted one."""
+    """From an external ancestor to the entry; of an external entry itself alone; empty for a trusted one.
+
+    At most PATH_STEPS, the ancestor and the last ones: the first of these says how many are left out before it."""
 
 
 def labelled(memories: Iterable[Entry], lineage: Lineage) -> tuple[LabelledMemory, ...]:
@@ -45,5 +48,5 @@ def labelled(memories: Iterable[Entry], lineage: Lineage) -> tuple[LabelledMemor
                 "read both from one version of the store"
             )
         label = lineage.label(entry.entry_id)
-        found.append(LabelledMemory(entry=entry, label=label, path=lineage.path(entry.entry_id)))
+        found.append(LabelledMemory(entry=entry, label=label, path=lineage.path(entry.entry_id, PATH_STEPS)))
     return tuple(found)

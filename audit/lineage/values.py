@@ -27,6 +27,8 @@ import unicodedata
 from decimal import Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Literal
 
+from audit.nfc import few_marks
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -45,14 +47,19 @@ __all__ = [
     "revealed",
     "squeeze",
     "stands_apart",
+    "words",
 ]
 
 Kind = Literal["text", "number", "email", "url", "iban", "date", "choice", "pattern"]
-Squeeze = Literal["text", "number", "iban"]
+Squeeze = Literal["text", "number", "iban", "words"]
 Scalar = str | int | float | bool | None
 
 MAX_VALUE_CHARS = 10_000
 """Longer arguments are bodies, not choices; they are looked up nowhere and stay unknown."""
+
+MAX_COMPARED = 1 << 24
+"""Characters compared while one value is looked for in one text. A text that repeats most of a long value all over
+would take minutes; at this bound a value is taken for not authorised, and for suspect."""
 
 MAX_DIGITS = 40
 
@@ -77,6 +84,7 @@ _OPENERS = frozenset('"`([{<“‘«„')
 _CLOSERS = frozenset('"`)]}>”»')
 _STOPS = frozenset(".,;:!?")
 _APOSTROPHES = frozenset("'’")
+_NO_APOSTROPHES: dict[int, str] = {ord(character): "" for character in _APOSTROPHES}
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 _MARKS = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10))
@@ -107,8 +115,10 @@ def is_plain(value: str) -> bool:
     """Tell whether a text is what it looks like: NFKC, no control, format or unassigned character but line breaks."""
     if value.isascii():
         return value.isprintable() or all(character in "\n\t" or character.isprintable() for character in value)
-    return unicodedata.is_normalized("NFKC", value) and not any(
-        unicodedata.category(character) in _UNSEEN and character not in "\n\t" for character in value
+    return (
+        few_marks(value) == value  # a longer run looks like none, and takes a normaliser long
+        and unicodedata.is_normalized("NFKC", value)
+        and not any(unicodedata.category(character) in _UNSEEN and character not in "\n\t" for character in value)
     )
 
 
@@ -117,36 +127,50 @@ def fold(text: str) -> str:
     return " ".join(text.lower().split())
 
 
+def words(text: str) -> list[str]:
+    """Return the words of a text in lower case: runs of letters, digits and their marks; an apostrophe is left out."""
+    apart = {ord(character): " " for character in set(text) if not _is_of_a_word(character)}
+    return text.translate(apart | _NO_APOSTROPHES).lower().split()
+
+
+def _is_of_a_word(character: str) -> bool:
+    return character.isalnum() or unicodedata.category(character)[0] == "M"
+
+
 def occurs(value: str, text: str) -> bool:
-    """Tell whether a folded, non-empty value stands in a folded text between boundaries."""
-    start = text.find(value)
-    while start != -1:
+    """Tell whether a folded, non-empty value stands in a folded text between boundaries.
+
+    False, too, where it is found so often without them that MAX_COMPARED is reached.
+    """
+    start, left = text.find(value), MAX_COMPARED
+    while start != -1 and left > 0:
         end = start + len(value)
         if _opens(text, start) and _closes(text, end):
             return True
-        start = text.find(value, start + 1)
+        start, left = text.find(value, start + 1), left - len(value)
     return False
 
 
 def stands_apart(value: str, text: str) -> bool:
     """Tell whether a folded value stands in a folded text with no letter or digit beside it.
 
-    Far more lenient than `occurs`: for suspecting a value (`file_id=13`), never for authorising it.
+    Far more lenient than `occurs`: for suspecting a value (`file_id=13`), never for authorising it. True, too, where it
+    is found so often that MAX_COMPARED is reached.
     """
-    start = text.find(value) if value else -1
+    start, left = text.find(value) if value else -1, MAX_COMPARED
     while start != -1:
         end = start + len(value)
-        if not text[max(start - 1, 0) : start].isalnum() and not text[end : end + 1].isalnum():
+        if left <= 0 or not (text[max(start - 1, 0) : start].isalnum() or text[end : end + 1].isalnum()):
             return True
-        start = text.find(value, start + 1)
+        start, left = text.find(value, start + 1), left - len(value)
     return False
 
 
 def revealed(text: str) -> str:
-    """Return a text in form NFKC without what nobody sees in it."""
+    """Return a text in form NFKC without what nobody sees in it, such as the rest of a long run of combining marks."""
     if text.isascii():
         return text
-    text = unicodedata.normalize("NFKC", text)
+    text = unicodedata.normalize("NFKC", few_marks(text))
     hidden = {
         ord(character): None
         for character in set(text)
@@ -161,10 +185,10 @@ def squeeze(text: str, how: Squeeze = "text") -> str:
     Args:
         text: A value, or a text that may have it.
         how: For `number` thousands are not set apart either and the decimal mark is a point, so that 1.050,00 is
-            1050.00; for `iban` only letters and digits are left.
+            1050.00; for `iban` and `words` only letters and digits are left.
     """
     squeezed = "".join(revealed(text).lower().split())
-    if how == "iban":
+    if how in {"iban", "words"}:
         return "".join(filter(str.isalnum, squeezed))
     return _THOUSANDS.sub("", squeezed).replace(",", ".") if how == "number" else squeezed
 

@@ -104,10 +104,10 @@ class VerifiedLineage:
             else:
                 self.dag.append(item)
                 self._entries[item.entry_id] = item
-        for body in fallen:
-            if body.removed_index < known:
-                self.dag.remove(body.entry_id)
-                del self._entries[body.entry_id]
+        gone = [body.entry_id for body in fallen if body.removed_index < known]
+        self.dag.remove_all(gone)
+        for entry_id in gone:
+            del self._entries[entry_id]
         self._hashes = log.leaf_hashes
         manifest = snapshot.manifest
         self.standing = Standing(

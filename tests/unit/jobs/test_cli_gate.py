@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 
 import pytest
 
@@ -118,3 +120,48 @@ def test_a_store_behind_the_pin_is_refused(explain, run, tmp_path):
     code, _, err = explain("--entry", "m0")
     assert code == 4
     assert "rollback" in err
+
+
+def test_a_call_may_come_through_a_pipe_and_a_folder_is_said_to_be_one(explain, folder):
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=[(folder / "call.json").read_bytes()], daemon=True)
+    writer.start()
+    code, out, _ = explain("--policy", "gate.yaml", "--call", "pipe", "--json")
+    if writer.is_alive():  # nobody read
+        os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+    writer.join()
+    assert (code, json.loads(out)["verdict"]) == (0, "repair")
+    code, _, err = explain("--policy", "gate.yaml", "--call", "store")
+    assert (code, err) == (2, "memaudit: store: cannot be read (Is a directory)\n")
+
+
+def test_names_may_be_spelled_in_either_unicode_form(explain, run, folder):
+    row = {**MEMORIES[0], "tenant": "caf\u00e9", "entry_id": "\u00e9", "created_at_ms": 1}
+    (folder / "more.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    for tenant, entry in (("caf\u00e9", "\u00e9"), ("cafe\u0301", "e\u0301")):
+        code, out, _ = explain("--tenant", tenant, "--policy", "gate.yaml", "--entry", entry)
+        assert (code, out.splitlines()[0]) == (0, "\u00e9: trusted")
+
+
+def test_of_a_long_path_behind_a_denial_the_ends_are_shown_and_how_much_is_left_out(explain, run, folder):
+    chain = [{"entry_id": f"c{n}", "principal": "bot", "source": "agent", "request": "sum", "response": "x",
+              "tenant": "acme", "created_at_ms": 1, "parents": [[f"c{n - 1}" if n else "m1", 0.7]]}
+             for n in range(20)]  # fmt: skip
+    (folder / "more.jsonl").write_text("\n".join(map(json.dumps, chain)), encoding="utf-8")
+    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    (folder / "call.json").write_text(json.dumps({"tool": "wipe", "memories": ["c19"]}), encoding="utf-8")
+    (folder / "wipe.yaml").write_text(
+        "format: memaudit gate policy v1\ntrust: {principals: [owner, bot]}\ntools: {wipe: {mode: coarse}}\n",
+        encoding="utf-8",
+    )
+    _, out, _ = explain("--policy", "wipe.yaml", "--call", "call.json")
+    assert "    m1 [external; source external is not trusted]" in out
+    assert "\n    … 13 more steps\n    c13 [derived-untrusted; draws on it with weight 0.7]" in out
+    _, out, _ = explain("--policy", "wipe.yaml", "--call", "call.json", "--json")
+    path = json.loads(out)["evidence"][0]["path"]
+    assert [step["entry_id"] for step in path] == ["m1", *(f"c{n}" for n in range(13, 20))]
+    assert [step.get("left_out") for step in path] == [None, 13, *[None] * 6]
+    _, out, _ = explain("--entry", "c19", "--json")
+    assert len(json.loads(out)["path"]) == 21

@@ -1,5 +1,6 @@
 """Max-of-strong-edges: what the label of an entry says of its ancestors, however the graph came about."""
 
+import dataclasses
 from itertools import pairwise
 
 import networkx as nx
@@ -220,3 +221,63 @@ def test_estimated_edges_count_beside_the_signed_ones_and_vouch_for_nothing():
     with pytest.raises(EntryError, match="names parent 'later', which is no earlier entry"):
         lineage.append(entry("c"), {"later": 1})
     assert "c" not in lineage
+
+
+@given(histories(), taus, st.data())
+def test_removing_many_at_once_is_removing_each(entries, tau, data):
+    removed = data.draw(st.lists(st.sampled_from([item.entry_id for item in entries])))
+    one_by_one, at_once = (Lineage.of("acme", entries, RULES, tau) for _ in range(2))
+    for name in removed:
+        one_by_one.remove(name)
+    at_once.remove_all(removed)
+    assert dict(at_once.labels()) == dict(one_by_one.labels())
+    for item in entries:
+        assert at_once.path(item.entry_id) == one_by_one.path(item.entry_id)
+
+
+def test_a_chain_that_goes_as_a_whole_is_judged_once(monkeypatch):
+    chain = [entry("e0", source="external"), *(entry(f"e{n}", (f"e{n - 1}", 900_000)) for n in range(1, 500))]
+    lineage = Lineage.of("acme", [*chain, entry("left", ("e499", 900_000))], RULES)
+    judged = []
+    monkeypatch.setattr(
+        Lineage, "_judge", lambda self, node, judge=Lineage._judge: (judged.append(node), judge(self, node))
+    )
+    lineage.remove_all(item.entry_id for item in chain)
+    assert len(judged) <= 501
+    assert [step.entry_id for step in lineage.path("left")] == ["e499", "left"]
+
+
+def test_none_is_removed_where_one_is_unknown():
+    lineage = Lineage.of("acme", [entry("e")], RULES)
+    with pytest.raises(UsageError, match="no entry 'ghost'"):
+        lineage.remove_all(["e", "ghost"])
+    assert not lineage.is_removed("e")
+
+
+@given(histories(), taus, st.integers(2, 6), st.data())
+def test_a_bounded_path_is_the_ends_of_the_whole_one_also_after_removals(entries, tau, most, data):
+    """A removal may change where a path begins and leave its length as it was."""
+    lineage = Lineage.of("acme", entries, RULES, tau)
+    for name in data.draw(st.lists(st.sampled_from([item.entry_id for item in entries]), max_size=3)):
+        lineage.remove(name)
+        for item in entries:
+            whole, bounded = lineage.path(item.entry_id), lineage.path(item.entry_id, most)
+            if len(whole) <= most:
+                assert bounded == whole
+                continue
+            first, cut, *last = bounded
+            assert (first, *last) == (whole[0], *whole[len(whole) - most + 2 :])
+            assert cut == dataclasses.replace(whole[1 - most], left_out=len(whole) - most)
+
+
+def test_a_path_begins_where_its_entries_say():
+    entries = [
+        entry("a", source="tool"),
+        entry("b"),
+        entry("c", ("a", 300_000), ("b", 400_000)),
+        entry("d", ("c", 1_000_000)),
+    ]
+    lineage = Lineage.of("acme", entries, RULES)
+    lineage.remove("b")
+    assert [step.entry_id for step in lineage.path("d")] == ["b", "c", "d"]
+    assert [(step.entry_id, step.left_out) for step in lineage.path("d", 2)] == [("b", 0), ("d", 1)]

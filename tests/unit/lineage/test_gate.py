@@ -328,6 +328,22 @@ def test_a_value_out_of_an_external_memorys_metadata_is_not_composed(tmp_path):
     assert ask(gate, ToolCall(tool="write", arguments={"to": "new@x.org"}), "web").verdict == "allow"
 
 
+def test_the_evidence_of_a_denial_does_not_grow_with_the_age_of_a_chain(tmp_path):
+    path = tmp_path / "store"
+    make_store(path, tenants=("acme",), size=1)
+    chain = [entry("acme", "n0", source="external", response=THEIRS)]
+    for n in range(1, 30):
+        parent = Parent(entry_id=f"n{n - 1}", weight_ppm=900_000)
+        chain.append(entry("acme", f"n{n}", source="agent", response=THEIRS, parents=(parent,)))
+    append_entries(path, chain, keyring(), now_ms=NOW + 1)
+    chosen = policy()
+    gate = Gate(chosen, VerifiedLineage(open_store(path), "acme", chosen.trust))
+    for call in (ToolCall(tool="wipe"), pay(THEIRS, tool="strict_send")):
+        steps = ask(gate, call, "n29").evidence[0].path
+        assert [step.entry_id for step in steps] == ["n0", *(f"n{n}" for n in range(23, 30))]
+        assert [step.left_out for step in steps] == [0, 22, 0, 0, 0, 0, 0, 0]
+
+
 def test_the_gate_imports_nothing_heavy():
     program = "import sys, audit.lineage.gate, audit.lineage.policy, audit.lineage.verified; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()

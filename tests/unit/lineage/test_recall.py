@@ -6,7 +6,7 @@ import pytest
 
 from audit.attribution.retrieval import RankedMemory, levenshtein_ranker
 from audit.errors import UsageError
-from audit.lineage.dag import Lineage
+from audit.lineage.dag import PATH_STEPS, Lineage
 from audit.lineage.recall import labelled
 from tests.unit.lineage.worlds import RULES, entry
 
@@ -40,3 +40,12 @@ def test_a_memory_removed_since_gets_no_label():
     lineage.remove("note")
     with pytest.raises(UsageError, match="one version of the store"):
         labelled([ENTRIES[1]], lineage)
+
+
+@pytest.mark.parametrize("length", [PATH_STEPS, 300])
+def test_a_long_path_is_told_by_its_ends_and_what_is_left_out(length):
+    chain = [entry("e0", source="external"), *(entry(f"e{n}", (f"e{n - 1}", 900_000)) for n in range(1, length))]
+    path = labelled([chain[-1]], Lineage.of("acme", chain, RULES))[0].path
+    assert len(path) == PATH_STEPS
+    assert (path[0].entry_id, path[-1].entry_id) == ("e0", f"e{length - 1}")
+    assert [step.left_out for step in path] == [0, length - PATH_STEPS, *[0] * (PATH_STEPS - 2)]

@@ -1,22 +1,24 @@
 """Holding a value means holding all of it, as it looks, in one spelling."""
 
 import re
+import time
+import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.lineage.values import canonical, fold, is_plain, occurs, offers, squeeze, stands_apart
+from audit.lineage.values import canonical, fold, is_plain, occurs, offers, revealed, squeeze, stands_apart, words
 
-words = st.text("abcdefghij0123456789", min_size=1, max_size=8)
+some_words = st.text("abcdefghij0123456789", min_size=1, max_size=8)
 
 
-@given(st.lists(words, max_size=5), words, st.lists(words, max_size=5))
+@given(st.lists(some_words, max_size=5), some_words, st.lists(some_words, max_size=5))
 def test_a_word_of_a_text_is_found(before, word, after):
     assert occurs(word, " ".join([*before, word, *after]))
 
 
-@given(words, words, st.sampled_from(["", ".", "-", "@", "/", "_", "+", "#"]))
+@given(some_words, some_words, st.sampled_from(["", ".", "-", "@", "/", "_", "+", "#"]))
 def test_part_of_a_longer_word_is_not_found(inner, outer, joint):
     text = f"{outer}{joint}{inner}"
     assert not occurs(inner, text) or inner == text
@@ -107,13 +109,14 @@ def test_numbers_are_compared_to_the_last_digit(one, other):
         ("text", "e\ufe0fvil\uff0ecom", "evil.com"),
         ("number", "1.050,00 or 1,050.25 or 1\u2019050", "1050.00or1050.25or1050"),
         ("iban", "DE89-3704\n0044", "de8937040044"),
+        ("words", "**Wire** the\n> depo\u200bsit", "wirethedeposit"),
     ],
 )
 def test_squeezing_leaves_what_makes_a_value(how, text, squeezed):
     assert squeeze(text, how) == squeezed
 
 
-@given(words, st.text("=#/:-_.\u200b ", max_size=3), st.text("=#/:-_.\u200b ", max_size=3))
+@given(some_words, st.text("=#/:-_.\u200b ", max_size=3), st.text("=#/:-_.\u200b ", max_size=3))
 def test_a_value_stands_apart_from_all_but_letters_and_digits(value, before, after):
     assert stands_apart(value, f"{before}{value}{after}")
     assert not stands_apart(value, f"a{value}{after}")
@@ -143,3 +146,23 @@ def test_what_is_no_plain_number_has_no_form(value):
 )
 def test_what_is_not_of_the_kind_has_no_form(value, kind):
     assert canonical(value, kind) is None
+
+
+def test_words_are_letters_and_digits_whatever_stands_between_them():
+    text = "**Don\u2019t** send_it,\n> \u0939\u093f\u0928\u094d\u0926\u0940 follow-up!"
+    assert words(text) == ["dont", "send", "it", "\u0939\u093f\u0928\u094d\u0926\u0940", "follow", "up"]
+
+
+@given(st.text(max_size=60))
+def test_what_is_short_of_marks_is_revealed_as_it_always_was(text):
+    hidden = [character for character in unicodedata.normalize("NFKC", text) if unicodedata.category(character) != "Cf"]
+    assert squeeze(revealed(text)) == squeeze("".join(hidden))
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0f73", "\u0344\u0316"])
+def test_a_long_run_of_marks_is_cut_and_no_value_has_one(marks):
+    started = time.process_time()
+    assert len(revealed("evil" + marks * 300_000 + ".com")) < 1_000
+    assert not is_plain("evil" + marks * 300_000)
+    assert time.process_time() - started < 3
+    assert is_plain("e" + "\u0316" * 64)

@@ -4,6 +4,7 @@ import pytest
 
 from audit.entry import Parent
 from audit.errors import StalePlanError, UsageError, VerificationError
+from audit.lineage.dag import Lineage
 from audit.lineage.trust import TrustRules
 from audit.lineage.verified import Standing, VerifiedLineage
 from audit.provenance.keys import generate_keys
@@ -129,3 +130,19 @@ STANDING = Standing(store_id=STORE_ID, version=4, digest="00", created_ms=NOW, e
 def test_staleness_is_told_in_one_line(now_ms, max_age_s, newest, why):
     found = STANDING.stale(now_ms=now_ms, max_age_s=max_age_s, newest_version=newest)
     assert (found is None) if why is None else (found is not None and why in found)
+
+
+def test_following_a_purge_of_a_whole_chain_judges_each_entry_once(tmp_path, monkeypatch):
+    path = tmp_path / "store"
+    make_store(path, tenants=("acme",))
+    chain = [drawn("acme", f"d{n}", f"d{n - 1}" if n else "e0") for n in range(200)]
+    append_entries(path, chain, keyring(), now_ms=NOW + 1)
+    followed = VerifiedLineage(open_store(path), "acme", RULES)
+    remove(path, {"acme": {item.entry_id: "descends" for item in chain}})
+    judged = []
+    monkeypatch.setattr(
+        Lineage, "_judge", lambda self, node, judge=Lineage._judge: (judged.append(node), judge(self, node))
+    )
+    followed.advance(open_store(path))
+    assert len(judged) <= len(chain)
+    assert seen(followed) == seen(VerifiedLineage(open_store(path), "acme", RULES))
