@@ -109,7 +109,7 @@ class RunFolder:
         try:
             path.mkdir(parents=True, exist_ok=True)
             if not marker.exists():  # of two that start at once one writes it, and the other reads what it must be
-                durable.create(marker, json.dumps(dict(sorted(identity.items())), indent=1).encode(), scratch=path)
+                _mark(marker, json.dumps(dict(sorted(identity.items())), indent=1).encode())
             known = _read_marker(marker)
             different = sorted(name for name in identity.keys() | known.keys() if identity.get(name) != known.get(name))
             if different:
@@ -270,6 +270,14 @@ def _refusal(path: Path, different: list[str]) -> str:
         return refused
     command = f"memaudit purge {shlex.quote(str(path))} STORE --apply"
     return f"{refused}; if a purge of that run was interrupted, finish it with: {command}"
+
+
+def _mark(marker: Path, data: bytes) -> None:
+    """Make a folder a run, unless another start just did; without hard links, as on some mounts, the last one does."""
+    try:
+        durable.create(marker, data, scratch=marker.parent)
+    except IncompleteError:
+        durable.replace(marker, data)
 
 
 def _read_marker(marker: Path) -> dict[str, str]:

@@ -196,6 +196,20 @@ def test_of_two_different_runs_that_start_in_one_folder_at_once_one_is_refused(t
     assert parse_marker((tmp_path / "run" / "run.json").read_bytes(), "run.json") == identities[taken]
 
 
+def test_a_mount_without_hard_links_holds_runs_too(tmp_path, monkeypatch):
+    def refused(*_args, **_options):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    path = tmp_path / "run"
+    run = RunFolder(path, IDENTITY)
+    run.add(outcome(1))
+    run.flush()
+    assert len(RunFolder(path, IDENTITY).outcomes) == 1
+    with pytest.raises(UsageError, match="configuration"):
+        RunFolder(path, IDENTITY | {"configuration": "other"})
+
+
 def test_two_starts_of_one_run_at_once_are_both_taken(tmp_path, monkeypatch):
     assert at_once(tmp_path / "run", monkeypatch, [IDENTITY] * 2) == ["accepted"] * 2
 
