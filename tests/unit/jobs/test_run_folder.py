@@ -197,7 +197,7 @@ def test_of_two_different_runs_that_start_in_one_folder_at_once_one_is_refused(t
 
 
 def test_a_mount_without_hard_links_holds_runs_too(tmp_path, monkeypatch):
-    def refused(*_args, **_options):
+    def refused(_source, _target):
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refused)
