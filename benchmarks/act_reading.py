@@ -19,9 +19,9 @@ Beside them are notes (`benchmarks/acts/texts/notes`): what agents remember on a
 words, and as short notes of bad practice. A reader that had only seen advice on work took "Thanks!" for harm.
 
 Low-rank updates of all layers that are read, a projection to the acts' directions and the networks are fitted together
-(`benchmarks.acts.fitting`; four minutes on an H200 with `--device cuda`, most of a day on two cores; resumable). These
-layers attend both ways: a token sees what follows it, as in LLM2Vec (BehnamGhader et al. 2024). One text in ten has an
-ordinary note before or after it.
+(`benchmarks.acts.fitting`; four minutes on an H200 with `--device cuda`, by a few steps' time some ten hours on two
+cores; resumable). These layers attend both ways: a token sees what follows it, as in LLM2Vec (BehnamGhader et al.
+2024). One text in ten has an ordinary note before or after it.
 
 Calibrated, and reported, on `benchmarks/acts/held`: scenarios and notes of the same kinds, by language models again,
 which nothing is fitted on but the curve and two thresholds. One of these is what one safe answer in a hundred to the
