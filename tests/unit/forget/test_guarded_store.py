@@ -51,6 +51,28 @@ def locked(guarded, tenant="acme"):
     return {stone.tombstone.entry_id for stone in guarded.guard(tenant).lockout.stones}
 
 
+def at_once_while_verifying(guarded, monkeypatch, ask):
+    """Ask while a new version is verified, which goes on until there is an answer; tell whether there was one."""
+    verifying, answered = threading.Event(), threading.Event()
+
+    def slowly(path, trust, **options):
+        verifying.set()
+        assert answered.wait(30)
+        return open_snapshot(path, trust, **options)
+
+    monkeypatch.setattr("audit.forget.guarded_store.open_snapshot", slowly)
+    refreshing, asking = threading.Thread(target=guarded.refresh), threading.Thread(target=ask)
+    refreshing.start()
+    assert verifying.wait(30)
+    asking.start()
+    asking.join(10)
+    at_once = not asking.is_alive()
+    answered.set()
+    refreshing.join()
+    asking.join()
+    return at_once
+
+
 def test_a_lockout_is_there_again_after_a_restart(store, opened):
     for _ in range(2):
         assert opened(store).guard("acme").check(AGAIN).reason == "same words"
@@ -174,25 +196,12 @@ def test_guards_answer_while_the_store_is_replaced_underneath(store, opened):
 def test_whoever_looks_for_a_guard_does_not_wait_for_a_new_version_to_verify(store, opened, monkeypatch):
     guarded = opened(store, tenants=["acme"])
     purged(store, "acme", "e2")
-    verifying, looked = threading.Event(), threading.Event()
-
-    def slowly(path, trust, **options):
-        verifying.set()
-        assert looked.wait(30)
-        return open_snapshot(path, trust, **options)
-
-    monkeypatch.setattr("audit.forget.guarded_store.open_snapshot", slowly)
-    refreshing = threading.Thread(target=guarded.refresh)
-    refreshing.start()
-    assert verifying.wait(30)
     found = []
-    looking = threading.Thread(target=lambda: found.append((guarded.guards["acme"], guarded.guard("acme"))))
-    looking.start()
-    looking.join(10)
-    at_once = not looking.is_alive()
-    looked.set()
-    refreshing.join()
-    assert at_once
+
+    def ask():
+        found.append((guarded.guards["acme"], guarded.guard("acme")))
+
+    assert at_once_while_verifying(guarded, monkeypatch, ask)
     assert found == [(guarded.guard("acme"),) * 2]
     assert locked(guarded) == {"e1", "e2"}
 
@@ -203,17 +212,6 @@ def test_while_a_new_version_is_verified_guards_are_made_by_the_old_one_and_move
     guarded = opened(store)
     guarded.guard("acme")
     purged(store, "acme", "e2", scope="operator")
-    verifying, asked = threading.Event(), threading.Event()
-
-    def slowly(path, trust, **options):
-        verifying.set()
-        assert asked.wait(30)
-        return open_snapshot(path, trust, **options)
-
-    monkeypatch.setattr("audit.forget.guarded_store.open_snapshot", slowly)
-    refreshing = threading.Thread(target=guarded.refresh)
-    refreshing.start()
-    assert verifying.wait(30)
     found = []
 
     def ask():
@@ -221,14 +219,7 @@ def test_while_a_new_version_is_verified_guards_are_made_by_the_old_one_and_move
             guarded.guard("nobody")
         found.append((guarded.guard("globex"), locked(guarded, "globex")))
 
-    asking = threading.Thread(target=ask)
-    asking.start()
-    asking.join(10)
-    at_once = not asking.is_alive()
-    asked.set()
-    refreshing.join()
-    asking.join()
-    assert at_once
+    assert at_once_while_verifying(guarded, monkeypatch, ask)
     assert found == [(guarded.guard("globex"), set())]
     assert (guarded.version, locked(guarded), locked(guarded, "globex")) == (3, {"e1", "e2"}, {"e2"})
 
