@@ -60,7 +60,7 @@ class HiddenStates:
         device: As torch names it; all that is fitted on an accelerator can be read without one.
 
     Raises:
-        ModelError: the folder cannot be loaded.
+        ModelError: the folder cannot be loaded, or there is no such device.
     """
 
     def __init__(self, folder: Path, layer: int = LAYER, *, window: int = WINDOW_TOKENS, device: str = "cpu") -> None:
@@ -80,16 +80,16 @@ class HiddenStates:
             with without_bars():
                 model: Any = AutoModel.from_pretrained(
                     folder, config=config, dtype=torch.bfloat16, attn_implementation="sdpa"
-                )
+                ).to(device)
         except Exception as error:  # transformers, safetensors and torch have a kind each for a damaged folder
-            raise ModelError(f"{folder}: cannot load the backbone ({error!s:.200})") from error
+            raise ModelError(f"{folder}: cannot load the backbone on {device:.40} ({error!s:.200})") from error
         finally:
             logging.set_verbosity(said)
         model.norm = torch.nn.Identity()  # the states as the next layer would take them
         if device != "cpu":
             # Gradients of one of its attention kernels were no numbers on an H200.
             torch.backends.cuda.enable_cudnn_sdp(enabled=False)
-        self._model = model.eval().requires_grad_(requires_grad=False).to(device)
+        self._model = model.eval().requires_grad_(requires_grad=False)
         self._window, self.device = window, device
         self._row = None if device == "cpu" else _ROW
         self._both_ways = False

@@ -62,6 +62,12 @@ def test_a_folder_without_a_backbone_is_refused(tmp_path):
         HiddenStates(tmp_path)
 
 
+@pytest.mark.parametrize("device", ["nowhere", "cuda:99"])
+def test_a_device_that_is_not_there_is_one_error_that_names_it(device):
+    with pytest.raises(ModelError, match=f"cannot load the backbone on {device}"):
+        HiddenStates(ensure("0.5b"), layer=1, device=device)
+
+
 def updates(states: HiddenStates, layer: int, size: float) -> dict[str, torch.Tensor]:
     drawn, found = torch.Generator().manual_seed(0), {}
     for name, (outputs, inputs) in states.linear_layers().items():
