@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 from audit import strict_yaml
 from audit.errors import UsageError
 from audit.setting_types import describe_type, fits_type
+from audit.user_file import read_at_most
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,11 +192,7 @@ def _option_types() -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, object]:
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
-    return parse_options(raw, str(path))
+    return parse_options(read_at_most(path, MAX_CONFIG_BYTES), str(path))
 
 
 def parse_options(data: bytes, where: str) -> dict[str, object]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from audit.entry import MAX_NAME_BYTES, PARTS_PER_MILLION
 from audit.errors import UsageError
 from audit.nesting import MAX_DEPTH, too_deep
+from audit.user_file import read_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -65,11 +66,7 @@ def read_edges(path: Path) -> tuple[tuple[EstimatedEdge, ...], str]:
     Raises:
         UsageError: the file cannot be read, is too large, or a line breaks a rule.
     """
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_EDGES_BYTES + 1)  # a pipe tells no size before
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    raw = read_at_most(path, MAX_EDGES_BYTES)
     if len(raw) > MAX_EDGES_BYTES:
         raise UsageError(f"{path}: more than {MAX_EDGES_BYTES} bytes of estimated edges; split them by tenant")
     return parse_edges(raw.splitlines(), path.name), hashlib.sha256(raw).hexdigest()

@@ -19,6 +19,7 @@ from audit.events import parse_events
 from audit.forget.hazard import load_taxonomy
 from audit.report.html import render_html
 from audit.report.json import from_json, to_json
+from audit.user_file import read_at_most
 from jobs.audit_memory import audit_memory, check_events
 from jobs.edges_file import check_edges
 from jobs.executor_local import LocalExecutor
@@ -54,14 +55,11 @@ def read_events(path: Path) -> tuple[tuple[Event, ...], str]:
         The events and the SHA-256 (hex) of the file.
 
     Raises:
-        EventError: the file cannot be read, is too large, or a line breaks a rule.
+        UsageError: the file cannot be read; an EventError where it is too large, or a line breaks a rule.
     """
-    try:
-        if path.stat().st_size > MAX_EVENTS_BYTES:
-            raise EventError(f"{path}: more than {MAX_EVENTS_BYTES} bytes; split it by tenant")
-        raw = path.read_bytes()
-    except OSError as error:
-        raise EventError(f"{path}: cannot be read ({error.strerror})") from None
+    raw = read_at_most(path, MAX_EVENTS_BYTES)
+    if len(raw) > MAX_EVENTS_BYTES:
+        raise EventError(f"{path}: more than {MAX_EVENTS_BYTES} bytes; split it by tenant")
     events = tuple(parse_events(raw.splitlines(keepends=True), path.name))
     if not events:
         raise EventError(f"{path}: no events in it")

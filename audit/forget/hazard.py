@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from audit import strict_yaml
 from audit.errors import UsageError
 from audit.provenance import strict_json
+from audit.user_file import read_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -180,12 +181,7 @@ def load_taxonomy(path: Path) -> Taxonomy:
     Raises:
         UsageError: it cannot be read, or breaks a rule.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_TAXONOMY_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
-    return parse_taxonomy(data, str(path))
+    return parse_taxonomy(read_at_most(path, MAX_TAXONOMY_BYTES), str(path))
 
 
 def parse_taxonomy(data: bytes, where: str) -> Taxonomy:

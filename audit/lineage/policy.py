@@ -54,6 +54,7 @@ from audit.lineage.dag import DEFAULT_TAU_PPM
 from audit.lineage.parts import PartKind
 from audit.lineage.trust import TrustRules, parse_trust_rules
 from audit.lineage.values import Kind
+from audit.user_file import read_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,12 +136,7 @@ def load_gate_policy(path: Path) -> GatePolicy:
     Raises:
         UsageError: one line with the file, the place and the rule broken.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_POLICY_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
-    return parse_gate_policy(data, str(path))
+    return parse_gate_policy(read_at_most(path, MAX_POLICY_BYTES), str(path))
 
 
 def parse_gate_policy(data: bytes, where: str) -> GatePolicy:

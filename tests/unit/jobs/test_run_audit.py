@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
+import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import audit.forget
-from audit.errors import UsageError
+from audit.errors import EventError, UsageError
 from jobs.executor_local import LocalExecutor
-from jobs.run_audit import _own_code, check_input, run_audit
+from jobs.run_audit import _own_code, check_input, read_events, run_audit
 from jobs.run_folder import RunFolder
 from models.fakes import FakeGenerator
 from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, make_snapshot, quiet, removed
@@ -48,6 +50,17 @@ def audit(snapshot, out, config=CONFIG, *, now_ms=NOW_MS):
     with closing(LocalExecutor(FAKES, generator)) as executor:
         result = run_audit(snapshot, EVENTS, config, executor, out, quiet(), now_ms=now_ms)
     return result, generator.requests
+
+
+def test_events_of_any_size_are_not_read_whole_from_a_pipe_either(tmp_path, monkeypatch):
+    monkeypatch.setattr("jobs.run_audit.MAX_EVENTS_BYTES", 64)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"x" * 65,), daemon=True)
+    writer.start()
+    with pytest.raises(EventError, match="more than 64 bytes; split it by tenant"):
+        read_events(pipe)
+    writer.join(timeout=30)
 
 
 def test_a_run_with_a_scorer_that_was_corrected_since_is_refused_and_names_it(snapshot, tmp_path, modules):
