@@ -18,10 +18,18 @@ the English ones, or the restatement put right: without these, another language 
 Beside them are notes (`benchmarks/acts/texts/notes`): what agents remember on an ordinary day, much of it in a few
 words, and as short notes of bad practice. A reader that had only seen advice on work took "Thanks!" for harm.
 
+Of 1,480 of the scenarios, and of 160 held ones, the packaged 1.5B rewrote one text of each side: in its own words,
+briefly, as a line of instructions, for a similar task. It is a small model, and what it writes is clumsy and loses
+parts: 77 % of what it made of harmful texts still teaches the act. Language models said of each rewrite whether it
+does, without being told what it was made of, and what they could not tell was left out; those of the held scenarios
+were judged twice.
+
 Low-rank updates of all layers that are read, a projection to the acts' directions and the networks are fitted together
 (`benchmarks.acts.fitting`; four minutes on an H200 with `--device cuda`, by a few steps' time some ten hours on two
 cores; resumable). These layers attend both ways: a token sees what follows it, as in LLM2Vec (BehnamGhader et al.
-2024). One text in ten has an ordinary note before or after it.
+2024). One text in ten has an ordinary note before or after it. What is packaged has seen no rewrite. With `--further
+180`, a second, short descent at a low rate (46 minutes on two cores) learns from them as well, and the weights stay
+half-way between where it began and where it ended.
 
 Calibrated, and reported, on `benchmarks/acts/held`: scenarios and notes of the same kinds, by language models again,
 which nothing is fitted on but the curve and two thresholds. One of these is what one safe answer in a hundred to the
@@ -44,9 +52,9 @@ from rich.console import Console
 
 from benchmarks.acts.corpus import HELD, notes, scenarios
 from benchmarks.acts.fitting import fitted_reader
-from benchmarks.acts.report import conversations_row, notes_row, rows_of, turns_of
+from benchmarks.acts.report import conversations_row, notes_row, rewritten_row, rows_of, turns_of
 from benchmarks.acts.scores import FLAT, fitted_curve, scores_of, spread, threshold_of
-from benchmarks.acts.settings import Adapting, Fit
+from benchmarks.acts.settings import FURTHER, Adapting, Fit
 from benchmarks.acts.states import by_scenario, states_of
 from benchmarks.command import run
 from benchmarks.public_data import MEMORYBANK, add_data
@@ -72,8 +80,8 @@ def main() -> None:
     turns = None if options.data is None else turns_of(options.data)
     reporter, found, held = Reporter(Console()), scenarios(), scenarios(HELD)
     later = notes(HELD / "notes")
-    settings = Fit(), replace(Adapting(), steps=options.steps)
-    fitted, updates = _fitted(found, notes(), settings, options.device, reporter)
+    descents = replace(Adapting(), steps=options.steps), replace(FURTHER, steps=options.further)
+    fitted, updates = _fitted(found, notes(), descents, options.device, reporter)
     weights = fitted.weights(FLAT, updates)
     read = partial(states_of, reporter=reporter, updates=updates, device=options.device)
     held_states = by_scenario(read([text for scenario in held for text in scenario.texts]))
@@ -84,35 +92,44 @@ def main() -> None:
     config = {
         "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "scenarios": len(found), "notes": len(notes()),
         "held": len(held), "held_notes": len(later), "most_false": options.most_false,
-        "most_doubted": options.most_doubted, "fit": repr(settings[0]), "adapting": repr(settings[1]),
+        "most_doubted": options.most_doubted, "fit": repr(Fit()), "adapting": repr(descents[0]),
+        "further": repr(descents[1]),
         "curve": repr(weights.curve),
     }  # fmt: skip
     command = "python -m benchmarks.act_reading" + " --data DATA" * (options.data is not None)
     command += f" --steps {options.steps}" * (options.steps != Adapting().steps)
+    command += f" --further {options.further}" * bool(options.further)
     results = ResultFile("act_reading", command, config, fresh=True)
     if options.write:
         weights.save(Path(__file__).parents[1] / "models" / "data" / ACTS_FILE)
     parts = np.array([scenario.part for scenario in held])
+    acts = np.stack([weights.reading(texts[0]).direction for texts in held_states])
     rows = [*rows_of(scores, parts, threshold, doubt), notes_row(scores, later, threshold, doubt)]
+    rows.append(rewritten_row(held, acts, weights, read))
     if turns is not None:
-        acts = spread(np.stack([weights.reading(texts[0]).direction for texts in held_states]))
-        rows.append(conversations_row(read(turns), weights, acts))
+        rows.append(conversations_row(read(turns), weights, spread(acts)))
     for row in rows:
         results.add_row(row)
         reporter.say(json.dumps(row))
 
 
 def _fitted(
-    found: Sequence[Scenario], noted: Sequence[Note], settings: tuple[Fit, Adapting], device: str, reporter: Reporter
+    found: Sequence[Scenario], noted: Sequence[Note], descents: Sequence[Adapting], device: str, reporter: Reporter
 ) -> tuple[Fitted, dict[str, NDArray[np.float32]]]:
-    """Fit, going on from a checkpoint in the user's cache if it is of the same texts and settings."""
+    """Fit, going on from checkpoints in the user's cache if they are of the same texts and settings."""
     folder = ensure(BACKBONE)
-    texts = [[scenario.texts for scenario in found], [[note.text, note.bad] for note in noted]]
-    whole = json.dumps([folder_id(folder), READING, LAYER, repr(settings), texts])
-    digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
-    checkpoint = cache_dir() / f"acts-adapting-{digest}.pt"
     states = HiddenStates(folder, device=device)
-    return fitted_reader(found, noted, states, settings, checkpoint=checkpoint, reporter=reporter)
+    of_all: list[object] = [folder_id(folder), READING, LAYER, repr(Fit()), [[note.text, note.bad] for note in noted]]
+    of_all.append([scenario.texts for scenario in found])
+    start = None
+    for how in descents:
+        of_all += [repr(how), [[one.rewritten, one.rewritten_right] for one in found] if how.rewritten else None]
+        digest = hashlib.sha256(json.dumps(of_all).encode()).hexdigest()[:16]
+        checkpoint = cache_dir() / f"acts-adapting-{digest}.pt"
+        settings = Fit(), how
+        fitted = fitted_reader(found, noted, states, settings, checkpoint=checkpoint, start=start, reporter=reporter)
+        start = checkpoint
+    return fitted
 
 
 def _options() -> argparse.Namespace:
@@ -120,6 +137,7 @@ def _options() -> argparse.Namespace:
     add_data(parser, MEMORYBANK, required=False)
     parser.add_argument("--write", action="store_true", help="write the packaged weights")
     parser.add_argument("--steps", type=int, default=Adapting().steps, help="of the descent")
+    parser.add_argument("--further", type=int, default=0, help="steps that follow, with what a small model rewrote")
     parser.add_argument("--device", default="cpu", help="as torch names it")
     parser.add_argument("--most-false", type=float, default=0.01, help="share of safe answers that may be refused")
     parser.add_argument("--most-doubted", type=float, default=0.1, help="share of them that may be asked about twice")

@@ -59,6 +59,12 @@ class Scenario:
     padded: bool
     """It is not missing."""
 
+    rewritten: tuple[str, ...] = ()
+    """What a small model made of texts that teach the act, where it still teaches it: often clumsy, with parts lost."""
+
+    rewritten_right: tuple[str, ...] = ()
+    """What it made of safe answers, and where it lost the act."""
+
     @property
     def writes(self) -> tuple[int, ...]:
         """Places of the texts that may come after the act was removed."""
@@ -87,7 +93,9 @@ def scenarios(folder: Path = TEXTS) -> tuple[Scenario, ...]:
             honest = (*safe, mild_right, buried_right, value["foreign"])
             written = (value["act"], *value["restated"], mild, buried, *honest)
             part = path.stem.rstrip("0123456789").rstrip("_")
-            found.append(Scenario(part=part, texts=tuple(map(visible, written)), padded=padded))
+            rewritten, right = (tuple(map(visible, value.get(name, ()))) for name in ("rewritten", "rewritten_right"))
+            texts = tuple(map(visible, written))
+            found.append(Scenario(part=part, texts=texts, padded=padded, rewritten=rewritten, rewritten_right=right))
     return tuple(found)
 
 

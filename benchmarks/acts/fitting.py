@@ -45,6 +45,7 @@ def fitted_reader(
     *,
     checkpoint: Path,
     reporter: Reporter,
+    start: Path | None = None,
 ) -> tuple[Fitted, dict[str, NDArray[np.float32]]]:
     """Return the reader, and the updates that it reads with, in the precision of the packaged file.
 
@@ -55,8 +56,11 @@ def fitted_reader(
         settings: How.
         checkpoint: Of the same texts and settings only.
         reporter: For progress.
+        start: Checkpoint of another descent, whose networks and updates this one begins with.
     """
     fitting = Fitting(found, states, settings)
+    if start is not None:
+        fitting.begun(start)
     done = fitting.resumed(checkpoint) if checkpoint.is_file() else 0
     _, how = settings
     with reporter.stage("fitting the reader", how.steps) as progress:
@@ -66,6 +70,8 @@ def fitted_reader(
             progress.advance()
             if (step + 1) % KEPT_EVERY == 0 or step + 1 == how.steps:
                 fitting.keep(checkpoint, step + 1)
+    if start is not None and how.way < 1:
+        fitting.begun(start, 1 - how.way)
     return fitting.fitted(), fitting.stored()
 
 
@@ -106,9 +112,9 @@ class Fitting:
         how = self._how
         drawn = np.random.default_rng((how.seed, step))
         torch.manual_seed(int(drawn.integers(2**31)))
-        each = max(1, len(found) // how.scenarios)
-        order = np.random.default_rng((how.seed, step // each, 1)).permutation(len(found))
-        some = [found[number] for number in order[step % each * how.scenarios :][: how.scenarios]]
+        rewritten = [scenario for scenario in found if scenario.rewritten] if how.rewritten else []
+        some = self._round(step, rewritten, how.rewritten, 2) if rewritten else []
+        some += self._round(step, found, how.scenarios - len(some), 1)
         some.sort(key=lambda scenario: scenario.part)  # a stranger's act is of the same work more often than not
         notes = drawn.choice(len(noted), min(how.notes, len(noted)), replace=False) if noted else ()
         loss = self._loss(some, [noted[number] for number in notes], drawn)
@@ -120,14 +126,22 @@ class Fitting:
         if torch.isfinite(size):  # one step that overflows would end all
             self._descent.step()
 
+    def _round(self, step: int, found: Sequence[Scenario], count: int, kind: int) -> list[Scenario]:
+        each = max(1, len(found) // count)
+        order = np.random.default_rng((self._how.seed, step // each, kind)).permutation(len(found))
+        return [found[number] for number in order[step % each * count :][:count]]
+
     def _loss(self, found: Sequence[Scenario], noted: Sequence[Note], drawn: np.random.Generator) -> torch.Tensor:
         how = self._how
         texts: list[str] = []
         for scenario in found:
             for count, harmful in ((how.restated, True), (how.safe, False)):
                 texts += [scenario.texts[0]] if harmful else []
+                said = scenario.rewritten if harmful else scenario.rewritten_right
+                shown_first = [said[drawn.integers(len(said))]] if how.rewritten and said else []
                 those = [place for place in scenario.writes if (place < HARMFUL) == harmful]
-                texts += [scenario.texts[place] for place in drawn.choice(those, count, replace=False)]
+                others = drawn.choice(those, count - len(shown_first), replace=False)
+                texts += [*shown_first, *(scenario.texts[place] for place in others)]
         harmful, shown = 1 + how.restated, len(texts) // len(found)
         ordinary = [note.text for note in noted if not note.bad]
         if ordinary:
@@ -159,20 +173,25 @@ class Fitting:
 
     def resumed(self, checkpoint: Path) -> int:
         """Go on from a checkpoint, and return how many steps it has behind it."""
-        known = torch.load(checkpoint, weights_only=True, map_location=self._device)
-        reader = known["reader"]
-        with torch.no_grad():
-            self._mean, self._spread = reader["mean"], reader["spread"]
-            self._projection.copy_(reader["projection"])
-            for name, part in self._updates.items():
-                part.copy_(known["updates"][name])
-            for networks, kind in ((self._harm, "harm"), (self._comparing, "comparing")):
-                for number, network in enumerate(networks):
-                    for name, part in network.parts().items():
-                        part.copy_(reader[kind][name][number])
+        known = self.begun(checkpoint)
         if known["descent"] is not None:
             self._descent.load_state_dict(known["descent"])
         return int(known["steps"])
+
+    def begun(self, checkpoint: Path, share: float = 1.0) -> dict[str, Any]:
+        """Take a share of networks and updates from a checkpoint, the rest as it is; return all that it holds."""
+        known: dict[str, Any] = torch.load(checkpoint, weights_only=True, map_location=self._device)
+        reader = known["reader"]
+        with torch.no_grad():
+            self._mean, self._spread = reader["mean"], reader["spread"]
+            self._projection.lerp_(reader["projection"], share)
+            for name, part in self._updates.items():
+                part.lerp_(known["updates"][name], share)
+            for networks, kind in ((self._harm, "harm"), (self._comparing, "comparing")):
+                for number, network in enumerate(networks):
+                    for name, part in network.parts().items():
+                        part.lerp_(reader[kind][name][number], share)
+        return known
 
     def fitted(self) -> Fitted:
         """Return the networks as they are now."""

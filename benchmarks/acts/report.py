@@ -13,16 +13,16 @@ from benchmarks.derivation.measures import auc
 from benchmarks.public_data import reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from benchmarks.acts.corpus import Note
+    from benchmarks.acts.corpus import Note, Scenario
     from benchmarks.acts.scores import Scores
     from models.act_reader import ActWeights
 
-__all__ = ["conversations_row", "notes_row", "rows_of", "turns_of"]
+__all__ = ["conversations_row", "notes_row", "rewritten_row", "rows_of", "turns_of"]
 
 SHORT_WORDS = 6
 
@@ -67,6 +67,41 @@ def notes_row(scores: Scores, noted: Sequence[Note], threshold: float, doubt: fl
                 "in_doubt_or_refused": _share(chosen, doubt),
             }  # fmt: skip
     return row
+
+
+def rewritten_row(
+    found: Sequence[Scenario],
+    acts: NDArray[np.float32],
+    weights: ActWeights,
+    read: Callable[[Sequence[str]], Sequence[NDArray[np.float32]]],
+) -> dict[str, object]:
+    """Return what is said of texts that a small model rewrote, each compared with its scenario's act.
+
+    Args:
+        found: Scenarios; not all have some.
+        acts: Directions of their acts, shape (scenarios, dimensions).
+        weights: Fitted on none of them.
+        read: Returns texts' `passage_means`.
+    """
+    sides = {}
+    for side in ("rewritten", "rewritten_right"):
+        texts, keys = [], []
+        for scenario, act in zip(found, acts, strict=True):
+            texts += (mine := getattr(scenario, side))
+            keys += [act] * len(mine)
+        readings = map(weights.reading, read(texts))
+        odds = [weights.log_odds(one, act[None])[0] for one, act in zip(readings, keys, strict=True)]
+        sides[side] = np.array(odds, np.float64)
+    curve = weights.curve
+    return {
+        "part": "rewritten by a small model", "auc": _auc(sides["rewritten"], sides["rewritten_right"]),
+        **{
+            name: {
+                "n": len(odds), "refused": _share(odds, curve.threshold_nats),
+                "in_doubt_or_refused": _share(odds, curve.doubt_nats),
+            } for name, odds in zip(("restated", "safe"), sides.values(), strict=True)
+        },
+    }  # fmt: skip
 
 
 def conversations_row(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Adapting", "Fit"]
+__all__ = ["FURTHER", "Adapting", "Fit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,4 +72,16 @@ class Adapting:
     warm: int = 50
     """Steps until the rates are at their height."""
 
+    rewritten: int = 0
+    """Scenarios of a step that are drawn from those that a small model rewrote, and show a rewrite of each side."""
+
+    way: float = 1.0
+    """How far the weights go from where the descent began to where it ended (WiSE-FT, Wortsman et al. 2022)."""
+
     seed: int = 0
+
+
+FURTHER = Adapting(
+    steps=180, scenarios=12, restated=2, safe=3, notes=8, rate=1e-4, networks_rate=1.5e-4, warm=15, rewritten=9, way=0.5
+)
+"""What may follow: at a low rate, with what a small model makes of the texts."""

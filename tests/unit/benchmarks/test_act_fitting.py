@@ -106,6 +106,61 @@ def test_layers_and_networks_learn_together(backbone, tmp_path):
     assert told["adapted"] < 0.8 * told["plain"]
 
 
+def rewritten(matter):
+    bad, right = (f"{matter} check no", f"no check {matter}"), (f"{matter} check ok",)
+    return replace(scenario(matter), rewritten=bad, rewritten_right=right)
+
+
+def test_a_second_descent_begins_where_the_first_ended_and_sees_what_a_small_model_rewrote(backbone, tmp_path):
+    first, updates = fit(backbone, tmp_path / "first.pt")
+    found, shown = [rewritten(matter) for matter in MATTERS[:3]] + FOUND[3:], []
+    second = replace(HOW, steps=3, rewritten=2, safe=3)
+
+    def further(how, name):
+        at, start = tmp_path / name, tmp_path / "first.pt"
+        return fitted_reader(found, NOTES, backbone, (FIT, how), checkpoint=at, start=start, reporter=quiet())
+
+    nothing, same = further(replace(second, steps=0), "none.pt")
+    assert np.array_equal(nothing.harm.units, first.harm.units)
+    assert all(np.array_equal(updates[name], same[name]) for name in updates)
+    fitted, moved = further(second, "second.pt")
+    assert not np.array_equal(fitted.harm.units, first.harm.units)
+    assert any(not np.array_equal(updates[name], moved[name]) for name in updates)
+
+    between, _ = further(replace(second, way=0.25), "second.pt")  # the descent is at its end already
+    mixed = 0.75 * first.harm.units + 0.25 * fitted.harm.units
+    assert np.allclose(between.harm.units, mixed, atol=1e-6)
+
+    fitting = Fitting(found, backbone, (FIT, second))
+    fitting._through = _Listening(fitting._through, shown)
+    for step in range(3):
+        fitting.step(step, found, [])
+    mine = {text for one in found for text in one.rewritten}
+    right = {text for one in found for text in one.rewritten_right}
+    for texts in shown:
+        assert len(texts) == HOW.scenarios * (1 + second.restated + second.safe)
+        assert len(mine & set(texts)) >= second.rewritten
+        assert len(right & set(texts)) >= second.rewritten
+    assert not any((mine | right) & set(texts) for texts in first_descent_sees(backbone, found))
+
+
+def first_descent_sees(backbone, found):
+    shown: list[list[str]] = []
+    fitting = Fitting(found, backbone, (FIT, HOW))
+    fitting._through = _Listening(fitting._through, shown)
+    fitting.step(0, found, [])
+    return shown
+
+
+class _Listening:
+    def __init__(self, states, shown) -> None:
+        self._states, self._shown = states, shown
+
+    def tensors(self, texts):
+        self._shown.append(list(texts))
+        return self._states.tensors(texts)
+
+
 def test_a_step_whose_gradients_are_no_numbers_is_left_out(backbone, monkeypatch):
     """One would end all that comes after it."""
     fitting = Fitting(FOUND, backbone, (FIT, HOW))

@@ -15,7 +15,7 @@ from benchmarks.acts.comparing import ComparingNetwork
 from benchmarks.acts.corpus import EACH, HARMFUL, HELD, PADDED, SAFE, TEXTS, Note, Scenario, notes, scenarios
 from benchmarks.acts.fitting import Fitting
 from benchmarks.acts.passages import batch_of
-from benchmarks.acts.report import notes_row, rows_of
+from benchmarks.acts.report import notes_row, rewritten_row, rows_of
 from benchmarks.acts.scores import FLAT, Scores, fitted_curve, scores_of
 from benchmarks.acts.scores import threshold_of as threshold
 from benchmarks.acts.settings import Adapting, Fit
@@ -116,6 +116,18 @@ def test_what_is_held_is_of_every_part_and_is_neither_fitted_on_nor_measured_els
         measured = {text for of in scenarios_in(path) for text in (of["act"], *of["restated"], *of["safe"])}
         assert not measured & set(texts)
         assert not measured & others
+
+
+def test_what_a_small_model_rewrote_is_on_both_sides_and_is_not_what_it_was_made_of():
+    for folder, many in ((TEXTS, 800), (HELD, 100)):
+        found = scenarios(folder)
+        mine = [scenario for scenario in found if scenario.rewritten]
+        bad, right = (
+            {text for one in found for text in getattr(one, side)} for side in ("rewritten", "rewritten_right")
+        )  # fmt: skip
+        assert min(len(mine), len(bad), len(right)) > many
+        assert not bad & right
+        assert not any({*one.rewritten, *one.rewritten_right} & {*one.texts} for one in found)
 
 
 def test_honest_texts_are_in_other_languages_as_often_as_harmful_ones():
@@ -292,6 +304,25 @@ def test_a_text_is_held_against_its_own_act_and_against_others():
     assert scores.harm[3, 3] == pytest.approx(reading.harm_nats)
     assert scores.own[3, 3] == pytest.approx(0.5 * told + 2 * reading.harm_nats + 1, abs=1e-3)
     assert (np.abs(scores.elsewhere - scores.own) > 1e-6).all()  # never its own act
+
+
+def test_what_a_small_model_rewrote_is_compared_with_its_own_act():
+    weights = fitted()
+    found, read = found_in(world(8, seed=11))
+    known = {"bad": read[1][3], "worse": read[4][2], "fine": read[1][HARMFUL], "good": read[4][HARMFUL + 1]}
+    found[1] = replace(found[1], rewritten=("bad",), rewritten_right=("fine",))
+    found[4] = replace(found[4], rewritten=("worse",), rewritten_right=("good", "fine"))
+    acts = np.stack([weights.reading(passage_means(texts[0])).direction for texts in read])
+
+    def odds(text, scenario):
+        return float(weights.log_odds(weights.reading(passage_means(known[text])), acts[scenario][None])[0])
+
+    bad = [odds("bad", 1), odds("worse", 4)]
+    weights = replace(weights, curve=replace(weights.curve, threshold_nats=max(bad) - 1e-3, doubt_nats=min(bad) - 1e-3))
+    row = rewritten_row(found, acts, weights, lambda texts: [passage_means(known[text]) for text in texts])
+    assert row["restated"] == {"n": 2, "refused": 0.5, "in_doubt_or_refused": 1.0}
+    assert row["safe"] == {"n": 3, "refused": 0.0, "in_doubt_or_refused": 0.0}
+    assert row["auc"] == 1.0
 
 
 def test_a_missing_text_is_no_score():
