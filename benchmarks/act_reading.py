@@ -80,7 +80,8 @@ def main() -> None:
     turns = None if options.data is None else turns_of(options.data)
     reporter, found, held = Reporter(Console()), scenarios(), scenarios(HELD)
     later = notes(HELD / "notes")
-    descents = replace(Adapting(), steps=options.steps), replace(FURTHER, steps=options.further)
+    first, further = replace(Adapting(), steps=options.steps), replace(FURTHER, steps=options.further)
+    descents = [first, further] if further.steps else [first]
     fitted, updates = _fitted(found, notes(), descents, options.device, reporter)
     weights = fitted.weights(FLAT, updates)
     read = partial(states_of, reporter=reporter, updates=updates, device=options.device)
@@ -92,9 +93,8 @@ def main() -> None:
     config = {
         "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "scenarios": len(found), "notes": len(notes()),
         "held": len(held), "held_notes": len(later), "most_false": options.most_false,
-        "most_doubted": options.most_doubted, "fit": repr(Fit()), "adapting": repr(descents[0]),
-        "further": repr(descents[1]),
-        "curve": repr(weights.curve),
+        "most_doubted": options.most_doubted, "fit": repr(Fit()), "adapting": repr(first),
+        "further": repr(further), "curve": repr(weights.curve),
     }  # fmt: skip
     command = "python -m benchmarks.act_reading" + " --data DATA" * (options.data is not None)
     command += f" --steps {options.steps}" * (options.steps != Adapting().steps)

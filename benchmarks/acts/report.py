@@ -62,10 +62,7 @@ def notes_row(scores: Scores, noted: Sequence[Note], threshold: float, doubt: fl
         mine = np.array([note.bad == bad for note in noted])
         for name, of_length in (("", words > 0), (", 6 words at most", words <= SHORT_WORDS)):
             chosen = scores.notes[mine & of_length]
-            row[kind + name] = {
-                "n": len(chosen), "refused": _share(chosen, threshold),
-                "in_doubt_or_refused": _share(chosen, doubt),
-            }  # fmt: skip
+            row[kind + name] = _shares(chosen, threshold, doubt)
     return row
 
 
@@ -94,14 +91,11 @@ def rewritten_row(
         sides[side] = np.array(odds, np.float64)
     curve = weights.curve
     return {
-        "part": "rewritten by a small model", "auc": _auc(sides["rewritten"], sides["rewritten_right"]),
-        **{
-            name: {
-                "n": len(odds), "refused": _share(odds, curve.threshold_nats),
-                "in_doubt_or_refused": _share(odds, curve.doubt_nats),
-            } for name, odds in zip(("restated", "safe"), sides.values(), strict=True)
-        },
-    }  # fmt: skip
+        "part": "rewritten by a small model",
+        "auc": _auc(sides["rewritten"], sides["rewritten_right"]),
+        "restated": _shares(sides["rewritten"], curve.threshold_nats, curve.doubt_nats),
+        "safe": _shares(sides["rewritten_right"], curve.threshold_nats, curve.doubt_nats),
+    }
 
 
 def conversations_row(
@@ -115,10 +109,7 @@ def conversations_row(
         acts: Directions, shape (acts, dimensions).
     """
     odds = np.array([float(weights.log_odds(weights.reading(text), acts).max()) for text in turns])
-    return {
-        "part": "MemoryBank", "n": len(odds), "refused": _share(odds, weights.curve.threshold_nats),
-        "in_doubt_or_refused": _share(odds, weights.curve.doubt_nats),
-    }  # fmt: skip
+    return {"part": "MemoryBank", **_shares(odds, weights.curve.threshold_nats, weights.curve.doubt_nats)}
 
 
 def turns_of(data: Path) -> list[str]:
@@ -142,6 +133,10 @@ def _auc(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float | Non
     if positive.all() or not positive.any():
         return None  # a kind of text that a part has none of
     return round(auc(scores[there], positive), 3)
+
+
+def _shares(odds: NDArray[np.float64], threshold: float, doubt: float) -> dict[str, object]:
+    return {"n": len(odds), "refused": _share(odds, threshold), "in_doubt_or_refused": _share(odds, doubt)}
 
 
 def _share(scores: NDArray[np.float64], threshold: float) -> float | None:
