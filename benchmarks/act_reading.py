@@ -2,6 +2,7 @@
 
     python -m benchmarks.act_reading              # writes act_reading.json
     python -m benchmarks.act_reading --write      # and the packaged weights (models/data/act_reader.npz)
+    python -m benchmarks.act_reading --packaged   # the same of the packaged weights, nothing fitted: 20 minutes
     python -m benchmarks.act_reading --device cuda  # fits and reads on an accelerator
     python -m benchmarks.act_reading --data DATA  # and what is said of MemoryBank's turns, on which nothing is fitted
 
@@ -18,11 +19,12 @@ the English ones, or the restatement put right: without these, another language 
 Beside them are notes (`benchmarks/acts/texts/notes`): what agents remember on an ordinary day, much of it in a few
 words, and as short notes of bad practice. A reader that had only seen advice on work took "Thanks!" for harm.
 
-Of 1,480 of the scenarios, and of 160 held ones, the packaged 1.5B rewrote one text of each side: in its own words,
-briefly, as a line of instructions, for a similar task. It is a small model, and what it writes is clumsy and loses
-parts: 77 % of what it made of harmful texts still teaches the act. Language models said of each rewrite whether it
-does, without being told what it was made of, and what they could not tell was left out; those of the held scenarios
-were judged twice.
+Of 2,758 of the scenarios, and of 253 held ones, the packaged 1.5B rewrote a text of each side: in its own words,
+briefly, as a line of instructions, for a similar task, translated into one of twenty languages, or, where it was not
+in English, said again in its language. It is a small model, and what it writes is clumsy and loses parts: about four
+fifths of what it made of harmful texts still teach the act. Language models said of each rewrite whether it does,
+without being told what it was made of, and what they could not tell was left out; those of the held scenarios were
+judged twice.
 
 Low-rank updates of all layers that are read, a projection to the acts' directions and the networks are fitted together
 (`benchmarks.acts.fitting`; four minutes on an H200 with `--device cuda`, by a few steps' time some ten hours on two
@@ -60,7 +62,7 @@ from benchmarks.command import run
 from benchmarks.public_data import MEMORYBANK, add_data
 from benchmarks.resultfile import ResultFile
 from jobs.progress import Reporter
-from models.act_reader import ACTS_FILE
+from models.act_reader import ACTS_FILE, read_act_weights
 from models.hidden_states import BACKBONE, LAYER, READING, HiddenStates
 from models.packaged import ensure
 from models.weights_cache import cache_dir, folder_id
@@ -75,28 +77,34 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Read, fit, adapt, calibrate, report."""
+    """Read, fit, adapt, calibrate, report; or read with what is packaged, and report."""
     options = _options()
     turns = None if options.data is None else turns_of(options.data)
     reporter, found, held = Reporter(Console()), scenarios(), scenarios(HELD)
     later = notes(HELD / "notes")
     first, further = replace(Adapting(), steps=options.steps), replace(FURTHER, steps=options.further)
     descents = [first, further] if further.steps else [first]
-    fitted, updates = _fitted(found, notes(), descents, options.device, reporter)
-    weights = fitted.weights(FLAT, updates)
-    read = partial(states_of, reporter=reporter, updates=updates, device=options.device)
+    if options.packaged:
+        weights, _ = read_act_weights()
+    else:
+        fitted, updates = _fitted(found, notes(), descents, options.device, reporter)
+        weights = fitted.weights(FLAT, updates)
+    read = partial(states_of, reporter=reporter, updates=weights.updates, device=options.device)
     held_states = by_scenario(read([text for scenario in held for text in scenario.texts]))
     scores = scores_of(weights, held, held_states, read([note.text for note in later]))
-    scores = replace(scores, curve=fitted_curve(scores))
-    threshold, doubt = (threshold_of(scores, share) for share in (options.most_false, options.most_doubted))
-    weights = replace(weights, curve=replace(scores.curve, threshold_nats=threshold, doubt_nats=doubt))
+    if not options.packaged:
+        scores = replace(scores, curve=fitted_curve(scores))
+        threshold, doubt = (threshold_of(scores, share) for share in (options.most_false, options.most_doubted))
+        weights = replace(weights, curve=replace(scores.curve, threshold_nats=threshold, doubt_nats=doubt))
+    threshold, doubt = weights.curve.threshold_nats, weights.curve.doubt_nats
     config = {
         "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "scenarios": len(found), "notes": len(notes()),
         "held": len(held), "held_notes": len(later), "most_false": options.most_false,
         "most_doubted": options.most_doubted, "fit": repr(Fit()), "adapting": repr(first),
         "further": repr(further), "curve": repr(weights.curve),
     }  # fmt: skip
-    command = "python -m benchmarks.act_reading" + " --data DATA" * (options.data is not None)
+    command = "python -m benchmarks.act_reading" + " --packaged" * options.packaged
+    command += " --data DATA" * (options.data is not None)
     command += f" --steps {options.steps}" * (options.steps != Adapting().steps)
     command += f" --further {options.further}" * bool(options.further)
     results = ResultFile("act_reading", command, config, fresh=True)
@@ -135,13 +143,18 @@ def _fitted(
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data(parser, MEMORYBANK, required=False)
-    parser.add_argument("--write", action="store_true", help="write the packaged weights")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--write", action="store_true", help="write the packaged weights")
+    what.add_argument("--packaged", action="store_true", help="fit nothing: read with the packaged weights and curve")
     parser.add_argument("--steps", type=int, default=Adapting().steps, help="of the descent")
     parser.add_argument("--further", type=int, default=0, help="steps that follow, with what a small model rewrote")
     parser.add_argument("--device", default="cpu", help="as torch names it")
     parser.add_argument("--most-false", type=float, default=0.01, help="share of safe answers that may be refused")
     parser.add_argument("--most-doubted", type=float, default=0.1, help="share of them that may be asked about twice")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.packaged and (options.further or options.steps != Adapting().steps):
+        parser.error("--packaged fits nothing: leave out --steps and --further")
+    return options
 
 
 if __name__ == "__main__":

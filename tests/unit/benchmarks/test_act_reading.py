@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
 import torch
 
+from benchmarks import act_reading
 from benchmarks.acts.comparing import ComparingNetwork
 from benchmarks.acts.corpus import EACH, HARMFUL, HELD, PADDED, SAFE, TEXTS, Note, Scenario, notes, scenarios
 from benchmarks.acts.fitting import Fitting
@@ -21,6 +22,7 @@ from benchmarks.acts.scores import threshold_of as threshold
 from benchmarks.acts.settings import Adapting, Fit
 from benchmarks.lockout_unseen import BLIND, CALIBRATED_ON, scenarios_in
 from benchmarks.lockout_unseen import TEXTS as UNSEEN
+from benchmarks.resultfile import ResultFile
 from models.act_networks import ComparingNetworks
 from models.act_reader import PASSAGE_TOKENS, passage_means, read_act_weights
 
@@ -347,3 +349,29 @@ def test_the_packaged_weights_are_those_of_the_committed_result():
     for name in ("restated_slope", "harm_slope", "bias", "threshold_nats", "doubt_nats"):
         assert float(stated[name]) == pytest.approx(getattr(curve, name))
     assert curve.doubt_nats < curve.threshold_nats
+
+
+def test_the_packaged_reader_is_measured_as_it_is_and_nothing_is_fitted(monkeypatch, tmp_path):
+    weights, _ = read_act_weights()
+    found, later = scenarios(HELD)[:12], notes(HELD / "notes")[:4]
+
+    def states_of(texts, reporter, updates, device):
+        assert updates.keys() == weights.updates.keys()
+        random = [np.random.default_rng(list(text.encode())) for text in texts]
+        return [numbers.normal(size=(3, 896)).astype(np.float32) for numbers in random]
+
+    monkeypatch.setattr("sys.argv", ["act_reading", "--packaged"])
+    for name, value in (
+        ("scenarios", lambda *_: found), ("notes", lambda *_: later), ("states_of", states_of), ("_fitted", None),
+        ("ensure", str), ("folder_id", str), ("ResultFile", partial(ResultFile, folder=tmp_path)),
+    ):  # fmt: skip
+        monkeypatch.setattr(act_reading, name, value)
+    act_reading.main()
+
+    written = json.loads((tmp_path / "act_reading.json").read_text(encoding="utf-8"))
+    assert written["command"] == "python -m benchmarks.act_reading --packaged"
+    assert written["config"]["curve"] == repr(weights.curve)
+    assert [row["part"] for row in written["rows"]][-2:] == ["notes", "rewritten by a small model"]
+    monkeypatch.setattr("sys.argv", ["act_reading", "--packaged", "--further", "3"])
+    with pytest.raises(SystemExit, match="2"):
+        act_reading.main()
