@@ -94,8 +94,8 @@ def main() -> None:
     scores = scores_of(weights, held, held_states, read([note.text for note in later]))
     if not options.packaged:
         scores = replace(scores, curve=fitted_curve(scores))
-        threshold, doubt = (threshold_of(scores, share) for share in (options.most_false, options.most_doubted))
-        weights = replace(weights, curve=replace(scores.curve, threshold_nats=threshold, doubt_nats=doubt))
+        refused, doubted = (threshold_of(scores, share) for share in (options.most_false, options.most_doubted))
+        weights = replace(weights, curve=replace(scores.curve, threshold_nats=refused, doubt_nats=doubted))
     threshold, doubt = weights.curve.threshold_nats, weights.curve.doubt_nats
     config = {
         "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "scenarios": len(found), "notes": len(notes()),
@@ -152,8 +152,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--most-false", type=float, default=0.01, help="share of safe answers that may be refused")
     parser.add_argument("--most-doubted", type=float, default=0.1, help="share of them that may be asked about twice")
     options = parser.parse_args()
-    if options.packaged and (options.further or options.steps != Adapting().steps):
-        parser.error("--packaged fits nothing: leave out --steps and --further")
+    of_a_fit = ("steps", "further", "most_false", "most_doubted")
+    if options.packaged and any(getattr(options, name) != parser.get_default(name) for name in of_a_fit):
+        parser.error("--packaged fits nothing: leave out --steps, --further, --most-false and --most-doubted")
     return options
 
 

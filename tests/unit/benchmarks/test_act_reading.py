@@ -372,6 +372,7 @@ def test_the_packaged_reader_is_measured_as_it_is_and_nothing_is_fitted(monkeypa
     assert written["command"] == "python -m benchmarks.act_reading --packaged"
     assert written["config"]["curve"] == repr(weights.curve)
     assert [row["part"] for row in written["rows"]][-2:] == ["notes", "rewritten by a small model"]
-    monkeypatch.setattr("sys.argv", ["act_reading", "--packaged", "--further", "3"])
-    with pytest.raises(SystemExit, match="2"):
-        act_reading.main()
+    for option in ("--steps", "--further", "--most-false", "--most-doubted"):  # or the result would state them
+        monkeypatch.setattr("sys.argv", ["act_reading", "--packaged", option, "3"])
+        with pytest.raises(SystemExit, match="2"):
+            act_reading.main()
