@@ -114,9 +114,8 @@ class Fitting:
         torch.manual_seed(int(drawn.integers(2**31)))
         rewritten = [scenario for scenario in found if scenario.rewritten] if how.rewritten else []
         some = self._round(step, rewritten, how.rewritten, 2) if rewritten else []
-        drawn_already = {id(scenario) for scenario in some}  # twice in a step, it would be a stranger to itself
         others = self._round(step, found, how.scenarios - len(some), 1)
-        some += [scenario for scenario in others if id(scenario) not in drawn_already]
+        some += [scenario for scenario in others if scenario not in some]  # twice, it would be a stranger to itself
         some.sort(key=lambda scenario: scenario.part)  # a stranger's act is of the same work more often than not
         notes = drawn.choice(len(noted), min(how.notes, len(noted)), replace=False) if noted else ()
         loss = self._loss(some, [noted[number] for number in notes], drawn)
