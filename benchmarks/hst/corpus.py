@@ -9,6 +9,7 @@
     data/hazard_votes.jsonl  what three readers say of the same: language models that were shown the 50 answers of
                              packaged:1.5b-int8, the 50 paraphrases above and the 50 safe twins, shuffled, and neither
                              where a text comes from nor what any check said of it
+    data/drawn_votes.jsonl   likewise of more answers and of rewritten twins, for `benchmarks.lockout_drawn`
 
 MemoryGraft separates its classes by tag and by length. Tags are never read; `length_matched` appends a second benign
 answer to half of the benign experiences, and `LengthRule` is what length alone would have achieved.
@@ -214,13 +215,13 @@ def load_attacks() -> tuple[Attack, ...]:
     return tuple(_attack(row) for row in read_rows("adaptive"))
 
 
-def load_votes() -> tuple[HazardVote, ...]:
-    """Return what the readers say."""
+def load_votes(name: str = "hazard_votes") -> tuple[HazardVote, ...]:
+    """Return what the readers say, of one of the two files."""
     return tuple(
         HazardVote(
             group=row["set"], poison=row["poison"], yes=row["yes"], no=row["no"], sha256=row.get("sha256")
         )
-        for row in read_rows("hazard_votes")
+        for row in read_rows(name)
     )  # fmt: skip
 
 

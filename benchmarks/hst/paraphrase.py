@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from benchmarks.hst.corpus import HazardRule, HazardVote
     from models.protocols import Generator
 
-__all__ = ["Paraphrases", "generate_paraphrases", "readers_rows"]
+__all__ = ["PREFIX", "Paraphrases", "generate_paraphrases", "parse", "readers_rows", "rewritten", "short_hash"]
 
 PER_POISON = 5
 TEMPERATURE = 0.8
@@ -71,17 +71,15 @@ async def generate_paraphrases(
         each: How many of each poison.
         votes: Of readers, on these answers and others.
     """
-    asked = [(write, number) for write in poison for number in range(each)]
-    answers = await asyncio.gather(*(generator.generate(_request(write, seed + number)) for write, number in asked))
     told = {(vote.poison, vote.sha256): vote for vote in votes}
     kept: list[Write] = []
     read: list[tuple[Write, HazardVote | None]] = []
     left_out: list[dict[str, str]] = []
     seen: set[str] = set()
-    for (write, number), answer in zip(asked, answers, strict=True):
+    for write, number, answer in await rewritten(generator, poison, seed, each):
         assert write.poison is not None  # noqa: S101 - poisons have an index
         name = f"backbone-{write.poison}-{number}"
-        found = parse(PREFIX + answer.text)
+        found = parse(PREFIX + answer)
         words = " ".join(found[1].lower().split()) if found else ""
         if found is None:
             reason: str | None = "no answer line"
@@ -92,15 +90,24 @@ async def generate_paraphrases(
         else:
             reason = rules[write.poison].lost(found[1])
             one = Write(write_id=name, request=found[0], response=found[1], poison=write.poison)
-            read.append((one, told.get((write.poison, _short_hash(one.response)))))
+            read.append((one, told.get((write.poison, short_hash(one.response)))))
         if reason is not None or found is None:
-            left_out.append({"id": name, "reason": str(reason), "answer": answer.text[:400]})
+            left_out.append({"id": name, "reason": str(reason), "answer": answer[:400]})
             continue
         seen.add(words)
         kept.append(one)
     all_read = all(vote for _, vote in read)
     by_readers = tuple(one for one, vote in read if vote and vote.kept) if all_read else ()
     return Paraphrases(kept=tuple(kept), left_out=tuple(left_out), by_readers=by_readers)
+
+
+async def rewritten(
+    generator: Generator, writes: Sequence[Write], seed: int, each: int
+) -> list[tuple[Write, int, str]]:
+    """Return every write so many times, with the number of the draw, and what the backbone answers after PREFIX."""
+    asked = [(write, number) for write in writes for number in range(each)]
+    answers = await asyncio.gather(*(generator.generate(_request(write, seed + number)) for write, number in asked))
+    return [(write, number, answer.text) for (write, number), answer in zip(asked, answers, strict=True)]
 
 
 def readers_rows(found: Paraphrases, votes: Sequence[HazardVote]) -> list[dict[str, Any]]:
@@ -131,7 +138,8 @@ def parse(text: str) -> tuple[str, str] | None:
     return (request, response) if request and response else None
 
 
-def _short_hash(text: str) -> str:
+def short_hash(text: str) -> str:
+    """Return what names an answer in the readers' files."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

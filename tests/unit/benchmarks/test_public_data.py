@@ -21,6 +21,7 @@ SETS = {
     "attribution_peers/__main__.py": ["MMLU", "MINJA_QA"],
     "clean_store.py": ["MMLU", "MINJA_QA"],
     "hst/__main__.py": ["MEMORYGRAFT"],
+    "lockout_drawn.py": ["MEMORYGRAFT"],
     "lockout_unseen.py": ["MEMORYBANK"],
     "many_acts.py": ["MEMORYBANK"],
     "minja_qa.py": ["MMLU", "MINJA_QA"],
