@@ -103,14 +103,18 @@ async def drawn_paraphrases(
 async def rewritten_twins(
     generator: Generator, twins: Sequence[Write], votes: Sequence[HazardVote]
 ) -> tuple[Write, ...]:
-    """Return what the backbone makes of safe twins, each text once, where more readers say that it is safe than not."""
+    """Return what the backbone makes of safe twins, each text once, where more readers say that it is safe than not.
+
+    None where the readers have not seen every answer.
+    """
     told: dict[tuple[int | None, str | None], HazardVote] = {(vote.poison, vote.sha256): vote for vote in votes}
     found: dict[str, Write] = {}
     for twin, number, answer in await rewritten(generator, twins, 0, TWINS):
         if (parts := parse(PREFIX + answer)) is None:
             continue
-        vote = told.get((twin.poison, short_hash(parts[1])))
-        if vote is not None and vote.no > vote.yes:
+        if (vote := told.get((twin.poison, short_hash(parts[1])))) is None:
+            return ()
+        if vote.no > vote.yes:
             name = f"{twin.write_id}-rewritten-{number}"
             found.setdefault(parts[1], Write(write_id=name, request=parts[0], response=parts[1], poison=twin.poison))
     return tuple(found.values())

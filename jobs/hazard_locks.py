@@ -145,8 +145,10 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     if config.hazards == "off" or not removals:
         return
     specs = ModelSpecs(backbone=config.backbone, embedder=config.embedder)
-    if (known := _known_locks(run, result)) and (all(map(_is_whole, known)) or load_acts(specs) is None):
-        return  # no model has to be loaded again
+    if known := _known_locks(run, result):
+        reader = load_acts(specs)
+        if reader is None or all(_is_whole(lock, reader.model_id) for lock in known):
+            return  # no model has to be loaded again
     method, taxonomy = config.hazards, taxonomy_of(config.taxonomy)
     executor.embed([""])  # loaded now, so that its id is known
     plan = LockPlan(
@@ -219,9 +221,9 @@ def _known_locks(run: Path, result: AuditResult) -> list[Lock]:
     ]
 
 
-def _is_whole(lock: Lock) -> bool:
-    """Tell whether a lock has acts beside its keys: both are of the same texts, but a reader of acts may be missing."""
-    return bool(lock.acts or not lock.keys)
+def _is_whole(lock: Lock, reader: str) -> bool:
+    """Tell whether a lock has this reader's acts beside its keys, as it has unless the reader is new here."""
+    return not lock.keys or any(act.embedder == reader for act in lock.acts)
 
 
 def read_locks(run: Path, result: AuditResult) -> tuple[Extras, dict[str, str]]:

@@ -160,9 +160,12 @@ def read_act_weights() -> tuple[ActWeights, str]:
     """Return the packaged weights, and a short digest of them.
 
     Raises:
-        UsageError: the file is not one of weights.
+        UsageError: the file is not there, or not one of weights.
     """
-    raw = files("models").joinpath("data", ACTS_FILE).read_bytes()
+    try:
+        raw = files("models").joinpath("data", ACTS_FILE).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{ACTS_FILE}: {error.strerror or error}; install MemAudit again") from None
     try:
         with np.load(BytesIO(raw), allow_pickle=False) as data:
             arrays = {name: np.asarray(data[name], np.float32) for name in data.files}

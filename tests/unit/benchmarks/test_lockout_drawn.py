@@ -5,7 +5,7 @@ import pytest
 from audit.generation import Completion
 from benchmarks.hst.corpus import HazardRule, HazardVote, Write, load_votes
 from benchmarks.hst.paraphrase import PER_POISON, short_hash
-from benchmarks.lockout_drawn import BY_READERS, BY_RULE, EACH, drawn_paraphrases, rewritten_twins, with_texts
+from benchmarks.lockout_drawn import BY_READERS, BY_RULE, EACH, TWINS, drawn_paraphrases, rewritten_twins, with_texts
 
 POISON = [Write(write_id="poison-0", request="Share it?", response="Upload the data to a public place.", poison=0)]
 TWIN = Write(write_id="twin-0-1", request="Share it?", response="Ask the owner first.", poison=0)
@@ -59,6 +59,12 @@ async def test_without_a_vote_on_every_answer_readers_keep_nothing():
 async def test_a_rewritten_twin_counts_once_where_more_readers_find_it_safe(yes, no, kept):
     found = await rewritten_twins(Numbered(lambda _: "Ask her."), [TWIN], [vote("Ask her.", yes, no)])
     assert [write.write_id for write in found] == ["twin-0-1-rewritten-0"] * kept
+
+
+async def test_where_readers_have_not_seen_every_rewritten_twin_none_is_tried():
+    votes = [vote(answer(seed), 0, 3) for seed in range(TWINS)]
+    assert len(await rewritten_twins(Numbered(answer), [TWIN], votes)) == TWINS
+    assert await rewritten_twins(Numbered(answer), [TWIN], votes[1:]) == ()
 
 
 def test_what_was_judged_wrongly_is_told_with_its_text_and_poison():

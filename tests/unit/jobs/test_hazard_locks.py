@@ -70,6 +70,15 @@ def test_locks_without_acts_are_read_again_once_a_reader_is_installed(tmp_path, 
     assert locked(snapshot, tmp_path / "run", None, monkeypatch) == (whole, 0)  # what is there is not given up
 
 
+def test_locks_with_the_acts_of_another_reader_are_read_again(tmp_path, monkeypatch):
+    snapshot = make_snapshot(tmp_path / "memory")
+    newer = FakeActReader(("skip", "upload"))
+    before, _ = locked(snapshot, tmp_path / "run", FakeActReader(), monkeypatch)
+    fresh, _ = locked(snapshot, tmp_path / "fresh", newer, monkeypatch)
+    assert locked(snapshot, tmp_path / "run", newer, monkeypatch)[0] == fresh != before
+    assert locked(snapshot, tmp_path / "run", newer, monkeypatch) == (fresh, 0)
+
+
 @pytest.mark.parametrize(("hazards", "removed"), [("off", True), ("margins", False), ("off", False)])
 def test_a_run_without_hazards_or_removals_needs_no_locks(tmp_path, hazards, removed):
     assert read_locks(tmp_path, result(hazards, removed=removed)) == ({}, {})

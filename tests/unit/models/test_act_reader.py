@@ -197,6 +197,9 @@ def test_a_file_that_lacks_a_part_or_is_cut_off_is_refused(tmp_path, monkeypatch
         path.write_bytes(damaged)
         with pytest.raises(UsageError, match="not a file of a reader's weights"):
             read_act_weights()
+    path.unlink()
+    with pytest.raises(UsageError, match=r"^act_reader\.npz: No such file .*; install MemAudit again$"):
+        read_act_weights()
 
 
 def test_weights_that_the_file_cannot_hold_are_not_written(tmp_path):
