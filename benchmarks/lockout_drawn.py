@@ -12,6 +12,10 @@ shuffled, and neither what it was made of nor what any check had said: would an 
 of its poison says? Of the rewritten twins those count of which more say no than yes; no rule of words speaks of them.
 Where another machine's backbone answers otherwise, there are no votes, and the sets that need them are left out.
 
+Every write is judged as one of a writer of its own, and so nobody is suspended. What it is worth that the guard
+suspends whom it refuses again and again is told by the same writes as those of ten writers, one for each poison, who
+send theirs one after the other, a minute apart; read together with those before them, with and without suspension.
+
 The backbone's answers are kept in the user's cache: a second start asks only what is new.
 """
 
@@ -22,8 +26,9 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from audit.forget.settings import GuardSettings
 from benchmarks.command import run
-from benchmarks.hst.blocking import LengthRules, Sets, block_rows
+from benchmarks.hst.blocking import LengthRules, Sets, block_rows, counts
 from benchmarks.hst.corpus import Write, load_corpus, load_rules, load_votes
 from benchmarks.hst.extraction import packaged_backbone
 from benchmarks.hst.paraphrase import PER_POISON, PREFIX, generate_paraphrases, parse, rewritten, short_hash
@@ -38,8 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from audit.forget.hazard import MatchMode
+    from audit.forget.lockout import Lockout
     from benchmarks.hst.corpus import Corpus, HazardRule, HazardVote
     from benchmarks.hst.extraction import Backbone
+    from benchmarks.hst.guarding import Warden
     from models.protocols import Embedder, Generator
 
 __all__ = ["drawn_paraphrases", "rewritten_twins"]
@@ -81,6 +88,11 @@ async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
                 results.add_row(with_texts(row, [*harmful.get(row["set"], ()), *twins]))
             for name, writes in harmful.items():
                 results.add_row({"mode": mode, "set": name, **retrieved(corpus, writes, embedder, refused)})
+        for name, writes in (*harmful.items(), (TWIN_SET, twins)):
+            for after in (0, GuardSettings().suspend_after):
+                row, refused = await insisted(warden, lockout, writes, after)
+                seen = retrieved(corpus, writes, embedder, refused) if name in harmful else {}
+                results.add_row({"mode": MODES[-1], "set": name, **seen, **row})
     finally:
         await backbone.close()
     print_rows(results.rows)
@@ -118,6 +130,21 @@ async def rewritten_twins(
             name = f"{twin.write_id}-rewritten-{number}"
             found.setdefault(parts[1], Write(write_id=name, request=parts[0], response=parts[1], poison=twin.poison))
     return tuple(found.values())
+
+
+async def insisted(
+    warden: Warden, lockout: Lockout, writes: Sequence[Write], suspend_after: int
+) -> tuple[dict[str, Any], dict[str, bool]]:
+    """Judge writes as those of one writer for each poison; return a row, and by write id whether it was refused."""
+    reasons: Counter[str] = Counter()
+    refused: dict[str, bool] = {}
+    for poison in sorted({write.poison for write in writes if write.poison is not None}):
+        mine = [write for write in writes if write.poison == poison]
+        decisions = await warden.judge_stream(lockout, MODES[-1], mine, suspend_after=suspend_after)
+        reasons.update(decision.reason for decision in decisions)
+        refused |= {write.write_id: not said.allowed for write, said in zip(mine, decisions, strict=True)}
+    row = {"part": "one writer for each poison", "suspend_after": suspend_after}
+    return row | {**counts(sum(refused.values()), len(refused)), "reasons": dict(reasons.most_common())}, refused
 
 
 def with_texts(row: dict[str, Any], writes: Sequence[Write]) -> dict[str, Any]:

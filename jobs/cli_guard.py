@@ -116,6 +116,14 @@ class GuardOptions:
             help="Log-odds in nats of act and hazard together that refuse then; likewise. inf: labels alone decide.",
         ),
     ] = None
+    suspend_after: Annotated[
+        int | None,
+        typer.Option(
+            "--suspend-after",
+            help="After so many different refused writes of one writer in a day, refuse all of that writer's that are "
+            "near a removal; 0: never. Default: 5 for serve, 0 for check.",
+        ),
+    ] = None
     on_failure: Annotated[
         str, typer.Option("--on-failure", help="closed refuses what could not be judged, open lets it in.")
     ] = "closed"
@@ -126,8 +134,11 @@ class GuardOptions:
     log: Annotated[Path | None, typer.Option("--log", help="Decision log, JSON lines; refusals and failures.")] = None
     cache: Cache = None
 
-    def settings(self) -> GuardSettings:
+    def settings(self, *, suspend_after: int = GuardSettings().suspend_after) -> GuardSettings:
         """Return how the guard decides.
+
+        Args:
+            suspend_after: Where the command line does not say.
 
         Raises:
             UsageError: a value out of range.
@@ -136,6 +147,7 @@ class GuardOptions:
             mode=cast("MatchMode", self.mode), act_above_nats=self.act_above, near_above_nats=self.near_above,
             doubt_above_nats=self.doubt_above, fused_above_nats=self.fused_above,
             on_failure=cast("OnFailure", self.on_failure),
+            suspend_after=suspend_after if self.suspend_after is None else self.suspend_after,
         )  # fmt: skip
 
 
@@ -155,7 +167,8 @@ def check(
     """Judge writes before they are stored. Exit 3 where some could not be judged, 1 with --fail-on blocked."""
     if fail_on not in {None, "blocked"}:
         raise UsageError(f"--fail-on is {fail_on!r:.40}, expected blocked")
-    settings = replace(options.settings(), model_timeout_s=PATIENCE_S)
+    # A file is asked about to learn of each line; nobody is let in.
+    settings = replace(options.settings(suspend_after=0), model_timeout_s=PATIENCE_S)
     entries = _read(file, tenant)
     named = tuple(sorted({entry.tenant for entry in entries}))
     with _guarded(store, options, settings, tenants=named, warm=False) as guarded:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from audit.forget.tombstone import HazardTombstone
 
-__all__ = ["FAILURES", "Decision", "Reason"]
+__all__ = ["FAILURES", "PARAPHRASED", "Decision", "Reason"]
 
 Reason = Literal[
     "no tombstones",
@@ -22,12 +22,17 @@ Reason = Literal[
     "act restated",
     "act and hazard",
     "key alone",
+    "writer suspended",
     "model failed",
     "embedder failed",
     "too long",
 ]
-"""Why. The first five allow; `removed id`, `same words`, `hazards match`, `act restated`, `act and hazard` and
-`key alone` refuse; the last three do what the policy for failures says, and the decision says which."""
+"""Why. The first five allow; `removed id`, `same words`, `hazards match`, `act restated`, `act and hazard`, `key alone`
+and `writer suspended` refuse; the last three do what the policy for failures says, and the decision says which."""
+
+PARAPHRASED: frozenset[str] = frozenset({"hazards match", "act restated", "act and hazard", "key alone"})
+"""Reasons to refuse a write for what it says. A removed id, or the same words again, is also what an agent sends that
+writes its old memories once more."""
 
 FAILURES: frozenset[str] = frozenset({"model failed", "embedder failed", "too long"})
 """Reasons that are no judgement of the write."""
@@ -40,7 +45,7 @@ class Decision:
     allowed: bool
     reason: Reason
     tombstone: HazardTombstone | None = None
-    """What refuses it; None where it is allowed, or refused by the policy for failures."""
+    """What refuses it; None where it is allowed, or refused by the policy for failures, or for its writer."""
 
     labels: frozenset[str] | None = None
     """The write's hazards; None where no model was asked: unknown is not none."""

@@ -15,13 +15,15 @@ Importing it loads no Ray, torch or vllm; the models come in as an `Embed` calla
    For a tombstone without an act, or without a usable signature, a very similar key is enough;
 5. the same for the write joined to this writer's recent writes that were near a key: acts come in instalments. What is
    long only together is not refused for that: of the oldest less is read, what is nearest to a key, until a model can
-   read all, and of the write itself where it leaves no room. Writes that name no principal are not one writer's.
+   read all, and of the write itself where it leaves no room;
+6. what is near a key is refused where many other writes of its writer were, not long ago (`audit.forget.suspension`):
+   who may try often finds what no reader knows. Writes that name no principal are not one writer's.
 
 A failure of a model or of the embedder is decided by `GuardSettings.on_failure`, named in the decision and never kept
 in the cache. Every decision is told to `on_decision` (`audit.forget.decision_log`).
 
 State: the lockout is immutable and replaced whole, so a check sees the old set or the new one, never none. A guard may
-be used by many threads. Recent writes are kept in memory only: a restart forgets them.
+be used by many threads. Recent writes and refusals are kept in memory only: a restart forgets them.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from audit.errors import ModelError, UsageError
-from audit.forget.decision import FAILURES, Decision
+from audit.forget.decision import FAILURES, PARAPHRASED, Decision
 from audit.forget.judging import failure, most_read, scopes
 from audit.forget.model_thread import ModelThread
 from audit.forget.pieces import pieces
@@ -45,6 +47,7 @@ from audit.forget.reading import fingerprint, readings, unmarked, wholes
 from audit.forget.recent_writes import UNNAMED, Piece, RecentWrites
 from audit.forget.rounds import HazardExtractor, Rounds, error_line
 from audit.forget.settings import GuardSettings
+from audit.forget.suspension import Suspension
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -162,6 +165,7 @@ class WriteGuard:
         self._lock = threading.Lock()
         self._state = _State(lockout, mode, self._rounds)
         self._recent = RecentWrites(self.settings.recent_writes, self.settings.recent_s)
+        self._suspension = Suspension(self.settings.suspend_after, self.settings.suspend_s)
         self._closed = False
         self._counters = dict.fromkeys(("checked", "refused", "computed", "failed"), 0)
 
@@ -289,10 +293,24 @@ class WriteGuard:
     def _finish(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
         """Look at the write together with the writer's recent ones, count it, and tell."""
         decision = found.decision
-        if decision.allowed and found.joins and self.settings.recent_writes and entry.principal != UNNAMED:
-            decision = self._in_stream(state, entry, key, found)
+        if entry.principal != UNNAMED:
+            if decision.allowed and found.joins:
+                decision = self._by_writer(state, entry, key, found)
+            if decision.reason in PARAPHRASED:
+                with self._lock:
+                    self._suspension.add(entry.principal, key, self._clock_ms())
         self._tell(entry, decision)
         return decision
+
+    def _by_writer(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
+        """Judge what is harmless by itself, and near a key, by what else its writer wrote."""
+        with self._lock:
+            suspended = self._suspension.holds(entry.principal, self._clock_ms())
+        if suspended:
+            often, hours = self.settings.suspend_after, self.settings.suspend_s / 3_600
+            why = f"{often} other writes of this writer were refused in {hours:g} hours"
+            return replace(found.decision, allowed=False, reason="writer suspended", detail=why)
+        return self._in_stream(state, entry, key, found) if self.settings.recent_writes else found.decision
 
     def _in_stream(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
         """Judge together with the writer's recent writes, again where one came in meanwhile, and join them."""

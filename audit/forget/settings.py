@@ -60,6 +60,13 @@ class GuardSettings:
     recent_s: float = 900.0
     """How long a write counts as recent."""
 
+    suspend_after: int = 5
+    """Writes of one writer, of different content, that were refused for what they say in `suspend_s`: from then on
+    nothing more of that writer gets in that is as near a key as `join_above` says. 0 suspends nobody."""
+
+    suspend_s: float = 86_400.0
+    """How long a refusal counts for that."""
+
     join_above: float = 0.25
     """Cosine with a key from which a write counts as a possible instalment."""
 
@@ -97,6 +104,8 @@ class GuardSettings:
         for name, minimum in (
             ("recent_writes", 0),
             ("recent_s", 0),
+            ("suspend_after", 0),
+            ("suspend_s", 0),
             ("asked_at_most", 1),
             ("read_at_most", 1),
             ("cached_decisions", 0),

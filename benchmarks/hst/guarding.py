@@ -194,12 +194,17 @@ class Warden:
         decisions = iter(await asyncio.to_thread(guard.check_many, entries))
         return [[next(decisions) for _ in attack.writes] for attack in attacks]
 
-    async def judge_stream(self, lockout: Lockout, mode: MatchMode, writes: Sequence[Write]) -> list[Decision]:
-        """Judge writes of one single writer, one after the other, a minute apart."""
+    async def judge_stream(
+        self, lockout: Lockout, mode: MatchMode, writes: Sequence[Write], *, suspend_after: int | None = None
+    ) -> list[Decision]:
+        """Judge writes of one single writer, one after the other, a minute apart; see `GuardSettings`."""
         now = [WRITTEN_AT_MS]
+        settings = GuardSettings(mode=mode, model_timeout_s=PATIENCE_S)
+        if suspend_after is not None:
+            settings = replace(settings, suspend_after=suspend_after)
         guard = WriteGuard(
             lockout, embed=self.embed, acts=self.acts, extractor=self.extractor, taxonomies=[self.taxonomy],
-            settings=GuardSettings(mode=mode, model_timeout_s=PATIENCE_S), clock_ms=lambda: now[0],
+            settings=settings, clock_ms=lambda: now[0],
         )  # fmt: skip
         try:
             decisions = []

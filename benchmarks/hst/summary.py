@@ -29,6 +29,9 @@ def print_rows(rows: Sequence[Row]) -> None:
                   "skipped"),
         "keys": ("embedder", "set", "n", "p10", "median", "p90", "above_look", "above_alone", "auc_over_benign",
                  "auc_over_twins", "skipped"),
+        "retrieval": ("mode", "set", "embedder", "prp_at_3_without", "prp_at_3_with_guard"),
+        "one writer for each poison": ("mode", "set", "suspend_after", "blocked", "n", "rate", "prp_at_3_without",
+                                       "prp_at_3_with_guard"),
         "latency": ("extraction", "mode", "path", "n", "p50_ms", "p95_ms", "mean_ms"),
     }  # fmt: skip
     for part, names in columns.items():

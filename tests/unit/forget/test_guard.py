@@ -1,7 +1,5 @@
 """The guard refuses what was removed, in whatever dress, and nothing else."""
 
-# ruff: noqa: ANN002, ANN003 - what the tests pass is passed on
-
 from __future__ import annotations
 
 import asyncio
@@ -34,24 +32,9 @@ from tests.unit.forget.locks import (
     TAXONOMY,
     backbone,
     entry,
-    guard,
     lockout,
     stone,
 )
-
-
-@pytest.fixture
-def made():
-    """Make guards, and close them all."""
-    guards = []
-
-    def make(*arguments, **options):
-        guards.append(guard(*arguments, **options))
-        return guards[-1]
-
-    yield make
-    for one in guards:
-        one.close()
 
 
 def test_a_paraphrase_is_refused_and_a_safe_answer_to_the_same_request_is_not(made):
