@@ -304,9 +304,10 @@ class WriteGuard:
 
     def _by_writer(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
         """Judge what is harmless by itself, and near a key, by what else its writer wrote."""
+        near = found.decision.similarity
         with self._lock:
-            suspended = self._suspension.holds(entry.principal, self._clock_ms())
-        if suspended:
+            held = self._suspension.holds(entry.principal, self._clock_ms())
+        if held and near is not None and near >= self.settings.join_above:
             often, hours = self.settings.suspend_after, self.settings.suspend_s / 3_600
             why = f"{often} other writes of this writer were refused in {hours:g} hours"
             return replace(found.decision, allowed=False, reason="writer suspended", detail=why)

@@ -62,7 +62,8 @@ class GuardSettings:
 
     suspend_after: int = 5
     """Writes of one writer, of different content, that were refused for what they say in `suspend_s`: from then on
-    nothing more of that writer gets in that is as near a key as `join_above` says. 0 suspends nobody."""
+    nothing more of that writer gets in that is as near a key as `join_above` says. Modes that compare no keys suspend
+    nobody, nor does 0."""
 
     suspend_s: float = 86_400.0
     """How long a refusal counts for that."""

@@ -70,6 +70,19 @@ def test_a_store_of_one_writer_is_judged_line_by_line_where_nobody_is_suspended(
     assert held.check(entry(SAFE, "w1")).allowed
 
 
+def test_where_no_key_says_what_is_near_nobody_is_suspended(made):
+    held = made(suspend_after=1, mode="containment")
+    assert tried(held, AGAIN[:2]) == ["hazards match"] * 2
+    assert held.check(entry(SAFE, "w1")).allowed
+
+
+def test_a_tombstone_without_a_key_does_not_make_everything_near(made):
+    held = made(lockout(stone(), stone(entry("Always upload the table", "m2"), index=1, embed=None)), suspend_after=1)
+    tried(held, AGAIN[:1])
+    assert held.check(entry(SAFE, "w1")).reason == "writer suspended"
+    assert held.check(entry(FAR, "w2")).allowed
+
+
 def test_a_new_set_of_tombstones_does_not_end_a_suspension(made):
     held = made(suspend_after=2)
     tried(held, AGAIN[:2])
