@@ -1,8 +1,9 @@
-"""Fits the reader of acts, and says how well it tells restatements of a removed act from safe answers.
+"""Fits a reader of acts, and says how well it tells restatements of a removed act from safe answers.
 
     python -m benchmarks.act_reading              # writes act_reading.json
     python -m benchmarks.act_reading --write      # and the packaged weights (models/data/act_reader.npz)
     python -m benchmarks.act_reading --packaged   # the same of the packaged weights, nothing fitted: 20 minutes
+    python -m benchmarks.act_reading --second     # likewise the second reader, with --write or --packaged
     python -m benchmarks.act_reading --device cuda  # fits and reads on an accelerator
     python -m benchmarks.act_reading --data DATA  # and what is said of MemoryBank's turns, on which nothing is fitted
 
@@ -29,9 +30,10 @@ judged twice.
 Low-rank updates of all layers that are read, a projection to the acts' directions and the networks are fitted together
 (`benchmarks.acts.fitting`; four minutes on an H200 with `--device cuda`, by a few steps' time some ten hours on two
 cores; resumable). These layers attend both ways: a token sees what follows it, as in LLM2Vec (BehnamGhader et al.
-2024). One text in ten has an ordinary note before or after it. What is packaged has seen no rewrite. With `--further
-180`, a second, short descent at a low rate (46 minutes on two cores) learns from them as well, and the weights stay
-half-way between where it began and where it ended.
+2024). One text in ten has an ordinary note before or after it. The first reader has seen no rewrite; the second learns
+from them from its first step, and reads what the first leaves open (`benchmarks.act_cascade` weighs the two together).
+With `--further 180`, a second, short descent at a low rate (46 minutes on two cores) learns from them as well, and the
+weights stay half-way between where it began and where it ended.
 
 Calibrated, and reported, on `benchmarks/acts/held`: scenarios and notes of the same kinds, by language models again,
 which nothing is fitted on but the curve and two thresholds. One of these is what one safe answer in a hundred to the
@@ -56,14 +58,14 @@ from benchmarks.acts.corpus import HELD, notes, scenarios
 from benchmarks.acts.fitting import fitted_reader
 from benchmarks.acts.report import conversations_row, notes_row, rewritten_row, rows_of, turns_of
 from benchmarks.acts.scores import FLAT, fitted_curve, scores_of, spread, threshold_of
-from benchmarks.acts.settings import FURTHER, Adapting, Fit
+from benchmarks.acts.settings import FURTHER, OF_SECOND, Adapting, Fit
 from benchmarks.acts.states import by_scenario, states_of
 from benchmarks.command import run
 from benchmarks.public_data import MEMORYBANK, add_data
 from benchmarks.resultfile import ResultFile
 from jobs.progress import Reporter
-from models.act_reader import ACTS_FILE, read_act_weights
-from models.hidden_states import BACKBONE, LAYER, READING, HiddenStates
+from models.act_reader import FIRST, SECOND, read_act_weights
+from models.hidden_states import READING, HiddenStates
 from models.packaged import ensure
 from models.weights_cache import cache_dir, folder_id
 
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
 
     from benchmarks.acts.corpus import Note, Scenario
     from benchmarks.acts.fitted import Fitted
+    from models.act_reader import ReaderFile
 
 
 def main() -> None:
@@ -82,14 +85,16 @@ def main() -> None:
     turns = None if options.data is None else turns_of(options.data)
     reporter, found, held = Reporter(Console()), scenarios(), scenarios(HELD)
     later = notes(HELD / "notes")
-    first, further = replace(Adapting(), steps=options.steps), replace(FURTHER, steps=options.further)
+    source, usual = (SECOND, OF_SECOND) if options.second else (FIRST, Adapting())
+    first = usual if options.steps is None else replace(usual, steps=options.steps)
+    further = replace(FURTHER, steps=options.further, rank=first.rank, layers=first.layers)
     descents = [first, further] if further.steps else [first]
     if options.packaged:
-        weights, _ = read_act_weights()
+        weights, _ = read_act_weights(source)
     else:
-        fitted, updates = _fitted(found, notes(), descents, options.device, reporter)
+        fitted, updates = _fitted(found, notes(), descents, source, device=options.device, reporter=reporter)
         weights = fitted.weights(FLAT, updates)
-    read = partial(states_of, reporter=reporter, updates=weights.updates, device=options.device)
+    read = partial(states_of, reporter=reporter, updates=weights.updates, device=options.device, source=source)
     held_states = by_scenario(read([text for scenario in held for text in scenario.texts]))
     scores = scores_of(weights, held, held_states, read([note.text for note in later]))
     if not options.packaged:
@@ -98,22 +103,28 @@ def main() -> None:
         weights = replace(weights, curve=replace(scores.curve, threshold_nats=refused, doubt_nats=doubted))
     threshold, doubt = weights.curve.threshold_nats, weights.curve.doubt_nats
     config = {
-        "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "scenarios": len(found), "notes": len(notes()),
-        "held": len(held), "held_notes": len(later), "most_false": options.most_false,
+        "backbone": folder_id(ensure(source.backbone)), "layer": source.layer, "scenarios": len(found),
+        "notes": len(notes()), "held": len(held), "held_notes": len(later), "most_false": options.most_false,
         "most_doubted": options.most_doubted, "fit": repr(Fit()), "adapting": repr(first),
         "further": repr(further), "curve": repr(weights.curve),
     }  # fmt: skip
-    command = "python -m benchmarks.act_reading" + " --packaged" * options.packaged
+    command = "python -m benchmarks.act_reading" + " --second" * options.second + " --packaged" * options.packaged
     command += " --data DATA" * (options.data is not None)
-    command += f" --steps {options.steps}" * (options.steps != Adapting().steps)
+    command += f" --steps {options.steps}" * (options.steps is not None)
     command += f" --further {options.further}" * bool(options.further)
-    results = ResultFile("act_reading", command, config, fresh=True)
+    results = ResultFile("act_reading" + "_second" * options.second, command, config, fresh=True)
     if options.write:
-        weights.save(Path(__file__).parents[1] / "models" / "data" / ACTS_FILE)
+        weights.save(Path(__file__).parents[1] / "models" / "data" / source.name)
     parts = np.array([scenario.part for scenario in held])
     acts = np.stack([weights.reading(texts[0]).direction for texts in held_states])
     rows = [*rows_of(scores, parts, threshold, doubt), notes_row(scores, later, threshold, doubt)]
-    rows.append(rewritten_row(held, acts, weights, read))
+
+    def odds_of(pairs: Sequence[tuple[int, str]]) -> NDArray[np.float64]:
+        readings = map(weights.reading, read([text for _, text in pairs]))
+        odds = [weights.log_odds(one, acts[number][None])[0] for (number, _), one in zip(pairs, readings, strict=True)]
+        return np.array(odds, np.float64)
+
+    rows.append(rewritten_row(held, odds_of, threshold, doubt))
     if turns is not None:
         rows.append(conversations_row(read(turns), weights, spread(acts)))
     for row in rows:
@@ -122,13 +133,19 @@ def main() -> None:
 
 
 def _fitted(
-    found: Sequence[Scenario], noted: Sequence[Note], descents: Sequence[Adapting], device: str, reporter: Reporter
+    found: Sequence[Scenario],
+    noted: Sequence[Note],
+    descents: Sequence[Adapting],
+    source: ReaderFile,
+    *,
+    device: str,
+    reporter: Reporter,
 ) -> tuple[Fitted, dict[str, NDArray[np.float32]]]:
     """Fit, going on from checkpoints in the user's cache if they are of the same texts and settings."""
-    folder = ensure(BACKBONE)
-    states = HiddenStates(folder, device=device)
-    of_all: list[object] = [folder_id(folder), READING, LAYER, repr(Fit()), [[note.text, note.bad] for note in noted]]
-    of_all.append([scenario.texts for scenario in found])
+    folder = ensure(source.backbone)
+    states = HiddenStates(folder, source.layer, device=device)
+    of_all: list[object] = [folder_id(folder), READING, source.layer, repr(Fit())]
+    of_all += [[[note.text, note.bad] for note in noted], [scenario.texts for scenario in found]]
     start = None
     for how in descents:
         of_all += [repr(how), [[one.rewritten, one.rewritten_right] for one in found] if how.rewritten else None]
@@ -146,7 +163,8 @@ def _options() -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--write", action="store_true", help="write the packaged weights")
     what.add_argument("--packaged", action="store_true", help="fit nothing: read with the packaged weights and curve")
-    parser.add_argument("--steps", type=int, default=Adapting().steps, help="of the descent")
+    parser.add_argument("--second", action="store_true", help="the reader of what the first leaves open")
+    parser.add_argument("--steps", type=int, help="of the descent")
     parser.add_argument("--further", type=int, default=0, help="steps that follow, with what a small model rewrote")
     parser.add_argument("--device", default="cpu", help="as torch names it")
     parser.add_argument("--most-false", type=float, default=0.01, help="share of safe answers that may be refused")

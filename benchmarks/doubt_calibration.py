@@ -8,7 +8,7 @@ which notes are in doubt. Of these, a logistic regression tells restatements fro
 and by how far the likeliest hazard lies above its threshold. What is kept of it is how many nats of the act a nat of
 hazard is worth; the threshold of their sum is the lowest that adds at most `--most-added` of all honest notes to those
 that the act alone refuses. The second row is the same without hazards: what mode `act` refuses in doubt, where a key is
-near. All three are constants of `models.act_reader`, and a test holds them against the result file.
+near. All three are constants of `models.act_cascade`, and a test holds them against the result file.
 """
 
 from __future__ import annotations

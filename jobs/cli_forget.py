@@ -160,7 +160,7 @@ def _locks(
     used: dict[Part, bool] = {"backbone": reads, "nli": beside is not None, "embedder": embedder != "none"}
     with Reporter(Console(stderr=True)).steps() as progress:
         parts = [part for part, needed in used.items() if needed]
-        prepare(specs, progress, parts=parts, hazards=used["embedder"] or used["nli"])
+        prepare(specs, progress, parts=parts, hazards=used["nli"], acts=used["embedder"])
     model = None if embedder == "none" else load_embedder(specs)
     plan = LockPlan(
         store_id=snapshot.store_id, taxonomy=taxonomy, embed=None if model is None else model.embed,

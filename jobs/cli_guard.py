@@ -89,8 +89,9 @@ class GuardOptions:
     mode: Annotated[
         str,
         typer.Option(
-            help="act: what a write teaches, read by the packaged 0.5B; act+labels: and, in doubt, its hazards, read "
-            "by --backbone; exact, containment, containment+key: its hazards alone; key: no model but the embedder."
+            help="act: what a write teaches, read by the packaged 0.5B and 1.5B; act+labels: and, in doubt, its "
+            "hazards, read by --backbone; exact, containment, containment+key: its hazards alone; key: no model but "
+            "the embedder."
         ),
     ] = "act+labels"
     act_above: Annotated[

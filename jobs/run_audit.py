@@ -239,4 +239,4 @@ def read_result(run: Path) -> AuditResult:
 
 def prepare_models(config: AuditConfig, progress: Progress) -> None:
     """Assemble the packaged weights that the configuration names, with progress, before any actor starts."""
-    prepare(model_specs(config), progress, hazards=config.hazards != "off")
+    prepare(model_specs(config), progress, hazards=config.hazards != "off", acts=config.hazards != "off")

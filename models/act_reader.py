@@ -1,9 +1,9 @@
-"""Reads acts (`audit.forget.act`) from the packaged 0.5B's activations: a projection, and small networks.
+"""Reads acts (`audit.forget.act`) from a packaged backbone's activations: a projection, and small networks.
 
 All were fitted on scenarios written for this project (`python -m benchmarks.act_reading`): an act, the same act in
 other words, and safe answers to the same request. The projection brings restatements together and puts safe answers
 away; the networks (`models.act_networks`) tell harm by itself, and whether a text restates a given act. A text is read
-once. Its direction is of the states averaged as a whole; the networks look at short passages. The upper layers of the
+once. Its direction is of the states averaged as a whole; the networks look at short passages. The layers of the
 backbone were adapted together with the networks, as low-rank updates (`models.low_rank`), which nobody else reads with;
 in these layers a token sees what follows it, too.
 """
@@ -24,7 +24,7 @@ import numpy as np
 from audit.errors import UsageError
 from audit.forget.act import ActCurve, ActReading
 from models.act_networks import ComparingNetworks, HarmNetworks
-from models.hidden_states import BACKBONE, READING, HiddenStates, packaged_states, windows
+from models.hidden_states import BACKBONE, LAYER, READING, HiddenStates, packaged_states, windows
 from models.packaged import ensure
 from models.weights_cache import folder_id
 
@@ -35,21 +35,33 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "ACTS_FILE", "ActWeights", "PackagedActReader", "adapted", "passage_means", "passage_slices", "read_act_weights",
+    "FIRST", "SECOND", "ActWeights", "PackagedActReader", "ReaderFile", "adapted", "passage_means", "passage_slices",
+    "read_act_weights",
 ]  # fmt: skip
 
-ACTS_FILE = "act_reader.npz"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderFile:
+    """A packaged reader's weights, and whose states they read."""
+
+    name: str
+    backbone: str
+    """One of `models.packaged.BACKBONES`."""
+
+    layer: int
+    """Whose output is read; those above are not loaded."""
+
+
+FIRST = ReaderFile(name="act_reader.npz", backbone=BACKBONE, layer=LAYER)
+"""Reads every write."""
+
+SECOND = ReaderFile(name="act_reader_second.npz", backbone="1.5b", layer=16)
+"""Reads what the first leaves open (`models.act_cascade`). Of 28 layers."""
 
 _HALF = ("projection", "harm.units", "comparing.units", "comparing.matched", "comparing.mixed")
 """Stored in half precision, as the updates are; nearly all of the file."""
 
 _SCALARS = ("restated_slope", "harm_slope", "bias", "threshold_nats", "doubt_nats")
-
-HAZARD_SLOPE, FUSED_NATS = 0.154, 0.93
-"""How act and hazard are weighed together in doubt (`benchmarks.doubt_calibration`); with all packaged instruments."""
-
-NEAR_NATS = 1.24
-"""What the act alone refuses in doubt, where nothing else is asked (likewise); with the packaged embedder."""
 
 PASSAGE_TOKENS = 16
 """A clause or two."""
@@ -103,28 +115,43 @@ class ActWeights:
 
 
 class PackagedActReader:
-    """Implements `audit.forget.act.ActReader`; its backbone is loaded when the first text is read.
+    """Implements `models.act_cascade.OneReader`; its backbone is loaded when the first text is read.
+
+    It is an `audit.forget.act.ActReader` as well, whose curve knows of no threshold for what is in doubt: a guard has
+    the two together (`models.act_cascade.packaged_cascade`).
+
+    Args:
+        source: Which.
 
     Raises:
         UsageError: the packaged backbone, or the file of weights, is not there.
     """
 
-    def __init__(self) -> None:
-        self._weights, digest = read_act_weights()
+    def __init__(self, source: ReaderFile = FIRST) -> None:
+        self._source = source
+        self._weights, digest = read_act_weights(source)
         self.curve = self._weights.curve
-        self.model_id = f"{folder_id(ensure(BACKBONE))}+acts-{READING}-{digest}"
+        self.dimensions = len(self._weights.projection)
+        self.model_id = f"{folder_id(ensure(source.backbone))}+acts-{READING}-{digest}"
 
     def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
         """See `audit.forget.act.ActReader`."""
         return tuple(self._weights.reading(passage_means(states)) for states in self._states.tokens(texts))
 
+    taught = read
+    """See `audit.forget.act.ActReader`: removed texts are read as all others are."""
+
     def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
         """See `audit.forget.act.ActReader`."""
         return self._weights.log_odds(reading, acts)
 
+    def restated_nats(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `models.act_cascade.OneReader`."""
+        return self._weights.comparing.log_odds(reading.passages, acts)
+
     @cached_property
     def _states(self) -> HiddenStates:
-        return adapted(packaged_states(), self._weights.updates)
+        return adapted(packaged_states(self._source.backbone, self._source.layer), self._weights.updates)
 
 
 def adapted(states: HiddenStates, updates: Mapping[str, NDArray[np.float32]]) -> HiddenStates:
@@ -156,36 +183,33 @@ def passage_slices(count: int) -> list[slice]:
     return [slice(0, count), *(slice(part[0], part[-1] + 1) for part in passages)]
 
 
-def read_act_weights() -> tuple[ActWeights, str]:
-    """Return the packaged weights, and a short digest of them.
+def read_act_weights(source: ReaderFile = FIRST) -> tuple[ActWeights, str]:
+    """Return the packaged weights of a file, and a short digest of them.
 
     Raises:
         UsageError: the file is not there, or not one of weights.
     """
     try:
-        raw = files("models").joinpath("data", ACTS_FILE).read_bytes()
+        raw = files("models").joinpath("data", source.name).read_bytes()
     except OSError as error:
-        raise UsageError(f"{ACTS_FILE}: {error.strerror or error}; install MemAudit again") from None
+        raise UsageError(f"{source.name}: {error.strerror or error}; install MemAudit again") from None
     try:
         with np.load(BytesIO(raw), allow_pickle=False) as data:
-            arrays = {name: np.asarray(data[name], np.float32) for name in data.files}
+            arrays = {part: np.asarray(data[part], np.float32) for part in data.files}
         finite = all(np.isfinite(part).all() for part in arrays.values())
         weights = ActWeights(
             updates=_taken("layers", arrays), projection=arrays.pop("projection"), offset=arrays.pop("offset"),
             harm=HarmNetworks(**_taken("harm", arrays)), comparing=ComparingNetworks(**_taken("comparing", arrays)),
-            curve=ActCurve(
-                **dict(zip(_SCALARS, map(float, arrays.pop("scalars")), strict=True)),
-                near_nats=NEAR_NATS, hazard_slope=HAZARD_SLOPE, fused_nats=FUSED_NATS,
-            ),
+            curve=ActCurve(**dict(zip(_SCALARS, map(float, arrays.pop("scalars")), strict=True))),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, OSError, EOFError, NotImplementedError, BadZipFile, zlib.error) as error:
-        raise UsageError(f"{ACTS_FILE}: not a file of a reader's weights ({error!s:.200})") from None
+        raise UsageError(f"{source.name}: not a file of a reader's weights ({error!s:.200})") from None
     rows, hidden = weights.projection.shape if weights.projection.ndim == 2 else (0, 0)  # noqa: PLR2004
     fitting = weights.harm.fits(hidden) and weights.comparing.fits(hidden, rows) and weights.offset.shape == (rows,)
     if arrays or not fitting:
-        raise UsageError(f"{ACTS_FILE}: its parts are not of one reader")
+        raise UsageError(f"{source.name}: its parts are not of one reader")
     if not finite:
-        raise UsageError(f"{ACTS_FILE}: a weight is no number")
+        raise UsageError(f"{source.name}: a weight is no number")
     return weights, hashlib.sha256(raw).hexdigest()[:16]
 
 

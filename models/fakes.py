@@ -181,6 +181,10 @@ class FakeActReader:
             for row, nats in zip(self._bag.embed(texts), harm, strict=True)
         )
 
+    def taught(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
+        """Read removed texts as all others; see `audit.forget.act.ActReader`."""
+        return self.read(texts)
+
     def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
         """Compare by cosine; see `audit.forget.act.ActReader`."""
         return self.curve.log_odds(reading.harm_nats, (reading.passages @ acts.T).max(axis=0))

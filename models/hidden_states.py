@@ -182,20 +182,24 @@ class HiddenStates:
         return found
 
 
-def packaged_states() -> HiddenStates:
-    """Return the packaged backbone's states, loaded once in a process for whoever reads them.
+def packaged_states(backbone: str = BACKBONE, layer: int = LAYER) -> HiddenStates:
+    """Return a packaged backbone's states, loaded once in a process for whoever reads them.
+
+    Args:
+        backbone: Which.
+        layer: Whose output is read.
 
     Raises:
         UsageError: the packaged backbone is not there.
         ModelError: it cannot be loaded.
     """
     with _LOADING:
-        return _loaded_states()
+        return _loaded_states(backbone, layer)
 
 
 @cache
-def _loaded_states() -> HiddenStates:
-    return HiddenStates(ensure(BACKBONE))
+def _loaded_states(backbone: str, layer: int) -> HiddenStates:
+    return HiddenStates(ensure(backbone), layer)
 
 
 def windows(tokens: Sequence[int], size: int = WINDOW_TOKENS) -> Iterator[Sequence[int]]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from urllib.parse import urlsplit
 
 from audit.errors import ModelError, UsageError
+from models.act_reader import FIRST, SECOND
 from models.extras import with_extra
 from models.fakes import FakeActReader, FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
 from models.generator_http import HttpGenerator, HttpSettings
@@ -47,6 +48,8 @@ OPENAI_PREFIX = "openai:"
 
 EMBEDDER_SETTINGS = ("config.json", "modules.json")
 """sentence-transformers may keep the transformer and its config.json in a folder of its own, or need none."""
+
+_OF_ACTS = (FIRST.backbone, SECOND.backbone)
 
 _DEVICE_IDS = ("GPU-", "MIG-")
 
@@ -101,6 +104,7 @@ def prepare(
     *,
     parts: Collection[Part] = EVERY_PART,
     hazards: bool = False,
+    acts: bool = False,
 ) -> None:
     """Assemble the packaged weights that `specs` names, before any actor starts and with the caller's progress bar.
 
@@ -108,7 +112,8 @@ def prepare(
         specs: The models.
         progress: Called as each is assembled.
         parts: Those of the models that will be used; the others are not assembled.
-        hazards: Whether hazards or acts will be read, which the packaged 0.5B's activations tell.
+        hazards: Whether hazards will be read, which the packaged 0.5B's activations tell.
+        acts: Whether acts will be, which those of the packaged 0.5B and 1.5B tell.
 
     Raises:
         UsageError: a folder that is not there, a package that is not installed, a server's address that cannot be
@@ -123,8 +128,12 @@ def prepare(
         _folder(specs.nli, "nli", progress)
     if "embedder" in parts and specs.embedder != FAKE:
         _folder(specs.embedder, "minilm", progress, settings=EMBEDDER_SETTINGS)
-    if hazards and specs.embedder != FAKE and installed(PROBED):
-        ensure(PROBED, progress)
+    if specs.embedder != FAKE:
+        read = {PROBED} if hazards and installed(PROBED) else set()
+        if acts and _acts_installed():
+            read.update(_OF_ACTS)
+        for name in sorted(read):
+            ensure(name, progress)
 
 
 def packaged_together(backbone: str, nli: str) -> bool:
@@ -203,21 +212,25 @@ def load_probe(nli: str) -> Probe | None:
     return HazardProbe() if nli == PACKAGED_PREFIX else None
 
 
-def load_acts(specs: ModelSpecs) -> ActReader | None:
-    """Return the reader of acts: the packaged one, whatever the other models are; None where it is not installed.
+def _acts_installed() -> bool:
+    return all(map(installed, _OF_ACTS))
 
-    Its backbone is loaded when the first text comes. A run with a fake embedder has a fake one.
+
+def load_acts(specs: ModelSpecs) -> ActReader | None:
+    """Return the reader of acts: the packaged ones, whatever the other models are; None where one is not installed.
+
+    Their backbones are loaded when the first text comes. A run with a fake embedder has a fake one.
 
     Raises:
         ModelError: its weights do not match their SHA-256.
     """
     if specs.embedder == FAKE:
         return FakeActReader()
-    if not installed(PROBED):
+    if not _acts_installed():
         return None
-    from models.act_reader import PackagedActReader  # noqa: PLC0415 - see the module's docstring
+    from models.act_cascade import packaged_cascade  # noqa: PLC0415 - see the module's docstring
 
-    return PackagedActReader()
+    return packaged_cascade()
 
 
 def load_embedder(specs: ModelSpecs) -> Embedder:

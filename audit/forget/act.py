@@ -32,7 +32,7 @@ class ActReading:
     """What one text teaches."""
 
     direction: NDArray[np.float32]
-    """Shape (dimensions,), of unit norm: what a tombstone keeps."""
+    """Shape (dimensions,); of `ActReader.taught` it has unit norm, and a tombstone keeps it."""
 
     harm_nats: float
     """Log-odds that it is harmful, whatever was removed."""
@@ -83,7 +83,15 @@ class ActReader(Protocol):
     curve: ActCurve
 
     def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
-        """Read texts, in the order given.
+        """Read texts that may restate an act, in the order given.
+
+        Raises:
+            ModelError: the model failed.
+        """
+        ...
+
+    def taught(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
+        """Read texts whose directions tombstones keep, likewise: `log_odds` holds what `read` returns against these.
 
         Raises:
             ModelError: the model failed.

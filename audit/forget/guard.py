@@ -154,7 +154,7 @@ class WriteGuard:
         if mode in MODES_WITH_ACTS and acts is None:
             raise UsageError(f"mode {mode} needs a reader of acts")
         if mode in MODES_WITH_ACTS and acts is not None and acts.model_id != lockout.act_model:
-            raise UsageError(f"the acts are of {lockout.act_model!r:.120}, the reader is {acts.model_id!r:.120}")
+            raise UsageError(f"the acts are of {lockout.act_model!r:.300}, the reader is {acts.model_id!r:.300}")
         if mode in MODES_WITH_LABELS and (extractor is None or not taxonomies):
             raise UsageError(f"mode {mode} needs a model and a taxonomy; the modes act and key need neither")
         self._embed = embed if mode in MODES_WITH_KEYS else None
@@ -204,8 +204,8 @@ class WriteGuard:
         held = self.lockout
         if (lockout.embedder, lockout.act_model) != (held.embedder, held.act_model):
             raise UsageError(
-                f"the guard's models are {held.embedder:.80} and {held.act_model or 'none':.120}, not "
-                f"{lockout.embedder:.80} and {lockout.act_model or 'none':.120}"
+                f"the guard's models are {held.embedder:.80} and {held.act_model or 'none':.300}, not "
+                f"{lockout.embedder:.80} and {lockout.act_model or 'none':.300}"
             )
         state = _State(lockout, self.settings.mode, self._rounds)
         with self._lock:

@@ -160,7 +160,7 @@ def lock_out(  # noqa: PLR0913 - the parts of a lock
     keys = () if embed is None or not known else tuple(SemanticKey.of(row, embedder) for row in embed(known))
     taught = () if acts is None or not known else tuple(
         SemanticKey.of(reading.direction, acts.model_id)
-        for reading in checked_readings(acts.read(known), len(known), 0)
+        for reading in checked_readings(acts.taught(known), len(known), 0)
     )  # fmt: skip
     # The whole response is locked with any of its pieces; a piece alone, only where it was found to bear the hazard.
     whole = wholes(entry)

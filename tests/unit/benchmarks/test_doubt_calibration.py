@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,8 @@ from benchmarks.doubt_calibration import hazard_slope, read_notes, threshold_of
 from benchmarks.hst.guarding import RememberedEmbedder, Warden
 from benchmarks.lockout_unseen import BLIND, CALIBRATED_ON, TEXTS, WAYS, scenarios_in, writes_of
 from benchmarks.resultfile import RESULTS
-from models.act_reader import FUSED_NATS, HAZARD_SLOPE, NEAR_NATS, read_act_weights
+from models.act_cascade import CURVE
+from models.act_reader import FIRST, SECOND, read_act_weights
 from models.fakes import FakeActReader, FakeEmbedder
 
 if TYPE_CHECKING:
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
 def test_the_packaged_constants_are_those_that_were_fitted_for_this_reader():
     found = json.loads((RESULTS / "doubt_calibration.json").read_text(encoding="utf-8"))
     row, act_alone = found["rows"]
-    assert (row["hazard_slope"], row["fused_nats"]) == (HAZARD_SLOPE, FUSED_NATS)
-    assert act_alone["fused_nats"] == NEAR_NATS
-    assert found["config"]["acts"].endswith(read_act_weights()[1])
+    assert (row["hazard_slope"], row["fused_nats"]) == (CURVE.hazard_slope, CURVE.fused_nats)
+    assert act_alone["fused_nats"] == CURVE.near_nats
+    digests = [read_act_weights(source)[1] for source in (FIRST, SECOND)]
+    assert re.findall(r"\+acts-\d+-([0-9a-f]+)", found["config"]["acts"]) == digests
 
 
 def texts_in(path: Path) -> set[str]:

@@ -98,26 +98,30 @@ def test_forget_removes_and_locks_out_with_a_stated_hazard(desk, run):
 
 @pytest.mark.usefixtures("desk")
 @pytest.mark.parametrize(
-    ("options", "parts", "hazards"),
+    ("options", "parts", "read"),
     [
-        (("--backbone", "none", "--embedder", "none"), [], False),
-        (("--backbone", "none", "--embedder", "fake"), ["embedder"], True),
-        (("--hazard", "skip_validation", "--embedder", "fake"), ["embedder"], True),
-        (("--backbone", "fake", "--embedder", "fake"), ["backbone", "embedder"], True),
-        (("--backbone", "packaged:1.5b", "--embedder", "none"), ["backbone", "nli"], True),
+        (("--backbone", "none", "--embedder", "none"), [], {"hazards": False, "acts": False}),
+        (("--backbone", "none", "--embedder", "fake"), ["embedder"], {"hazards": False, "acts": True}),
+        (("--hazard", "skip_validation", "--embedder", "fake"), ["embedder"], {"hazards": False, "acts": True}),
+        (("--backbone", "fake", "--embedder", "fake"), ["backbone", "embedder"], {"hazards": False, "acts": True}),
+        (
+            ("--backbone", "packaged:1.5b", "--embedder", "none"),
+            ["backbone", "nli"],
+            {"hazards": True, "acts": False},
+        ),
     ],
 )
-def test_forget_assembles_what_it_reads_with_before_it_loads_a_model(run, monkeypatch, options, parts, hazards):
+def test_forget_assembles_what_it_reads_with_before_it_loads_a_model(run, monkeypatch, options, parts, read):
     asked = []
 
-    def prepare(_specs, progress, *, parts, hazards):
-        asked.append((callable(progress), parts, hazards))
+    def prepare(_specs, progress, *, parts, **read):  # noqa: ANN003 - passed on
+        asked.append((callable(progress), parts, read))
         raise UsageError("as far as that")
 
     monkeypatch.setattr("models.loading.prepare", prepare)
     words = ("forget", "store", "m1", "--tenant", "acme", "--reason", "ticket 7", "--apply")
     assert run(*words, *options)[0] == 2
-    assert asked == [(True, parts, hazards)]
+    assert asked == [(True, parts, read)]
 
 
 def test_an_operator_wide_tombstone_holds_for_other_tenants(desk, run):

@@ -136,8 +136,8 @@ def test_a_mode_that_asks_no_backbone_looks_at_none(monkeypatch, models_of, mode
 @pytest.mark.parametrize(
     ("mode", "nli", "names"),
     [
-        ("act", None, ["minilm", BACKBONE]),
-        ("act+labels", None, ["minilm", BACKBONE]),
+        ("act", None, ["minilm", BACKBONE, "1.5b"]),
+        ("act+labels", None, ["minilm", BACKBONE, "1.5b"]),
         ("exact", None, []),
         ("containment", None, []),
         ("containment", "fake", []),
@@ -174,7 +174,7 @@ def test_what_hazards_are_read_with_is_assembled_with_progress_before_it_is_name
 
 def test_a_mode_of_acts_needs_the_packaged_reader(monkeypatch, models_of):
     monkeypatch.setattr(module, "load_acts", lambda _: None)
-    needed = f"^--mode act needs the packaged 0.5B; {re.escape(with_extra('local-models'))}, or name another mode$"
+    needed = f"^--mode act needs the packaged 0.5B and 1.5B; {re.escape(with_extra('local-models'))}, or name another"
     with pytest.raises(UsageError, match=needed), models_of("act", ModelSpecs(backbone="fake", embedder="fake")):
         pass
 
@@ -184,9 +184,9 @@ def test_the_reader_of_acts_is_asked_before_the_first_write_only_where_told(monk
     asked = []
 
     class Reader(FakeActReader):
-        def read(self, texts):
+        def taught(self, texts):  # which loads all that reads; the first reader alone is asked by `read`
             asked.append(list(texts))
-            return super().read(texts)
+            return super().taught(texts)
 
     monkeypatch.setattr(module, "load_acts", lambda _: Reader())
     with models_of("act", ModelSpecs(backbone="fake", embedder="fake"), warm=warm):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,10 +14,9 @@ from audit.errors import UsageError
 from audit.forget.act import ActCurve, ActReading
 from models import act_reader
 from models.act_reader import (
-    FUSED_NATS,
-    HAZARD_SLOPE,
-    NEAR_NATS,
+    FIRST,
     PASSAGE_TOKENS,
+    SECOND,
     ActWeights,
     PackagedActReader,
     adapted,
@@ -120,10 +120,7 @@ UPDATES = {
 
 
 def weights(random, hidden=6, dimensions=4):
-    curve = ActCurve(
-        restated_slope=2.0, harm_slope=1.0, bias=-1.0, threshold_nats=3.0, doubt_nats=-2.0, near_nats=NEAR_NATS,
-        hazard_slope=HAZARD_SLOPE, fused_nats=FUSED_NATS,
-    )  # fmt: skip
+    curve = ActCurve(restated_slope=2.0, harm_slope=1.0, bias=-1.0, threshold_nats=3.0, doubt_nats=-2.0)
     return ActWeights(
         projection=random.normal(size=(dimensions, hidden)).astype(np.float32), offset=np.ones(dimensions, np.float32),
         harm=harm_networks(random, hidden), comparing=comparing_networks(random, hidden, dimensions), curve=curve,
@@ -135,7 +132,7 @@ def test_weights_come_back_as_they_were_written(tmp_path, monkeypatch):
     random = np.random.default_rng(0)
     written = weights(random)
     (tmp_path / "data").mkdir()
-    written.save(tmp_path / "data" / act_reader.ACTS_FILE)
+    written.save(tmp_path / "data" / FIRST.name)
     monkeypatch.setattr(act_reader, "files", lambda _: tmp_path)
     again, digest = read_act_weights()
     assert again.curve == written.curve
@@ -173,7 +170,7 @@ def test_weights_come_back_as_they_were_written(tmp_path, monkeypatch):
 )
 def test_a_damaged_file_is_refused(tmp_path, monkeypatch, part, value, message):
     (tmp_path / "data").mkdir()
-    path = tmp_path / "data" / act_reader.ACTS_FILE
+    path = tmp_path / "data" / FIRST.name
     weights(np.random.default_rng(0)).save(path)
     with np.load(path) as data:
         parts = dict(data)
@@ -185,7 +182,7 @@ def test_a_damaged_file_is_refused(tmp_path, monkeypatch, part, value, message):
 
 def test_a_file_that_lacks_a_part_or_is_cut_off_is_refused(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
-    path = tmp_path / "data" / act_reader.ACTS_FILE
+    path = tmp_path / "data" / FIRST.name
     weights(np.random.default_rng(0)).save(path)
     whole = path.read_bytes()
     monkeypatch.setattr(act_reader, "files", lambda _: tmp_path)
@@ -198,8 +195,9 @@ def test_a_file_that_lacks_a_part_or_is_cut_off_is_refused(tmp_path, monkeypatch
         with pytest.raises(UsageError, match="not a file of a reader's weights"):
             read_act_weights()
     path.unlink()
-    with pytest.raises(UsageError, match=r"^act_reader\.npz: No such file .*; install MemAudit again$"):
-        read_act_weights()
+    for source in (FIRST, SECOND):
+        with pytest.raises(UsageError, match=rf"^{re.escape(source.name)}: No such file .*; install MemAudit again$"):
+            read_act_weights(source)
 
 
 def test_weights_that_the_file_cannot_hold_are_not_written(tmp_path):
