@@ -20,6 +20,7 @@ import numpy as np
 
 from audit.errors import ModelError, UsageError
 from audit.forget.act import ActCurve, ActReading, checked_readings
+from models.act_reader import SECOND, PackagedActReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,8 +98,6 @@ def packaged_cascade() -> CascadedActReader:
     Raises:
         UsageError: a packaged backbone, or a file of weights, is not there.
     """
-    from models.act_reader import SECOND, PackagedActReader  # noqa: PLC0415 - brings the weights' libraries
-
     first, second = PackagedActReader(), PackagedActReader(SECOND)
     return CascadedActReader(first, second, alone=first.curve, joint=JOINT, curve=CURVE)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from urllib.parse import urlsplit
 
 from audit.errors import ModelError, UsageError
+from models.act_cascade import packaged_cascade
 from models.act_reader import FIRST, SECOND
 from models.extras import with_extra
 from models.fakes import FakeActReader, FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
@@ -228,8 +229,6 @@ def load_acts(specs: ModelSpecs) -> ActReader | None:
         return FakeActReader()
     if not _acts_installed():
         return None
-    from models.act_cascade import packaged_cascade  # noqa: PLC0415 - see the module's docstring
-
     return packaged_cascade()
 
 

@@ -174,7 +174,8 @@ def test_what_hazards_are_read_with_is_assembled_with_progress_before_it_is_name
 
 def test_a_mode_of_acts_needs_the_packaged_reader(monkeypatch, models_of):
     monkeypatch.setattr(module, "load_acts", lambda _: None)
-    needed = f"^--mode act needs the packaged 0.5B and 1.5B; {re.escape(with_extra('local-models'))}, or name another"
+    extra = re.escape(with_extra("local-models"))
+    needed = f"^--mode act needs the packaged 0.5B and 1.5B; {extra}, or name another mode$"
     with pytest.raises(UsageError, match=needed), models_of("act", ModelSpecs(backbone="fake", embedder="fake")):
         pass
 
