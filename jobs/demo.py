@@ -41,10 +41,17 @@ from jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_fold
 from jobs.hazard_locks import read_locks, write_locks
 from jobs.import_jsonl import parse_entries
 from jobs.progress import Reporter
-from jobs.run_audit import REPORT_FILE, make_executor, model_specs, name_backbone, read_events, run_audit
+from jobs.run_audit import (
+    REPORT_FILE,
+    make_executor,
+    model_specs,
+    name_backbone,
+    prepare_models,
+    read_events,
+    run_audit,
+)
 from jobs.run_folder import KINDS
 from models.generator_vllm import VllmSettings
-from models.loading import prepare
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,7 +137,7 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
     say.step(1, "Models")
     specs = replace(model_specs(config), vllm=SERVING)
     with reporter.steps() as progress:
-        prepare(specs, progress, hazards=config.hazards != "off", acts=config.hazards != "off")
+        prepare_models(config, progress)
     say.plain(f"backbone {specs.backbone}, NLI {specs.nli}, embeddings {specs.embedder}: ready")
 
     say.step(2, "Sign the memories into a store and verify it")
