@@ -66,11 +66,12 @@ BY_RULE, BY_READERS, TWIN_SET = "paraphrases", "paraphrases, by readers", "safe 
 def main() -> None:
     """Draw, judge, report."""
     options = _options()
-    asyncio.run(_run(options, packaged_backbone(options.backbone, kv_gib=options.kv_gib, answers=None)))
+    corpus = load_corpus(options.data)
+    asyncio.run(_run(options, corpus, packaged_backbone(options.backbone, kv_gib=options.kv_gib, answers=None)))
 
 
-async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
-    corpus, warden = load_corpus(options.data), warden_over(backbone)
+async def _run(options: argparse.Namespace, corpus: Corpus, backbone: Backbone) -> None:
+    warden = warden_over(backbone)
     config = {"backbone": backbone.model_id, "acts": warden.acts.model_id, "each": EACH, "twins": TWINS}
     command = f"python -m benchmarks.lockout_drawn --data DATA --backbone {options.backbone}"
     results = ResultFile("lockout_drawn", command, config, fresh=True)

@@ -1,7 +1,7 @@
 """The joint curve of the two readers of acts: fitted on what is left open, and committed as it was fitted."""
 
 import json
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -18,9 +18,14 @@ from models.act_reader import FIRST, SECOND, read_act_weights
 FOUND, LATER = scenarios(HELD)[:10], notes(HELD / "notes")[:6]
 
 
+@cache
+def hidden_size(source):
+    return read_act_weights(source)[0].projection.shape[1]
+
+
 def states(texts, source):
     """Harmful texts lie apart from the others, by a little."""
-    hidden = read_act_weights(source)[0].projection.shape[1]
+    hidden = hidden_size(source)
     harmful = {text for scenario in FOUND for text in scenario.texts[:HARMFUL]}
     random = [np.random.default_rng(list(text.encode())) for text in texts]
     shift = np.random.default_rng(source.layer).normal(size=hidden)
