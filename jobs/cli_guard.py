@@ -122,7 +122,7 @@ class GuardOptions:
         typer.Option(
             "--suspend-after",
             help="After so many different refused writes of one writer in a day, refuse all of that writer's that are "
-            "near a removal; 0: never. Default: 5 for serve, 0 for check.",
+            "near a removal; 0: never. Modes without keys suspend nobody. Default: 5 for serve, 0 for check.",
         ),
     ] = None
     on_failure: Annotated[

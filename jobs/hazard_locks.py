@@ -49,7 +49,8 @@ __all__ = [
 ]  # fmt: skip
 
 NO_ACTS = (
-    "no reader of acts is installed on this machine: tombstones keep out by labels, words and keys alone; "
+    "the packaged 0.5B and 1.5B, which read acts, are not both installed on this machine: tombstones keep out by "
+    "labels, words and keys alone; "
     f"{with_extra('local-models')}"
 )
 

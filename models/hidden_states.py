@@ -29,7 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 BACKBONE = "0.5b"
-"""The packaged backbone whose states are read; no other has the packaged probe's directions."""
+"""The packaged backbone whose states are read where no other is named; the packaged probe's directions are of it."""
 
 LAYER = 12
 """Of 24; those above are not loaded."""
@@ -44,7 +44,9 @@ READING = "1"
 """Version of how a text is read (layer, windows, opening, tokens): part of the probe's name, and so of cache keys."""
 
 _OPENING = "Note:\n"
-_LOADING = threading.Lock()
+_LOADING: dict[tuple[str, int], threading.Lock] = {}
+"""Of each backbone and layer one: who reads the small one does not wait while another loads the large one."""
+
 _BATCH = 8
 _ROW = 2_048
 """Tokens of a row of an accelerator, which takes many texts behind one another in one step."""
@@ -193,7 +195,7 @@ def packaged_states(backbone: str = BACKBONE, layer: int = LAYER) -> HiddenState
         UsageError: the packaged backbone is not there.
         ModelError: it cannot be loaded.
     """
-    with _LOADING:
+    with _LOADING.setdefault((backbone, layer), threading.Lock()):
         return _loaded_states(backbone, layer)
 
 

@@ -223,6 +223,7 @@ def load_acts(specs: ModelSpecs) -> ActReader | None:
     Their backbones are loaded when the first text comes. A run with a fake embedder has a fake one.
 
     Raises:
+        UsageError: a backbone is installed in part only.
         ModelError: its weights do not match their SHA-256.
     """
     if specs.embedder == FAKE:

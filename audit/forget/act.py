@@ -6,7 +6,7 @@ is; and what its passages say when they are held against a removed act's directi
 benchmark, turns the last two into the log-odds that a write restates a removed act. No taxonomy is needed, no question
 is asked, and so nothing in a text can answer one.
 
-The reader itself is `models.act_reader`; here is what a guard needs of it, without its libraries.
+The reader itself is `models.act_cascade`; here is what a guard needs of it, without its libraries.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class ActCurve:
     """Log-odds from which a write is refused, by calibration."""
 
     doubt_nats: float = -math.inf
-    """Log-odds from which a second reader is worth its cost: below it a write is safe enough, by calibration."""
+    """Log-odds from which a reader of hazards is worth its cost: a write below it is safe enough, by calibration."""
 
     near_nats: float = math.inf
-    """Log-odds from which a write that is near the act's key is refused where no second reader is asked, likewise."""
+    """Log-odds from which a write that is near the act's key is refused where nobody reads hazards, likewise."""
 
     hazard_slope: float = 0.0
-    """Nats for a nat of hazard that a second reader finds (`audit.forget.hazard.HazardSignature.hazard_nats`)."""
+    """Nats for a nat of hazard that their reader finds (`audit.forget.hazard.HazardSignature.hazard_nats`)."""
 
     fused_nats: float = math.inf
     """Log-odds with that from which a write in doubt is refused, by calibration; infinite: labels alone decide."""
@@ -75,7 +75,7 @@ class ActCurve:
 
 
 class ActReader(Protocol):
-    """Reads acts (`models.act_reader`). Safe for many threads."""
+    """Reads acts (`models.act_cascade`). Safe for many threads."""
 
     model_id: str
     """Acts of different ones cannot be compared."""

@@ -307,7 +307,8 @@ class WriteGuard:
         near = found.decision.similarity
         with self._lock:
             held = self._suspension.holds(entry.principal, self._clock_ms())
-        if held and near is not None and near >= self.settings.join_above:
+        unknown = found.decision.reason == "embedder failed"  # nobody knows how near it is, and the policy lets it in
+        if held and (unknown or (near is not None and near >= self.settings.join_above)):
             often, hours = self.settings.suspend_after, self.settings.suspend_s / 3_600
             why = f"{often} other writes of this writer were refused in {hours:g} hours"
             return replace(found.decision, allowed=False, reason="writer suspended", detail=why)

@@ -70,7 +70,7 @@ class Doubt:
     """Log-odds of both together from which the write is refused."""
 
     def fused(self, hazard_nats: float, near: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Return the log-odds with a hazard that a second reader found, by tombstone; -inf for those not in doubt."""
+        """Return the log-odds with a hazard that its reader found, by tombstone; -inf for those not in doubt."""
         doubted = near & np.isfinite(self.odds)
         return np.where(doubted, self.odds + np.float32(self.hazard_slope * hazard_nats), np.float32(-np.inf))
 

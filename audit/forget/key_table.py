@@ -95,6 +95,10 @@ class KeyTable:
     def _packed(self) -> numkong.PackedMatrix:
         return numkong.dots_pack(self._levels)
 
+    def owned_by(self, stones: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Tell by key, in the order of `vectors`, whether it is of one of these tombstones (shape (tombstones,))."""
+        return stones[self._owners]
+
     def largest(self, values: NDArray[np.float32], missing: float) -> NDArray[np.float32]:
         """Return by tombstone the largest of its keys' values, shape (tombstones,).
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["HazardExtractor", "Judged", "Rounds", "error_line"]
 
+_READ_AT_ONCE = 64
+"""Texts whose acts are read in one call: what a reader makes of one is large, and a batch of writes may be as well."""
+
 
 class HazardExtractor(Protocol):
     """Reads the hazards of texts with a model (`models.hazard_extraction`)."""
@@ -194,7 +197,8 @@ class Rounds:
         if asked:
             try:
                 if scopes[0].acts:
-                    acts = self._read_acts(lockout, asked)
+                    meant = [row for seen in looks if seen.near is not None for row in seen.near]
+                    acts = self._read_acts(lockout, asked, meant)
                 else:
                     answers = self._ask(lockout, asked)
             except Exception as error:  # noqa: BLE001 - whatever a model raises, the policy decides, and says so
@@ -217,15 +221,27 @@ class Rounds:
             judged.append(Judged(decision=decision, nearest=seen.nearest, odds=odds))
         return judged
 
-    def _read_acts(self, lockout: Lockout, texts: Sequence[str]) -> list[NDArray[np.float32] | str]:
-        """Read what texts teach, and hold each against all acts; see `settle_acts` for what is returned."""
+    def _read_acts(
+        self, lockout: Lockout, texts: Sequence[str], meant: Sequence[NDArray[np.bool_]]
+    ) -> list[NDArray[np.float32] | str]:
+        """Read what texts teach, and hold each against the acts it may be meant by; see `settle_acts`.
+
+        A reader may look closer where it finds an act likely (`models.act_cascade`): not for one that does not count.
+        """
         if self._acts is None:
             raise UsageError("no reader of acts")
         unique = list(dict.fromkeys(texts))
         with self._lock:
             self._asked += len(unique)
-        found = checked_readings(self._acts.read(unique), len(unique), lockout.acts.dimensions)
-        by_text = {text: _held_against(lockout, one, self._acts) for text, one in zip(unique, found, strict=True)}
+        stones = {text: np.zeros(len(lockout), np.bool_) for text in unique}
+        for text, row in zip(texts, meant, strict=True):
+            stones[text] |= row
+        by_text = {}
+        for start in range(0, len(unique), _READ_AT_ONCE):
+            part = unique[start : start + _READ_AT_ONCE]
+            found = checked_readings(self._acts.read(part), len(part), lockout.acts.dimensions)
+            for text, one in zip(part, found, strict=True):
+                by_text[text] = _held_against(lockout, one, self._acts, stones[text])
         return [by_text[text] for text in texts]
 
     def _ask(self, lockout: Lockout, texts: Sequence[str]) -> dict[str, list[HazardSignature | None]]:
@@ -256,16 +272,26 @@ def _fused_nats(curve: ActCurve, settings: GuardSettings) -> float:
     return curve.fused_nats + settings.moved_nats(curve.threshold_nats)
 
 
-def _held_against(lockout: Lockout, reading: ActReading, reader: ActReader) -> NDArray[np.float32] | str:
-    """Return the log-odds by tombstone that a text restates its act, NaN where it has none; or why nobody knows."""
-    acts = lockout.acts.vectors
+def _held_against(
+    lockout: Lockout, reading: ActReading, reader: ActReader, stones: NDArray[np.bool_]
+) -> NDArray[np.float32] | str:
+    """Return the log-odds by tombstone that a text restates its act; or why nobody knows.
+
+    NaN where a tombstone has none, -inf where it is not of `stones`.
+    """
+    mine = lockout.acts.owned_by(stones)
+    acts = lockout.acts.vectors if mine.all() else lockout.acts.vectors[mine]
+    odds = np.full(len(mine), -np.inf, np.float32)
+    if not len(acts):
+        return lockout.acts.largest(odds, np.nan)
     try:
         found = reader.log_odds(reading, acts)
     except Exception as error:  # noqa: BLE001 - whatever a reader raises, the policy decides, and says so
         return error_line(error)
     if found.shape != (len(acts),) or not np.isfinite(found).all():
         return f"the reader of acts compared {len(acts)} acts and gave {found.shape}, or what is no number"
-    return lockout.acts.largest(found, np.nan)
+    odds[mine] = found
+    return lockout.acts.largest(odds, np.nan)
 
 
 def error_line(error: BaseException) -> str:

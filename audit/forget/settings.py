@@ -75,7 +75,7 @@ class GuardSettings:
     """Readings of one write shown to the model, nearest first: a long write must not cost more than that."""
 
     read_at_most: int = 80
-    """Likewise where acts are read, which costs a tenth to a third of a second each."""
+    """Likewise where acts are read, which costs a tenth of a second to half a second each."""
 
     on_failure: OnFailure = "closed"
     """What happens to a write that could not be judged: refused, or let through; the decision says so."""

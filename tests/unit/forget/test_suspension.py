@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import UsageError
+from audit.errors import ModelError, UsageError
 from audit.forget import suspension
 from audit.forget.guard import GuardSettings
 from audit.forget.recent_writes import UNNAMED
 from audit.forget.suspension import Suspension
-from tests.unit.forget.locks import HARMFUL, NOW, PARAPHRASE, SAFE, entry, lockout, stone
+from tests.unit.forget.locks import EMBEDDER, HARMFUL, NOW, PARAPHRASE, SAFE, entry, lockout, stone
 
 FAR = "Roses like water twice each week, and hedges come from shade"
 AGAIN = [f"{PARAPHRASE}, {word}" for word in ("really", "truly", "surely", "please", "gladly")]
@@ -74,6 +74,22 @@ def test_where_no_key_says_what_is_near_nobody_is_suspended(made):
     held = made(suspend_after=1, mode="containment")
     assert tried(held, AGAIN[:2]) == ["hazards match"] * 2
     assert held.check(entry(SAFE, "w1")).allowed
+
+
+def test_where_the_embedder_fails_nobody_knows_how_near_it_is_and_the_suspended_stay_out(made):
+    dead = []
+
+    def embed(texts):
+        if dead:
+            raise ModelError("died")
+        return EMBEDDER.embed(texts)
+
+    held = made(suspend_after=1, embed=embed, on_failure="open")
+    tried(held, AGAIN[:1])
+    dead.append(True)
+    assert held.check(entry(SAFE, "w1")).reason == "writer suspended"
+    let_in = held.check(entry(SAFE, "w2", principal="other"))
+    assert (let_in.allowed, let_in.reason) == (True, "embedder failed")
 
 
 def test_a_tombstone_without_a_key_does_not_make_everything_near(made):

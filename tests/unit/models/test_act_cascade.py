@@ -130,9 +130,9 @@ def test_a_write_that_the_second_reader_has_not_seen_is_in_no_doubt():
 def guarded():
     guards = []
 
-    def make(reader):
+    def make(reader, *stones):
         held = Lockout(
-            tenant="acme", salt=SALT, stones=[stone(acts=reader)], embedder=EMBEDDER.model_id,
+            tenant="acme", salt=SALT, stones=stones or [stone(acts=reader)], embedder=EMBEDDER.model_id,
             act_model=reader.model_id,
         )  # fmt: skip
         guards.append(WriteGuard(
@@ -152,6 +152,40 @@ def test_a_guard_refuses_what_both_know_and_lets_in_what_the_second_one_takes_ba
     assert One().log_odds(One().read([PARAPHRASE])[0], One().read([HARMFUL])[0].direction[None])[0] > 0
     taken_back = guarded(cascade(second=mild)).check(entry(PARAPHRASE))
     assert (taken_back.allowed, taken_back.reason) == (True, "another act")
+
+
+def test_the_second_reader_reads_nothing_for_an_act_whose_key_is_far(guarded):
+    """It would be four times the cost of a reading, and its failure one, for what does not count."""
+    second = Other()
+    reader = cascade(second=second, joint=replace(JOINT, open_nats=0.0))
+    key = EMBEDDER.embed([PARAPHRASE])
+    near = stone(entry(PLAIN, "m1"), embed=lambda _: key, acts=reader)
+    for far, read in ((-key, []), (key, [PARAPHRASE])):
+        held = guarded(reader, near, stone(entry(HARMFUL, "m2"), index=1, embed=lambda _, far=far: far, acts=reader))
+        second.read_texts.clear()
+        decision = held.check(entry(PARAPHRASE))
+        assert second.read_texts == read
+        assert decision.reason == ("act restated" if read else "another act")
+
+
+def test_many_writes_are_read_some_at_a_time(guarded):
+    """50,000 lines for `guard check` are no more to hold than a few."""
+    calls = []
+
+    class Counting(One):
+        def read(self, texts):
+            calls.append(len(texts))
+            return super().read(texts)
+
+    reader = cascade(Counting())
+    held = guarded(reader)
+    calls.clear()
+    writes = [entry(f"{PARAPHRASE} {number}", f"w{number}") for number in range(150)]
+    told = held.check_many([entry(SAFE, "safe"), *writes])
+    assert max(calls) <= 64
+    assert sum(calls) >= len(writes)
+    assert told[0].allowed
+    assert {decision.reason for decision in told[1:]} == {"act restated"}
 
 
 def test_a_second_reader_that_dies_is_a_failure_and_no_verdict(guarded):
