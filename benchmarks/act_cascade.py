@@ -24,7 +24,7 @@ from rich.console import Console
 
 from benchmarks.acts.corpus import EACH, HELD, RESTATED, notes, scenarios
 from benchmarks.acts.kept_reader import KeptReader
-from benchmarks.acts.report import notes_row, rewritten_row, rows_of
+from benchmarks.acts.report import notes_row, odds_with_own_acts, rewritten_row, rows_of
 from benchmarks.acts.scores import FLAT, Scores, spread, threshold_of
 from benchmarks.acts.states import states_of
 from benchmarks.command import run
@@ -148,16 +148,6 @@ def scores_by(reader: ActReader, held: Sequence[Scenario], later: Sequence[Note]
         curve=FLAT, compared=own, compared_elsewhere=elsewhere, harm=np.zeros_like(own), notes_compared=of_notes,
         notes_harm=np.zeros_like(of_notes),
     )  # fmt: skip
-
-
-def odds_with_own_acts(
-    reader: ActReader, held: Sequence[Scenario], pairs: Sequence[tuple[int, str]]
-) -> NDArray[np.float64]:
-    """Return log-odds of texts, each beside the number of the scenario whose act it is held against."""
-    acts = [reader.taught([held[number].texts[0]])[0].direction for number, _ in pairs]
-    readings = reader.read([text for _, text in pairs])
-    odds = [reader.log_odds(one, act[None])[0] for one, act in zip(readings, acts, strict=True)]
-    return np.array(odds, np.float64)
 
 
 def _options() -> argparse.Namespace:

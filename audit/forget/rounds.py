@@ -230,12 +230,12 @@ class Rounds:
         """
         if self._acts is None:
             raise UsageError("no reader of acts")
-        unique = list(dict.fromkeys(texts))
+        stones: dict[str, NDArray[np.bool_]] = {}
+        for text, row in zip(texts, meant, strict=True):
+            stones[text] = stones[text] | row if text in stones else row
+        unique = list(stones)
         with self._lock:
             self._asked += len(unique)
-        stones = {text: np.zeros(len(lockout), np.bool_) for text in unique}
-        for text, row in zip(texts, meant, strict=True):
-            stones[text] |= row
         by_text = {}
         for start in range(0, len(unique), _READ_AT_ONCE):
             part = unique[start : start + _READ_AT_ONCE]

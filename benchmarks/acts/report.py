@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from audit.forget.act import ActReader
     from benchmarks.acts.corpus import Note, Scenario
     from benchmarks.acts.scores import Scores
     from models.act_reader import ActWeights
 
-__all__ = ["conversations_row", "notes_row", "rewritten_row", "rows_of", "turns_of"]
+__all__ = ["conversations_row", "notes_row", "odds_with_own_acts", "rewritten_row", "rows_of", "turns_of"]
 
 SHORT_WORDS = 6
 
@@ -64,6 +65,16 @@ def notes_row(scores: Scores, noted: Sequence[Note], threshold: float, doubt: fl
             chosen = scores.notes[mine & of_length]
             row[kind + name] = _shares(chosen, threshold, doubt)
     return row
+
+
+def odds_with_own_acts(
+    reader: ActReader, found: Sequence[Scenario], pairs: Sequence[tuple[int, str]]
+) -> NDArray[np.float64]:
+    """Return log-odds of texts, each beside the number of the scenario whose act it is held against."""
+    acts = reader.taught([found[number].texts[0] for number, _ in pairs])
+    readings = reader.read([text for _, text in pairs])
+    odds = [reader.log_odds(one, act.direction[None])[0] for one, act in zip(readings, acts, strict=True)]
+    return np.array(odds, np.float64)
 
 
 def rewritten_row(

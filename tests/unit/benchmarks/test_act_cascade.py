@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks import act_cascade
-from benchmarks.act_cascade import fitted, odds_with_own_acts, opened, scores_by
+from benchmarks.act_cascade import fitted, opened, scores_by
 from benchmarks.acts.corpus import HARMFUL, HELD, notes, scenarios
 from benchmarks.acts.kept_reader import KeptReader
+from benchmarks.acts.report import odds_with_own_acts
 from benchmarks.acts.scores import FLAT
 from benchmarks.resultfile import RESULTS, ResultFile
 from models.act_cascade import CURVE, JOINT, CascadedActReader

@@ -288,7 +288,7 @@ def test_tombstones_without_an_act_are_told(desk, run, monkeypatch):
     monkeypatch.setattr("models.loading.load_acts", lambda specs: None)
     code, _, err = run(*FORGET, "--hazard", "skip_validation", "--apply")
     assert code == 0
-    assert "are not both installed on this machine" in err
+    assert "the packaged 0.5B and 1.5B, which read acts, are not both installed on this machine" in err
 
 
 def test_writes_that_could_not_be_judged_exit_3(desk, run):
