@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -110,7 +110,7 @@ class CascadedActReader:
         second: Reads what tombstones are made of, and of writes what the first leaves open.
         alone: The first reader's curve.
         joint: Weighs both.
-        curve: Thresholds on the log-odds that `log_odds` returns.
+        curve: Thresholds on the log-odds that `log_odds` returns; none can lie below where both are asked.
 
     Raises:
         UsageError: a write that the second reader has not seen could be in doubt, by thresholds that are for both.
@@ -122,7 +122,7 @@ class CascadedActReader:
         if joint.open_nats > curve.doubt_nats > -math.inf:
             raise UsageError(f"open from {joint.open_nats} nats is above doubt, from {curve.doubt_nats}")
         self._first, self._second, self._alone, self._joint = first, second, alone, joint
-        self.curve = curve
+        self.curve = replace(curve, least_nats=joint.open_nats)
         self.model_id = f"{first.model_id}+{second.model_id}"
 
     def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:

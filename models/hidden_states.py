@@ -6,13 +6,15 @@ Nothing is asked, so nothing in a text can answer: it is read as "Note:" and its
 from __future__ import annotations
 
 import copy
+import math
 import threading
+import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from audit.errors import ModelError
+from audit.errors import AuditError, ModelError
 from models.library_noise import without_bars
 from models.packaged import ensure
 from models.telemetry import tell_nobody
@@ -46,6 +48,12 @@ READING = "1"
 _OPENING = "Note:\n"
 _LOADING: dict[tuple[str, int], threading.Lock] = {}
 """Of each backbone and layer one: who reads the small one does not wait while another loads the large one."""
+
+_FAILED: dict[tuple[str, int], tuple[float, AuditError]] = {}
+"""When each last could not be loaded, in seconds of the monotonic clock, and why."""
+
+TRIED_AGAIN_S = 60.0
+"""How long one that could not be loaded is not tried again: a guard would try for every text."""
 
 _BATCH = 8
 _ROW = 2_048
@@ -193,10 +201,18 @@ def packaged_states(backbone: str = BACKBONE, layer: int = LAYER) -> HiddenState
 
     Raises:
         UsageError: the packaged backbone is not there.
-        ModelError: it cannot be loaded.
+        ModelError: it cannot be loaded, or could not a short while ago.
     """
-    with _LOADING.setdefault((backbone, layer), threading.Lock()):
-        return _loaded_states(backbone, layer)
+    place = backbone, layer
+    with _LOADING.setdefault(place, threading.Lock()):
+        failed_s, why = _FAILED.get(place, (-math.inf, None))
+        if why is not None and time.monotonic() - failed_s < TRIED_AGAIN_S:
+            raise type(why)(*why.args)
+        try:
+            return _loaded_states(backbone, layer)
+        except AuditError as error:
+            _FAILED[place] = time.monotonic(), error.with_traceback(None)
+            raise
 
 
 @cache

@@ -69,6 +69,9 @@ class ActCurve:
     fused_nats: float = math.inf
     """Log-odds with that from which a write in doubt is refused, by calibration; infinite: labels alone decide."""
 
+    least_nats: float = -math.inf
+    """Log-odds below which a reader tells no more than that it is less: no threshold can lie there."""
+
     def log_odds(self, harm_nats: float, restated_nats: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the log-odds in nats, by act: shape (acts,), as `restated_nats` has."""
         return np.asarray(self.restated_slope * restated_nats + (self.harm_slope * harm_nats + self.bias), np.float32)

@@ -131,7 +131,7 @@ class WriteGuard:
         thread: Where the extractor runs, if several guards share one; its owner closes it.
 
     Raises:
-        UsageError: a mode without what it needs.
+        UsageError: a mode without what it needs, or a threshold where the reader of acts tells nothing.
     """
 
     def __init__(  # noqa: PLR0913 - a guard's parts

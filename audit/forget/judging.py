@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from audit.errors import UsageError
 from audit.forget.decision import Decision
 from audit.forget.hazard import HazardSignature
 from audit.forget.reading import is_foreign
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from audit.forget.settings import GuardSettings
 
 __all__ = [
-    "Doubt", "Look", "Scope", "alone_nats", "failure", "look", "most_read", "scopes", "settle", "settle_acts",
+    "Doubt", "Look", "Scope", "alone_nats", "check_thresholds", "doubt_nats", "failure", "look", "most_read", "scopes",
+    "settle", "settle_acts",
 ]  # fmt: skip
 
 
@@ -306,6 +308,31 @@ def alone_nats(curve: ActCurve, settings: GuardSettings) -> float:
     notes, and five honest notes on one matter have five times the chance to look like more.
     """
     return curve.threshold_nats if settings.act_above_nats is None else settings.act_above_nats
+
+
+def doubt_nats(curve: ActCurve, settings: GuardSettings) -> float:
+    """Return from where mode `act+labels` asks for labels."""
+    return curve.doubt_nats if settings.doubt_above_nats is None else settings.doubt_above_nats
+
+
+def check_thresholds(curve: ActCurve, settings: GuardSettings) -> None:
+    """Raise for thresholds where the reader of acts tells nothing.
+
+    Raises:
+        UsageError: a user's threshold, or one that moved with it, is below `ActCurve.least_nats`.
+    """
+    used = {"act_above_nats": alone_nats(curve, settings)}
+    if settings.mode == "act":
+        used["near_above_nats"] = _near_nats(curve, settings)
+    if settings.mode == "act+labels" and settings.doubt_above_nats is not None:
+        used["doubt_above_nats"] = settings.doubt_above_nats
+    for name, nats in used.items():
+        if nats < curve.least_nats:
+            moved = " (moved with act_above_nats)" if getattr(settings, name) is None else ""
+            raise UsageError(
+                f"{name} is {nats:g}{moved}, expected {curve.least_nats:g} or more: below that this reader of acts "
+                "cannot tell writes apart"
+            )
 
 
 def _near_nats(curve: ActCurve, settings: GuardSettings) -> float:

@@ -16,7 +16,16 @@ import numpy as np
 from audit.errors import ModelError, UsageError
 from audit.forget.act import checked_readings
 from audit.forget.decision import FAILURES, Decision
-from audit.forget.judging import Doubt, alone_nats, failure, look, settle, settle_acts
+from audit.forget.judging import (
+    Doubt,
+    alone_nats,
+    check_thresholds,
+    doubt_nats,
+    failure,
+    look,
+    settle,
+    settle_acts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,6 +96,9 @@ class Rounds:
         extractor: Reads labels; None where no scope does.
         taxonomies: Of the labels.
         thread: Where the extractor runs.
+
+    Raises:
+        UsageError: a threshold where the reader of acts tells nothing.
     """
 
     def __init__(
@@ -98,6 +110,8 @@ class Rounds:
         taxonomies: Sequence[Taxonomy],
         thread: ModelThread,
     ) -> None:
+        if acts is not None:
+            check_thresholds(acts.curve, settings)
         self._settings, self._acts, self._extractor, self._thread = settings, acts, extractor, thread
         self._taxonomies = {taxonomy.digest: taxonomy for taxonomy in taxonomies}
         self._fused_nats = math.inf if acts is None else _fused_nats(acts.curve, settings)
@@ -160,8 +174,7 @@ class Rounds:
         """Leave out the tombstones whose acts a write is known not to restate."""
         if odds is None or self._acts is None:
             return scope
-        set_by_user = self._settings.doubt_above_nats
-        return scope.narrowed(odds, self._acts.curve.doubt_nats if set_by_user is None else set_by_user)
+        return scope.narrowed(odds, doubt_nats(self._acts.curve, self._settings))
 
     def _doubt(self, odds: NDArray[np.float32] | None, *, joined: bool) -> Doubt | None:
         """Return what acts say, where that is weighed together with hazards."""

@@ -7,6 +7,7 @@
     peers       published guards on the same writes: hst_peers.json
     guard       this project's guard and the five conditions: hst.json, hst_backfill.svg
     streams     with guard: harmless writes as one writer's stream
+    adversary   with guard: the paper's adversary, who sends all paraphrases under one name
     latency     with guard: one write at a time, without kept answers
 
 Results go to `benchmarks/results`. The backbone's answers are kept in the user's cache: a second start asks only what
@@ -29,6 +30,7 @@ from audit.forget.guard import MODES_WITH_ACTS, MODES_WITH_KEYS, MODES_WITH_LABE
 from audit.forget.hazard import default_taxonomy, load_taxonomy
 from benchmarks.command import run
 from benchmarks.hst import embedders, peers
+from benchmarks.hst.adversary import adversary_rows, retrieved_rows, sent, shared_name_rows
 from benchmarks.hst.blocking import BACKBONE, WRITTEN, LengthRules, Sets, block_rows, stability_row, stream_rows
 from benchmarks.hst.conditions import Verdicts, backfill_rows, condition_rows, undefended_rows
 from benchmarks.hst.corpus import load_corpus, load_rules, load_votes
@@ -48,6 +50,7 @@ from models.loading import FAKE, PACKAGED_PREFIX, ModelSpecs, load_acts
 
 if TYPE_CHECKING:
     from audit.forget.hazard import MatchMode
+    from benchmarks.hst.adversary import Orders
     from benchmarks.hst.corpus import Corpus
     from benchmarks.hst.extraction import Backbone, Extraction
 
@@ -58,7 +61,7 @@ Python packages in FOLDER, from PyPI; what is not there is a row with the reason
   {peers.INSTALL}
   {embedders.INSTALL}   (embedder `use`)"""
 
-PARTS = ("retrieval", "peers", "guard", "streams", "latency")
+PARTS = ("retrieval", "peers", "guard", "streams", "adversary", "latency")
 
 
 def main() -> None:
@@ -115,6 +118,10 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
         "extractions": options.extractions,
     }  # fmt: skip
     command = f"python -m benchmarks.hst --data DATA --backbone {options.backbone} --packages FOLDER"
+    if options.extractions != list(EXTRACTIONS):
+        command += f" --extractions {' '.join(options.extractions)}"
+    if options.suffix:
+        command += f" --suffix {options.suffix}"
     results = ResultFile(f"hst{options.suffix}", command, config, folder=options.results, fresh=True)
     embed = RememberedEmbedder(guard_embedder)
     say = Console().print
@@ -154,7 +161,13 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
                         _add(results, await stream_rows(warden, lockout, extraction, mode, sets, rules))
                     if "latency" in options.parts:
                         await _measure_latency(options, corpus, backbone, warden, extraction, mode, results)
-                await _measure_retrieval(options, corpus, sets, rules, warden, refused, results)
+                by_one: dict[str, Orders] = {}
+                if "adversary" in options.parts:
+                    say(f"{extraction}, {DEFAULT_MODE}: one adversary")
+                    by_one = await sent(warden, lockout, DEFAULT_MODE, sets, options.seed)
+                    _add(results, adversary_rows(by_one))
+                    _add(results, await shared_name_rows(warden, lockout, DEFAULT_MODE, sets, options.seed))
+                await _measure_retrieval(options, corpus, sets, rules, warden, refused, by_one, results)
         results.add_row({"part": "cost", "answers_computed": backbone.kept.computed})
     finally:
         await backbone.close()
@@ -164,7 +177,7 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
 
 async def _measure_retrieval(  # noqa: PLR0917 - one call, all parts of the study
     options: argparse.Namespace, corpus: Corpus, sets: Sets, rules: LengthRules, warden: Warden,
-    refused: dict[str, bool], results: ResultFile,
+    refused: dict[str, bool], by_one: dict[str, Orders], results: ResultFile,
 ) -> None:  # fmt: skip
     tombstones = list((await warden.signatures(corpus.poison)).values())
     everything = [*corpus.benign, *sets.harmful[WRITTEN], *sets.harmful[BACKBONE]]
@@ -184,6 +197,7 @@ async def _measure_retrieval(  # noqa: PLR0917 - one call, all parts of the stud
             head = {"part": "condition", "embedder": name, "embedder_id": embedder.model_id, "set": group}
             rows = condition_rows(corpus, sets.harmful[group], embedder, verdicts, rules.plain)
             _add(results, [{**head, **row} for row in rows])
+        _add(results, retrieved_rows(corpus, sets, name, embedder, by_one))
         curves[name] = backfill_rows(corpus, sets.harmful[WRITTEN], embedder, verdicts)
         _add(results, [{"part": "backfill", "embedder": name, **row} for row in curves[name]])
     draw_backfill(options.results / f"hst_backfill{options.suffix}.svg", curves)
@@ -213,7 +227,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data(parser, MEMORYGRAFT, PACKAGES)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["guard", "streams", "latency"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["guard", "streams", "adversary", "latency"])
     parser.add_argument("--backbone", default="packaged:1.5b")
     parser.add_argument("--extractions", nargs="+", choices=EXTRACTIONS, default=list(EXTRACTIONS),
                         help="ways to read hazards; conditions and latency use the first")  # fmt: skip

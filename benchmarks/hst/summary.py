@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.hst.blocking import BACKBONE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -32,6 +34,11 @@ def print_rows(rows: Sequence[Row]) -> None:
         "retrieval": ("mode", "set", "embedder", "prp_at_3_without", "prp_at_3_with_guard"),
         "one writer for each poison": ("mode", "set", "suspend_after", "blocked", "n", "rate", "prp_at_3_without",
                                        "prp_at_3_with_guard"),
+        "one adversary": ("set", "suspend_after", "blocked", "n", "rate", "shuffled_orders", "shuffled_all_refused",
+                          "shuffled_most_let_in"),
+        "one adversary, retrieval": ("embedder", "set", "prp_at_3", "benign_recall_at_3", "shuffled_prp_at_3_mean",
+                                     "shuffled_prp_at_3_most"),
+        "one name for all": ("set", "suspend_after", "orders", "blocked", "n", "rate", "low", "high"),
         "latency": ("extraction", "mode", "path", "n", "p50_ms", "p95_ms", "mean_ms"),
     }  # fmt: skip
     for part, names in columns.items():
@@ -72,11 +79,23 @@ def state_bars(results: ResultFile, extraction: str, mode: str) -> None:
     _bar(results, "commit-time PRP@3, worst embedder and set", worst, "prp", "<= 0", lambda value: value <= 0)
     _bar(results, "commit-time Benign Recall@3, worst embedder and set", worst, "recall", ">= 1",
          lambda value: value >= 1)  # fmt: skip
+    _state_adversary(results)
     before = {(row["embedder"], row["set"]): row["prp_at_3"] for row in conditions if row["condition"] == "no-forget"}
     after = {(row["embedder"], row["set"]): row["prp_at_3"] for row in conditions if row["condition"] == "id-delete"}
     gap = {"gap": min((round(after[key] - before[key], 4) for key in before), default=None)}
     _bar(results, "ID-Delete worse than No-Forget: PRP@3 gained, worst embedder and set", gap, "gap", "> 0",
          lambda value: value > 0)  # fmt: skip
+
+
+def _state_adversary(results: ResultFile) -> None:
+    """State the same two bars where one adversary sends all, in the order given, as the paper's does."""
+    row = next((row for row in results.rows if row["part"] == "one adversary" and row["set"] == BACKBONE), None)
+    _bar(results, f"WriteBlockRate, {BACKBONE}, sent by one adversary", row, "rate", ">= 0.98",
+         lambda value: value >= 0.98)  # fmt: skip
+    retrieved = [row["prp_at_3"] for row in results.rows if row["part"] == "one adversary, retrieval"]
+    worst = {"prp": max(retrieved, default=None)}
+    _bar(results, "commit-time PRP@3, sent by one adversary, worst embedder and set", worst, "prp", "<= 0",
+         lambda value: value <= 0)  # fmt: skip
 
 
 def _bar(results: ResultFile, name: str, row: Row | None, column: str, limit: str, holds: Any) -> None:  # noqa: PLR0917

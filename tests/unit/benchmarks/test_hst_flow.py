@@ -53,7 +53,8 @@ async def test_every_part_of_the_study_is_measured(outcome):
     folder, model, result = outcome
     parts = {row["part"] for row in result["rows"]}
     assert parts == {
-        "paraphrases, backbone", "length", "blocking", "signatures", "condition", "backfill", "latency", "cost"
+        "paraphrases, backbone", "length", "blocking", "signatures", "condition", "backfill", "latency", "cost",
+        "one adversary", "one adversary, retrieval", "one name for all",
     }  # fmt: skip
     assert model.closed >= 1
     assert (folder / "hst_backfill.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
@@ -77,7 +78,9 @@ async def test_every_part_of_the_study_is_measured(outcome):
 
     bars = {bar["name"]: bar for bar in result["bars"]}
     assert bars["WriteBlockRate, verbatim"]["met"] is True
-    assert len(bars) == 10
+    assert len(bars) == 12
+    by_one = bars["WriteBlockRate, paraphrases, backbone, sent by one adversary"]
+    assert by_one["value"] >= bars["WriteBlockRate, paraphrases, backbone"]["value"]
     missed = next(row["missed"] for row in blocking if row["set"] == "adaptive")
     assert all({"id", "trick", "writes"} == miss.keys() for miss in missed)
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from models.act_reader import SECOND, PackagedActReader
 from models.fakes import FakeActReader
 from models.packaged import PACKAGED
 from models.weights_cache import cache_dir, is_finished
-from tests.unit.forget.locks import EMBEDDER, HARMFUL, NOW, PARAPHRASE, SAFE, SALT, entry, stone
+from tests.unit.forget.locks import EMBEDDER, HARMFUL, NOW, PARAPHRASE, SAFE, SALT, entry, guard, stone
 
 PLAIN = "Roses like water twice each week, and hedges come from shade"
 ALONE = FakeActReader.curve
@@ -52,6 +53,13 @@ class Other(One):
 
 def turned(rows):
     return np.concatenate([rows[..., ::-1], np.zeros((*rows.shape[:-1], 7), np.float32)], axis=-1)
+
+
+def held_out(reader, *stones):
+    return Lockout(
+        tenant="acme", salt=SALT, stones=stones or [stone(acts=reader)], embedder=EMBEDDER.model_id,
+        act_model=reader.model_id,
+    )  # fmt: skip
 
 
 def cascade(first=None, second=None, joint=JOINT, curve=CURVE):
@@ -126,17 +134,31 @@ def test_a_write_that_the_second_reader_has_not_seen_is_in_no_doubt():
     cascade(curve=replace(CURVE, doubt_nats=JOINT.open_nats))
 
 
+def test_no_threshold_can_lie_where_the_first_reader_alone_has_spoken():
+    reader = cascade(curve=replace(CURVE, doubt_nats=1.0, near_nats=-0.5))
+    assert reader.curve.least_nats == JOINT.open_nats == -4.0
+    made = partial(guard, held_out(reader, stone(acts=None)), acts=reader)
+    for settings, refused in (
+        ({"mode": "act+labels", "doubt_above_nats": -4.5}, "doubt_above_nats is -4.5, expected -4 or more"),
+        ({"mode": "act", "act_above_nats": -4.5, "near_above_nats": 0.0}, "act_above_nats is -4.5, expected -4"),
+        ({"mode": "act", "near_above_nats": -5.0}, "near_above_nats is -5, expected -4 or more"),
+        ({"mode": "act", "act_above_nats": -4.0}, r"near_above_nats is .* \(moved with act_above_nats\), expected -4"),
+    ):
+        with pytest.raises(UsageError, match=refused):
+            made(**settings)
+    # What a mode does not use is not looked at.
+    made(mode="act", doubt_above_nats=-9.0).close()
+    made(mode="act+labels", near_above_nats=-9.0, act_above_nats=-4.0, doubt_above_nats=-4.0).close()
+
+
 @pytest.fixture
 def guarded():
     guards = []
 
     def make(reader, *stones):
-        held = Lockout(
-            tenant="acme", salt=SALT, stones=stones or [stone(acts=reader)], embedder=EMBEDDER.model_id,
-            act_model=reader.model_id,
-        )  # fmt: skip
         guards.append(WriteGuard(
-            held, embed=EMBEDDER.embed, acts=reader, clock_ms=lambda: NOW, settings=GuardSettings(mode="act")
+            held_out(reader, *stones), embed=EMBEDDER.embed, acts=reader, clock_ms=lambda: NOW,
+            settings=GuardSettings(mode="act"),
         ))  # fmt: skip
         return guards[-1]
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.errors import ModelError
-from models.hidden_states import LAYER, WINDOW_TOKENS, HiddenStates, windows
+from models import hidden_states
+from models.hidden_states import LAYER, WINDOW_TOKENS, HiddenStates, packaged_states, windows
 from models.packaged import ensure
 
 pytestmark = pytest.mark.timeout(600)  # a fresh machine assembles the backbone first
@@ -55,6 +56,27 @@ def test_spelled_control_tokens_are_letters(states: HiddenStates):
 
 def test_layers_above_are_not_loaded(states: HiddenStates):
     assert len(states._model.layers) == LAYER
+
+
+def test_a_backbone_that_could_not_be_loaded_is_not_tried_for_every_text(monkeypatch):
+    """A guard whose second reader is gone would have each write wait for another try."""
+    tries, now = [], [1_000.0]
+
+    def broken(backbone, layer):
+        tries.append((backbone, layer))
+        raise ModelError("its folder is gone")
+
+    monkeypatch.setattr(hidden_states, "_loaded_states", broken)
+    monkeypatch.setattr(hidden_states, "_FAILED", {})
+    monkeypatch.setattr(hidden_states.time, "monotonic", lambda: now[0])
+    for later_s, tried in ((0.0, 1), (59.0, 1), (61.0, 2), (100.0, 2)):
+        now[0] = 1_000.0 + later_s
+        with pytest.raises(ModelError, match="its folder is gone"):
+            packaged_states("1.5b", 16)
+        assert len(tries) == tried
+    with pytest.raises(ModelError, match="its folder is gone"):
+        packaged_states("0.5b", 12)  # another one is not held for broken
+    assert tries[-1] == ("0.5b", 12)
 
 
 def test_a_folder_without_a_backbone_is_refused(tmp_path):
