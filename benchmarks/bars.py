@@ -32,7 +32,7 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     table = Table(title="bars")
     for column in ("", "bar", "value", "limit", "result"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     words = {False: "NOT MET", None: "not measured", True: "met"}
     for bar in read_bars():
         value = "" if bar["value"] is None else f"{bar['value']} {bar['unit']}"

@@ -88,7 +88,10 @@ def audit(
         str | None, typer.Option(help="set, or loo for the paper's plain leave-one-out; default: set.")
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(help="Remove exactly this many; default: as many as end the harm.")
+        int | None,
+        typer.Option(
+            help="Remove so many, highest scores first, none without evidence; default: as many as end the harm."
+        ),
     ] = None,
     max_replays: Annotated[
         int | None,

@@ -90,8 +90,8 @@ class GuardOptions:
         str,
         typer.Option(
             help="act: what a write teaches, read by the packaged 0.5B and 1.5B; act+labels: and, in doubt, its "
-            "hazards, read by --backbone; exact, containment, containment+key: its hazards alone; key: no model but "
-            "the embedder."
+            "hazards, read by --backbone; exact, containment: its hazards alone; containment+key: these, near a "
+            "removal; key: no model but the embedder."
         ),
     ] = "act+labels"
     act_above: Annotated[
@@ -234,7 +234,9 @@ def serve(
 
 @guard_app.command("calibrate")
 def calibrate(
-    backbone: Backbone = "packaged",
+    backbone: Annotated[
+        str, typer.Option(help="Model that reads hazards: packaged, a folder or id, or openai:URL#MODEL.")
+    ] = "packaged",
     backbone_key_env: BackboneKeyEnv = None,
     nli: Nli = None,
     taxonomy: TaxonomyFile = None,
