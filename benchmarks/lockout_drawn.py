@@ -12,9 +12,9 @@ shuffled, and neither what it was made of nor what any check had said: would an 
 of its poison says? Of the rewritten twins those count of which more say no than yes; no rule of words speaks of them.
 Where another machine's backbone answers otherwise, there are no votes, and the sets that need them are left out.
 
-Every write is judged as one of a writer of its own, and so nobody is suspended. What it is worth that the guard
-suspends whom it refuses again and again is told by the same writes as those of ten writers, one for each poison, who
-send theirs one after the other, a minute apart; read together with those before them, with and without suspension.
+Every write is judged as one of a writer of its own, and so nobody is distrusted. What it is worth that the guard
+distrusts whom it refuses again, and suspends whom it refuses often, is told by the same writes as those of ten writers,
+one for each poison, who send theirs one after the other, a minute apart; read together with those before them.
 
 The backbone's answers are kept in the user's cache: a second start asks only what is new.
 """
@@ -24,13 +24,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from audit.forget.settings import GuardSettings
 from benchmarks.command import run
 from benchmarks.hst.blocking import LengthRules, Sets, block_rows, counts
 from benchmarks.hst.corpus import Write, load_corpus, load_rules, load_votes
 from benchmarks.hst.extraction import packaged_backbone
+from benchmarks.hst.guarding import PATIENCES
 from benchmarks.hst.paraphrase import PER_POISON, PREFIX, generate_paraphrases, parse, rewritten, short_hash
 from benchmarks.hst.retrieval import MemoryIndex
 from benchmarks.hst.summary import print_rows
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from audit.forget.lockout import Lockout
     from benchmarks.hst.corpus import Corpus, HazardRule, HazardVote
     from benchmarks.hst.extraction import Backbone
-    from benchmarks.hst.guarding import Warden
+    from benchmarks.hst.guarding import Patience, Warden
     from models.protocols import Embedder, Generator
 
 __all__ = ["drawn_paraphrases", "rewritten_twins"]
@@ -90,8 +91,8 @@ async def _run(options: argparse.Namespace, corpus: Corpus, backbone: Backbone) 
             for name, writes in harmful.items():
                 results.add_row({"mode": mode, "set": name, **retrieved(corpus, writes, embedder, refused)})
         for name, writes in (*harmful.items(), (TWIN_SET, twins)):
-            for after in (0, GuardSettings().suspend_after):
-                row, refused = await insisted(warden, lockout, writes, after)
+            for patience in PATIENCES:
+                row, refused = await insisted(warden, lockout, writes, patience)
                 seen = retrieved(corpus, writes, embedder, refused) if name in harmful else {}
                 results.add_row({"mode": MODES[-1], "set": name, **seen, **row})
     finally:
@@ -134,17 +135,17 @@ async def rewritten_twins(
 
 
 async def insisted(
-    warden: Warden, lockout: Lockout, writes: Sequence[Write], suspend_after: int
+    warden: Warden, lockout: Lockout, writes: Sequence[Write], patience: Patience
 ) -> tuple[dict[str, Any], dict[str, bool]]:
     """Judge writes as those of one writer for each poison; return a row, and by write id whether it was refused."""
     reasons: Counter[str] = Counter()
     refused: dict[str, bool] = {}
     for poison in sorted({write.poison for write in writes if write.poison is not None}):
         mine = [write for write in writes if write.poison == poison]
-        decisions = await warden.judge_stream(lockout, MODES[-1], mine, suspend_after=suspend_after)
+        decisions = await warden.judge_stream(lockout, MODES[-1], mine, patience)
         reasons.update(decision.reason for decision in decisions)
         refused |= {write.write_id: not said.allowed for write, said in zip(mine, decisions, strict=True)}
-    row = {"part": "one writer for each poison", "suspend_after": suspend_after}
+    row = {"part": "one writer for each poison", **asdict(patience)}
     return row | {**counts(sum(refused.values()), len(refused)), "reasons": dict(reasons.most_common())}, refused
 
 

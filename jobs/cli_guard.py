@@ -117,12 +117,20 @@ class GuardOptions:
             help="Log-odds in nats of act and hazard together that refuse then; likewise. inf: labels alone decide.",
         ),
     ] = None
+    distrust_after: Annotated[
+        int | None,
+        typer.Option(
+            "--distrust-after",
+            help="After so many different refused writes of one writer in a day, refuse what else the act leaves in "
+            "doubt; 0: never. Modes that read no acts distrust nobody. Default: 2 for serve, 0 for check.",
+        ),
+    ] = None
     suspend_after: Annotated[
         int | None,
         typer.Option(
             "--suspend-after",
-            help="After so many different refused writes of one writer in a day, refuse all of that writer's that are "
-            "near a removal; 0: never. Modes without keys suspend nobody. Default: 5 for serve, 0 for check.",
+            help="Likewise, refuse all of that writer's that are near a removal; 0: never. Modes without keys suspend "
+            "nobody. Default: 20 for serve, 0 for check.",
         ),
     ] = None
     on_failure: Annotated[
@@ -135,20 +143,22 @@ class GuardOptions:
     log: Annotated[Path | None, typer.Option("--log", help="Decision log, JSON lines; refusals and failures.")] = None
     cache: Cache = None
 
-    def settings(self, *, suspend_after: int = GuardSettings().suspend_after) -> GuardSettings:
+    def settings(self, *, line_by_line: bool = False) -> GuardSettings:
         """Return how the guard decides.
 
         Args:
-            suspend_after: Where the command line does not say.
+            line_by_line: Hold no writer's refused writes against the others, unless the command line says so.
 
         Raises:
             UsageError: a value out of range.
         """
+        usual = GuardSettings(distrust_after=0, suspend_after=0) if line_by_line else GuardSettings()
         return GuardSettings(
             mode=cast("MatchMode", self.mode), act_above_nats=self.act_above, near_above_nats=self.near_above,
             doubt_above_nats=self.doubt_above, fused_above_nats=self.fused_above,
             on_failure=cast("OnFailure", self.on_failure),
-            suspend_after=suspend_after if self.suspend_after is None else self.suspend_after,
+            distrust_after=usual.distrust_after if self.distrust_after is None else self.distrust_after,
+            suspend_after=usual.suspend_after if self.suspend_after is None else self.suspend_after,
         )  # fmt: skip
 
 
@@ -169,7 +179,7 @@ def check(
     if fail_on not in {None, "blocked"}:
         raise UsageError(f"--fail-on is {fail_on!r:.40}, expected blocked")
     # A file is asked about to learn of each line; nobody is let in.
-    settings = replace(options.settings(suspend_after=0), model_timeout_s=PATIENCE_S)
+    settings = replace(options.settings(line_by_line=True), model_timeout_s=PATIENCE_S)
     entries = _read(file, tenant)
     named = tuple(sorted({entry.tenant for entry in entries}))
     with _guarded(store, options, settings, tenants=named, warm=False) as guarded:

@@ -16,8 +16,9 @@ Importing it loads no Ray, torch or vllm; the models come in as an `Embed` calla
 5. the same for the write joined to this writer's recent writes that were near a key: acts come in instalments. What is
    long only together is not refused for that: of the oldest less is read, what is nearest to a key, until a model can
    read all, and of the write itself where it leaves no room;
-6. what is near a key is refused where many other writes of its writer were, not long ago (`audit.forget.suspension`):
-   who may try often finds what no reader knows. Writes that name no principal are not one writer's.
+6. where other writes of its writer were refused, not long ago (`audit.forget.refusals`), what the act leaves in doubt
+   is refused, and where many were, all that is near a key: who may try often finds what no reader knows. Writes that
+   name no principal are not one writer's.
 
 A failure of a model or of the embedder is decided by `GuardSettings.on_failure`, named in the decision and never kept
 in the cache. Every decision is told to `on_decision` (`audit.forget.decision_log`).
@@ -31,6 +32,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
+import math
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
@@ -40,14 +42,14 @@ import numpy as np
 
 from audit.errors import ModelError, UsageError
 from audit.forget.decision import FAILURES, PARAPHRASED, Decision
-from audit.forget.judging import failure, most_read, scopes
+from audit.forget.judging import doubt_nats, failure, most_read, scopes
 from audit.forget.model_thread import ModelThread
 from audit.forget.pieces import pieces
-from audit.forget.reading import fingerprint, readings, unmarked, wholes
+from audit.forget.reading import fingerprint, is_foreign, readings, unmarked, wholes
 from audit.forget.recent_writes import UNNAMED, Piece, RecentWrites
+from audit.forget.refusals import Refusals
 from audit.forget.rounds import HazardExtractor, Rounds, error_line
 from audit.forget.settings import GuardSettings
-from audit.forget.suspension import Suspension
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -165,7 +167,11 @@ class WriteGuard:
         self._lock = threading.Lock()
         self._state = _State(lockout, mode, self._rounds)
         self._recent = RecentWrites(self.settings.recent_writes, self.settings.recent_s)
-        self._suspension = Suspension(self.settings.suspend_after, self.settings.suspend_s)
+        self._refusals = Refusals(
+            max(self.settings.distrust_after, self.settings.suspend_after), self.settings.suspend_s
+        )
+        doubts = acts is not None and mode in MODES_WITH_ACTS
+        self._doubt_nats = doubt_nats(acts.curve, self.settings) if acts is not None and doubts else math.inf
         self._closed = False
         self._counters = dict.fromkeys(("checked", "refused", "computed", "failed"), 0)
 
@@ -294,25 +300,44 @@ class WriteGuard:
         """Look at the write together with the writer's recent ones, count it, and tell."""
         decision = found.decision
         if entry.principal != UNNAMED:
-            if decision.allowed and found.joins:
+            if decision.allowed:
                 decision = self._by_writer(state, entry, key, found)
             if decision.reason in PARAPHRASED:
                 with self._lock:
-                    self._suspension.add(entry.principal, key, self._clock_ms())
+                    self._refusals.add(entry.principal, key, self._clock_ms())
         self._tell(entry, decision)
         return decision
 
     def _by_writer(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
-        """Judge what is harmless by itself, and near a key, by what else its writer wrote."""
-        near = found.decision.similarity
+        """Judge what is let in by itself by what else its writer wrote."""
+        refusal = self._distrusted(entry, found)
+        if refusal is not None:
+            return refusal
+        joins = found.joins and self.settings.recent_writes
+        return self._in_stream(state, entry, key, found) if joins else found.decision
+
+    def _distrusted(self, entry: Entry, found: _Finding) -> Decision | None:
+        """Refuse a write where others of its writer were refused of late; None where that tells nothing.
+
+        What nobody could judge, and the policy lets in, is in doubt as well.
+        """
+        alone, settings = found.decision, self.settings
+        near = found.joins and alone.similarity is not None and alone.similarity >= settings.join_above
+        unjudged = alone.reason in FAILURES
+        doubted = alone.restated_nats is not None and alone.restated_nats >= self._doubt_nats
+        if not (near or unjudged or doubted):
+            return None
         with self._lock:
-            held = self._suspension.holds(entry.principal, self._clock_ms())
-        unknown = found.decision.reason == "embedder failed"  # nobody knows how near it is, and the policy lets it in
-        if held and (unknown or (near is not None and near >= self.settings.join_above)):
-            often, hours = self.settings.suspend_after, self.settings.suspend_s / 3_600
-            why = f"{often} other writes of this writer were refused in {hours:g} hours"
-            return replace(found.decision, allowed=False, reason="writer suspended", detail=why)
-        return self._in_stream(state, entry, key, found) if self.settings.recent_writes else found.decision
+            refused = self._refusals.count(entry.principal, self._clock_ms())
+        why = f"other writes of this writer were refused in {settings.suspend_s / 3_600:g} hours"
+        if 0 < settings.suspend_after <= refused and (near or alone.reason == "embedder failed"):
+            why = f"{settings.suspend_after} {why}"
+            return replace(alone, allowed=False, reason="writer suspended", detail=why)
+        if not 0 < settings.distrust_after <= refused or self._doubt_nats == math.inf:
+            return None
+        if unjudged or (doubted and (found.joins or any(map(is_foreign, readings(entry))))):
+            return replace(alone, allowed=False, reason="writer distrusted", detail=f"in doubt, and {refused} {why}")
+        return None
 
     def _in_stream(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
         """Judge together with the writer's recent writes, again where one came in meanwhile, and join them."""

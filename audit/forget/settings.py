@@ -60,10 +60,13 @@ class GuardSettings:
     recent_s: float = 900.0
     """How long a write counts as recent."""
 
-    suspend_after: int = 5
-    """Writes of one writer, of different content, that were refused for what they say in `suspend_s`: from then on
-    nothing more of that writer gets in that is as near a key as `join_above` says. Modes that compare no keys suspend
-    nobody, nor does 0."""
+    distrust_after: int = 2
+    """Writes of one writer, of different content, that were refused for what they say in `suspend_s`: from then on what
+    that writer's acts leave in doubt is refused. Modes that read no acts distrust nobody, nor does 0."""
+
+    suspend_after: int = 20
+    """Likewise: from then on nothing more of that writer gets in that is as near a key as `join_above` says. Modes that
+    compare no keys suspend nobody, nor does 0."""
 
     suspend_s: float = 86_400.0
     """How long a refusal counts for that."""
@@ -105,6 +108,7 @@ class GuardSettings:
         for name, minimum in (
             ("recent_writes", 0),
             ("recent_s", 0),
+            ("distrust_after", 0),
             ("suspend_after", 0),
             ("suspend_s", 0),
             ("asked_at_most", 1),

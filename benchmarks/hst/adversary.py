@@ -1,19 +1,20 @@
 """The paper's adversary (section 3.1): one writer sends the paraphrases of all removed poisons, one after the other.
 
-Elsewhere in this benchmark every write is of a writer of its own, and nobody is ever suspended: what a guard says of
+Elsewhere in this benchmark every write is of a writer of its own, and nobody is ever distrusted: what a guard says of
 texts, or an adversary with a new name for each. Here the guard runs as it comes. Since the order matters to it, the
 paraphrases are sent in the order given and in shuffled ones; and since an agent may write all its memories under one
-name, they are also sent among harmless records, all by that one writer, who is then suspended for what others said.
+name, they are also sent among harmless records, all by that one writer, who is then distrusted for what others said.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from audit.forget.settings import GuardSettings
 from benchmarks.hst.blocking import BACKBONE, WRITTEN, counts
+from benchmarks.hst.guarding import PATIENCES, Patience
 from benchmarks.hst.retrieval import MemoryIndex
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def adversary_rows(found: Mapping[str, Orders]) -> list[Row]:
     for name, orders in found.items():
         let_in = [_let_in(one) for one in orders.shuffled]
         rows.append({
-            "part": "one adversary", "set": name, "suspend_after": GuardSettings().suspend_after,
+            "part": "one adversary", "set": name, **asdict(Patience()),
             **counts(sum(orders.given.values()), len(orders.given)),
             "wrong": _let_in(orders.given),
             "shuffled_orders": len(let_in),
@@ -104,16 +105,16 @@ def retrieved_rows(corpus: Corpus, sets: Sets, name: str, embedder: Embedder, fo
 
 
 async def shared_name_rows(warden: Warden, lockout: Lockout, mode: MatchMode, sets: Sets, seed: int) -> list[Row]:
-    """Send the backbone's paraphrases among harmless records, all under one name, with and without suspension."""
+    """Send the backbone's paraphrases among harmless records, all under one name, which some refusals mar."""
     kinds = {BACKBONE: sets.harmful[BACKBONE], **{name: sets.harmless[name] for name in ("benign", "safe twins")}}
     together = [write for writes in kinds.values() for write in writes]
     rows = []
-    for after in (0, GuardSettings().suspend_after):
+    for patience in PATIENCES:
         refused: Counter[str] = Counter()
         reasons: dict[str, Counter[str]] = {name: Counter() for name in kinds}
         for number in range(SHARED):
             order = _shuffled(together, seed + number)
-            decisions = await warden.judge_stream(lockout, mode, order, suspend_after=after)
+            decisions = await warden.judge_stream(lockout, mode, order, patience)
             said: dict[str, Decision] = {
                 write.write_id: decision for write, decision in zip(order, decisions, strict=True)
             }
@@ -122,7 +123,7 @@ async def shared_name_rows(warden: Warden, lockout: Lockout, mode: MatchMode, se
                 refused[name] += sum(not decision.allowed for decision in mine)
                 reasons[name].update(decision.reason for decision in mine)
         rows += [
-            {"part": "one name for all", "set": name, "suspend_after": after, "orders": SHARED,
+            {"part": "one name for all", "set": name, **asdict(patience), "orders": SHARED,
              **counts(refused[name], SHARED * len(writes)), "reasons": dict(reasons[name].most_common())}
             for name, writes in kinds.items()
         ]  # fmt: skip

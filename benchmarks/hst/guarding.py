@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from models.hazard_extraction import HazardReader
     from models.protocols import Embedder
 
-__all__ = ["RememberedActs", "RememberedEmbedder", "RememberedExtractor", "Warden", "entry_of"]
+__all__ = ["PATIENCES", "Patience", "RememberedActs", "RememberedEmbedder", "RememberedExtractor", "Warden", "entry_of"]
 
 SALT = "hst-benchmark"
 PATIENCE_S = 7_200.0
@@ -46,6 +46,18 @@ PATIENCE_S = 7_200.0
 
 BETWEEN_WRITES_MS = 60_000
 """Of one writer's stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """After how many refusals a guard distrusts a writer, and suspends one; by default as it comes."""
+
+    distrust_after: int = GuardSettings().distrust_after
+    suspend_after: int = GuardSettings().suspend_after
+
+
+PATIENCES = (Patience(distrust_after=0, suspend_after=0), Patience(suspend_after=0), Patience())
+"""Nobody is told from anybody else; writers are distrusted; and suspended as well."""
 
 
 def entry_of(write: Write, principal: str = "") -> Entry:
@@ -208,13 +220,11 @@ class Warden:
         return [[next(decisions) for _ in attack.writes] for attack in attacks]
 
     async def judge_stream(
-        self, lockout: Lockout, mode: MatchMode, writes: Sequence[Write], *, suspend_after: int | None = None
+        self, lockout: Lockout, mode: MatchMode, writes: Sequence[Write], patience: Patience | None = None
     ) -> list[Decision]:
-        """Judge writes of one single writer, one after the other, a minute apart; see `GuardSettings`."""
+        """Judge writes of one single writer, one after the other, a minute apart."""
         now = [WRITTEN_AT_MS]
-        settings = GuardSettings(mode=mode, model_timeout_s=PATIENCE_S)
-        if suspend_after is not None:
-            settings = replace(settings, suspend_after=suspend_after)
+        settings = GuardSettings(mode=mode, model_timeout_s=PATIENCE_S, **asdict(patience or Patience()))
         guard = WriteGuard(
             lockout, embed=self.embed, acts=self.acts, extractor=self.extractor, taxonomies=[self.taxonomy],
             settings=settings, clock_ms=lambda: now[0],

@@ -32,13 +32,13 @@ def print_rows(rows: Sequence[Row]) -> None:
         "keys": ("embedder", "set", "n", "p10", "median", "p90", "above_look", "above_alone", "auc_over_benign",
                  "auc_over_twins", "skipped"),
         "retrieval": ("mode", "set", "embedder", "prp_at_3_without", "prp_at_3_with_guard"),
-        "one writer for each poison": ("mode", "set", "suspend_after", "blocked", "n", "rate", "prp_at_3_without",
-                                       "prp_at_3_with_guard"),
-        "one adversary": ("set", "suspend_after", "blocked", "n", "rate", "shuffled_orders", "shuffled_all_refused",
-                          "shuffled_most_let_in"),
+        "one writer for each poison": ("mode", "set", "distrust_after", "suspend_after", "blocked", "n", "rate",
+                                       "prp_at_3_without", "prp_at_3_with_guard"),
+        "one adversary": ("set", "distrust_after", "suspend_after", "blocked", "n", "rate", "shuffled_orders",
+                          "shuffled_all_refused", "shuffled_most_let_in"),
         "one adversary, retrieval": ("embedder", "set", "prp_at_3", "benign_recall_at_3", "shuffled_prp_at_3_mean",
                                      "shuffled_prp_at_3_most"),
-        "one name for all": ("set", "suspend_after", "orders", "blocked", "n", "rate", "low", "high"),
+        "one name for all": ("set", "distrust_after", "suspend_after", "orders", "blocked", "n", "rate", "low", "high"),
         "latency": ("extraction", "mode", "path", "n", "p50_ms", "p95_ms", "mean_ms"),
     }  # fmt: skip
     for part, names in columns.items():

@@ -1,4 +1,4 @@
-"""A writer who is refused again and again gets nothing more in on that subject, and nobody else pays for it."""
+"""A writer who is refused again and again gets less in on that subject, then nothing, and nobody else pays for it."""
 
 # ruff: noqa: ANN003 - what the tests pass is passed on
 
@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.errors import ModelError, UsageError
-from audit.forget import suspension
+from audit.forget import refusals
 from audit.forget.guard import GuardSettings
 from audit.forget.recent_writes import UNNAMED
-from audit.forget.suspension import Suspension
+from audit.forget.refusals import Refusals
 from tests.unit.forget.locks import EMBEDDER, HARMFUL, NOW, PARAPHRASE, SAFE, entry, lockout, stone
 
 FAR = "Roses like water twice each week, and hedges come from shade"
@@ -122,30 +122,30 @@ def test_instalments_that_are_refused_together_count(made):
     assert held.check(entry(SAFE, "w3")).reason == "writer suspended"
 
 
-@pytest.mark.parametrize("name", ["suspend_after", "suspend_s"])
+@pytest.mark.parametrize("name", ["distrust_after", "suspend_after", "suspend_s"])
 def test_settings_below_nothing_are_refused(name):
     with pytest.raises(UsageError, match=name):
         GuardSettings(**{name: -1})
 
 
 @given(
-    after=st.integers(0, 4),
-    refusals=st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([b"1", b"2", b"3", b"4"]), st.integers(0, 400))),
+    kept=st.integers(0, 4),
+    refused=st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([b"1", b"2", b"3", b"4"]), st.integers(0, 400))),
 )
-def test_whoever_has_so_many_different_refusals_of_late_is_suspended(after, refusals):
-    held, now, last = Suspension(after, 1.0), 0, {}
-    for writer, key, waited in refusals:
+def test_different_refusals_of_late_are_counted_as_far_as_they_are_kept(kept, refused):
+    held, now, last = Refusals(kept, 1.0), 0, {}
+    for writer, key, waited in refused:
         now += waited
         held.add(writer, key, now)
         last[writer, key] = now
         for name in "abc":
             late = sum(name == of and now - at < 1_000 for (of, _), at in last.items())
-            assert held.holds(name, now) == (0 < after <= late)
+            assert held.count(name, now) == min(kept, late)
 
 
 def test_of_too_many_writers_those_longest_ago_are_forgotten(monkeypatch):
-    monkeypatch.setattr(suspension, "MAX_WRITERS", 2)
-    held = Suspension(1, 60.0)
+    monkeypatch.setattr(refusals, "MAX_WRITERS", 2)
+    held = Refusals(1, 60.0)
     for number, writer in enumerate("abac"):
         held.add(writer, b"1", number)
-    assert [held.holds(writer, 4) for writer in "abc"] == [True, False, True]
+    assert [held.count(writer, 4) for writer in "abc"] == [1, 0, 1]
