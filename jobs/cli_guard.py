@@ -129,8 +129,8 @@ class GuardOptions:
         int | None,
         typer.Option(
             "--suspend-after",
-            help="Likewise, refuse all of that writer's that are near a removal; 0: never. Modes without keys suspend "
-            "nobody. Default: 20 for serve, 0 for check.",
+            help="Likewise, refuse all of that writer's that are near a removal; 0, the default: never. Modes without "
+            "keys suspend nobody.",
         ),
     ] = None
     on_failure: Annotated[
@@ -152,7 +152,7 @@ class GuardOptions:
         Raises:
             UsageError: a value out of range.
         """
-        usual = GuardSettings(distrust_after=0, suspend_after=0) if line_by_line else GuardSettings()
+        usual = GuardSettings(distrust_after=0) if line_by_line else GuardSettings()
         return GuardSettings(
             mode=cast("MatchMode", self.mode), act_above_nats=self.act_above, near_above_nats=self.near_above,
             doubt_above_nats=self.doubt_above, fused_above_nats=self.fused_above,

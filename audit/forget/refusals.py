@@ -1,10 +1,10 @@
 """How often writers were refused of late.
 
-No reader knows every paraphrase, and whoever may try often finds one that it does not know. So a writer of whom several
-writes were refused for what they say is given no more benefit of the doubt, and after many gets nothing more in that is
-near a removal, until that is long enough ago, as guesses of a password are throttled (OWASP ASVS 5.0, V6.3.1). The
-first comes early, since it costs an honest writer next to nothing; the second does not: a lockout can be brought on
-others by who writes under their name. In this process only.
+No reader knows every paraphrase, and whoever may try often finds one that it does not know. So a writer of whom some
+writes were refused for what they say is given no more benefit of the doubt, until that is long enough ago, as guesses
+of a password are throttled (OWASP ASVS 5.0, V6.3.1). That comes early, since it costs an honest writer next to nothing.
+To let nothing more in of such a writer that is near a removal is stricter, and for those to choose whose writers each
+have a name: where many write under one, any of them brings it on all. In this process only.
 """
 
 from __future__ import annotations

@@ -64,9 +64,10 @@ class GuardSettings:
     """Writes of one writer, of different content, that were refused for what they say in `suspend_s`: from then on what
     that writer's acts leave in doubt is refused. Modes that read no acts distrust nobody, nor does 0."""
 
-    suspend_after: int = 20
-    """Likewise: from then on nothing more of that writer gets in that is as near a key as `join_above` says. Modes that
-    compare no keys suspend nobody, nor does 0."""
+    suspend_after: int = 0
+    """Likewise: from then on nothing more of that writer gets in that is as near a key as `join_above` says, for stores
+    whose writers each have a name: who writes under a shared one has it suspended for all. Modes that compare no keys
+    suspend nobody, nor does 0."""
 
     suspend_s: float = 86_400.0
     """How long a refusal counts for that."""

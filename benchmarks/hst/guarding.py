@@ -56,8 +56,8 @@ class Patience:
     suspend_after: int = GuardSettings().suspend_after
 
 
-PATIENCES = (Patience(distrust_after=0, suspend_after=0), Patience(suspend_after=0), Patience())
-"""Nobody is told from anybody else; writers are distrusted; and suspended as well."""
+PATIENCES = (Patience(distrust_after=0), Patience(), Patience(suspend_after=20))
+"""Each write is judged by itself; writers are distrusted, as it comes; and suspended as well."""
 
 
 def entry_of(write: Write, principal: str = "") -> Entry:

@@ -160,6 +160,7 @@ def test_an_operator_wide_tombstone_holds_for_other_tenants(desk, run):
         (("guard", "check", "memories.jsonl", "store", "--fused-above", "nan"), "fused_above_nats is nan, expected"),
         (("guard", "check", "memories.jsonl", "store", "--fail-on", "all"), "expected blocked"),
         (("guard", "check", "memories.jsonl", "store", "--suspend-after", "-1"), "suspend_after is -1, expected 0 or"),
+        (("guard", "check", "memories.jsonl", "store", "--distrust-after", "-1"), "distrust_after is -1, expected 0"),
         (("guard", "serve", "store", "--host", "0.0.0.0"), "give a token"),  # noqa: S104 - refused
         (("guard", "serve", "store", "--token-file", "memories.jsonl", "--mode", "x"), "token must have|mode is"),
         (
