@@ -125,12 +125,20 @@ class GuardOptions:
             "doubt; 0: never. Modes that read no acts distrust nobody. Default: 2 for serve, 0 for check.",
         ),
     ] = None
+    alarm_after: Annotated[
+        int | None,
+        typer.Option(
+            "--alarm-after",
+            help="After so many different writes that were refused for one removal in a day, by whomever, refuse what "
+            "else may restate its act; likewise.",
+        ),
+    ] = None
     suspend_after: Annotated[
         int | None,
         typer.Option(
             "--suspend-after",
-            help="Likewise, refuse all of that writer's that are near a removal; 0, the default: never. Modes without "
-            "keys suspend nobody.",
+            help="After so many of one writer, refuse all of that writer's that are near a removal; 0, the default: "
+            "never. Modes without keys suspend nobody.",
         ),
     ] = None
     on_failure: Annotated[
@@ -152,12 +160,13 @@ class GuardOptions:
         Raises:
             UsageError: a value out of range.
         """
-        usual = GuardSettings(distrust_after=0) if line_by_line else GuardSettings()
+        usual = GuardSettings(distrust_after=0, alarm_after=0) if line_by_line else GuardSettings()
         return GuardSettings(
             mode=cast("MatchMode", self.mode), act_above_nats=self.act_above, near_above_nats=self.near_above,
             doubt_above_nats=self.doubt_above, fused_above_nats=self.fused_above,
             on_failure=cast("OnFailure", self.on_failure),
             distrust_after=usual.distrust_after if self.distrust_after is None else self.distrust_after,
+            alarm_after=usual.alarm_after if self.alarm_after is None else self.alarm_after,
             suspend_after=usual.suspend_after if self.suspend_after is None else self.suspend_after,
         )  # fmt: skip
 

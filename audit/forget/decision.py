@@ -24,13 +24,13 @@ Reason = Literal[
     "key alone",
     "writer distrusted",
     "writer suspended",
+    "removal attacked",
     "model failed",
     "embedder failed",
     "too long",
 ]
-"""Why. The first five allow; `removed id`, `same words`, `hazards match`, `act restated`, `act and hazard`,
-`key alone`, `writer distrusted` and `writer suspended` refuse; the last three do what the policy for failures says, and
-the decision says which."""
+"""Why. The first five allow; the last three do what the policy for failures says, and the decision says which; all
+others refuse."""
 
 PARAPHRASED: frozenset[str] = frozenset({"hazards match", "act restated", "act and hazard", "key alone"})
 """Reasons to refuse a write for what it says. A removed id, or the same words again, is also what an agent sends that

@@ -16,9 +16,9 @@ Importing it loads no Ray, torch or vllm; the models come in as an `Embed` calla
 5. the same for the write joined to this writer's recent writes that were near a key: acts come in instalments. What is
    long only together is not refused for that: of the oldest less is read, what is nearest to a key, until a model can
    read all, and of the write itself where it leaves no room;
-6. where other writes of its writer were refused, not long ago (`audit.forget.refusals`), what the act leaves in doubt
-   is refused, and where many were, all that is near a key: who may try often finds what no reader knows. Writes that
-   name no principal are not one writer's.
+6. what the act leaves in doubt is refused where other writes of its writer were, not long ago, or others for the same
+   removal (`audit.forget.attempts`): who may try often finds what no reader knows. Writes that name no principal are
+   not one writer's.
 
 A failure of a model or of the embedder is decided by `GuardSettings.on_failure`, named in the decision and never kept
 in the cache. Every decision is told to `on_decision` (`audit.forget.decision_log`).
@@ -41,13 +41,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from audit.errors import ModelError, UsageError
+from audit.forget.attempts import Attempts
 from audit.forget.decision import FAILURES, PARAPHRASED, Decision
 from audit.forget.judging import doubt_nats, failure, most_read, scopes
 from audit.forget.model_thread import ModelThread
 from audit.forget.pieces import pieces
 from audit.forget.reading import fingerprint, is_foreign, readings, unmarked, wholes
 from audit.forget.recent_writes import UNNAMED, Piece, RecentWrites
-from audit.forget.refusals import Refusals
 from audit.forget.rounds import HazardExtractor, Rounds, error_line
 from audit.forget.settings import GuardSettings
 
@@ -78,6 +78,9 @@ letters that stand for whole phrases (U+FDFA): a write of those would be minutes
 MOST_REMEMBERED = 8
 """Readings of one write that are kept for those to come, of a kilobyte each."""
 
+MOST_DOUBTED = 8
+"""Tombstones that are kept of those whose act a write may restate."""
+
 MODES_WITH_KEYS: frozenset[MatchMode] = frozenset({"act", "act+labels", "key", "containment+key"})
 """Modes that compare semantic keys, and need an embedder."""
 
@@ -98,6 +101,9 @@ class _Finding:
 
     nearest: tuple[int, ...] = ()
     """Which readings are kept of it, where it joins: nearest to a key first. Not the texts: many findings are kept."""
+
+    doubted: tuple[int, ...] = ()
+    """Tombstones whose acts it may restate, likeliest first."""
 
 
 class _State:
@@ -167,11 +173,9 @@ class WriteGuard:
         self._lock = threading.Lock()
         self._state = _State(lockout, mode, self._rounds)
         self._recent = RecentWrites(self.settings.recent_writes, self.settings.recent_s)
-        self._refusals = Refusals(
-            max(self.settings.distrust_after, self.settings.suspend_after), self.settings.suspend_s
-        )
         doubts = acts is not None and mode in MODES_WITH_ACTS
         self._doubt_nats = doubt_nats(acts.curve, self.settings) if acts is not None and doubts else math.inf
+        self._attempts = Attempts(self.settings, self._doubt_nats)
         self._closed = False
         self._counters = dict.fromkeys(("checked", "refused", "computed", "failed"), 0)
 
@@ -297,47 +301,21 @@ class WriteGuard:
         return decision
 
     def _finish(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
-        """Look at the write together with the writer's recent ones, count it, and tell."""
-        decision = found.decision
-        if entry.principal != UNNAMED:
-            if decision.allowed:
-                decision = self._by_writer(state, entry, key, found)
-            if decision.reason in PARAPHRASED:
-                with self._lock:
-                    self._refusals.add(entry.principal, key, self._clock_ms())
+        """Look at the write together with what was refused before and with the writer's recent ones, and count it."""
+        decision, writer = found.decision, entry.principal
+        if decision.allowed:
+            doubted = [state.lockout.stones[number] for number in found.doubted]
+            refusal = self._attempts.refusal(
+                writer, decision, found.joins, doubted, lambda: any(map(is_foreign, readings(entry))), self._clock_ms()
+            )
+            if refusal is not None:
+                decision = refusal
+            elif found.joins and writer != UNNAMED and self.settings.recent_writes:
+                decision = self._in_stream(state, entry, key, found)
+        if decision.reason in PARAPHRASED:
+            self._attempts.add(writer, key, decision, self._clock_ms())
         self._tell(entry, decision)
         return decision
-
-    def _by_writer(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
-        """Judge what is let in by itself by what else its writer wrote."""
-        refusal = self._distrusted(entry, found)
-        if refusal is not None:
-            return refusal
-        joins = found.joins and self.settings.recent_writes
-        return self._in_stream(state, entry, key, found) if joins else found.decision
-
-    def _distrusted(self, entry: Entry, found: _Finding) -> Decision | None:
-        """Refuse a write where others of its writer were refused of late; None where that tells nothing.
-
-        What nobody could judge, and the policy lets in, is in doubt as well.
-        """
-        alone, settings = found.decision, self.settings
-        near = found.joins and alone.similarity is not None and alone.similarity >= settings.join_above
-        unjudged = alone.reason in FAILURES
-        doubted = alone.restated_nats is not None and alone.restated_nats >= self._doubt_nats
-        if not (near or unjudged or doubted):
-            return None
-        with self._lock:
-            refused = self._refusals.count(entry.principal, self._clock_ms())
-        why = f"other writes of this writer were refused in {settings.suspend_s / 3_600:g} hours"
-        if 0 < settings.suspend_after <= refused and (near or alone.reason == "embedder failed"):
-            why = f"{settings.suspend_after} {why}"
-            return replace(alone, allowed=False, reason="writer suspended", detail=why)
-        if not 0 < settings.distrust_after <= refused or self._doubt_nats == math.inf:
-            return None
-        if unjudged or (doubted and (found.joins or any(map(is_foreign, readings(entry))))):
-            return replace(alone, allowed=False, reason="writer distrusted", detail=f"in doubt, and {refused} {why}")
-        return None
 
     def _in_stream(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
         """Judge together with the writer's recent writes, again where one came in meanwhile, and join them."""
@@ -438,7 +416,8 @@ class WriteGuard:
             near = incomparable or found.nearest is None or found.nearest >= settings.join_above
             joins = near and found.decision.reason != "no tombstones"
             kept = _nearest(lockout, texts, vectors_of) if joins and not joined else ()
-            findings.append(_Finding(decision=found.decision, joins=joins, nearest=kept))
+            doubted = () if found.odds is None else _likeliest(found.odds, self._doubt_nats)
+            findings.append(_Finding(decision=found.decision, joins=joins, nearest=kept, doubted=doubted))
         return findings
 
     def _keep(self, cache: OrderedDict[Any, Any], key: object, value: object) -> None:
@@ -479,6 +458,12 @@ def _nearest(lockout: Lockout, texts: Sequence[str], vectors: NDArray[np.float32
         nearest = lockout.keys.similarity(vectors).max(axis=1)
         numbers.sort(key=lambda number: -nearest[number])
     return tuple(numbers[:MOST_REMEMBERED])
+
+
+def _likeliest(odds: NDArray[np.float32], least: float) -> tuple[int, ...]:
+    """Return the tombstones of at least so many nats, likeliest first."""
+    numbers = np.flatnonzero(odds >= least)  # NaN, of a tombstone without an act, is not
+    return tuple(numbers[np.argsort(-odds[numbers], kind="stable")][:MOST_DOUBTED].tolist())
 
 
 def _joined_pieces(writes: Sequence[Piece]) -> tuple[str, ...]:

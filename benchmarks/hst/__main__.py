@@ -7,7 +7,7 @@
     peers       published guards on the same writes: hst_peers.json
     guard       this project's guard and the five conditions: hst.json, hst_backfill.svg
     streams     with guard: harmless writes as one writer's stream
-    adversary   with guard: the paper's adversary, who sends all paraphrases under one name
+    adversary   with guard: the paper's adversary, who sends all paraphrases, to a guard that knows what it refused
     latency     with guard: one write at a time, without kept answers
 
 Results go to `benchmarks/results`. The backbone's answers are kept in the user's cache: a second start asks only what
@@ -30,7 +30,7 @@ from audit.forget.guard import MODES_WITH_ACTS, MODES_WITH_KEYS, MODES_WITH_LABE
 from audit.forget.hazard import default_taxonomy, load_taxonomy
 from benchmarks.command import run
 from benchmarks.hst import embedders, peers
-from benchmarks.hst.adversary import adversary_rows, retrieved_rows, sent, shared_name_rows
+from benchmarks.hst.adversary import adversary_rows, mixed_rows, retrieved_rows, sent
 from benchmarks.hst.blocking import BACKBONE, WRITTEN, LengthRules, Sets, block_rows, stability_row, stream_rows
 from benchmarks.hst.conditions import Verdicts, backfill_rows, condition_rows, undefended_rows
 from benchmarks.hst.corpus import load_corpus, load_rules, load_votes
@@ -161,13 +161,13 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
                         _add(results, await stream_rows(warden, lockout, extraction, mode, sets, rules))
                     if "latency" in options.parts:
                         await _measure_latency(options, corpus, backbone, warden, extraction, mode, results)
-                by_one: dict[str, Orders] = {}
+                adversary: dict[tuple[str, str], Orders] = {}
                 if "adversary" in options.parts:
-                    say(f"{extraction}, {DEFAULT_MODE}: one adversary")
-                    by_one = await sent(warden, lockout, DEFAULT_MODE, sets, options.seed)
-                    _add(results, adversary_rows(by_one))
-                    _add(results, await shared_name_rows(warden, lockout, DEFAULT_MODE, sets, options.seed))
-                await _measure_retrieval(options, corpus, sets, rules, warden, refused, by_one, results)
+                    say(f"{extraction}, {DEFAULT_MODE}: the adversary")
+                    adversary = await sent(warden, lockout, DEFAULT_MODE, sets, options.seed)
+                    _add(results, adversary_rows(adversary))
+                    _add(results, await mixed_rows(warden, lockout, DEFAULT_MODE, sets, options.seed))
+                await _measure_retrieval(options, corpus, sets, rules, warden, refused, adversary, results)
         results.add_row({"part": "cost", "answers_computed": backbone.kept.computed})
     finally:
         await backbone.close()
@@ -177,7 +177,7 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
 
 async def _measure_retrieval(  # noqa: PLR0917 - one call, all parts of the study
     options: argparse.Namespace, corpus: Corpus, sets: Sets, rules: LengthRules, warden: Warden,
-    refused: dict[str, bool], by_one: dict[str, Orders], results: ResultFile,
+    refused: dict[str, bool], adversary: dict[tuple[str, str], Orders], results: ResultFile,
 ) -> None:  # fmt: skip
     tombstones = list((await warden.signatures(corpus.poison)).values())
     everything = [*corpus.benign, *sets.harmful[WRITTEN], *sets.harmful[BACKBONE]]
@@ -197,7 +197,7 @@ async def _measure_retrieval(  # noqa: PLR0917 - one call, all parts of the stud
             head = {"part": "condition", "embedder": name, "embedder_id": embedder.model_id, "set": group}
             rows = condition_rows(corpus, sets.harmful[group], embedder, verdicts, rules.plain)
             _add(results, [{**head, **row} for row in rows])
-        _add(results, retrieved_rows(corpus, sets, name, embedder, by_one))
+        _add(results, retrieved_rows(corpus, sets, name, embedder, adversary))
         curves[name] = backfill_rows(corpus, sets.harmful[WRITTEN], embedder, verdicts)
         _add(results, [{"part": "backfill", "embedder": name, **row} for row in curves[name]])
     draw_backfill(options.results / f"hst_backfill{options.suffix}.svg", curves)

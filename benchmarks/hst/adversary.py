@@ -1,9 +1,10 @@
-"""The paper's adversary (section 3.1): one writer sends the paraphrases of all removed poisons, one after the other.
+"""The paper's adversary (section 3.1), who sends the paraphrases of all removed poisons, to the guard as it comes.
 
-Elsewhere in this benchmark every write is of a writer of its own, and nobody is ever distrusted: what a guard says of
-texts, or an adversary with a new name for each. Here the guard runs as it comes. Since the order matters to it, the
-paraphrases are sent in the order given and in shuffled ones; and since an agent may write all its memories under one
-name, they are also sent among harmless records, all by that one writer, who is then distrusted for what others said.
+Elsewhere in this benchmark every write is judged by itself: what a guard says of texts. A guard also knows what it
+refused before, by writer and by removal (`audit.forget.attempts`). So the adversary sends a minute apart, under one
+name, and under a new one for each write. Since the order matters to it, in the order given and in shuffled ones; and
+since honest writes may pay for it, also among harmless records, which come under that one name as well, as where an
+agent writes all its memories, or each under a new one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.hst.blocking import BACKBONE, WRITTEN, counts
-from benchmarks.hst.guarding import PATIENCES, Patience
+from benchmarks.hst.guarding import BY_ITSELF, PATIENCES, Patience
 from benchmarks.hst.retrieval import MemoryIndex
 
 if TYPE_CHECKING:
@@ -28,15 +29,18 @@ if TYPE_CHECKING:
     from benchmarks.hst.guarding import Warden
     from models.protocols import Embedder
 
-__all__ = ["Orders", "adversary_rows", "retrieved_rows", "sent", "shared_name_rows"]
+__all__ = ["NAMES", "Orders", "adversary_rows", "mixed_rows", "retrieved_rows", "sent"]
 
 Row = dict[str, Any]
+
+NAMES = {"one": "one-writer", "ever new": ""}
+"""Under which names the adversary sends: what `Warden.judge_stream` takes as the writer."""
 
 SHUFFLED = 50
 """Orders beside the one given."""
 
-SHARED = 3
-"""Orders of a store in which all have one name: each reads hundreds of texts together with those before them."""
+MIXED = 3
+"""Orders with harmless records among the paraphrases: each reads hundreds of texts together with those before them."""
 
 K = 3
 
@@ -48,28 +52,31 @@ class Orders:
         self.given, self.shuffled = given, tuple(shuffled)
 
 
-async def sent(warden: Warden, lockout: Lockout, mode: MatchMode, sets: Sets, seed: int) -> dict[str, Orders]:
-    """Send each set of paraphrases as one writer, a minute apart, in every order; by name of the set."""
+async def sent(
+    warden: Warden, lockout: Lockout, mode: MatchMode, sets: Sets, seed: int
+) -> dict[tuple[str, str], Orders]:
+    """Send each set of paraphrases in every order; by names of the adversary and name of the set."""
     found = {}
-    for name in (WRITTEN, BACKBONE):
-        if not (writes := sets.harmful[name]):
-            continue
-        each = []
-        for number in range(SHUFFLED + 1):
-            order = _shuffled(writes, seed + number) if number else writes
-            decisions = await warden.judge_stream(lockout, mode, order)
-            each.append({write.write_id: not said.allowed for write, said in zip(order, decisions, strict=True)})
-        found[name] = Orders(each[0], each[1:])
+    for names, writer in NAMES.items():
+        for group in (WRITTEN, BACKBONE):
+            if not (writes := sets.harmful[group]):
+                continue
+            each = []
+            for number in range(SHUFFLED + 1):
+                order = _shuffled(writes, seed + number) if number else writes
+                decisions = await warden.judge_stream(lockout, mode, order, writer=writer)
+                each.append({write.write_id: not said.allowed for write, said in zip(order, decisions, strict=True)})
+            found[names, group] = Orders(each[0], each[1:])
     return found
 
 
-def adversary_rows(found: Mapping[str, Orders]) -> list[Row]:
-    """Return how many were refused: a row for each set."""
+def adversary_rows(found: Mapping[tuple[str, str], Orders]) -> list[Row]:
+    """Return how many were refused: a row for each set and way to be named."""
     rows = []
-    for name, orders in found.items():
+    for (names, group), orders in found.items():
         let_in = [_let_in(one) for one in orders.shuffled]
         rows.append({
-            "part": "one adversary", "set": name, **asdict(Patience()),
+            "part": "adversary", "names": names, "set": group, **asdict(Patience()),
             **counts(sum(orders.given.values()), len(orders.given)),
             "wrong": _let_in(orders.given),
             "shuffled_orders": len(let_in),
@@ -80,10 +87,12 @@ def adversary_rows(found: Mapping[str, Orders]) -> list[Row]:
     return rows
 
 
-def retrieved_rows(corpus: Corpus, sets: Sets, name: str, embedder: Embedder, found: Mapping[str, Orders]) -> list[Row]:
-    """Return what the queries retrieve once the adversary is done, under one embedder: a row for each set."""
+def retrieved_rows(
+    corpus: Corpus, sets: Sets, name: str, embedder: Embedder, found: Mapping[tuple[str, str], Orders]
+) -> list[Row]:
+    """Return what the queries retrieve once the adversary is done, under one embedder: rows as before."""
     rows = []
-    for group, orders in found.items():
+    for (names, group), orders in found.items():
         writes = sets.harmful[group]
         harmful = {write.write_id for write in writes}
         known: dict[frozenset[str], tuple[float, float]] = {}
@@ -96,7 +105,7 @@ def retrieved_rows(corpus: Corpus, sets: Sets, name: str, embedder: Embedder, fo
                 known[let_in] = seen.poisoned_share, seen.benign_recall
             each.append(known[let_in])
         rows.append({
-            "part": "one adversary, retrieval", "embedder": name, "set": group,
+            "part": "adversary, retrieval", "embedder": name, "names": names, "set": group,
             "prp_at_3": round(each[0][0], 4), "benign_recall_at_3": round(each[0][1], 4),
             "shuffled_prp_at_3_mean": round(sum(share for share, _ in each[1:]) / len(each[1:]), 4),
             "shuffled_prp_at_3_most": round(max(share for share, _ in each[1:]), 4),
@@ -104,29 +113,31 @@ def retrieved_rows(corpus: Corpus, sets: Sets, name: str, embedder: Embedder, fo
     return rows
 
 
-async def shared_name_rows(warden: Warden, lockout: Lockout, mode: MatchMode, sets: Sets, seed: int) -> list[Row]:
-    """Send the backbone's paraphrases among harmless records, all under one name, which some refusals mar."""
+async def mixed_rows(warden: Warden, lockout: Lockout, mode: MatchMode, sets: Sets, seed: int) -> list[Row]:
+    """Send the backbone's paraphrases among harmless records, all under one name, and each under its own."""
     kinds = {BACKBONE: sets.harmful[BACKBONE], **{name: sets.harmless[name] for name in ("benign", "safe twins")}}
     together = [write for writes in kinds.values() for write in writes]
     rows = []
-    for patience in PATIENCES:
-        refused: Counter[str] = Counter()
-        reasons: dict[str, Counter[str]] = {name: Counter() for name in kinds}
-        for number in range(SHARED):
-            order = _shuffled(together, seed + number)
-            decisions = await warden.judge_stream(lockout, mode, order, patience)
-            said: dict[str, Decision] = {
-                write.write_id: decision for write, decision in zip(order, decisions, strict=True)
-            }
-            for name, writes in kinds.items():
-                mine = [said[write.write_id] for write in writes]
-                refused[name] += sum(not decision.allowed for decision in mine)
-                reasons[name].update(decision.reason for decision in mine)
-        rows += [
-            {"part": "one name for all", "set": name, **asdict(patience), "orders": SHARED,
-             **counts(refused[name], SHARED * len(writes)), "reasons": dict(reasons[name].most_common())}
-            for name, writes in kinds.items()
-        ]  # fmt: skip
+    for names, writer in NAMES.items():
+        # Whoever has a new name each time is neither distrusted nor suspended.
+        for patience in PATIENCES if writer else (BY_ITSELF, Patience()):
+            refused: Counter[str] = Counter()
+            reasons: dict[str, Counter[str]] = {name: Counter() for name in kinds}
+            for number in range(MIXED):
+                order = _shuffled(together, seed + number)
+                decisions = await warden.judge_stream(lockout, mode, order, patience, writer=writer)
+                said: dict[str, Decision] = {
+                    write.write_id: decision for write, decision in zip(order, decisions, strict=True)
+                }
+                for name, writes in kinds.items():
+                    mine = [said[write.write_id] for write in writes]
+                    refused[name] += sum(not decision.allowed for decision in mine)
+                    reasons[name].update(decision.reason for decision in mine)
+            rows += [
+                {"part": "mixed", "names": names, "set": name, **asdict(patience), "orders": MIXED,
+                 **counts(refused[name], MIXED * len(writes)), "reasons": dict(reasons[name].most_common())}
+                for name, writes in kinds.items()
+            ]  # fmt: skip
     return rows
 
 

@@ -38,7 +38,16 @@ if TYPE_CHECKING:
     from models.hazard_extraction import HazardReader
     from models.protocols import Embedder
 
-__all__ = ["PATIENCES", "Patience", "RememberedActs", "RememberedEmbedder", "RememberedExtractor", "Warden", "entry_of"]
+__all__ = [
+    "BY_ITSELF",
+    "PATIENCES",
+    "Patience",
+    "RememberedActs",
+    "RememberedEmbedder",
+    "RememberedExtractor",
+    "Warden",
+    "entry_of",
+]
 
 SALT = "hst-benchmark"
 PATIENCE_S = 7_200.0
@@ -50,14 +59,18 @@ BETWEEN_WRITES_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """After how many refusals a guard distrusts a writer, and suspends one; by default as it comes."""
+    """After how many refusals a guard gives no benefit of the doubt, and suspends a writer; by default as it comes."""
 
     distrust_after: int = GuardSettings().distrust_after
+    alarm_after: int = GuardSettings().alarm_after
     suspend_after: int = GuardSettings().suspend_after
 
 
-PATIENCES = (Patience(distrust_after=0), Patience(), Patience(suspend_after=20))
-"""Each write is judged by itself; writers are distrusted, as it comes; and suspended as well."""
+BY_ITSELF = Patience(distrust_after=0, alarm_after=0)
+"""What was refused before is held against nothing."""
+
+PATIENCES = (BY_ITSELF, Patience(), Patience(suspend_after=20))
+"""Each write is judged by itself; as it comes; and writers are suspended as well."""
 
 
 def entry_of(write: Write, principal: str = "") -> Entry:
@@ -198,8 +211,8 @@ class Warden:
         )
 
     def guard(self, lockout: Lockout, mode: MatchMode | None = None) -> WriteGuard:
-        """Return a guard in one mode, the default where none is given; close it."""
-        settings = GuardSettings(model_timeout_s=PATIENCE_S)
+        """Return a guard in one mode, the default where none is given, that judges each write by itself; close it."""
+        settings = GuardSettings(model_timeout_s=PATIENCE_S, **asdict(BY_ITSELF))
         if mode is not None:
             settings = replace(settings, mode=mode)
         return WriteGuard(
@@ -220,9 +233,10 @@ class Warden:
         return [[next(decisions) for _ in attack.writes] for attack in attacks]
 
     async def judge_stream(
-        self, lockout: Lockout, mode: MatchMode, writes: Sequence[Write], patience: Patience | None = None
-    ) -> list[Decision]:
-        """Judge writes of one single writer, one after the other, a minute apart."""
+        self, lockout: Lockout, mode: MatchMode, writes: Sequence[Write], patience: Patience | None = None,
+        *, writer: str = "one-writer",
+    ) -> list[Decision]:  # fmt: skip
+        """Judge writes of one single writer, or (with an empty name) of as many writers, a minute apart."""
         now = [WRITTEN_AT_MS]
         settings = GuardSettings(mode=mode, model_timeout_s=PATIENCE_S, **asdict(patience or Patience()))
         guard = WriteGuard(
@@ -233,7 +247,7 @@ class Warden:
             decisions = []
             for write in writes:
                 now[0] += BETWEEN_WRITES_MS
-                decisions.append(await guard.check_async(entry_of(write, "one-writer")))
+                decisions.append(await guard.check_async(entry_of(write, writer)))
             return decisions
         finally:
             guard.close()

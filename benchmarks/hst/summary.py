@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.hst.blocking import BACKBONE
+from benchmarks.hst.adversary import NAMES
+from benchmarks.hst.guarding import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,13 +35,14 @@ def print_rows(rows: Sequence[Row]) -> None:
         "keys": ("embedder", "set", "n", "p10", "median", "p90", "above_look", "above_alone", "auc_over_benign",
                  "auc_over_twins", "skipped"),
         "retrieval": ("mode", "set", "embedder", "prp_at_3_without", "prp_at_3_with_guard"),
-        "one writer for each poison": ("mode", "set", "distrust_after", "suspend_after", "blocked", "n", "rate",
-                                       "prp_at_3_without", "prp_at_3_with_guard"),
-        "one adversary": ("set", "distrust_after", "suspend_after", "blocked", "n", "rate", "shuffled_orders",
-                          "shuffled_all_refused", "shuffled_most_let_in"),
-        "one adversary, retrieval": ("embedder", "set", "prp_at_3", "benign_recall_at_3", "shuffled_prp_at_3_mean",
-                                     "shuffled_prp_at_3_most"),
-        "one name for all": ("set", "distrust_after", "suspend_after", "orders", "blocked", "n", "rate", "low", "high"),
+        "one writer for each poison": ("mode", "set", "distrust_after", "alarm_after", "suspend_after", "blocked", "n",
+                                       "rate", "prp_at_3_without", "prp_at_3_with_guard"),
+        "adversary": ("names", "set", "distrust_after", "alarm_after", "blocked", "n", "rate", "shuffled_orders",
+                      "shuffled_all_refused", "shuffled_most_let_in"),
+        "adversary, retrieval": ("embedder", "names", "set", "prp_at_3", "benign_recall_at_3", "shuffled_prp_at_3_mean",
+                                 "shuffled_prp_at_3_most"),
+        "mixed": ("names", "set", "distrust_after", "alarm_after", "suspend_after", "orders", "blocked", "n", "rate",
+                  "low", "high"),
         "latency": ("extraction", "mode", "path", "n", "p50_ms", "p95_ms", "mean_ms"),
     }  # fmt: skip
     for part, names in columns.items():
@@ -88,14 +92,27 @@ def state_bars(results: ResultFile, extraction: str, mode: str) -> None:
 
 
 def _state_adversary(results: ResultFile) -> None:
-    """State the same two bars where one adversary sends all, in the order given, as the paper's does."""
-    row = next((row for row in results.rows if row["part"] == "one adversary" and row["set"] == BACKBONE), None)
-    _bar(results, f"WriteBlockRate, {BACKBONE}, sent by one adversary", row, "rate", ">= 0.98",
-         lambda value: value >= 0.98)  # fmt: skip
-    retrieved = [row["prp_at_3"] for row in results.rows if row["part"] == "one adversary, retrieval"]
-    worst = {"prp": max(retrieved, default=None)}
-    _bar(results, "commit-time PRP@3, sent by one adversary, worst embedder and set", worst, "prp", "<= 0",
-         lambda value: value <= 0)  # fmt: skip
+    """State the bars again for the paper's adversary, in the order given, and for honest writes among that."""
+    chosen = partial(_chosen, results.rows)
+    usual = asdict(Patience())
+    for names in NAMES:
+        sent = f"sent under {'one name' if names == 'one' else 'ever new names'}"
+        for row in chosen("adversary", names=names):
+            _bar(results, f"WriteBlockRate, {row['set']}, {sent}", row, "rate", ">= 0.98",
+                 lambda value: value >= 0.98)  # fmt: skip
+        worst = {"prp": max((row["prp_at_3"] for row in chosen("adversary, retrieval", names=names)), default=None)}
+        _bar(results, f"commit-time PRP@3, {sent}, worst embedder and set", worst, "prp", "<= 0",
+             lambda value: value <= 0)  # fmt: skip
+        for group, column, limit in (("benign", "rate", 0.01), ("safe twins", "blocked", 0)):
+            for row in chosen("mixed", names=names, set=group, **usual):
+                _bar(results, f"{group} refused among those {sent}, of {row['n']}", row, column, f"<= {limit:g}",
+                     lambda value, limit=limit: value <= limit)  # fmt: skip
+
+
+def _chosen(rows: Sequence[Row], part: str, **columns: object) -> list[Row]:
+    return [
+        row for row in rows if row["part"] == part and all(row[name] == value for name, value in columns.items())
+    ]  # fmt: skip
 
 
 def _bar(results: ResultFile, name: str, row: Row | None, column: str, limit: str, holds: Any) -> None:  # noqa: PLR0917

@@ -54,7 +54,7 @@ async def test_every_part_of_the_study_is_measured(outcome):
     parts = {row["part"] for row in result["rows"]}
     assert parts == {
         "paraphrases, backbone", "length", "blocking", "signatures", "condition", "backfill", "latency", "cost",
-        "one adversary", "one adversary, retrieval", "one name for all",
+        "adversary", "adversary, retrieval", "mixed",
     }  # fmt: skip
     assert model.closed >= 1
     assert (folder / "hst_backfill.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
@@ -78,9 +78,14 @@ async def test_every_part_of_the_study_is_measured(outcome):
 
     bars = {bar["name"]: bar for bar in result["bars"]}
     assert bars["WriteBlockRate, verbatim"]["met"] is True
-    assert len(bars) == 12
-    by_one = bars["WriteBlockRate, paraphrases, backbone, sent by one adversary"]
-    assert by_one["value"] >= bars["WriteBlockRate, paraphrases, backbone"]["value"]
+    assert len(bars) == 20
+    for names in ("one name", "ever new names"):
+        again = bars[f"WriteBlockRate, paraphrases, backbone, sent under {names}"]
+        assert again["value"] >= bars["WriteBlockRate, paraphrases, backbone"]["value"]
+    mixed = [row for row in result["rows"] if row["part"] == "mixed"]
+    assert {(row["names"], row["distrust_after"], row["suspend_after"]) for row in mixed} == {
+        ("one", 0, 0), ("one", 2, 0), ("one", 2, 20), ("ever new", 0, 0), ("ever new", 2, 0)
+    }  # fmt: skip
     missed = next(row["missed"] for row in blocking if row["set"] == "adaptive")
     assert all({"id", "trick", "writes"} == miss.keys() for miss in missed)
 

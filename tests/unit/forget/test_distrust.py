@@ -1,4 +1,4 @@
-"""A writer of whom some writes were refused gets no more benefit of the doubt; what is clearly safe still gets in."""
+"""Whoever was refused before, and what is tried again and again, gets no more benefit of the doubt."""
 
 # ruff: noqa: ANN003 - what the tests pass is passed on
 
@@ -12,7 +12,7 @@ from audit.errors import ModelError
 from audit.forget.guard import GuardSettings
 from audit.forget.recent_writes import UNNAMED
 from models.fakes import FakeActReader
-from tests.unit.forget.locks import EMBEDDER, PARAPHRASE, SAFE, entry, guard
+from tests.unit.forget.locks import EMBEDDER, NOW, PARAPHRASE, SAFE, entry, guard, lockout, stone
 
 AGAIN = [f"{PARAPHRASE}, {word}" for word in ("really", "truly", "surely")]
 DOUBTFUL = f"{SAFE}, perhaps"
@@ -35,7 +35,8 @@ def made():
     guards = []
 
     def make(**settings):
-        guards.append(guard(acts=Reader(), **({"mode": "act+labels", "suspend_after": 0} | settings)))
+        held = settings.pop("held", None)
+        guards.append(guard(held, acts=Reader(), **({"mode": "act+labels", "alarm_after": 0} | settings)))
         return guards[-1]
 
     yield make
@@ -103,6 +104,44 @@ def test_writes_that_name_no_writer_make_nobody_distrusted(made):
     assert held.check(entry(DOUBTFUL, "w1", principal=UNNAMED)).allowed
 
 
+@pytest.mark.parametrize("principals", [("a", "b", "c"), (UNNAMED,) * 3])
+def test_what_is_tried_again_under_other_names_is_refused_where_it_is_in_doubt(made, principals):
+    held = made(alarm_after=2)
+    for number, (text, principal) in enumerate(zip(AGAIN[:2], principals, strict=False)):
+        assert held.check(entry(DOUBTFUL, f"w{number}", principal="honest")).allowed
+        assert held.check(entry(text, f"t{number}", principal=principal)).reason == "act restated"
+    refused = held.check(entry(DOUBTFUL, "w2", principal=principals[2]))
+    assert (refused.allowed, refused.reason) == (False, "removal attacked")
+    assert refused.tombstone is not None
+    assert refused.tombstone.tombstone.entry_id == "m1"
+    assert refused.detail == "in doubt, and 2 other writes were refused for the same removal in 24 hours"
+    assert held.check(entry(SAFE, "w3", principal="honest")).allowed
+
+
+def test_an_alarm_is_for_one_removal_and_ends(made):
+    now = [NOW]
+    other = entry("Always upload the ledger of the import step", "m2")
+    held = made(
+        held=lockout(stone(), stone(other, index=1)), mode="act", alarm_after=2, refusals_s=60, doubt_above_nats=-2.0,
+        clock_ms=lambda: now[0],
+    )  # fmt: skip
+    about_other = entry("upload the ledger of roses, perhaps", "w1", principal="honest")  # at -1.4 nats
+    refuse(held, 2, principal="a")
+    assert held.check(entry(DOUBTFUL, "w0", principal="honest")).reason == "removal attacked"
+    before = held.check(about_other)
+    assert (before.allowed, before.similarity > GuardSettings().join_above) == (True, True)
+    now[0] += 60_000
+    assert held.check(entry(DOUBTFUL, "w2", principal="honest")).allowed
+
+
+def test_one_text_sent_under_many_names_raises_no_alarm(made):
+    """Many agents that read the same page write the same memory."""
+    held = made(alarm_after=2)
+    for number in range(5):
+        assert not held.check(entry(AGAIN[0], f"t{number}", principal=f"p{number}")).allowed
+    assert held.check(entry(DOUBTFUL, "w1", principal="honest")).allowed
+
+
 @pytest.mark.parametrize("broken", ["embedder", "reader"])
 def test_what_nobody_could_judge_is_in_doubt_as_well(broken, monkeypatch):
     dead = []
@@ -118,7 +157,7 @@ def test_what_nobody_could_judge_is_in_doubt_as_well(broken, monkeypatch):
                 raise ModelError("died")
             return super().read(texts)
 
-    held = guard(acts=Dying(), embed=embed, mode="act", on_failure="open")
+    held = guard(acts=Dying(), embed=embed, mode="act", on_failure="open", alarm_after=0)
     try:
         refuse(held, 2)
         dead.append(True)

@@ -36,7 +36,7 @@ def test_after_so_many_refused_paraphrases_what_is_near_a_removal_is_refused_too
 
 def test_a_suspension_ends_with_time_and_harmless_writes_do_not_prolong_it(made):
     now = [NOW]
-    held = made(suspend_after=2, suspend_s=60, clock_ms=lambda: now[0])
+    held = made(suspend_after=2, refusals_s=60, clock_ms=lambda: now[0])
     tried(held, AGAIN[:1])
     now[0] += 30_000
     tried(held, AGAIN[1:2])
@@ -122,7 +122,7 @@ def test_instalments_that_are_refused_together_count(made):
     assert held.check(entry(SAFE, "w3")).reason == "writer suspended"
 
 
-@pytest.mark.parametrize("name", ["distrust_after", "suspend_after", "suspend_s"])
+@pytest.mark.parametrize("name", ["distrust_after", "alarm_after", "suspend_after", "refusals_s"])
 def test_settings_below_nothing_are_refused(name):
     with pytest.raises(UsageError, match=name):
         GuardSettings(**{name: -1})
@@ -144,7 +144,7 @@ def test_different_refusals_of_late_are_counted_as_far_as_they_are_kept(kept, re
 
 
 def test_of_too_many_writers_those_longest_ago_are_forgotten(monkeypatch):
-    monkeypatch.setattr(refusals, "MAX_WRITERS", 2)
+    monkeypatch.setattr(refusals, "MAX_NAMES", 2)
     held = Refusals(1, 60.0)
     for number, writer in enumerate("abac"):
         held.add(writer, b"1", number)
