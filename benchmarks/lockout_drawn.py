@@ -12,9 +12,9 @@ shuffled, and neither what it was made of nor what any check had said: would an 
 of its poison says? Of the rewritten twins those count of which more say no than yes; no rule of words speaks of them.
 Where another machine's backbone answers otherwise, there are no votes, and the sets that need them are left out.
 
-Every write is judged as one of a writer of its own, and so nobody is distrusted. What it is worth that the guard
-distrusts whom it refuses again, and suspends whom it refuses often, is told by the same writes as those of ten writers,
-one for each poison, who send theirs one after the other, a minute apart; read together with those before them.
+Every write is judged by itself. What it is worth that the guard knows what it refused before is told by the same
+writes, those of each poison one after the other, a minute apart, as they are sent by one writer (and read together with
+that writer's before them), and each under a new name.
 
 The backbone's answers are kept in the user's cache: a second start asks only what is new.
 """
@@ -28,6 +28,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.command import run
+from benchmarks.hst.adversary import NAMES
 from benchmarks.hst.blocking import LengthRules, Sets, block_rows, counts
 from benchmarks.hst.corpus import Write, load_corpus, load_rules, load_votes
 from benchmarks.hst.extraction import packaged_backbone
@@ -91,8 +92,8 @@ async def _run(options: argparse.Namespace, corpus: Corpus, backbone: Backbone) 
             for name, writes in harmful.items():
                 results.add_row({"mode": mode, "set": name, **retrieved(corpus, writes, embedder, refused)})
         for name, writes in (*harmful.items(), (TWIN_SET, twins)):
-            for patience in PATIENCES:
-                row, refused = await insisted(warden, lockout, writes, patience)
+            for names, patience in ((names, patience) for names in NAMES for patience in PATIENCES):
+                row, refused = await insisted(warden, lockout, writes, patience, names)
                 seen = retrieved(corpus, writes, embedder, refused) if name in harmful else {}
                 results.add_row({"mode": MODES[-1], "set": name, **seen, **row})
     finally:
@@ -135,17 +136,17 @@ async def rewritten_twins(
 
 
 async def insisted(
-    warden: Warden, lockout: Lockout, writes: Sequence[Write], patience: Patience
+    warden: Warden, lockout: Lockout, writes: Sequence[Write], patience: Patience, names: str
 ) -> tuple[dict[str, Any], dict[str, bool]]:
-    """Judge writes as those of one writer for each poison; return a row, and by write id whether it was refused."""
+    """Judge the writes of each poison one after the other; return a row, and by write id whether it was refused."""
     reasons: Counter[str] = Counter()
     refused: dict[str, bool] = {}
     for poison in sorted({write.poison for write in writes if write.poison is not None}):
         mine = [write for write in writes if write.poison == poison]
-        decisions = await warden.judge_stream(lockout, MODES[-1], mine, patience)
+        decisions = await warden.judge_stream(lockout, MODES[-1], mine, patience, writer=NAMES[names])
         reasons.update(decision.reason for decision in decisions)
         refused |= {write.write_id: not said.allowed for write, said in zip(mine, decisions, strict=True)}
-    row = {"part": "one writer for each poison", **asdict(patience)}
+    row = {"part": "one after the other", "names": names, **asdict(patience)}
     return row | {**counts(sum(refused.values()), len(refused)), "reasons": dict(reasons.most_common())}, refused
 
 
