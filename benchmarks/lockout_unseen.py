@@ -10,7 +10,6 @@ is bad work practice, which the packaged labels speak of; `steering` sounds neut
 answer, target, person or belief, for which they have no word. Each is a request, an act, five restatements, and five
 honest notes for the same request; of these, one is the act put right in its own words, and one warns of it. All acts
 are removed from one tenant; every note is then written by a writer of its own, and so is held against all tombstones.
-Last, one writer sends all honest notes, whom the guard may come to distrust or suspend for those that it refuses.
 Beside the modes as they are, `act+labels` is tried as it was before act and hazard were weighed together
 (`benchmarks.doubt_calibration`): labels alone then decide what is in doubt.
 
@@ -27,7 +26,7 @@ import asyncio
 import json
 import math
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +38,7 @@ from benchmarks.acts.report import turns_of
 from benchmarks.command import run
 from benchmarks.hst.corpus import Write
 from benchmarks.hst.extraction import packaged_backbone
-from benchmarks.hst.guarding import PATIENCES, RememberedActs, RememberedEmbedder, RememberedExtractor, Warden
+from benchmarks.hst.guarding import RememberedActs, RememberedEmbedder, RememberedExtractor, Warden
 from benchmarks.intervals import wilson
 from benchmarks.public_data import MEMORYBANK, add_data
 from benchmarks.resultfile import ResultFile
@@ -99,13 +98,6 @@ async def _run(options: argparse.Namespace, backbone: Backbone, turns: Sequence[
                     Console().print({key: row[key] for key in row if key != "refused_ids"})
             finally:
                 guard.close()
-        honest = writes_of(scenarios, "safe")
-        for patience in PATIENCES:
-            decisions = await warden.judge_stream(lockout, "act+labels", honest, patience)
-            head = {"mode": "act+labels", "kind": "all", "texts": "safe, one writer", **asdict(patience)}
-            row = {**head, **counted(honest, decisions, "safe")}
-            results.add_row(row)
-            Console().print({key: row[key] for key in row if key != "refused_ids"})
     finally:
         await backbone.close()
 
