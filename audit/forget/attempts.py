@@ -56,11 +56,12 @@ class Attempts:
             if decision.tombstone is not None:
                 self._by_removal.add(_name(decision.tombstone), key, now_ms)
 
-    def refusal(  # noqa: PLR0913, PLR0917 - a write, and what is known of it
+    def refusal(  # noqa: PLR0913 - a write, and what is known of it
         self,
         writer: str,
         alone: Decision,
-        joins: bool,  # noqa: FBT001
+        *,
+        joins: bool,
         doubted: Sequence[HazardTombstone],
         foreign: Callable[[], bool],
         now_ms: int,

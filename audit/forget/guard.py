@@ -306,7 +306,12 @@ class WriteGuard:
         if decision.allowed:
             doubted = [state.lockout.stones[number] for number in found.doubted]
             refusal = self._attempts.refusal(
-                writer, decision, found.joins, doubted, lambda: any(map(is_foreign, readings(entry))), self._clock_ms()
+                writer,
+                decision,
+                joins=found.joins,
+                doubted=doubted,
+                foreign=lambda: any(map(is_foreign, readings(entry))),
+                now_ms=self._clock_ms(),
             )
             if refusal is not None:
                 decision = refusal
