@@ -25,6 +25,7 @@ import argparse
 import asyncio
 from collections import Counter
 from dataclasses import asdict
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.command import run
@@ -92,7 +93,7 @@ async def _run(options: argparse.Namespace, corpus: Corpus, backbone: Backbone) 
             for name, writes in harmful.items():
                 results.add_row({"mode": mode, "set": name, **retrieved(corpus, writes, embedder, refused)})
         for name, writes in (*harmful.items(), (TWIN_SET, twins)):
-            for names, patience in ((names, patience) for names in NAMES for patience in PATIENCES):
+            for names, patience in product(NAMES, PATIENCES):
                 row, refused = await insisted(warden, lockout, writes, patience, names)
                 seen = retrieved(corpus, writes, embedder, refused) if name in harmful else {}
                 results.add_row({"mode": MODES[-1], "set": name, **seen, **row})

@@ -108,7 +108,10 @@ class GuardOptions:
     ] = None
     doubt_above: Annotated[
         float | None,
-        typer.Option("--doubt-above", help="Log-odds in nats from which mode act+labels asks for labels; likewise."),
+        typer.Option(
+            "--doubt-above",
+            help="Log-odds in nats from which an act is in doubt, and act+labels asks for labels; likewise.",
+        ),
     ] = None
     fused_above: Annotated[
         float | None,
@@ -155,19 +158,19 @@ class GuardOptions:
         """Return how the guard decides.
 
         Args:
-            line_by_line: Hold no writer's refused writes against the others, unless the command line says so.
+            line_by_line: Hold refused writes against no others, unless the command line says so.
 
         Raises:
             UsageError: a value out of range.
         """
-        usual = GuardSettings(distrust_after=0, alarm_after=0) if line_by_line else GuardSettings()
+        counts: dict[str, int] = {"distrust_after": 0, "alarm_after": 0} if line_by_line else {}
+        for name in ("distrust_after", "alarm_after", "suspend_after"):
+            if (given := getattr(self, name)) is not None:
+                counts[name] = given
         return GuardSettings(
             mode=cast("MatchMode", self.mode), act_above_nats=self.act_above, near_above_nats=self.near_above,
             doubt_above_nats=self.doubt_above, fused_above_nats=self.fused_above,
-            on_failure=cast("OnFailure", self.on_failure),
-            distrust_after=usual.distrust_after if self.distrust_after is None else self.distrust_after,
-            alarm_after=usual.alarm_after if self.alarm_after is None else self.alarm_after,
-            suspend_after=usual.suspend_after if self.suspend_after is None else self.suspend_after,
+            on_failure=cast("OnFailure", self.on_failure), **counts,
         )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ Nothing is asked, so nothing in a text can answer: it is read as "Note:" and its
 from __future__ import annotations
 
 import copy
-import math
 import threading
 import time
 from functools import cache
@@ -205,9 +204,9 @@ def packaged_states(backbone: str = BACKBONE, layer: int = LAYER) -> HiddenState
     """
     place = backbone, layer
     with _LOADING.setdefault(place, threading.Lock()):
-        failed_s, why = _FAILED.get(place, (-math.inf, None))
-        if why is not None and time.monotonic() - failed_s < TRIED_AGAIN_S:
-            raise type(why)(*why.args)
+        failed = _FAILED.get(place)
+        if failed is not None and time.monotonic() - failed[0] < TRIED_AGAIN_S:
+            raise type(failed[1])(*failed[1].args)
         try:
             return _loaded_states(backbone, layer)
         except AuditError as error:

@@ -7,15 +7,14 @@ sends is refused, and that makes it likelier that the rest is no better. So for 
 - for whomever, about a removal that some writes were refused for: who tries under ever new names is known by what he
   tries;
 
-and what the act of a write leaves in doubt is refused. Both come early, since they cost honest writers next to
-nothing: what is clearly safe is let in as before. To let nothing more in of such a writer that is near a removal is
+and what the act of a write leaves in doubt is refused. Both come early, since what is clearly safe is let in as before:
+honest writers pay with what is in doubt alone. To let nothing more in of such a writer that is near a removal is
 stricter, and for those to choose whose writers each have a name: where many write under one, any of them brings it on
 all. (Guesses of a password are throttled likewise: OWASP ASVS 5.0, V6.3.1.)
 """
 
 from __future__ import annotations
 
-import math
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -39,11 +38,11 @@ class Attempts:
 
     Args:
         settings: After how many refusals what happens.
-        doubt_nats: Log-odds from which the act of a write is in doubt; infinite where none is read.
+        reads_acts: The guard reads acts; where it does not, nothing is in doubt.
     """
 
-    def __init__(self, settings: GuardSettings, doubt_nats: float) -> None:
-        self._settings, self._doubt_nats = settings, doubt_nats
+    def __init__(self, settings: GuardSettings, *, reads_acts: bool) -> None:
+        self._settings, self._reads_acts = settings, reads_acts
         self._by_writer = Refusals(max(settings.distrust_after, settings.suspend_after), settings.refusals_s)
         self._by_removal = Refusals(settings.alarm_after, settings.refusals_s)
         self._lock = threading.Lock()
@@ -93,7 +92,7 @@ class Attempts:
             why = f"{settings.suspend_after} other writes of this writer were refused {hours}"
             return replace(alone, allowed=False, reason="writer suspended", detail=why)
         in_doubt = bool(doubted) and (joins or foreign())
-        distrusted = 0 < settings.distrust_after <= of_writer and self._doubt_nats < math.inf
+        distrusted = self._reads_acts and 0 < settings.distrust_after <= of_writer
         if distrusted and (unjudged or in_doubt):
             why = f"in doubt, and {of_writer} other writes of this writer were refused {hours}"
             return replace(alone, allowed=False, reason="writer distrusted", detail=why)

@@ -173,9 +173,8 @@ class WriteGuard:
         self._lock = threading.Lock()
         self._state = _State(lockout, mode, self._rounds)
         self._recent = RecentWrites(self.settings.recent_writes, self.settings.recent_s)
-        doubts = acts is not None and mode in MODES_WITH_ACTS
-        self._doubt_nats = doubt_nats(acts.curve, self.settings) if acts is not None and doubts else math.inf
-        self._attempts = Attempts(self.settings, self._doubt_nats)
+        self._doubt_nats = math.inf if acts is None else doubt_nats(acts.curve, self.settings)
+        self._attempts = Attempts(self.settings, reads_acts=mode in MODES_WITH_ACTS)
         self._closed = False
         self._counters = dict.fromkeys(("checked", "refused", "computed", "failed"), 0)
 
@@ -421,7 +420,7 @@ class WriteGuard:
             near = incomparable or found.nearest is None or found.nearest >= settings.join_above
             joins = near and found.decision.reason != "no tombstones"
             kept = _nearest(lockout, texts, vectors_of) if joins and not joined else ()
-            doubted = () if found.odds is None else _likeliest(found.odds, self._doubt_nats)
+            doubted = () if joined or found.odds is None else _likeliest(found.odds, self._doubt_nats)
             findings.append(_Finding(decision=found.decision, joins=joins, nearest=kept, doubted=doubted))
         return findings
 
@@ -466,8 +465,8 @@ def _nearest(lockout: Lockout, texts: Sequence[str], vectors: NDArray[np.float32
 
 
 def _likeliest(odds: NDArray[np.float32], least: float) -> tuple[int, ...]:
-    """Return the tombstones of at least so many nats, likeliest first."""
-    numbers = np.flatnonzero(odds >= least)  # NaN, of a tombstone without an act, is not
+    """Return the tombstones of at least so many nats, likeliest first; not those whose acts were not compared."""
+    numbers = np.flatnonzero(np.isfinite(odds) & (odds >= least))
     return tuple(numbers[np.argsort(-odds[numbers], kind="stable")][:MOST_DOUBTED].tolist())
 
 

@@ -311,7 +311,7 @@ def alone_nats(curve: ActCurve, settings: GuardSettings) -> float:
 
 
 def doubt_nats(curve: ActCurve, settings: GuardSettings) -> float:
-    """Return from where mode `act+labels` asks for labels."""
+    """Return from where an act is in doubt."""
     return curve.doubt_nats if settings.doubt_above_nats is None else settings.doubt_above_nats
 
 
@@ -324,7 +324,7 @@ def check_thresholds(curve: ActCurve, settings: GuardSettings) -> None:
     used = {"act_above_nats": alone_nats(curve, settings)}
     if settings.mode == "act":
         used["near_above_nats"] = _near_nats(curve, settings)
-    if settings.mode == "act+labels" and settings.doubt_above_nats is not None:
+    if settings.doubt_above_nats is not None:
         used["doubt_above_nats"] = settings.doubt_above_nats
     for name, nats in used.items():
         if nats < curve.least_nats:

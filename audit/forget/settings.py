@@ -46,7 +46,8 @@ class GuardSettings:
     """Log-odds from which mode `act` refuses a write that lies as near the act's key as `look_above` says; likewise."""
 
     doubt_above_nats: float | None = None
-    """Log-odds from which mode `act+labels` asks for the labels of a write that the act does not refuse; likewise."""
+    """Log-odds from which a write that the act does not refuse is in doubt, and mode `act+labels` asks for its labels;
+    likewise."""
 
     fused_above_nats: float | None = None
     """Log-odds of act and hazard together, from which mode `act+labels` refuses such a write; likewise.

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.hst.blocking import BACKBONE, WRITTEN, counts
-from benchmarks.hst.guarding import BY_ITSELF, PATIENCES, Patience
+from benchmarks.hst.guarding import AS_IT_COMES, BY_ITSELF, PATIENCES
 from benchmarks.hst.retrieval import MemoryIndex
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def adversary_rows(found: Mapping[tuple[str, str], Orders]) -> list[Row]:
     for (names, group), orders in found.items():
         let_in = [_let_in(one) for one in orders.shuffled]
         rows.append({
-            "part": "adversary", "names": names, "set": group, **asdict(Patience()),
+            "part": "adversary", "names": names, "set": group, **asdict(AS_IT_COMES),
             **counts(sum(orders.given.values()), len(orders.given)),
             "wrong": _let_in(orders.given),
             "shuffled_orders": len(let_in),
@@ -120,7 +120,7 @@ async def mixed_rows(warden: Warden, lockout: Lockout, mode: MatchMode, sets: Se
     rows = []
     for names, writer in NAMES.items():
         # Whoever has a new name each time is neither distrusted nor suspended.
-        for patience in PATIENCES if writer else (BY_ITSELF, Patience()):
+        for patience in PATIENCES if writer else (BY_ITSELF, AS_IT_COMES):
             refused: Counter[str] = Counter()
             reasons: dict[str, Counter[str]] = {name: Counter() for name in kinds}
             for number in range(MIXED):

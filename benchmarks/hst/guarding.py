@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from models.protocols import Embedder
 
 __all__ = [
+    "AS_IT_COMES",
     "BY_ITSELF",
     "PATIENCES",
     "Patience",
@@ -69,7 +70,8 @@ class Patience:
 BY_ITSELF = Patience(distrust_after=0, alarm_after=0)
 """What was refused before is held against nothing."""
 
-PATIENCES = (BY_ITSELF, Patience(), Patience(suspend_after=20))
+AS_IT_COMES = Patience()
+PATIENCES = (BY_ITSELF, AS_IT_COMES, Patience(suspend_after=20))
 """Each write is judged by itself; as it comes; and writers are suspended as well."""
 
 
@@ -233,12 +235,12 @@ class Warden:
         return [[next(decisions) for _ in attack.writes] for attack in attacks]
 
     async def judge_stream(
-        self, lockout: Lockout, mode: MatchMode, writes: Sequence[Write], patience: Patience | None = None,
+        self, lockout: Lockout, mode: MatchMode, writes: Sequence[Write], patience: Patience = AS_IT_COMES,
         *, writer: str = "one-writer",
     ) -> list[Decision]:  # fmt: skip
         """Judge writes of one single writer, or (with an empty name) of as many writers, a minute apart."""
         now = [WRITTEN_AT_MS]
-        settings = GuardSettings(mode=mode, model_timeout_s=PATIENCE_S, **asdict(patience or Patience()))
+        settings = GuardSettings(mode=mode, model_timeout_s=PATIENCE_S, **asdict(patience))
         guard = WriteGuard(
             lockout, embed=self.embed, acts=self.acts, extractor=self.extractor, taxonomies=[self.taxonomy],
             settings=settings, clock_ms=lambda: now[0],

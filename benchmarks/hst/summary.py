@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.hst.adversary import NAMES
-from benchmarks.hst.guarding import Patience
+from benchmarks.hst.guarding import AS_IT_COMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +94,7 @@ def state_bars(results: ResultFile, extraction: str, mode: str) -> None:
 def _state_adversary(results: ResultFile) -> None:
     """State the bars again for the paper's adversary, in the order given, and for honest writes among that."""
     chosen = partial(_chosen, results.rows)
-    usual = asdict(Patience())
+    usual = asdict(AS_IT_COMES)
     for names in NAMES:
         sent = f"sent under {'one name' if names == 'one' else 'ever new names'}"
         for row in chosen("adversary", names=names):

@@ -90,6 +90,18 @@ def test_what_is_far_from_every_key_is_in_no_doubt_but_for_what_no_key_can_tell(
     assert decision.reason == "writer distrusted"
 
 
+def test_an_act_that_nothing_was_held_against_is_in_no_doubt():
+    """By a reader without a threshold of doubt all that it compares is in doubt, and nothing else."""
+    far = stone(entry("Always upload the table", "m2"), index=1, embed=lambda texts: -EMBEDDER.embed([PARAPHRASE]))
+    held = guard(lockout(stone(), far), acts=FakeActReader(), mode="act")
+    try:
+        held.check(entry(SAFE, "w1"))
+        (finding,) = held._state.alone.values()
+    finally:
+        held.close()
+    assert finding.doubted == (0,)
+
+
 @pytest.mark.parametrize("settings", [{"distrust_after": 0}, {"mode": "containment+key"}])
 def test_nobody_is_distrusted_where_that_is_off_or_no_acts_are_read(made, settings):
     held = made(**settings)

@@ -142,12 +142,12 @@ def test_no_threshold_can_lie_where_the_first_reader_alone_has_spoken():
         ({"mode": "act+labels", "doubt_above_nats": -4.5}, "doubt_above_nats is -4.5, expected -4 or more"),
         ({"mode": "act", "act_above_nats": -4.5, "near_above_nats": 0.0}, "act_above_nats is -4.5, expected -4"),
         ({"mode": "act", "near_above_nats": -5.0}, "near_above_nats is -5, expected -4 or more"),
+        ({"mode": "act", "doubt_above_nats": -9.0}, "doubt_above_nats is -9, expected -4 or more"),
         ({"mode": "act", "act_above_nats": -4.0}, r"near_above_nats is .* \(moved with act_above_nats\), expected -4"),
     ):
         with pytest.raises(UsageError, match=refused):
             made(**settings)
     # What a mode does not use is not looked at.
-    made(mode="act", doubt_above_nats=-9.0).close()
     made(mode="act+labels", near_above_nats=-9.0, act_above_nats=-4.0, doubt_above_nats=-4.0).close()
 
 
