@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 from audit.provenance import durable
 from audit.snapshot.attest import attest
-from jobs.run_audit import RESULT_FILE
+from jobs.run_folder import RESULT_FILE
+from jobs.run_seal import SEAL_FILE
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from audit.provenance.keys import Keyring
-    from audit.result import AuditResult
     from audit.snapshot.purify import Purified
+    from jobs.sealed_run import SealedRun
 
 __all__ = ["ATTESTATION_FILE", "attest_run"]
 
 ATTESTATION_FILE = "attestation.dsse.json"
 
 
-def attest_run(run: Path, result: AuditResult, purified: Purified, keyring: Keyring, *, now_ms: int) -> bytes:
-    """Sign what a run removed and why, bound to its result file; return the statement, as it is written to the folder.
+def attest_run(run: SealedRun, purified: Purified, keyring: Keyring, *, now_ms: int) -> bytes:
+    """Sign what a run removed and why, bound to its result and its seal; return the statement, as it is written there.
 
     Raises:
         UsageError: a dry run, a statement that no verifier would accept, or the auditor's key is missing.
     """
     statement = attest(
-        purified, keyring, run_id=result.run_id, now_ms=now_ms, parameters=result.config, models=result.models,
-        score_tables={RESULT_FILE: hashlib.sha256((run / RESULT_FILE).read_bytes()).hexdigest()},
+        purified, keyring, run_id=run.result.run_id, now_ms=now_ms, parameters=run.result.config,
+        models=run.result.models,
+        score_tables={RESULT_FILE: run.seal.files[RESULT_FILE], SEAL_FILE: run.seal.digest},
     )  # fmt: skip
-    durable.replace(run / ATTESTATION_FILE, statement)
+    durable.replace(run.path / ATTESTATION_FILE, statement)
     return statement

@@ -14,7 +14,7 @@ from rich.console import Console
 from audit.config import AuditConfig, load_config
 from audit.errors import AuditError, UsageError
 from audit.provenance import durable
-from audit.provenance.keys import load_keyring
+from audit.provenance.keys import POLICY_FILE, load_keyring
 from audit.report.html import render_html
 from audit.report.json import to_json
 from audit.report.sarif import to_sarif
@@ -47,7 +47,6 @@ from jobs.progress import Reporter
 from jobs.reuse import EarlierRun
 from jobs.run_audit import (
     REPORT_FILE,
-    RESULT_FILE,
     check_input,
     make_executor,
     model_specs,
@@ -58,13 +57,16 @@ from jobs.run_audit import (
     run_audit,
 )
 from jobs.run_folder import read_identity
+from jobs.run_seal import SEAL_FILE, Sealer
+from jobs.sealed_run import open_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from audit.result import AuditResult
+    from audit.provenance.keys import Keyring
     from audit.snapshot.pin import Pin
     from audit.snapshot.reader import VerifiedSnapshot
+    from jobs.sealed_run import SealedRun
 
 __all__ = ["audit", "report"]
 
@@ -137,7 +139,8 @@ def audit(
 ) -> None:
     """Find which memories caused the harmful events. Changes nothing unless --apply is given.
 
-    Flags win over memaudit.yaml; defaults hold where neither says it.
+    The run is sealed with the auditor's key in the key folder: `purge` takes no other. Flags win over memaudit.yaml;
+    defaults hold where neither says it.
     """
     if fail_on not in {None, "removed", "not-cleared"}:
         raise UsageError(f"--fail-on is {fail_on!r:.40}, expected removed or not-cleared")
@@ -152,19 +155,23 @@ def audit(
     }  # fmt: skip
     settings: AuditConfig = name_backbone(load_config(chosen, overrides))
     now, policy, console = now_ms(), installed_policy(keys, trust), Console(soft_wrap=True)
-    if apply:  # a missing key is to be heard before the work, not after it
-        keyring = load_keyring(keys)
-        keyring.signers("auditor"), keyring.signers("log")
+    keyring = _auditor(keys, apply=apply)
+    sealer = Sealer(keyring)
     read, guessed = read_events(events), None if edges is None else read_edges(edges)
-    earlier = None if reuse is None else EarlierRun(reuse)
+    earlier = None if reuse is None else EarlierRun(reuse, sealer)
     known = known_pin(store, pin, policy, now)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known)
     reporter = Reporter(console, quiet=quiet or as_json)
     digests = {"configuration": settings.digest(), "events": read[1], "edges": None if guessed is None else guessed[1]}
-    result = _purged_before(out, digests, snapshot, known, now) if apply else None
-    if result is not None:
+    sealed = None if keyring is None or not apply else _purged_before(out, digests, snapshot, known, now, keyring)
+    if sealed is not None:
+        result = sealed.result
         reporter.say(f"the purge of {out} was published by an earlier start: what is missing after it is done now")
     else:
+        if keyring is None:
+            reporter.say(
+                f"{keys} has no auditor's key: this run will not be sealed, and `memaudit purge` will refuse it"
+            )
         harmful = check_input(snapshot, read, settings, guessed)
         remember(snapshot, pin)  # now: what others publish during the run is newer, and no rollback of it
         if harmful:
@@ -174,26 +181,31 @@ def audit(
         executor = make_executor(model_specs(settings), local=local or not harmful, address=address)
         try:
             result = run_audit(
-                snapshot, read, settings, executor, out, reporter, now_ms=now, edges=guessed, earlier=earlier
-            )
+                snapshot, read, settings, executor, out, reporter, now_ms=now, edges=guessed, earlier=earlier,
+                sealer=sealer,
+            )  # fmt: skip
             # A later purge may take the quarantined ones too: their hazards are read while the backbone is loaded.
-            write_locks(snapshot, with_quarantined(result), settings, executor, out, reporter)
+            write_locks(snapshot, with_quarantined(result), settings, executor, out, reporter, sealer)
         finally:
             executor.close()
+        seal = sealer.seal(out, result.store, result.snapshot_version)
+        if apply and keyring is not None:
+            sealed = open_sealed(out, keyring.policy, seal=seal)
     if not as_json:
         console.print(render_table(result))
         console.print(f"report: {out / REPORT_FILE}", markup=False, highlight=False)
     purged, refused = None, None
     command = f"memaudit purge {shlex.quote(str(out))} {shlex.quote(str(store))} --apply"
-    if apply and removals_of(result):
+    if sealed is not None and removals_of(result):
         try:
             if large := large_removals(result):
                 raise UsageError(f"{large[0]}; look at {out / REPORT_FILE}, then: {command} --most")
-            purged = purge_run(out, result, store, keys, pin, dry_run=False, quiet=as_json)
+            purged = purge_run(sealed, result, store, keys, pin, dry_run=False, quiet=as_json)
         except AuditError as error:
             refused = error
     elif not as_json and removals_of(result):
-        console.print(f"nothing was removed; to remove: {command}", markup=False, highlight=False)
+        how = f"to remove: {command}" if keyring is not None else f"not sealed, as {keys} has no auditor's key"
+        console.print(f"nothing was removed; {how}", markup=False, highlight=False)
     if as_json:  # one document, also with --apply, and where the purge is refused
         told = {"purged": purged} if refused is None else {"purged": None, "refused": str(refused)}
         print_json(json.loads(to_json(result)) | (told if apply else {}))
@@ -205,14 +217,39 @@ def audit(
         raise typer.Exit(FINDINGS)
 
 
+def _auditor(keys: Path, *, apply: bool) -> Keyring | None:
+    """Return the keys that seal the run; None where the folder has not the auditor's, and nothing is to be applied.
+
+    Raises:
+        UsageError: `apply`, and a key that a purge needs is missing: to be heard before the work, not after it.
+    """
+    if not apply and not (keys / POLICY_FILE).is_file():
+        return None
+    keyring = load_keyring(keys)
+    try:
+        keyring.signers("auditor")
+        if apply:
+            keyring.signers("log")
+    except UsageError:
+        if apply:
+            raise
+        return None
+    return keyring
+
+
 def _purged_before(
-    out: Path, digests: Mapping[str, str | None], snapshot: VerifiedSnapshot, known: Pin | None, now: int
-) -> AuditResult | None:
-    """Return the result in a folder where it is what this command found before its purge was published and interrupted.
+    out: Path,
+    digests: Mapping[str, str | None],
+    snapshot: VerifiedSnapshot,
+    known: Pin | None,
+    now: int,
+    keyring: Keyring,
+) -> SealedRun | None:
+    """Return the run in a folder where it is what this command found before its purge was published and interrupted.
 
     The purge made a version of its own, so the run there is of another snapshot than the newest.
     """
-    if not (out / RESULT_FILE).is_file():
+    if not (out / SEAL_FILE).is_file():
         return None
     try:
         identity = read_identity(out)
@@ -220,8 +257,10 @@ def _purged_before(
         return None
     if identity.get("snapshot") == snapshot.digest or any(identity.get(name) != digests[name] for name in digests):
         return None
-    result = read_result(out)
-    return result if unfinished_purge(out, result, snapshot, known, now_ms=now) is not None else None
+    sealed = open_sealed(out, keyring.policy)
+    if unfinished_purge(out, sealed.result, snapshot, known, now_ms=now) is None:
+        return None
+    return sealed
 
 
 def _print_document(text: str) -> None:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from audit.counted import counted
-from audit.errors import StalePlanError, UsageError
+from audit.errors import IncompleteError, StalePlanError, UsageError
 from audit.provenance.keys import load_keyring
 from audit.report.untrusted import as_line
 from audit.snapshot.purify import purify, read_purified
@@ -19,14 +19,17 @@ from jobs.attestation import ATTESTATION_FILE, attest_run
 from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, known_pin, print_json, remember
 from jobs.clock import now_ms
 from jobs.descendants import with_quarantined
-from jobs.hazard_locks import read_locks, removals_of
-from jobs.run_audit import read_result
+from jobs.hazard_locks import removals_of
+from jobs.run_folder import read_identity
+from jobs.sealed_run import open_sealed
 
 if TYPE_CHECKING:
+    from audit.provenance.policy import TrustPolicy
     from audit.result import AuditResult
     from audit.snapshot.pin import Pin
     from audit.snapshot.purify import Purified
     from audit.snapshot.reader import VerifiedSnapshot
+    from jobs.sealed_run import SealedRun
 
 __all__ = ["large_removals", "purge", "purge_run", "unfinished_purge"]
 
@@ -49,15 +52,15 @@ def purge(
 ) -> None:
     """Remove what a run found.
 
-    Tombstones are appended, the live view is rewritten and re-signed. Changes nothing unless --apply is given.
+    Tombstones are appended, the live view is rewritten and re-signed. Changes nothing unless --apply is given. A run
+    that its audit did not seal, or that was changed since, is refused.
     """
-    result = read_result(run)
-    if quarantined:
-        result = with_quarantined(result)
+    sealed = _sealed(run, store, load_keyring(keys).policy)
+    result = with_quarantined(sealed.result) if quarantined else sealed.result
     large = large_removals(result)
     if large and apply and not most:
         raise UsageError(f"{large[0]}; look at the report, and add --most to remove them all the same")
-    purged = purge_run(run, result, store, keys, pin, dry_run=not apply, quiet=as_json)
+    purged = purge_run(sealed, result, store, keys, pin, dry_run=not apply, quiet=as_json)
     if as_json:
         print_json(purged)
     if large and not apply and not as_json:
@@ -76,32 +79,56 @@ def large_removals(result: AuditResult) -> list[str]:
     ]
 
 
+def _sealed(run: Path, store: Path, trust: TrustPolicy) -> SealedRun:
+    """Open a run; one that is not sealed, and whose audit cannot be finished as the store has changed, is stale."""
+    try:
+        return open_sealed(run, trust)
+    except IncompleteError:
+        newest = open_snapshot(store, trust, now_ms=now_ms(), check_expiry=False)
+        if read_identity(run).get("snapshot") != newest.digest:
+            raise StalePlanError(
+                f"{run} is not sealed, and {store} is at version {newest.version} since: audit again"
+            ) from None
+        raise
+
+
 def purge_run(
-    run: Path, result: AuditResult, store: Path, keys: Path, pin: Path | None, *, dry_run: bool, quiet: bool
+    run: SealedRun,
+    result: AuditResult,
+    store: Path,
+    keys: Path,
+    pin: Path | None,
+    *,
+    dry_run: bool,
+    quiet: bool,
 ) -> dict[str, object]:
-    """Remove, attest and remember what a run found, and say so unless `quiet`; return it as `--json` shows it."""
+    """Remove, attest and remember what a run found, and say so unless `quiet`; return it as `--json` shows it.
+
+    `result` is the run's, with the quarantined where they are to go.
+    """
     now, keyring, console = now_ms(), load_keyring(keys), Console(soft_wrap=True, quiet=quiet)
     removals = removals_of(result)
     known = known_pin(store, pin, keyring.policy, now)
     snapshot = open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)
     if snapshot.store_id != result.store:
-        raise UsageError(f"{run} audited another store than {store}")
-    purified = None if dry_run else unfinished_purge(run, result, snapshot, known, now_ms=now)
+        raise UsageError(f"{run.path} audited another store than {store}")
+    purified = None if dry_run else unfinished_purge(run.path, result, snapshot, known, now_ms=now)
     if snapshot.digest != result.snapshot_digest and purified is None:
         raise StalePlanError(
-            f"{store} is at version {snapshot.version}, {run} audited version {result.snapshot_version}: audit again"
+            f"{store} is at version {snapshot.version}, {run.path} audited version {result.snapshot_version}: "
+            "audit again"
         )
     if not removals:  # a clean night, and no mistake
-        console.print(f"{run} found nothing to remove: {store} stays as it is", markup=False, highlight=False)
+        console.print(f"{run.path} found nothing to remove: {store} stays as it is", markup=False, highlight=False)
         return {"version": snapshot.version, "published": False, "digest": snapshot.digest, "removed": []}
     if purified is None:
-        extra, taxonomy = read_locks(run, result)
+        extra, taxonomy = run.locks_of(result)
         purified = purify(
             store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now,
             config={**result.config, **taxonomy}, models=result.models, extra=extra, dry_run=dry_run,
         )  # fmt: skip
     if not dry_run:
-        attest_run(run, result, purified, keyring, now_ms=now)
+        attest_run(run, purified, keyring, now_ms=now)
         remember(open_snapshot(store, keyring.policy, now_ms=now), pin)
     verb = "removed" if purified.published else "would remove"
     for item in purified.removed:
@@ -117,13 +144,13 @@ def purge_run(
     if purified.published:
         console.print(
             f"version {purified.version} published with {counted(purified.entries, 'memory')}; attestation: "
-            f"{run / ATTESTATION_FILE}; check both with: memaudit verify {shlex.quote(str(store))} "
-            f"--attestation {shlex.quote(str(run / ATTESTATION_FILE))}",
+            f"{run.path / ATTESTATION_FILE}; check both with: memaudit verify {shlex.quote(str(store))} "
+            f"--attestation {shlex.quote(str(run.path / ATTESTATION_FILE))}",
             markup=False, highlight=False,
         )  # fmt: skip
         console.print(
-            f"older versions and {run} still hold the text of what was removed; to erase the versions: memaudit vacuum "
-            f"{shlex.quote(str(store))}", markup=False, highlight=False,
+            f"older versions and {run.path} still hold the text of what was removed; to erase the versions: "
+            f"memaudit vacuum {shlex.quote(str(store))}", markup=False, highlight=False,
         )  # fmt: skip
     else:
         console.print("dry run: nothing was changed; add --apply to remove", markup=False, highlight=False)

@@ -5,7 +5,7 @@
     FOLDER/keys/                             fresh keys of all roles
     FOLDER/store/                            version 1 signed and audited, version 2 purified
     FOLDER/run/                              replays as they arrived, result.json, hazards.json, report.html,
-                                             attestation.dsse.json
+                                             seal.dsse.json, attestation.dsse.json
 
 Every step looks first at what is there, so that a second start of an interrupted demo continues, and one of a finished
 demo shows it again. It uses the same functions as the other commands; nothing here is simulated.
@@ -38,7 +38,7 @@ from audit.snapshot.verify import verify_store
 from jobs.attestation import ATTESTATION_FILE, attest_run
 from jobs.clock import now_ms
 from jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
-from jobs.hazard_locks import read_locks, write_locks
+from jobs.hazard_locks import write_locks
 from jobs.import_jsonl import parse_entries
 from jobs.progress import Reporter
 from jobs.run_audit import (
@@ -51,6 +51,8 @@ from jobs.run_audit import (
     run_audit,
 )
 from jobs.run_folder import KINDS
+from jobs.run_seal import Sealer
+from jobs.sealed_run import open_sealed
 from models.generator_vllm import VllmSettings
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from audit.provenance.keys import Keyring
     from audit.result import AuditResult
     from audit.snapshot.reader import VerifiedSnapshot
+    from jobs.sealed_run import SealedRun
     from models.loading import ModelSpecs
 
 __all__ = ["run_demo"]
@@ -149,19 +152,19 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
     )
 
     say.step(3, "Audit: replay what went wrong, with memories left out")
-    result = _audit(place, snapshot, config, specs, executor, reporter, say)
+    run = _audit(place, snapshot, config, specs, executor, keyring, reporter, say)
 
     say.step(4, "Verdict")
-    console.print(render_table(result))
+    console.print(render_table(run.result))
 
     say.step(5, "Purify the store")
-    purified = _purify(place, snapshot, result, keyring, say)
+    purified = _purify(place, snapshot, run, keyring, say)
 
     say.step(6, "Verify the purified store")
     if purified is not None:
-        _verify(place, snapshot, purified, result, keyring, reporter, say)
+        _verify(place, snapshot, purified, run, keyring, reporter, say)
 
-    _close(place, result, say, keep=keep)
+    _close(place, run.result, say, keep=keep)
     return place.run / REPORT_FILE
 
 
@@ -236,9 +239,10 @@ def _audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     config: AuditConfig,
     specs: ModelSpecs,
     executor: Literal["local", "ray"],
+    keyring: Keyring,
     reporter: Reporter,
     say: _Narrator,
-) -> AuditResult:
+) -> SealedRun:
     events = read_events(place.folder / EVENTS_FILE)
     harmful = sum(event.harm == "harmful" for event in events[0])
     say.plain(
@@ -246,18 +250,20 @@ def _audit(  # noqa: PLR0913, PLR0917 - the parts of a run
         f"which must survive; starting {'Ray and ' if executor == 'ray' else ''}the models: vLLM takes about a minute "
         "before it answers"
     )
-    worker = make_executor(specs, local=executor == "local", address=None)
+    worker, sealer = make_executor(specs, local=executor == "local", address=None), Sealer(keyring)
     try:
-        result = run_audit(snapshot, events, config, worker, place.run, reporter, now_ms=now_ms())
-        write_locks(snapshot, result, config, worker, place.run, reporter)
-        return result
+        result = run_audit(snapshot, events, config, worker, place.run, reporter, now_ms=now_ms(), sealer=sealer)
+        write_locks(snapshot, result, config, worker, place.run, reporter, sealer)
     finally:
         worker.close()
+    seal = sealer.seal(place.run, result.store, result.snapshot_version)
+    return open_sealed(place.run, keyring.policy, seal=seal)
 
 
 def _purify(
-    place: _Layout, snapshot: VerifiedSnapshot, result: AuditResult, keyring: Keyring, say: _Narrator
+    place: _Layout, snapshot: VerifiedSnapshot, run: SealedRun, keyring: Keyring, say: _Narrator
 ) -> Purified | None:
+    result = run.result
     removals = {
         tenant.tenant: {score.entry_id: score.reason for score in removed}
         for tenant in result.tenants
@@ -271,7 +277,7 @@ def _purify(
         say.plain(f"done by an earlier start: version {purified.version}, {counted(purified.entries, 'memory')}")
         return purified
     now = now_ms()
-    extra, taxonomy = read_locks(place.run, result)
+    extra, taxonomy = run.locks_of(result)
 
     def remove(*, dry_run: bool) -> Purified:
         return purify(
@@ -315,14 +321,14 @@ def _verify(  # noqa: PLR0913, PLR0917 - two versions, what lies between them, a
     place: _Layout,
     audited: VerifiedSnapshot,
     purified: Purified,
-    result: AuditResult,
+    run: SealedRun,
     keyring: Keyring,
     reporter: Reporter,
     say: _Narrator,
 ) -> None:
     """Attest the purification, then verify everything as a stranger with the policy and a pin would."""
     pin = audited.pin()
-    statement = attest_run(place.run, result, purified, keyring, now_ms=now_ms())
+    statement = attest_run(run, purified, keyring, now_ms=now_ms())
     with reporter.steps() as progress:
         report = verify_store(
             place.store, keyring.policy, now_ms=now_ms(), pin=pin, deep=True, progress=progress, workers=1

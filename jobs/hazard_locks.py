@@ -21,6 +21,7 @@ from audit.forget.reading import readings
 from audit.forget.tombstone import EXTRA_KEY, lock_out, read_lock
 from audit.provenance import durable, strict_json
 from jobs.run_folder import resumable
+from jobs.run_seal import Sealer
 from models.extras import with_extra
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import HazardStatements, packaged_curves
@@ -134,8 +135,11 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     executor: Executor,
     run: Path,
     reporter: Reporter,
+    sealer: Sealer | None = None,
 ) -> None:
     """Build the locks of what a run removes, and keep them in the run. Does nothing where hazards are off.
+
+    Those that `sealer` knows from an earlier start are kept, where no model is new since.
 
     Raises:
         UsageError: a taxonomy that cannot be read.
@@ -145,7 +149,8 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     if config.hazards == "off" or not removals:
         return
     specs = ModelSpecs(backbone=config.backbone, embedder=config.embedder)
-    if known := _known_locks(run, result):
+    sealer = Sealer() if sealer is None else sealer
+    if known := _known_locks(run, result, sealer):
         reader = load_acts(specs)
         if reader is None or all(_is_whole(lock, reader.model_id) for lock in known):
             return  # no model has to be loaded again
@@ -184,7 +189,7 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
         "format": _FORMAT, "run_id": result.run_id, "taxonomy": described(taxonomy), "outside_schema": outside,
         "locks": kept,
     }  # fmt: skip
-    durable.replace(run / LOCKS_FILE, strict_json.encode(record))
+    sealer.write(run, LOCKS_FILE, strict_json.encode(record))
 
 
 @dataclass(slots=True)
@@ -208,12 +213,16 @@ def entailment_beside(executor: Executor, config: AuditConfig, taxonomy: Taxonom
     return HazardStatements(entailment, curves, taxonomy.digest, load_probe(config.nli))
 
 
-def _known_locks(run: Path, result: AuditResult) -> list[Lock]:
-    """Return the locks that an earlier start wrote; none where they are not usable."""
+def _known_locks(run: Path, result: AuditResult, sealer: Sealer) -> list[Lock]:
+    """Return the locks that an earlier start sealed; none where they are not usable."""
     try:
-        extras, _ = read_locks(run, result)
-    except (IncompleteError, UsageError):
+        data = durable.read_bounded(run / LOCKS_FILE, MAX_LOCKS_BYTES, LOCKS_FILE)
+        extras, _ = read_locks(run, result, data)
+    except (UsageError, VerificationError):
         return []
+    if not sealer.vouches(LOCKS_FILE, data):
+        return []
+    sealer.note(LOCKS_FILE, data)
     return [
         read_lock(extra[EXTRA_KEY], f"{tenant}/{entry_id}")
         for tenant, entries in extras.items()
@@ -226,8 +235,13 @@ def _is_whole(lock: Lock, reader: str) -> bool:
     return not lock.keys or any(act.embedder == reader for act in lock.acts)
 
 
-def read_locks(run: Path, result: AuditResult) -> tuple[Extras, dict[str, str]]:
+def read_locks(run: Path, result: AuditResult, data: bytes | None) -> tuple[Extras, dict[str, str]]:
     """Read what `write_locks` kept.
+
+    Args:
+        run: The run folder, for errors.
+        result: What the run removes.
+        data: LOCKS_FILE; None where there is none.
 
     Returns:
         For `purify`: the tombstones' extra items, and what the manifest says of the taxonomy. Both are empty where the
@@ -237,8 +251,8 @@ def read_locks(run: Path, result: AuditResult) -> tuple[Extras, dict[str, str]]:
         IncompleteError: the audit stopped after its result and before its locks; a tombstone gets none later.
         UsageError: the file is damaged, of another run, or lacks an entry that the run removes.
     """
-    path, removals = run / LOCKS_FILE, removals_of(result)
-    if not path.is_file():
+    removals = removals_of(result)
+    if data is None:
         if removals and result.config.get("hazards") != "off":
             raise IncompleteError(
                 f"{run}: the hazards of what goes were not read (no {LOCKS_FILE}): start the same audit again, "
@@ -246,7 +260,7 @@ def read_locks(run: Path, result: AuditResult) -> tuple[Extras, dict[str, str]]:
             )
         return {}, {}
     try:
-        run_id, extras, taxonomy = parse_locks(durable.read_bounded(path, MAX_LOCKS_BYTES, str(path)), str(path))
+        run_id, extras, taxonomy = parse_locks(data, str(run / LOCKS_FILE))
     except VerificationError as error:
         raise UsageError(f"{run}: {LOCKS_FILE} is damaged ({error!s:.200}); start the audit again") from None
     known = run_id == result.run_id

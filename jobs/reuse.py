@@ -1,7 +1,8 @@
 """What an earlier run's models said, for a run that would ask them the same: a night pays for what is new.
 
 Only comparisons and embeddings are taken over: they depend on texts and weights alone. An earlier run is a convenience
-and no source of truth: a shard of it that cannot be read is passed over and said, and what it held is asked again.
+and no source of truth: a shard of it that cannot be read, or that no audit with these keys wrote (`jobs.run_seal`), is
+passed over and said, and what it held is asked again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from audit.errors import UsageError
 from jobs.pieces import pieces
-from jobs.run_folder import EMBEDDING, ENTAILMENT, read_identity, read_models, shards
+from jobs.run_folder import EMBEDDING, ENTAILMENT, read_identity, read_models, shard_code, shards
+from jobs.run_seal import Sealer
 from jobs.shards import parse_vectors, parse_weights
 
 if TYPE_CHECKING:
@@ -32,13 +34,14 @@ class EarlierRun:
 
     Args:
         path: The folder; the run need not be finished.
+        sealer: Knows the keys; None is one without.
 
     Raises:
         UsageError: no run there, or one of another format.
     """
 
-    def __init__(self, path: Path) -> None:
-        read_identity(path)
+    def __init__(self, path: Path, sealer: Sealer | None = None) -> None:
+        self._codes = (Sealer() if sealer is None else sealer).codes(read_identity(path))
         self.path = path
         self.models = read_models(path)
 
@@ -67,16 +70,23 @@ class EarlierRun:
         self, kind: str, parse: Callable[[bytes, str], dict[str, T]], wanted: frozenset[str], reporter: Reporter
     ) -> dict[str, T]:
         known: dict[str, T] = {}
-        unreadable = 0
+        passed_over = 0
         for shard in shards(self.path, kind):
             try:
-                found = parse(shard.read_bytes(), str(shard))
+                data = shard.read_bytes()
+                found = (
+                    parse(data, str(shard)) if shard.stem == shard_code(self._codes, kind, self.models, data) else None
+                )
             except (OSError, UsageError):
-                unreadable += 1
+                found = None
+            if found is None:
+                passed_over += 1
             else:
                 known |= {key: value for key, value in found.items() if key in wanted}
-        if unreadable:
-            reporter.say(f"{self.path / kind}: {unreadable} files there cannot be read")
+        if passed_over:
+            reporter.say(
+                f"{self.path / kind}: {passed_over} files there cannot be read, or were written without these keys"
+            )
         return known
 
     def _found(

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from jobs.executor import Executor
     from jobs.progress import Reporter
     from jobs.reuse import EarlierRun
+    from jobs.run_seal import Sealer
     from models.weights_cache import Progress
 
 __all__ = [
@@ -130,6 +131,7 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     now_ms: int,
     edges: tuple[tuple[EstimatedEdge, ...], str] | None = None,
     earlier: EarlierRun | None = None,
+    sealer: Sealer | None = None,
 ) -> AuditResult:
     """Audit and write RUN/result.json and RUN/report.html.
 
@@ -143,9 +145,11 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
         now_ms: When the run started, Unix milliseconds.
         edges: From `read_edges`: derivation edges that somebody estimated.
         earlier: A run whose comparisons and embeddings are taken over.
+        sealer: Learns what the run holds; the caller seals it. None is one without keys.
 
     Raises:
         UsageError: input that does not fit; nothing was written.
+        VerificationError: the folder holds answers that no start of this run with these keys wrote.
         IncompleteError: the run stopped; the same call continues it.
     """
     check_input(snapshot, events, config, edges)
@@ -158,11 +162,11 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
         **_own_code(config),
         **_taxonomy_digest(config),
     }
-    run = RunFolder(out, identity, earlier=earlier)
+    run = RunFolder(out, identity, earlier=earlier, sealer=sealer)
     run_id = hashlib.sha256("".join(identity.values()).encode()).hexdigest()[:16]
     if run.outcomes:
         reporter.say(f"resuming, with {counted(len(run.outcomes), 'replay')} known")
-    finished, known = _finished(out, run_id), _answers(run)
+    finished, known = _finished(run, run_id), _answers(run)
     started = time.monotonic()
     result = audit_memory(
         snapshot, events[0], config, executor, run, reporter, run_id=run_id,
@@ -177,13 +181,15 @@ def run_audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     return result
 
 
-def _finished(out: Path, run_id: str) -> AuditResult | None:
+def _finished(run: RunFolder, run_id: str) -> AuditResult | None:
     """Return what the run in a folder found when it was finished before; None also where that cannot be read."""
+    path = run.path / RESULT_FILE
     try:
-        result = read_result(out)
-    except UsageError:  # it is written anew
+        data = path.read_bytes()
+        result = from_json(data, str(path))
+    except (OSError, UsageError):  # it is written anew
         return None
-    return result if result.run_id == run_id else None
+    return result if result.run_id == run_id and run.sealer.vouches(RESULT_FILE, data) else None
 
 
 def _answers(run: RunFolder) -> tuple[int, int, int]:
@@ -225,7 +231,7 @@ def _source_digest(kind: str) -> str | None:
 
 
 def read_result(run: Path) -> AuditResult:
-    """Read a finished run's result.
+    """Read a finished run's result, by the word of a file that anybody may have written: to show, and not to act upon.
 
     Raises:
         UsageError: no such run, not finished, or a damaged file.

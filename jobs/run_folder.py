@@ -6,9 +6,11 @@
     RUN/embedding/*.parquet    embeddings of texts, by their digest
     RUN/models.json            which weights answered: a resumed run may find everything known and load none
     RUN/result.json            the finding, written when all is known; `jobs.hazard_locks` and the purge add theirs
+    RUN/seal.dsse.json         the auditor's word for all of these, written last (`jobs.run_seal`)
 
 A second start with the same digests continues; with others it is refused. Outcomes are keyed by pair id: what is there
-twice, after a retry or a crash, is one. Only at a decision point may one id have outcomes of several prompts: its text
+twice, after a retry or a crash, is one. A shard is named by its code, and one that is named otherwise is refused, as
+this run did not write it. Only at a decision point may one id have outcomes of several prompts: its text
 comes from earlier replays, and where these were lost and came back in other words it is another point. What NLI and
 embedder said depends on texts and weights alone: another run may take it over (`jobs.reuse`).
 """
@@ -19,15 +21,15 @@ import io
 import json
 import shlex
 import time
-import uuid
 from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow.parquet as pq
 
-from audit.errors import IncompleteError, ModelError, UsageError
+from audit.errors import IncompleteError, ModelError, UsageError, VerificationError
 from audit.provenance import durable
+from jobs.run_seal import Sealer
 from jobs.shards import (
     outcomes_table,
     parse_outcomes,
@@ -47,23 +49,31 @@ if TYPE_CHECKING:
 
     from audit.attribution.ablation import Outcome
     from jobs.reuse import EarlierRun
+    from jobs.run_seal import Codes
 
 __all__ = [
-    "KINDS", "RESULT_FILE", "RUN_FORMAT", "RunFolder", "parse_marker", "read_identity", "read_models", "resumable",
-    "shards",
+    "KINDS", "MARKER_FILE", "RESULT_FILE", "RUN_FORMAT", "RunFolder", "parse_marker", "read_identity", "read_models",
+    "resumable", "shard_code", "shards",
 ]  # fmt: skip
 
 T = TypeVar("T")
 
-RUN_FORMAT = "memaudit run v2"
-"""Of what a run folder holds: another where `Entry.text`, a column or key of `jobs.shards` or the weight of a pair
-changes."""
+RUN_FORMAT = "memaudit run v3"
+"""Of what a run folder holds: another where `Entry.text`, a column or key of `jobs.shards`, the weight of a pair or a
+code of `jobs.run_seal` changes."""
 
 MARKER_FILE = "run.json"
 MODELS_FILE = "models.json"
 RESULT_FILE = "result.json"
+CODE = "code"
+"""In MODELS_FILE, beside the roles: the code of these."""
+
+STRANGE = "was changed, or not written by this run with these keys"
+
 REPLAYS, ENTAILMENT, EMBEDDING = KINDS = ("replays", "entailment", "embedding")
 """Folders of shards: what models answered, which may be deleted once the result is written."""
+
+ROLES = {REPLAYS: "backbone", ENTAILMENT: "nli", EMBEDDING: "embedder"}
 
 SHARD_ROWS = 256
 SHARD_SECONDS = 5.0
@@ -86,20 +96,31 @@ def resumable() -> Iterator[None]:
 class RunFolder:
     """An open run."""
 
-    def __init__(self, path: Path, identity: Mapping[str, str], *, earlier: EarlierRun | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        identity: Mapping[str, str],
+        *,
+        earlier: EarlierRun | None = None,
+        sealer: Sealer | None = None,
+    ) -> None:
         """Open or start a run.
 
         Args:
             path: The folder; made if absent.
             identity: Digests and settings that the results depend on.
             earlier: A run whose comparisons and embeddings are taken over where the same model would give them again.
+            sealer: Learns what is written, and what of it is there; None is one without keys.
 
         Raises:
             UsageError: the folder holds another run, or something that is no run.
+            VerificationError: it holds answers that no start of this run with these keys wrote.
             IncompleteError: the disk is full or refuses.
         """
         self.path = path
         self.earlier = earlier
+        self.sealer = Sealer() if sealer is None else sealer
+        self._codes = self.sealer.codes(identity)
         self._pending: list[Outcome] = []
         self._written_at = time.monotonic()
         marker = path / MARKER_FILE
@@ -110,7 +131,7 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             if not marker.exists():  # of two that start at once one writes it, and the other reads what it must be
                 _mark(marker, json.dumps(dict(sorted(identity.items())), indent=1).encode())
-            known = _read_marker(marker)
+            known, raw = _read_marker(marker)
             different = sorted(name for name in identity.keys() | known.keys() if identity.get(name) != known.get(name))
             if different:
                 raise UsageError(_refusal(path, different))
@@ -118,14 +139,16 @@ class RunFolder:
                 (path / kind).mkdir(exist_ok=True)
         except OSError as error:
             raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None
-        self._models = read_models(path)
+        self.sealer.note(MARKER_FILE, raw)
+        self.sealer.look(path)
+        self._models = self._known_models()
         self._outcomes: dict[str, Outcome] = {}
         self._others: defaultdict[str, list[Outcome]] = defaultdict(list)
-        for found in _read(path, REPLAYS, parse_outcomes):
+        for found in self._read(REPLAYS, parse_outcomes):
             for outcome in found:
                 self._keep(outcome)
-        self._weights = {key: value for found in _read(path, ENTAILMENT, parse_weights) for key, value in found.items()}
-        self._vectors = {key: value for found in _read(path, EMBEDDING, parse_vectors) for key, value in found.items()}
+        self._weights = {key: value for found in self._read(ENTAILMENT, parse_weights) for key, value in found.items()}
+        self._vectors = {key: value for found in self._read(EMBEDDING, parse_vectors) for key, value in found.items()}
 
     @property
     def models(self) -> Mapping[str, str]:
@@ -147,7 +170,7 @@ class RunFolder:
                 )
         if used.keys() - self._models.keys():
             self._models = dict(sorted({**self._models, **used}.items()))
-            self.write(MODELS_FILE, json.dumps(self._models, indent=1).encode())
+            self.write(MODELS_FILE, json.dumps({**self._models, CODE: self._code_of_models()}, indent=1).encode())
 
     @property
     def outcomes(self) -> Mapping[str, Outcome]:
@@ -206,7 +229,7 @@ class RunFolder:
     def write(self, name: str, data: bytes) -> Path:
         """Put a finished file into the run, whole or not at all."""
         try:
-            durable.replace(self.path / name, data)
+            self.sealer.write(self.path, name, data)
         except IncompleteError as error:
             raise IncompleteError(f"{self.path}: {error}; free space and start the same command again") from None
         return self.path / name
@@ -214,7 +237,36 @@ class RunFolder:
     def _write(self, kind: str, table: pa.Table) -> None:
         data = io.BytesIO()  # a shard is small (SHARD_ROWS, `jobs.pieces`)
         pq.write_table(table, data)
-        self.write(f"{kind}/{uuid.uuid4().hex}.parquet", data.getvalue())
+        code = shard_code(self._codes, kind, self._models, data.getvalue())
+        self.write(f"{kind}/{code}.parquet", data.getvalue())
+
+    def _read(self, kind: str, parse: Callable[[bytes, str], T]) -> Iterator[T]:
+        for shard in shards(self.path, kind):
+            try:
+                data = shard.read_bytes()
+            except OSError as error:
+                raise UsageError(f"{shard}: not readable ({error.strerror}); delete it and resume") from None
+            if shard.stem != shard_code(self._codes, kind, self._models, data):
+                raise VerificationError(f"{shard}: {STRANGE}; delete it and resume, or choose another --out")
+            self.sealer.note(f"{kind}/{shard.name}", data)
+            yield parse(data, str(shard))
+
+    def _known_models(self) -> dict[str, str]:
+        if not (self.path / MODELS_FILE).exists():
+            return {}
+        self._models, raw = _read_marker(self.path / MODELS_FILE)
+        if self._models.pop(CODE, None) != self._code_of_models():
+            raise VerificationError(f"{self.path / MODELS_FILE}: {STRANGE}; choose another --out")
+        self.sealer.note(MODELS_FILE, raw)
+        return self._models
+
+    def _code_of_models(self) -> str:
+        return self._codes.of(MODELS_FILE, "", json.dumps(self._models, sort_keys=True).encode())
+
+
+def shard_code(codes: Codes, kind: str, models: Mapping[str, str], data: bytes) -> str:
+    """Return what the stem of a shard's name must be, by which model of the run is asked for such."""
+    return codes.of(kind, models.get(ROLES[kind], ""), data)
 
 
 def read_identity(path: Path) -> dict[str, str]:
@@ -225,15 +277,19 @@ def read_identity(path: Path) -> dict[str, str]:
     """
     if not (path / MARKER_FILE).is_file():
         raise UsageError(f"{path}: no run there")
-    identity = _read_marker(path / MARKER_FILE)
+    identity, _ = _read_marker(path / MARKER_FILE)
     if identity.get("format") != RUN_FORMAT:
         raise UsageError(f"{path}: a run of the format {identity.get('format', 'none')!r:.40}, not {RUN_FORMAT!r}")
     return identity
 
 
 def read_models(path: Path) -> dict[str, str]:
-    """Return which models answered in a run: role to model id. Raises UsageError where the file is damaged."""
-    return _read_marker(path / MODELS_FILE) if (path / MODELS_FILE).exists() else {}
+    """Return which models answered in a run, by the word of a file that anybody may have written: role to model id.
+
+    Raises:
+        UsageError: the file is damaged.
+    """
+    return _read_marker(path / MODELS_FILE)[0] if (path / MODELS_FILE).exists() else {}
 
 
 def shards(path: Path, kind: str) -> list[Path]:
@@ -280,18 +336,9 @@ def _mark(marker: Path, data: bytes) -> None:
         durable.replace(marker, data)
 
 
-def _read_marker(marker: Path) -> dict[str, str]:
+def _read_marker(marker: Path) -> tuple[dict[str, str], bytes]:
     try:
         data = marker.read_bytes()
     except OSError as error:
         raise UsageError(f"{marker}: cannot be read ({error.strerror}); choose another --out") from None
-    return parse_marker(data, str(marker))
-
-
-def _read(path: Path, kind: str, parse: Callable[[bytes, str], T]) -> Iterator[T]:
-    for shard in shards(path, kind):
-        try:
-            data = shard.read_bytes()
-        except OSError as error:
-            raise UsageError(f"{shard}: not readable ({error.strerror}); delete it and resume") from None
-        yield parse(data, str(shard))
+    return parse_marker(data, str(marker)), data

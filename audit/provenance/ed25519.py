@@ -7,12 +7,14 @@ case of Wycheproof. A signature MUST be refused when its S is not below the grou
 when R is not the encoding of S·B - h·A (no cofactor): what libsodium accepts, Go and OpenSSL accept too.
 
 What is signed is always separated by its first bytes: leaves by `leaf.SIGNATURE_DOMAIN`, envelopes by DSSE's
-`DSSEv1 `, notes by their origin line, which never starts with either.
+`DSSEv1 `, notes by their origin line, which never starts with either. Codes (`jobs.run_seal`) are made with secrets
+that are derived from the seed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
 import secrets
 from dataclasses import dataclass
@@ -154,6 +156,10 @@ class PrivateKey:
     def sign(self, message: bytes) -> bytes:
         """Sign: 64 bytes, the same for the same message."""
         return crypto_sign(message, _expanded(self.seed))[:SIGNATURE_BYTES]
+
+    def derived(self, purpose: bytes) -> bytes:
+        """Return a secret of 32 bytes for one other purpose than signing: HMAC-SHA256 of its name under the seed."""
+        return hmac.digest(self.seed, purpose, "sha256")
 
 
 def first_forged(signed: Iterable[bytes], raw_keys: Iterable[bytes]) -> int | None:

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from audit.attribution.agents import FewShotAgent
-from audit.errors import EventError, IncompleteError, ModelError, PrefixUnsupportedError, UsageError
+from audit.errors import EventError, IncompleteError, ModelError, PrefixUnsupportedError, UsageError, VerificationError
 from audit.report.html import render_html
 from audit.report.json import from_json
 from audit.report.summary import headline
@@ -26,7 +26,7 @@ from jobs.descendants import family_of
 from jobs.edges_file import EstimatedEdge
 from jobs.executor_local import LocalExecutor
 from jobs.progress import Reporter
-from jobs.run_folder import RunFolder
+from jobs.run_folder import RunFolder, shards
 from jobs.shards import parse_outcomes
 from models.fakes import FakeGenerator
 from tests.audit_world import (
@@ -306,7 +306,7 @@ def test_a_truncated_shard_is_refused_by_name(snapshot, tmp_path):
     run_local(snapshot, tmp_path / "run")
     shard = next((tmp_path / "run" / "replays").glob("*.parquet"))
     shard.write_bytes(shard.read_bytes()[:-20])
-    with pytest.raises(UsageError, match=rf"{shard.name}: not readable .*; delete it and resume"):
+    with pytest.raises(VerificationError, match=rf"{shard.name}: was changed, or not .*; delete it and resume"):
         run_local(snapshot, tmp_path / "run")
 
 
@@ -333,19 +333,21 @@ def lose_texts(run):
     return [shard for shard in replays if shard.exists()]
 
 
-def test_odds_on_disk_are_not_taken_for_a_point_that_moved_since(snapshot, tmp_path):
+def test_odds_on_disk_are_not_taken_for_a_point_that_moved_since(snapshot, tmp_path, monkeypatch):
     anew, after = worded("Do HARM now", "ok then"), worded("Do HARM now", "ok then")
     fresh = json_of(run_local(snapshot, tmp_path / "fresh", generator=anew))
     first = json_of(run_local(snapshot, tmp_path / "run", generator=worded("HARM now", "fine")))
-    kept = lose_texts(tmp_path / "run")
+    kept = {shard.name for shard in lose_texts(tmp_path / "run")}
     assert kept
     resumed = run_local(snapshot, tmp_path / "run", generator=after)
     assert after.requests == anew.requests  # every point moved, also those that an equal request asks for
     assert json.loads(json_of(resumed))["tenants"] == json.loads(fresh)["tenants"] != json.loads(first)["tenants"]
     # What is told of a point that moved stays beside what was told before, whichever is read last.
-    for prefix in "0", "z":
-        for number, shard in enumerate(kept):
-            kept[number] = shard.rename(shard.with_name(f"{prefix}{number}.parquet"))
+    for last in True, False:
+        monkeypatch.setattr(
+            "jobs.run_folder.shards",
+            lambda path, kind, last=last: sorted(shards(path, kind), key=lambda shard: (shard.name in kept) == last),
+        )
         again = worded("Do HARM now", "ok then")
         assert run_local(snapshot, tmp_path / "run", generator=again).tenants == resumed.tenants
         assert again.requests == 0

@@ -121,14 +121,14 @@ def test_what_a_vacuum_erased_is_not_attested(desk, run, stop):
     assert not (desk / "run" / ATTESTATION_FILE).exists()
 
 
-def test_a_purge_waits_for_the_hazards_of_what_goes(desk, run, stop):
+def test_a_purge_waits_for_the_end_of_its_audit(desk, run, stop):
     stop(*AUDIT, at="jobs.cli_audit.write_locks")
     assert (desk / "run" / "result.json").is_file()
     before = bytes_of(desk / "store")
     for words in (PURGE[:-1], PURGE):
         code, _, err = run(*words)
         assert code == IncompleteError.exit_code
-        assert "run: the hazards of what goes were not read" in one_line(err)
+        assert "run: not sealed (no seal.dsse.json), as its audit was interrupted" in one_line(err)
         assert err.endswith("start the same audit again, memaudit audit … --out run, and then purge\n")
     assert bytes_of(desk / "store") == before
     assert run(*AUDIT)[0] == 0

@@ -46,7 +46,7 @@ def test_a_model_that_dies_while_locks_are_read_says_that_the_replays_are_kept(t
 
 def test_a_run_that_stopped_before_its_locks_says_which_command_goes_on(tmp_path):
     with pytest.raises(IncompleteError, match=r"were not read .* start the same audit again") as failure:
-        read_locks(tmp_path, result("margins", removed=True))
+        read_locks(tmp_path, result("margins", removed=True), None)
     assert str(failure.value).endswith(f"memaudit audit … --out {tmp_path}, and then purge")
 
 
@@ -81,4 +81,4 @@ def test_locks_with_the_acts_of_another_reader_are_read_again(tmp_path, monkeypa
 
 @pytest.mark.parametrize(("hazards", "removed"), [("off", True), ("margins", False), ("off", False)])
 def test_a_run_without_hazards_or_removals_needs_no_locks(tmp_path, hazards, removed):
-    assert read_locks(tmp_path, result(hazards, removed=removed)) == ({}, {})
+    assert read_locks(tmp_path, result(hazards, removed=removed), None) == ({}, {})

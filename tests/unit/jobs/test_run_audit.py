@@ -123,7 +123,7 @@ def test_a_module_without_a_source_has_no_digest(kind):
 def test_a_run_without_own_code_is_of_what_it_always_was(snapshot, tmp_path):
     result, _ = audit(snapshot, tmp_path / "run")
     identity = {
-        "format": "memaudit run v2", "configuration": CONFIG.digest(), "snapshot": snapshot.digest,
+        "format": "memaudit run v3", "configuration": CONFIG.digest(), "snapshot": snapshot.digest,
         "events": EVENTS[1],
     }  # fmt: skip
     assert json.loads((tmp_path / "run" / "run.json").read_bytes()) == identity

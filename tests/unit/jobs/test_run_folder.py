@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.attribution.ablation import Outcome
-from audit.errors import IncompleteError, UsageError
+from audit.errors import IncompleteError, UsageError, VerificationError
 from audit.provenance import durable
 from jobs.run_folder import (
     SHARD_ROWS,
@@ -83,10 +83,10 @@ def test_outcomes_of_one_name_and_several_prompts_are_all_kept(tmp_path):
 
 def test_weights_and_models_come_back(tmp_path):
     run = RunFolder(tmp_path / "run", IDENTITY)
-    run.add_weights({pair_key("a", "b"): 0.25})
-    run.add_vectors({text_key("a"): np.array([0.6, 0.8], np.float32)})
     run.record_models({"nli": "n@1"})
     run.record_models({"backbone": "b@1", "nli": "n@1"})
+    run.add_weights({pair_key("a", "b"): 0.25})
+    run.add_vectors({text_key("a"): np.array([0.6, 0.8], np.float32)})
     again = RunFolder(tmp_path / "run", IDENTITY)
     assert again.weights == {pair_key("b", "a"): 0.25}
     assert {key: vector.tolist() for key, vector in again.vectors.items()} == {
@@ -251,7 +251,7 @@ def test_a_damaged_shard_is_refused_by_name_in_one_line(tmp_path, kind, raw):
     run = RunFolder(tmp_path / "run", IDENTITY)
     shard = run.path / kind / "0.parquet"
     shard.write_bytes(raw)
-    with pytest.raises(UsageError, match=r"0\.parquet: not readable .*; delete it and resume") as failure:
+    with pytest.raises(VerificationError, match=r"0\.parquet: was changed, or not .*; delete it and resume") as failure:
         RunFolder(tmp_path / "run", IDENTITY)
     assert "\n" not in str(failure.value)
 
