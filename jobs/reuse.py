@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from audit.counted import counted
 from audit.errors import UsageError
 from jobs.pieces import pieces
 from jobs.run_folder import EMBEDDING, ENTAILMENT, read_identity, read_models, shard_code, shards
@@ -85,7 +86,7 @@ class EarlierRun:
                 known |= {key: value for key, value in found.items() if key in wanted}
         if passed_over:
             reporter.say(
-                f"{self.path / kind}: {passed_over} files there cannot be read, or were written without these keys"
+                f"{self.path / kind}: {counted(passed_over, 'file')} not read: damaged, or not written with these keys"
             )
         return known
 

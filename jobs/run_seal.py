@@ -43,7 +43,7 @@ MAX_SEAL_BYTES = 64 << 20
 
 MAX_FILES = 1_000_000
 
-_PAYLOAD_TYPE = "application/vnd.memaudit.run+json"
+PAYLOAD_TYPE = "application/vnd.memaudit.run+json"
 _FORMAT = "memaudit run seal v1"
 _PURPOSE = b"memaudit run codes v1"
 _NAME = re.compile(r"(?:[a-z]+/)?[0-9a-z]+\.[a-z]+", re.ASCII)
@@ -143,7 +143,7 @@ class Sealer:
         if self._keyring is None:
             return None
         record = {"format": _FORMAT, "store": store_id, "version": version, "files": self._files}
-        data = dsse.seal(_PAYLOAD_TYPE, strict_json.encode(record), self._keyring.signers("auditor"))
+        data = dsse.seal(PAYLOAD_TYPE, strict_json.encode(record), self._keyring.signers("auditor"))
         if len(data) > MAX_SEAL_BYTES:
             raise UsageError(f"{run}: {len(self._files)} files are more than one seal can list: audit fewer tenants")
         durable.replace(run / SEAL_FILE, data)
@@ -156,7 +156,7 @@ def read_seal(data: bytes, trust: TrustPolicy, where: str) -> Seal:
     Raises:
         VerificationError: not a seal, or not one by auditor's keys that may sign the version after the audited one.
     """
-    envelope = dsse.parse_envelope(data, _PAYLOAD_TYPE, max_bytes=MAX_SEAL_BYTES, where=where)
+    envelope = dsse.parse_envelope(data, PAYLOAD_TYPE, max_bytes=MAX_SEAL_BYTES, where=where)
     auditor, advice = trust.roles["auditor"], ": audit again, with keys of this policy, and another --out"
     dsse.verify_envelope(envelope, auditor.keys, 1, "auditor", advice=advice)  # before a stranger's is parsed
     fields = strict_json.Fields(envelope.json(MAX_SEAL_BYTES), where)

@@ -34,6 +34,8 @@ from audit.snapshot.pin import parse_pin
 from audit.snapshot.purify import Purified, RemovedEntry
 from audit.snapshot.rows import check_rows_format, signed_leaves, tenants_of
 from benchmarks.fuzz.target import Target, same
+from jobs.run_seal import PAYLOAD_TYPE as SEAL_TYPE
+from jobs.run_seal import read_seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,7 +204,16 @@ def _envelopes() -> list[Target]:
             name="attestation", decode=lambda data: verify_attestation(data, trust, "f"), seeds=(_payload(statement),),
             shape="canonical json", wrap=_sealing(kinds["s"], "auditor"),
         ),
+        Target(
+            name="run seal", decode=lambda data: read_seal(data, trust, "f"), seeds=(strict_json.encode(_seal()),),
+            shape="canonical json", wrap=_sealing(SEAL_TYPE, "auditor"),
+        ),
     ]  # fmt: skip
+
+
+def _seal() -> dict[str, object]:
+    files = {name: "ab" * 32 for name in ("result.json", "run.json", f"replays/{'cd' * 16}.parquet")}
+    return {"format": "memaudit run seal v1", "store": STORE, "version": 2, "files": files}
 
 
 def _manifest() -> Manifest:

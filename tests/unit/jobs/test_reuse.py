@@ -63,7 +63,7 @@ def test_a_damaged_shard_costs_what_it_held_and_is_said(last_night):
     (last_night / "entailment" / "0.parquet").write_bytes(b"no parquet")
     told = Told()
     assert merged(EarlierRun(last_night).weights({"a", "b"}, "n@1", told)) == {"a": 0.25, "b": 0.5}
-    assert "1 files there cannot be read, or were written without these keys" in told.printed.getvalue()
+    assert "1 file not read: damaged, or not written with these keys" in told.printed.getvalue()
 
 
 @pytest.mark.parametrize(
