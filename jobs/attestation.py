@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from audit.errors import UsageError, VerificationError
 from audit.provenance import durable
-from audit.snapshot.attest import attest
+from audit.snapshot.attest import MAX_ATTESTATION_BYTES, attest, verify_attestation
 from jobs.run_folder import RESULT_FILE
 from jobs.run_seal import SEAL_FILE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from audit.provenance.keys import Keyring
     from audit.snapshot.purify import Purified
+    from audit.snapshot.reader import VerifiedSnapshot
     from jobs.sealed_run import SealedRun
 
-__all__ = ["ATTESTATION_FILE", "attest_run"]
+__all__ = ["ATTESTATION_FILE", "attest_run", "is_attested"]
 
 ATTESTATION_FILE = "attestation.dsse.json"
 
@@ -32,3 +36,13 @@ def attest_run(run: SealedRun, purified: Purified, keyring: Keyring, *, now_ms: 
     )  # fmt: skip
     durable.replace(run.path / ATTESTATION_FILE, statement)
     return statement
+
+
+def is_attested(run: Path, purified: VerifiedSnapshot) -> bool:
+    """Tell whether the auditor's word for a purified version lies in a run's folder, not just a file of its name."""
+    try:
+        data = durable.read_bounded(run / ATTESTATION_FILE, MAX_ATTESTATION_BYTES, ATTESTATION_FILE)
+        verify_attestation(data, purified.trust, ATTESTATION_FILE, snapshot=purified)
+    except (UsageError, VerificationError):
+        return False
+    return True

@@ -15,7 +15,7 @@ from audit.provenance.keys import load_keyring
 from audit.report.untrusted import as_line
 from audit.snapshot.purify import purify, read_purified
 from audit.snapshot.reader import open_snapshot
-from jobs.attestation import ATTESTATION_FILE, attest_run
+from jobs.attestation import ATTESTATION_FILE, attest_run, is_attested
 from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, known_pin, print_json, remember
 from jobs.clock import now_ms
 from jobs.descendants import with_quarantined
@@ -182,11 +182,11 @@ def unfinished_purge(
     if not snapshot.manifest.oldest <= version <= snapshot.version:
         return None
     unseen = snapshot.version == version and (known is None or known.version < version)
-    if (run / ATTESTATION_FILE).exists() and not unseen:
-        return None
     after = snapshot
     if version != snapshot.version:
         after = open_snapshot(snapshot.path, snapshot.trust, now_ms=now_ms, version=version, check_expiry=False)
+    if not unseen and is_attested(run, after):
+        return None
     purified = read_purified(after, result.run_id, result.snapshot_digest)
     asked = {(tenant, entry_id) for tenant, entries in removals_of(result).items() for entry_id in entries}
     return purified if purified and {(item.tenant, item.entry_id) for item in purified.removed} == asked else None

@@ -212,7 +212,7 @@ def _envelopes() -> list[Target]:
 
 
 def _seal() -> dict[str, object]:
-    files = {name: "ab" * 32 for name in ("result.json", "run.json", f"replays/{'cd' * 16}.parquet")}
+    files = dict.fromkeys(("result.json", "run.json", f"replays/{'cd' * 16}.parquet"), "ab" * 32)
     return {"format": "memaudit run seal v1", "store": STORE, "version": 2, "files": files}
 
 

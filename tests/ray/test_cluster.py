@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from audit.errors import UsageError
-from audit.provenance.keys import save_policy
+from audit.provenance.keys import POLICY_FILE, key_file, save_keyring
 from audit.report.json import from_json
 from audit.snapshot.publish import create_store
 from jobs.cli import app
@@ -82,17 +83,21 @@ def test_unknown_jobs_and_absent_clusters_are_told_in_one_line(local_ray):
     assert "\n" not in str(failure.value)
 
 
-def test_a_whole_audit_is_submitted_followed_and_found_in_its_run_folder(local_ray, tmp_path):
+def test_a_whole_audit_is_submitted_followed_found_in_its_run_folder_and_purged(local_ray, tmp_path):
     store, run = tmp_path / "store", tmp_path / "run"
     entries = [item for tenant in PLANTED for item in entries_of(tenant)]
     create_store(store, entries, keyring(), now_ms=BEFORE_TODAY_MS)
-    save_policy(keyring().policy, tmp_path / "policy.json")
+    save_keyring(keyring(), tmp_path / "keys")
+    sealing = tmp_path / "sealing"  # all the keys that the cluster is given
+    sealing.mkdir()
+    for name in (POLICY_FILE, key_file(keyring().keys["auditor"][0])):
+        shutil.copy(tmp_path / "keys" / name, sealing)
     (tmp_path / "events.jsonl").write_text("".join(f"{event.to_json()}\n" for event in harmful_events()))
     (tmp_path / "memaudit.yaml").write_text(yaml.safe_dump(CONFIG.canonical()))
     ran = CliRunner().invoke(app, [
         "submit", "--address", local_ray, "--name", "whole", "audit", str(store),
         "--events", str(tmp_path / "events.jsonl"), "--out", str(run), "--config", str(tmp_path / "memaudit.yaml"),
-        "--trust", str(tmp_path / "policy.json"), "--pin", str(tmp_path / "pin.json"),
+        "--keys", str(sealing), "--pin", str(tmp_path / "pin.json"),
     ], catch_exceptions=False)  # fmt: skip
     name = ran.stdout.strip()
     assert name == submission_id_of("whole", dt.datetime.now(tz=dt.UTC).date())
@@ -103,3 +108,7 @@ def test_a_whole_audit_is_submitted_followed_and_found_in_its_run_folder(local_r
     assert told.startswith("SUCCEEDED")
     assert removed(from_json((run / "result.json").read_bytes())) == PLANTED
     assert (run / "report.html").is_file()
+    purged = CliRunner().invoke(app, [
+        "purge", str(run), str(store), "--keys", str(tmp_path / "keys"), "--pin", str(tmp_path / "pin.json"), "--apply",
+    ], catch_exceptions=False)  # fmt: skip
+    assert purged.stdout.count("removed ") == sum(map(len, PLANTED.values()))

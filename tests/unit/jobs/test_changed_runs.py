@@ -122,6 +122,16 @@ def test_another_statement_of_the_auditor_is_no_seal(desk, run):
     assert (code, "payload type 'application/vnd.in-toto+json'" in one_line(err)) == (VerificationError.exit_code, True)
 
 
+def test_a_file_in_the_place_of_its_attestation_keeps_no_purge_from_being_finished(desk, run, stop):
+    assert run(*AUDIT)[0] == 0
+    stop(*PURGE, at="jobs.cli_purge.remember")
+    (desk / "run" / ATTESTATION_FILE).write_text("{}")
+    assert run("verify", "store")[0] == 0  # seen, so that nothing but the attestation is missing
+    assert run(*PURGE)[0] == 0
+    assert run(*VERIFY)[0] == 0
+    assert run(*PURGE)[0] == StalePlanError.exit_code
+
+
 # Runs that were not sealed
 
 

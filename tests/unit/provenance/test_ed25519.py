@@ -143,3 +143,11 @@ def test_the_first_forgery_of_many_is_found(forged):
 
 def test_nothing_holds_no_forgery():
     assert first_forged((), ()) is None
+
+
+def test_a_derived_secret_is_of_its_key_and_purpose_alone():
+    one, two = PrivateKey("k", b"s" * 32), PrivateKey("k", b"t" * 32)
+    secrets = [key.derived(purpose) for key in (one, two) for purpose in (b"a", b"b")]
+    assert len({*secrets, one.seed, two.seed, one.public().raw, two.public().raw}) == 8
+    assert {len(secret) for secret in secrets} == {32}
+    assert one.derived(b"a") == PrivateKey("renamed", b"s" * 32).derived(b"a")
