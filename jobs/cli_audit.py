@@ -249,18 +249,19 @@ def _purged_before(
 
     The purge made a version of its own, so the run there is of another snapshot than the newest.
     """
-    if not (out / SEAL_FILE).is_file():
-        return None
+
+    def may_be(identity: Mapping[str, str]) -> bool:
+        other = identity.get("snapshot") != snapshot.digest
+        return other and all(identity.get(name) == digest for name, digest in digests.items())
+
     try:
-        identity = read_identity(out)
+        if not (out / SEAL_FILE).is_file() or not may_be(read_identity(out)):
+            return None
     except UsageError:  # no run: `RunFolder` refuses it and says why
         return None
-    if identity.get("snapshot") == snapshot.digest or any(identity.get(name) != digests[name] for name in digests):
-        return None
     sealed = open_sealed(out, keyring.policy)
-    if unfinished_purge(out, sealed.result, snapshot, known, now_ms=now) is None:
-        return None
-    return sealed
+    unfinished = unfinished_purge(out, sealed.result, snapshot, known, now_ms=now)
+    return sealed if may_be(sealed.identity) and unfinished is not None else None
 
 
 def _print_document(text: str) -> None:

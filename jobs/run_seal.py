@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from audit.provenance.keys import Keyring
     from audit.provenance.policy import TrustPolicy
 
-__all__ = ["MAX_SEAL_BYTES", "SEAL_FILE", "Codes", "Seal", "Sealer", "read_seal"]
+__all__ = ["MAX_SEAL_BYTES", "PAYLOAD_TYPE", "SEAL_FILE", "Codes", "Seal", "Sealer", "read_seal"]
 
 SEAL_FILE = "seal.dsse.json"
 
-MAX_SEAL_BYTES = 64 << 20
-"""Four hundred thousand shards: three weeks of one every five seconds."""
+MAX_SEAL_BYTES = 256 << 20
+"""1.7 million shards: three months of one every five seconds."""
 
-MAX_FILES = 1_000_000
+MAX_FILES = 2_000_000
 
 PAYLOAD_TYPE = "application/vnd.memaudit.run+json"
 _FORMAT = "memaudit run seal v1"
