@@ -1,7 +1,8 @@
 """The marks by which chat templates tell turns apart ("<|im_end|>", "</s>", "[INST]"), broken up in text to be quoted.
 
-Tokenisers read such a mark as a control token wherever it is spelt, so that quoted text could end its own turn. One
-space inside makes it plain text again. Not broken up are marks without a bar or slash that are not named here.
+Tokenisers read such a mark as a control token wherever it is spelt, so that quoted text could end its own turn, or have
+what stands before it read as padding. One space inside makes it plain text again. Which tokenizer will read the text is
+not known here, as it may be a server's: broken up are marks with a bar or slash, and those that are named here.
 """
 
 from __future__ import annotations
@@ -10,8 +11,24 @@ import re
 
 __all__ = ["without_chat_marks"]
 
+_ANGLED = (
+    r"unk|pad|mask|cls|sep|sop|eop|(?:unk|pad|mask|cls|sep|bos|eos)_token|tool_call|tool_response|image|video|audio|"
+    r"(?:start|end)_of_image|fim_\w+|file_sep|repo_name|<SYS>|unused_?\d+|extra_id_\d+|reserved_\w*\d+"
+)
+"""Of Gemma, Llama 2, Qwen, Command R, T5, ChatGLM, Baichuan, and of models of code and of images."""
+
+_SQUARE = (
+    r"INST|CLS|SEP|PAD|UNK|MASK|BOS|EOS|[gs]MASK|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|"
+    r"ARGS|CALL_ID|THINK|IMG(?:_BREAK|_END)?|(?:BEGIN_)?AUDIO|PREFIX|MIDDLE|SUFFIX|UNUSED_TOKEN_\d+|control_\d+"
+)
+"""Of Mistral, ChatGLM, InternLM and the family of BERT. In small letters they are words in brackets."""
+
 _MARKS = re.compile(
-    r"<(?=[|\uff5c/]|\s*(?:s|bos|eos|start_of_turn|end_of_turn|im_start|im_end|think)\b)|\[(?=/?INST\])", re.IGNORECASE
+    r"(?i:<(?=[|\uff5c/]|\s*(?:s|bos|eos|start_of_turn|end_of_turn|im_start|im_end|think)\b|(?:"
+    + _ANGLED
+    + r")>)|\[(?=/?INST\]))|\[(?=\||/?(?:"
+    + _SQUARE
+    + r")\])"
 )
 _ENDS = re.compile(r"(?<=[|\uff5c])>")  # some models spell their marks with the full-width bar
 

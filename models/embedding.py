@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from audit.errors import AuditError
 from models.library_noise import without_bars
 from models.telemetry import tell_nobody
+from models.text_tokens import read_as_text
 from models.weights_cache import cannot_load, folder_id
 
 if TYPE_CHECKING:
@@ -34,11 +36,19 @@ class SentenceEmbedder:
     def __init__(self, folder: Path, *, device: str = "cpu") -> None:
         tell_nobody()
         from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - takes seconds to import
+        from tokenizers import Tokenizer  # noqa: PLC0415 - likewise
+        from transformers import PreTrainedTokenizerBase  # noqa: PLC0415 - likewise
 
         self.model_id = folder_id(folder)
         try:
             with without_bars():
                 self._model: Any = SentenceTransformer(str(folder), device=device, local_files_only=True)
+            for part in self._model.modules():
+                tokenizer = getattr(part, "tokenizer", None)
+                if isinstance(tokenizer, PreTrainedTokenizerBase | Tokenizer):  # others have no control tokens
+                    read_as_text(tokenizer)
+        except AuditError:
+            raise
         except Exception as error:
             raise cannot_load(folder, "the embedding model", error) from error
 

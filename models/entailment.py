@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from audit.errors import ModelError, UsageError
+from audit.errors import AuditError, ModelError, UsageError
 from models.library_noise import without_bars
 from models.onnx_export import INT8_GRAPH, export_int8_in_subprocess
 from models.telemetry import tell_nobody
+from models.text_tokens import read_as_text
 from models.weights_cache import cache_dir, cannot_load, folder_id, is_packaged, locked
 
 if TYPE_CHECKING:
@@ -226,7 +227,10 @@ class _Tokenizer:
 
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+            read_as_text(self._tokenizer)
             config: Any = AutoConfig.from_pretrained(folder)
+        except AuditError:
+            raise
         except Exception as error:
             raise cannot_load(folder, "the tokenizer", error) from error
         self._limit = min(max_tokens, _positions(config) or max_tokens)

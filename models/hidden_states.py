@@ -17,6 +17,7 @@ from audit.errors import AuditError, ModelError
 from models.library_noise import without_bars
 from models.packaged import ensure
 from models.telemetry import tell_nobody
+from models.text_tokens import read_as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -84,12 +85,14 @@ class HiddenStates:
             config.num_hidden_layers = layer
             if getattr(config, "layer_types", None):
                 config.layer_types = config.layer_types[:layer]
-            # A text that spells a control token ("<|im_end|>") is read as these letters.
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, split_special_tokens=True)
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+            read_as_text(self._tokenizer)
             with without_bars():
                 model: Any = AutoModel.from_pretrained(
                     folder, config=config, dtype=torch.bfloat16, attn_implementation="sdpa"
                 ).to(device)
+        except AuditError:
+            raise
         except Exception as error:  # transformers, safetensors and torch have a kind each for a damaged folder
             raise ModelError(f"{folder}: cannot load the backbone on {device:.40} ({error!s:.200})") from error
         finally:

