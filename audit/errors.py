@@ -22,6 +22,7 @@ __all__ = [
     "EventError",
     "IncompleteError",
     "ModelError",
+    "ModelLostError",
     "PrefixUnsupportedError",
     "PromptTooLongError",
     "StalePlanError",
@@ -58,6 +59,10 @@ class IncompleteError(AuditError):
 
 class ModelError(IncompleteError):
     """A model could not be loaded, died, or answered outside its contract."""
+
+
+class ModelLostError(ModelError):
+    """What serves a model is gone or cannot be reached: no word on the request, which another replica may answer."""
 
 
 class PrefixUnsupportedError(ModelError):

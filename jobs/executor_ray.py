@@ -9,7 +9,8 @@ What a lost node costs, by what was on it:
     tasks   Ray repeats a task from its start, TASK_RETRIES times, while its stream is taken up where it was: as
             outcomes come in any order, some then come twice and others not at all. Outcomes are keyed by content, so
             what comes twice is one, and what did not come is asked again.
-    models  Other replicas answer meanwhile; Ray starts the lost one anew where there is room (`models.ray_actors`).
+    models  Other replicas answer meanwhile; Ray starts the lost one anew where there is room (`models.ray_actors`). So
+            where only the engine of a replica died.
     head    Nothing goes on without it. Ray ends the driver, with exit code 1 and a line of its own, within a minute of
             losing the head; a driver on the head goes with it.
 

@@ -27,7 +27,14 @@ from urllib.parse import SplitResult, urlsplit
 
 import httpx
 
-from audit.errors import AuditError, ModelError, PrefixUnsupportedError, PromptTooLongError, UsageError
+from audit.errors import (
+    AuditError,
+    ModelError,
+    ModelLostError,
+    PrefixUnsupportedError,
+    PromptTooLongError,
+    UsageError,
+)
 from audit.generation import Completion, GenerationRequest, Message, TokenLogprob
 
 if TYPE_CHECKING:
@@ -102,7 +109,7 @@ class _RetryableError(Exception):
         self.wait_s = wait_s
 
 
-class OutageError(ModelError):
+class OutageError(ModelLostError):
     """All attempts failed with what may pass: this says nothing of what the server can do."""
 
 

@@ -15,7 +15,9 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from audit.errors import ModelError, PromptTooLongError
+from jinja2 import TemplateError
+
+from audit.errors import ModelError, ModelLostError, PromptTooLongError
 from audit.generation import Completion, TokenLogprob
 from models.interruption import interruptible
 from models.library_noise import quiet_vllm
@@ -122,11 +124,12 @@ class VllmGenerator:
 
         Raises:
             PromptTooLongError: prompt and answer do not fit into `max_model_len`.
+            ModelLostError: the engine is dead, whatever was asked.
         """
         from vllm import SamplingParams  # noqa: PLC0415
-        from vllm.exceptions import VLLMError, VLLMServerError  # noqa: PLC0415
+        from vllm.exceptions import VLLMError  # noqa: PLC0415
 
-        final = None
+        engine, final = self._engine, None  # which may be closed while this one waits
         try:
             sampling = SamplingParams(
                 max_tokens=request.max_tokens,
@@ -137,12 +140,14 @@ class VllmGenerator:
                 structured_outputs=_structured(request),
             )
             prompt = {"prompt_token_ids": self._fitting_ids(request)}
-            async for output in self._engine.generate(prompt, sampling, f"replay-{next(self._numbers)}"):
+            async for output in engine.generate(prompt, sampling, f"replay-{next(self._numbers)}"):
                 final = output
-        except VLLMServerError as error:
-            raise ModelError(f"vLLM died while serving {self.model_id} ({_first_line(error)})") from error
-        except (VLLMError, ValueError) as error:  # a bad grammar
-            raise ModelError(f"vLLM refused a request to {self.model_id}: {_first_line(error)}") from error
+        except (VLLMError, ValueError, TypeError, TemplateError) as error:  # vLLM's own are no ValueErrors
+            if engine.errored:
+                raise ModelLostError(f"vLLM died while serving {self.model_id} ({_first_line(error)})") from error
+            # Of an engine that lives, what was asked is at fault: its text, a limit, a grammar, a chat template's rule.
+            told = error if str(error) else error.__cause__ or error  # what vLLM did not expect it wraps in a blank
+            raise ModelError(f"vLLM refused a request to {self.model_id}: {_first_line(told)}") from error
         if final is None or not final.finished:
             raise ModelError(f"vLLM ended a request to {self.model_id} without an answer")
         return _completion(final)

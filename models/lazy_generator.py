@@ -1,5 +1,7 @@
 """A backbone that is loaded when it is first asked, and only then: most writes that a guard sees never need one.
 
+One whose engine died is loaded again when it is next asked: a guard outlives it.
+
 A server's is nothing to load: its client is made at once, so that an address that cannot be meant is heard before the
 first write that needs it. The server is not contacted for that.
 """
@@ -8,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from audit.errors import ModelLostError
+from models.generator_http import OutageError
 from models.loading import backbone_id, load_generator, served_here
 
 if TYPE_CHECKING:
@@ -36,7 +40,15 @@ class LazyGenerator:
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """Answer one request; see `models.protocols.Generator`."""
-        return await self._loaded().generate(request)
+        generator = self._loaded()
+        try:
+            return await generator.generate(request)
+        except OutageError:  # a server's client is as good as before
+            raise
+        except ModelLostError:
+            if self._generator is generator:  # of many that failed together the first
+                await self.close()
+            raise
 
     def _loaded(self) -> Generator:
         if self._generator is None:

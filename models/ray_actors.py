@@ -4,9 +4,10 @@ Life of a replay: a Ray task holds one event's whole group of requests; its `Rem
 replica chosen by the group's name, so that variants of one prompt meet in one prefix cache; the actor runs them
 concurrently in one vLLM engine. NLI pairs and texts are cut into chunks that go to the replicas in turn.
 
-Life of a loss: a replica goes with its machine or its process, while it answers or while it loads.
+Life of a loss: a replica goes with its machine or its process, while it answers or while it loads. One whose engine
+died ends its process. A replica that reaches no server is lost as well; one that refuses a request is not.
 
- 1. Ray starts it anew on any machine that has room, RESTARTS times, and it loads its model again.
+ 1. Ray starts it anew on any machine that has room, RESTARTS times, and it loads its model again, or is lost for good.
  2. What it had not answered is asked again, here and not by Ray, whose `max_task_retries` counts attempts and uses
     them up before a lost machine is noticed. Asking twice is safe: no model remembers what it was asked.
  3. The other replicas answer meanwhile; without any, calls wait until its place is taken, `patience_s` at most.
@@ -38,7 +39,8 @@ from ray.exceptions import (
     RayTaskError,
 )
 
-from audit.errors import AuditError, ModelError
+from audit.errors import AuditError, ModelError, ModelLostError
+from models.generator_http import OutageError
 from models.loading import ModelSpecs, load_embedder, load_entailment, load_generator
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ CONCURRENT_REQUESTS = 256
 
 RESTARTS = 2
 """Times that Ray starts one replica anew: machines are lost now and then, but a model whose process ends a third time
-does not fit its machine, and would be started for ever."""
+does not fit its machine, or is asked what ends its engine, and would be started for ever."""
 
 PATIENCE_S = 900.0
 """How long a lost replica's place may stay empty: an autoscaler's new machine is up and installed in less. Nothing else
@@ -73,6 +75,9 @@ START_S = 3_600.0
 RETRY_S = 1.0
 """Pause before replicas that are all away are asked again."""
 
+ENGINE_DIED = 1
+"""Exit code of a replica whose engine died."""
+
 LOST = (ActorUnavailableError, ActorDiedError, ObjectLostError, OutOfMemoryError)
 """What Ray says of a replica that is away for now, and of one that is for good."""
 
@@ -82,6 +87,7 @@ class GeneratorActor:
 
     def __init__(self, specs: ModelSpecs) -> None:
         self._specs = specs
+        self._cannot_load: ModelError | None = None
 
     @cached_property
     def _generator(self) -> Generator:
@@ -92,9 +98,27 @@ class GeneratorActor:
         return self._generator.model_id
 
     async def generate(self, request: GenerationRequest, model_id: str) -> Completion:
-        """Answer one request of a run that `model_id` serves."""
-        _check_served(self._generator.model_id, model_id)
-        return await self._generator.generate(request)
+        """Answer one request of a run that `model_id` serves; where the engine died, the process ends instead.
+
+        Raises:
+            ModelLostError: this replica, started anew, cannot load its model; or it reaches no server.
+        """
+        generator = self._loaded_anew()
+        _check_served(generator.model_id, model_id)
+        try:
+            return await generator.generate(request)
+        except OutageError:  # of a server behind a URL, which a new process would reach no better
+            raise
+        except ModelLostError:
+            os._exit(ENGINE_DIED)
+
+    def _loaded_anew(self) -> Generator:
+        if self._cannot_load is None:
+            try:
+                return self._generator
+            except ModelError as error:
+                self._cannot_load = error  # not tried again: each request would wait a minute for the next failure
+        raise ModelLostError(str(self._cannot_load))
 
     async def close(self) -> None:
         """Release the server."""
@@ -180,8 +204,10 @@ class RemoteGenerator:
                 for handle in sorted(in_turn, key=self._lost.__contains__):
                     try:
                         answer: Completion = await handle.generate.remote(request, self.model_id)
-                    except LOST as loss:
-                        losses.append(loss)
+                    except RayError as error:
+                        if not isinstance(error, LOST) and not isinstance(_raised(error), ModelLostError):
+                            raise
+                        losses.append(error)
                         self._lost.add(handle)
                     else:
                         self._lost.discard(handle)
@@ -354,9 +380,7 @@ def _check_served(found: str, expected: str) -> None:
 
 def _as_model_error(error: RayError, model: str) -> AuditError:
     """Return the error that the actor raised, or one that says that the actor is gone, or could not start."""
-    cause = error.cause if isinstance(error, RayTaskError) else getattr(error, "cause", None)
-    if isinstance(cause, RayTaskError):
-        cause = cause.cause
+    cause = _raised(error)
     if isinstance(cause, AuditError):
         return type(cause)(str(cause))
     lines = [line for line in str(error).strip().splitlines() if line.strip()] or [type(error).__name__]
@@ -366,3 +390,9 @@ def _as_model_error(error: RayError, model: str) -> AuditError:
     elif isinstance(error, ActorUnavailableError):  # Ray's own text is about sockets
         why = "nothing took its place in time"
     return ModelError(f"the process that serves {model} died ({why})")
+
+
+def _raised(error: RayError) -> object:
+    """Return what the actor itself raised; something else where it raised nothing."""
+    cause = getattr(error, "cause", None)
+    return cause.cause if isinstance(cause, RayTaskError) else cause

@@ -23,6 +23,7 @@ from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
 from models.fakes import FakeGenerator
 from models.ray_actors import ActorPool, EmbedderActor, start_actors
 from tests.audit_world import CONFIG, FAKES, PLANTED, json_of, removed, run_local, run_with
+from tests.unit.models.stand_in_engine import StandInActor, engine_of
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,28 @@ def test_replicas_small_tasks_and_the_loss_of_a_replica_change_no_byte(
 
     monkeypatch.setattr("jobs.executor_ray.REPLAYS_PER_TASK", 1)
     result = run_with(Halved(FAKES, replicas=2), snapshot, tmp_path / "run")
+    assert json_of(result) == reference
+
+
+def test_a_run_goes_on_where_the_engine_of_one_replica_is_killed(local_ray, snapshot, tmp_path, reference, monkeypatch):
+    """The other replica answers, and the one whose engine died comes back with another."""
+    replicas = []
+
+    class Losing(RayExecutor):
+        rounds = 0
+
+        def replay(self, groups, program):
+            self.rounds += 1
+            if self.rounds == 3:
+                replicas.extend(self._pools["backbone"].handles)
+                os.kill(ray.get(replicas[0].__ray_call__.remote(engine_of)), signal.SIGKILL)
+            yield from super().replay(groups, program)
+
+    for module in ("models.ray_actors", "jobs.executor_ray"):
+        monkeypatch.setattr(f"{module}.GeneratorActor", StandInActor)
+    monkeypatch.setattr("jobs.executor_ray.REPLAYS_PER_TASK", 1)
+    result = run_with(Losing(FAKES, replicas=2), snapshot, tmp_path / "run")
+    assert len(replicas) == 2
     assert json_of(result) == reference
 
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError, RayTaskError
 
-from audit.errors import ModelError, UsageError
+from audit.errors import ModelError, ModelLostError, PromptTooLongError, UsageError
 from audit.generation import GenerationRequest, Message
 from models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator
+from models.generator_http import OutageError
 from models.loading import ModelSpecs
 from models.ray_actors import (
     RESTARTS,
@@ -158,11 +159,27 @@ def test_a_replica_that_finds_other_weights_on_its_new_machine_refuses(ask: Call
         ask()
 
 
+def test_a_replica_that_cannot_load_its_model_again_is_lost_and_tries_once(monkeypatch: pytest.MonkeyPatch):
+    tries = []
+
+    def full(_specs: ModelSpecs) -> FakeGenerator:
+        tries.append(1)
+        raise ModelError("no room on the device")
+
+    monkeypatch.setattr("models.ray_actors.load_generator", full)
+    actor = GeneratorActor(FAKES)
+    for _ in range(2):
+        with pytest.raises(ModelLostError, match=r"^no room on the device$"):
+            asyncio.run(actor.generate(request(1), "m"))
+    assert len(tries) == 1
+
+
 @dataclass(eq=False)
 class Away:
-    """A replica that is away: for good, or for so many calls."""
+    """A replica that is away: for good, or for so many calls; or that raises something itself."""
 
     calls: int | None = None
+    raises: ModelError | None = None
     asked: int = 0
 
     @property
@@ -171,6 +188,8 @@ class Away:
 
     async def _generate(self, *_: object) -> str:
         self.asked += 1
+        if self.raises is not None:
+            raise RayTaskError("generate", "traceback", self.raises).as_instanceof_cause()
         if self.calls is None:
             raise ActorDiedError
         if self.asked <= self.calls:
@@ -194,6 +213,24 @@ def test_other_replicas_answer_for_one_that_is_away_and_are_asked_first_from_the
     gone, away, there = Away(), Away(1_000), Away(0)
     assert ask_twice(gone, away, there) == ["answer"] * 2
     assert (gone.asked, away.asked, there.asked) == (1, 1, 2)
+
+
+@pytest.mark.parametrize("lost", [OutageError("connection refused"), ModelLostError("no room on the device")])
+def test_another_replica_answers_for_one_that_reaches_no_server_or_cannot_load(lost: ModelLostError):
+    first, there = Away(raises=lost), Away(0)
+    assert ask_twice(first, there) == ["answer"] * 2
+    assert (first.asked, there.asked) == (1, 2)
+    alone = Away(raises=lost)
+    with pytest.raises(type(lost), match=f"^{lost}$"):  # at once, and with its own words
+        ask_twice(alone)
+    assert alone.asked == 1
+
+
+def test_what_one_replica_refuses_no_other_is_asked():
+    first, there = Away(raises=PromptTooLongError("9 tokens, and 8 fit")), Away(0)
+    with pytest.raises(PromptTooLongError, match=r"^9 tokens, and 8 fit$"):
+        ask_twice(first, there)
+    assert there.asked == 0
 
 
 def test_where_all_replicas_are_away_a_call_waits_for_one_but_not_for_ever(monkeypatch: pytest.MonkeyPatch):
