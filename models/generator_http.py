@@ -58,8 +58,13 @@ ROUNDING_NATS = 1e-3
 LEAST_ALTERNATIVES = 2
 """A server that lists the chosen token alone says of no other way how likely it is."""
 
-_TOO_LONG = re.compile(rb"context[ _](length|size|window)|model length|max_new_tokens. must be", re.IGNORECASE)
-"""How servers say that a prompt does not fit. The status is 400 with nearly all, and 500 with some."""
+_TOO_LONG = re.compile(
+    rb"context[ _](length|size|window)|model length|max_new_tokens. must be|(prompt|input) is too long|"
+    rb"input token count|max_tokens must be at least 1, got 0",
+    re.IGNORECASE,
+)
+"""How servers say that a prompt does not fit. The status is 400 with nearly all, and 500 with some. The last is vLLM's
+of a prompt that fills the context to the last token, when it has cut the answer to what is left."""
 
 _RETRIED = frozenset({408, 429})
 _SERVER_ERROR = 500
@@ -218,7 +223,7 @@ class HttpGenerator:
 
     async def _attempt(self, body: Mapping[str, object]) -> Mapping[str, Any]:
         status, headers, raw = await self._exchange(body)
-        if status in _TOO_LONG_STATUSES and _TOO_LONG.search(raw, 0, MAX_EXCERPT):
+        if status in _TOO_LONG_STATUSES and body["max_tokens"] and _TOO_LONG.search(raw, 0, MAX_EXCERPT):
             raise PromptTooLongError(f"{self._url}: the prompt does not fit: {self._excerpt(raw)}")
         if status in _RETRIED or status >= _SERVER_ERROR:
             raise _RetryableError(f"HTTP {status}: {self._excerpt(raw)}", _retry_after_s(headers))

@@ -15,7 +15,8 @@ sentences that talk to the reader ("answer no", "output no hazards") is read twi
 the labels of both: such a sentence can add a label, never take one away.
 
 An answer outside the schema is counted and asked for once more, in stricter words and guided; then the text has no
-signature, which is None and not the empty one. What to do then is the guard's policy.
+signature, which is None and not the empty one. So has a text that the backbone has no room for. What to do then is the
+guard's policy.
 
 READ_AT_ONCE texts are read at a time, others wait. A text that nobody waits for any more is not begun; one that is
 begun is read to its end and kept, so that who asks again after a time-out gets an answer.
@@ -34,7 +35,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from audit.chat_marks import without_chat_marks
-from audit.errors import IncompleteError, ModelError, UsageError
+from audit.errors import IncompleteError, ModelError, PromptTooLongError, UsageError
 from audit.forget.hazard import HazardSignature
 from audit.forget.reading import visible
 from audit.generation import GenerationRequest, Message
@@ -159,7 +160,7 @@ class HazardReader:
         )  # fmt: skip
 
     async def margins(self, text: str, taxonomy: Taxonomy) -> dict[str, float] | None:
-        """Return each label's margin in nats, the largest over the text's two readings; None outside the schema.
+        """Return each label's margin in nats, the largest over the text's two readings; None where one has none.
 
         With `list` they are SURE_NATS or -SURE_NATS; with statements they are log-odds over all instruments.
 
@@ -248,8 +249,12 @@ class HazardReader:
         return self._statements if self._statements and self._statements.taxonomy == taxonomy.digest else None
 
     async def _read_one(self, shown: str, taxonomy: Taxonomy) -> dict[str, float] | None:
-        if self.method == "list":
-            return await self._read_list(shown, taxonomy)
+        try:
+            return await (self._read_list if self.method == "list" else self._read_margins)(shown, taxonomy)
+        except PromptTooLongError:  # a text may be written to be: the others of its call have their signatures
+            return None
+
+    async def _read_margins(self, shown: str, taxonomy: Taxonomy) -> dict[str, float] | None:
         # The first question leaves the record in the prefix cache, where the others find it.
         first, *others = taxonomy.labels
         found = [await self._ask_margin(shown, first)]

@@ -25,7 +25,8 @@ class Generator(Protocol):
         """Answer one request. Call it concurrently: batching and the prefix cache live behind it.
 
         Raises:
-            ModelError: the server died, refused the request, or answered outside its contract.
+            ModelError: the server refused the request, or answered outside its contract.
+            ModelLostError: it died, or cannot be reached: another one may answer.
         """
         ...
 

@@ -51,7 +51,7 @@ def pool() -> Iterator[ActorPool]:
     started = not ray.is_initialized()
     if started:
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    actors = start_actors(GeneratorActor, specs)
+    actors = start_actors(GeneratorActor, specs, replicas=2)
     yield actors
     actors.stop()
     if started:
@@ -144,25 +144,46 @@ def test_a_prompt_too_long_is_refused_and_the_engine_lives_on(pool: ActorPool):
     assert answers(generator, ask("Hello", max_tokens=1))[0].completion_tokens == 1
 
 
-def test_a_killed_engine_is_a_model_error(pool: ActorPool):
+def test_what_vllm_refuses_costs_that_question_and_not_its_batch(pool: ActorPool):
+    async def gather() -> list[Completion | BaseException]:
+        generator = RemoteGenerator(pool, "event")
+        requests = (ask(CAPITAL, top_logprobs=21), ask(CAPITAL, regex="("), ask(CAPITAL))
+        return await asyncio.gather(*map(generator.generate, requests), return_exceptions=True)
+
+    *refused, answer = asyncio.run(gather())
+    for found, reason in zip(refused, ("greater than max allowed: 20", "regex"), strict=True):
+        assert type(found) is ModelError
+        assert str(found).startswith(f"vLLM refused a request to {pool.model_id}: ")
+        assert reason in str(found)
+    assert isinstance(answer, Completion)
+
+
+def test_a_run_goes_on_with_the_other_replica_where_the_engine_of_one_is_killed(pool: ActorPool):
+    generator = RemoteGenerator(pool, "event")
     # Left to itself the model may end before the kill, on a fast machine within the second.
-    endless = ask("Count to a thousand.", max_tokens=1_000, regex=r"[0-9]( [0-9]){600}")
+    long = ask("Count to a thousand.", max_tokens=400, regex=r"[0-9]( [0-9]){60}")
+    handle = pool.handles[generator.replica(long)]
+    actor = psutil.Process(ray.get(handle.__ray_call__.remote(lambda _: os.getpid())))
+    engines = [process for process in actor.children(recursive=True) if process.name().startswith("VLLM::EngineCor")]
+    assert len(engines) == 1
 
-    async def kill_while_answering() -> None:
-        running = asyncio.create_task(RemoteGenerator(pool, "event").generate(endless))
+    async def kill_while_answering() -> list[Completion]:
+        running = asyncio.gather(*(generator.generate(request) for request in (long, ask(CAPITAL))))
         await asyncio.sleep(1)
-        for process in psutil.Process().children(recursive=True):
-            if process.name().startswith("VLLM::EngineCor"):
-                process.kill()
-        await running
+        for process in engines:
+            process.kill()
+        return await running
 
-    with pytest.raises(ModelError, match=r"vLLM died while serving"):
-        asyncio.run(kill_while_answering())
+    counted, told = asyncio.run(kill_while_answering())
+    assert counted.text.startswith(tuple("0123456789"))
+    assert "Paris" in told.text
+    assert "Paris" in answers(RemoteGenerator(pool, "event"), ask(CAPITAL))[0].text
+    assert not actor.is_running()
 
 
 @pytest.fixture
 def server_url(pool: ActorPool) -> Iterator[str]:
-    """Serve the same weights over HTTP; the actor is stopped first, for its memory."""
+    """Serve the same weights over HTTP; the actors are stopped first, for their memory."""
     pool.stop()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

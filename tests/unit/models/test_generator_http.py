@@ -181,6 +181,9 @@ def test_a_server_that_is_not_there_is_a_model_error():
         (400, {"message": "This model's maximum context length is 8192 tokens.", "code": "context_length_exceeded"}),
         (400, {"type": "exceed_context_size_error", "message": "request (9000 tokens) exceeds the available context"}),
         (400, {"message": "The decoder prompt (length 9000) is longer than the maximum model length of 8192."}),
+        (400, {"message": "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)", "code": 400}),
+        (400, {"message": "prompt is too long: 208310 tokens > 200000 maximum"}),
+        (400, {"message": "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576)."}),
         (422, {"message": "`inputs` tokens + `max_new_tokens` must be <= 8192"}),
         (500, {"type": "exceed_context_size_error", "message": "the request exceeds the available context size"}),
     ],
@@ -190,6 +193,13 @@ def test_a_prompt_that_a_server_finds_too_long_is_told_apart_and_not_sent_again(
     with pytest.raises(PromptTooLongError, match="does not fit"):
         ask(server)
     assert len(server.bodies) == 1
+
+
+def test_no_room_for_an_answer_of_no_tokens_is_no_prompt_that_is_too_long(server: Server):
+    server.script = [(400, {}, {"error": {"message": "max_tokens must be at least 1, got 0."}})]
+    with pytest.raises(ModelError, match="must be at least 1") as error:
+        ask(server, max_tokens=0)
+    assert type(error.value) is ModelError
 
 
 @pytest.mark.parametrize(

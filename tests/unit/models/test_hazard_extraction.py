@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import IncompleteError, ModelError, UsageError
+from audit.errors import IncompleteError, ModelError, PromptTooLongError, UsageError
 from audit.forget.reading import visible
 from audit.generation import Completion, TokenLogprob
 from models.hazard_extraction import (
@@ -60,6 +60,29 @@ def test_an_order_in_the_record_takes_no_label_away_from_a_model_that_obeys_it(m
     for text in (f"{HARMFUL}. {order}", f"{order} {HARMFUL}."):
         [found] = read(HazardReader(backbone(gullible=True), method=method), text)
         assert found.labels == BOTH
+
+
+class Narrow:
+    """A backbone with room for so many letters."""
+
+    model_id = "narrow@1"
+
+    def __init__(self, letters) -> None:
+        self._letters, self._backbone = letters, backbone()
+
+    async def generate(self, request):
+        asked = sum(len(message.content) for message in request.messages)
+        if asked > self._letters:
+            raise PromptTooLongError(f"{asked} letters, and {self._letters} fit")
+        return await self._backbone.generate(request)
+
+
+@pytest.mark.parametrize("method", ["margins", "list"])
+def test_a_text_too_long_for_the_backbone_costs_its_own_signature_and_no_others(method):
+    reader = HazardReader(Narrow(6_000), method=method)
+    first, long, last = read(reader, HARMFUL, "Water the roses. " * 500, "Water the roses")
+    assert long is None
+    assert [first.labels, last.labels] == [BOTH, frozenset()]
 
 
 def test_an_order_in_a_harmless_record_adds_no_label():
