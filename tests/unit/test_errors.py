@@ -16,6 +16,7 @@ EXIT_CODES = {
     "EventError": 2,
     "IncompleteError": 3,
     "ModelError": 3,
+    "ModelLostError": 3,
     "PrefixUnsupportedError": 3,
     "PromptTooLongError": 3,
     "VerificationError": 4,
