@@ -7,44 +7,44 @@
                     seen of it is kept, so that a rollback is refused after a restart too
     GET  /metrics   Prometheus text
 
-With a token every request but /health needs `Authorization: Bearer TOKEN`. Bodies, lines and waiting requests are
-bounded, and so is the time that a body may take; headers have aiohttp's time for an idle connection. A refused write is
-an answer, not an error: its status is 200. 400 is a write that breaks a rule, 404 a tenant that is not served, 408 a
-body that took too long, 413 too much in one request, 415 another type than JSON or a packed body, 503 too many at once,
-a guard that cannot be made or a log that cannot be written, for which standard error has the reason: an agent must not
-store what got no 200. Of a failure the answer has the reason and no `detail`: that is for log and standard error, which
-get nothing that a client can fill a disk with.
+With a token every request but /health needs `Authorization: Bearer TOKEN`. Without one only requests to localhost are
+answered, by their `Host`: a web page can have its own name point at this machine, and ask from a browser on it.
+Connections (`jobs.guard_connections`), bodies, lines and waiting requests are bounded, and so is the time for headers
+and bodies. A refused write is an answer, not an error: its status is 200. 400 is a write that breaks a rule, 404 a
+tenant that is not served, 408 a body that took too long, 413 too much in one request, 415 another type than JSON or a
+packed body, 421 another host, 503 too many at once, a guard that cannot be made or a log that cannot be written, for
+which standard error has the reason: an agent must not store what got no 200. Of a failure the answer has the reason and
+no `detail`: that is for log and standard error, which are bounded whatever clients do.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import hmac
 import logging
-import math
+import re
+import signal
 import socket
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from traceback import walk_tb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from audit.errors import AuditError, IncompleteError, UsageError
 from audit.forget.decision import FAILURES
 from audit.forget.decision_log import as_record
-from audit.forget.recent_writes import UNNAMED
-from audit.report.untrusted import as_line
 from jobs.clock import now_ms
-from jobs.import_jsonl import parse_entries
+from jobs.guard_bodies import Bodies, parse_writes
+from jobs.guard_connections import Connections
+from jobs.guard_following import Follower, Pinned
+from jobs.guard_told import Told, UnforeseenErrors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -57,20 +57,17 @@ if TYPE_CHECKING:
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-__all__ = ["bound", "guard_application", "parse_writes", "serve_guard"]
+__all__ = ["bound", "serve_guard", "serving"]
 
 MAX_BODY_BYTES = 4 << 20
 """A few entries at their limit, or thousands of usual ones."""
 
-MAX_LINES = 1_000
 MAX_WAITING = 256
-"""Requests under way; more get 503, so that a burst costs waiting agents and not memory."""
+"""Requests under way, and as many as a quarter of the connections; more get 503, so that a burst costs waiting agents
+and neither memory nor the connections of newcomers."""
 
 MAX_READING = 256
-"""Bodies on their way in, for the same reason; counted apart, since who sends slowly must not stop the others."""
-
-BODY_S = 10.0
-"""Time for a body: the largest comes in it at 3.4 Mbit/s."""
+"""Bodies on their way in, likewise; counted apart, since who sends slowly must not stop the others."""
 
 WORKERS = 32
 """Threads that wait for embedder and model; known writes need none."""
@@ -78,14 +75,11 @@ WORKERS = 32
 PARSERS = 2
 """Threads that parse writes: never those that wait for a model, so that known writes stay fast."""
 
-LOOK_S = 60.0
-"""Time for one look at the store: one that takes longer, or never comes, leaves a newer version out of force."""
+SHUTDOWN_S = 60.0
+"""Time for requests under way when the server ends."""
 
-CALM_S = 60.0
-"""Time between two lines on standard error about one kind of failure, whose words a writer may have a part in."""
-
-MOST_TOLD = 100
-"""Lines about requests that went wrong; there are fewer kinds, unless the code has a fault."""
+_OWN_HOST = re.compile(r"(localhost\.?|127(\.\d{1,3}){3}|\[::1\])(:\d*)?", re.ASCII | re.IGNORECASE)
+"""Names that no other machine has; of addresses those of this machine alone, for without a token it listens there."""
 
 _BUCKETS_S = (0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -116,7 +110,16 @@ class _Meters:
             "memaudit_guard_tombstones_words_only", "Of these, keep out no paraphrase: made without the models in use.",
             registry=self.registry,
         )  # fmt: skip
+        self.connections = Gauge("memaudit_guard_connections", "Connections open.", registry=self.registry)
         self.asked = Gauge("memaudit_guard_model_texts", "Texts shown to the model so far.", registry=self.registry)
+
+    def refused(self, status: int) -> None:
+        """Count a request that was refused."""
+        self.errors.labels(str(status)).inc()
+
+    def looked(self, ok: bool) -> None:  # noqa: FBT001 - the only thing there is to say
+        """Count a look at the store that found a newer version, or failed."""
+        self.reloads.labels(str(ok).lower()).inc()
 
     def text(self, guarded: GuardedStore, *, stale: bool) -> bytes:
         """Return the metrics in Prometheus' text format."""
@@ -129,56 +132,58 @@ class _Meters:
         return generate_latest(self.registry)
 
 
-def guard_application(
+def _application(
     guarded: GuardedStore, *, token: str, refresh_s: float, keep: Callable[[VerifiedSnapshot], None]
-) -> web.Application:
-    """Build the server.
-
-    Args:
-        guarded: The guards; the caller closes it.
-        token: Needed by every request but /health; empty needs none.
-        refresh_s: How often to look for a newer version of the store.
-        keep: Keeps what was seen of the store; called in a thread with each newer version, and once more at the end. It
-            may raise: the server goes on, and tells.
-    """
-    meters, tell, bodies, pinned = _Meters(), _Trouble(), _Bodies(), _Pinned(guarded, keep)
-    follower = _Follower(guarded, pinned, meters, refresh_s, tell)
-    failed = {reason: _Trouble(CALM_S) for reason in FAILURES}
+) -> tuple[web.Application, Connections]:
+    """Build the server, and what accepts its connections; arguments as of `serving`."""
+    meters, tell = _Meters(), Told()
+    connections = Connections(partial(tell, "accept"))
+    bodies = Bodies(min(MAX_READING, connections.quarter))
+    meters.connections.set_function(lambda: connections.count)
+    pinned = Pinned(guarded, keep, tell)
+    follower = Follower(guarded, pinned, refresh_s, meters.looked, tell)
+    unforeseen = UnforeseenErrors(meters.refused)
+    most_waiting = min(MAX_WAITING, connections.quarter)
     parsers = ThreadPoolExecutor(PARSERS, "memaudit-parse")
     waiting = 0
 
     @web.middleware
     async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Check the token, turn errors into statuses, count them."""
-        try:
-            if request.path != "/health" and not _authorised(request, token):
-                raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"})
-            if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-                raise web.HTTPUnsupportedMediaType(
-                    headers={"Accept-Encoding": "identity"}, reason="expected no Content-Encoding"
-                )
-            return await handler(request)
-        except web.HTTPException as error:
-            meters.errors.labels(str(error.status)).inc()
-            return web.json_response({"error": error.reason}, status=error.status, headers=_challenge(error))
-        except UsageError as error:
-            meters.errors.labels("400").inc()
-            return web.json_response({"error": str(error)[:600]}, status=400)
-        except AuditError as error:
-            meters.errors.labels("503").inc()
-            tell(str(error))
-            return web.json_response({"error": "cannot be judged or logged now: ask the operator"}, status=503)
+        """Check host and token, turn errors into statuses, count them."""
+        here = bool(token) or all(map(_OWN_HOST.fullmatch, request.headers.getall("Host", ())))
+        known = here and request.path != "/health" and _authorised(request, token)
+        with connections.busy(request.transport, known=known):
+            try:
+                if not here:
+                    raise web.HTTPMisdirectedRequest(reason="without a token no host but localhost is served")
+                if not known and request.path != "/health":
+                    raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"})
+                if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+                    raise web.HTTPUnsupportedMediaType(
+                        headers={"Accept-Encoding": "identity"}, reason="expected no Content-Encoding"
+                    )
+                return await handler(request)
+            except web.HTTPException as error:
+                meters.refused(error.status)
+                return web.json_response({"error": error.reason}, status=error.status, headers=_challenge(error))
+            except UsageError as error:
+                meters.refused(400)
+                return web.json_response({"error": str(error)[:600]}, status=400)
+            except AuditError as error:
+                meters.refused(503)
+                tell("judge", str(error))
+                return web.json_response({"error": "cannot be judged or logged now: ask the operator"}, status=503)
 
     def made(decision: Decision) -> None:
         """Count a decision as soon as it is made, since its request may fail yet, and tell of a failure."""
         meters.decisions.labels(str(decision.allowed).lower(), decision.reason).inc()
         if decision.reason in FAILURES:
-            failed[decision.reason](f"a write could not be judged: {decision.reason}: {decision.detail}")
+            tell(decision.reason, f"a write could not be judged: {decision.reason}: {decision.detail}")
 
     async def check(request: web.Request) -> web.Response:
         nonlocal waiting
         body = await bodies.read(request)
-        if waiting >= MAX_WAITING:
+        if waiting >= most_waiting:
             raise web.HTTPServiceUnavailable(headers={"Retry-After": "1"}, reason="too many writes at once")
         waiting += 1
         started = time.perf_counter()
@@ -206,7 +211,9 @@ def guard_application(
 
     async def follow(_: web.Application) -> AsyncIterator[None]:
         """Look for newer versions while the server runs."""
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WORKERS, "memaudit-guard"))
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(WORKERS, "memaudit-guard"))
+        loop.set_exception_handler(unforeseen.in_loop)
         task = asyncio.create_task(follower.run())
         yield
         task.cancel()
@@ -215,7 +222,7 @@ def guard_application(
         parsers.shutdown(wait=False)
 
     log = logging.Logger("memaudit.guard", logging.WARNING)  # noqa: LOG001 - with this server's handler alone
-    log.addHandler(_Lines(meters))
+    log.addHandler(unforeseen)
     application = web.Application(
         middlewares=[gate], client_max_size=MAX_BODY_BYTES, handler_args={"auto_decompress": False, "logger": log}
     )
@@ -223,7 +230,7 @@ def guard_application(
     application.router.add_get("/health", health)
     application.router.add_get("/metrics", metrics)
     application.cleanup_ctx.append(follow)
-    return application
+    return application, connections
 
 
 @contextmanager
@@ -250,6 +257,38 @@ def bound(host: str, port: int) -> Iterator[Sequence[socket.socket]]:
         yield sockets
 
 
+@asynccontextmanager
+async def serving(
+    guarded: GuardedStore,
+    sockets: Sequence[socket.socket],
+    *,
+    token: str,
+    refresh_s: float,
+    keep: Callable[[VerifiedSnapshot], None],
+) -> AsyncIterator[None]:
+    """Serve for as long as the block runs.
+
+    Args:
+        guarded: The guards; the caller closes it.
+        sockets: As of `bound`.
+        token: Needed by every request but /health; empty needs none.
+        refresh_s: How often to look for a newer version of the store.
+        keep: Keeps what was seen of the store; called in a thread with each newer version, and once more at the end. It
+            may raise: the server goes on, and tells.
+
+    Raises:
+        UsageError: an address was taken by somebody else after all.
+    """
+    application, connections = _application(guarded, token=token, refresh_s=refresh_s, keep=keep)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_S)
+    await runner.setup()
+    try:
+        async with connections.accepting(sockets, cast("web.Server", runner.server)):  # there since the setup
+            yield
+    finally:
+        await runner.cleanup()
+
+
 def serve_guard(
     guarded: GuardedStore,
     sockets: Sequence[socket.socket],
@@ -258,18 +297,23 @@ def serve_guard(
     refresh_s: float,
     keep: Callable[[VerifiedSnapshot], None],
 ) -> None:
-    """Serve until interrupted; arguments as of `guard_application`.
-
-    Raises:
-        UsageError: an address was taken by somebody else after all.
-    """
-    application = guard_application(guarded, token=token, refresh_s=refresh_s, keep=keep)
+    """Serve until SIGINT or SIGTERM; arguments and errors as of `serving`."""
     if not token:
         print("no token was given: every process on this machine may ask", file=sys.stderr)  # noqa: T201
-    try:
-        web.run_app(application, sock=sockets, access_log=None, print=_say)
-    except OSError as error:
-        raise UsageError(f"cannot listen: {error.strerror or error}") from None
+
+    async def serve() -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        async with serving(guarded, sockets, token=token, refresh_s=refresh_s, keep=keep):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, stop.set)
+            gc.collect()
+            gc.freeze()  # connections leave garbage: to look for it through models and store too stops all for 0.1 s
+            _say(f"Running on {', '.join(map(_url, sockets))} (Ctrl-C ends it)")
+            await stop.wait()
+            for number in (signal.SIGINT, signal.SIGTERM):  # a second one does not wait for what is under way
+                loop.remove_signal_handler(number)
+
+    asyncio.run(serve())
 
 
 async def _judge(guarded: GuardedStore, entries: Sequence[Entry], made: Callable[[Decision], None]) -> list[Decision]:
@@ -304,177 +348,6 @@ def _shown(decision: Decision) -> Decision:
     return replace(decision, detail="") if decision.reason in FAILURES else decision
 
 
-class _Follower:
-    """Looks for newer versions of the store while the server runs; no error ends it."""
-
-    def __init__(
-        self, guarded: GuardedStore, pinned: _Pinned, meters: _Meters, refresh_s: float, tell: _Trouble
-    ) -> None:
-        self._guarded, self._pinned, self._meters = guarded, pinned, meters
-        self._refresh_s, self._tell = refresh_s, tell
-        self._looked_s = time.monotonic()
-
-    @property
-    def late(self) -> bool:
-        """No look has ended for longer than one may take: it hangs, or the task is gone."""
-        return time.monotonic() - self._looked_s > self._refresh_s + LOOK_S
-
-    async def run(self) -> None:
-        """Look until cancelled."""
-        while True:
-            await asyncio.sleep(self._refresh_s)
-            try:
-                await self._look()
-            except Exception as error:  # noqa: BLE001 - told; where it stays so, `late` says it too
-                self._tell(f"the store was not looked at: {type(error).__name__}: {error}")
-            else:
-                self._looked_s = time.monotonic()
-
-    async def _look(self) -> None:
-        changed = False
-        try:
-            changed = await asyncio.to_thread(self._guarded.refresh)
-            if changed:
-                self._meters.reloads.labels("true").inc()
-        except Exception:  # noqa: BLE001 - the old set stays in force, and `trouble` has the reason
-            self._meters.reloads.labels("false").inc()
-        if changed or self._pinned.trouble:
-            await asyncio.to_thread(self._pinned.keep)
-        if self._guarded.trouble:
-            self._tell(f"the newest version of the store is not in force: {self._guarded.trouble}")
-
-
-class _Trouble:
-    """Tells the operator, on standard error and once for each cause: who asks the guard need not know its files.
-
-    Args:
-        calm_s: Least time between two lines.
-    """
-
-    def __init__(self, calm_s: float = 0.0) -> None:
-        self._calm_s, self._told, self._told_s = calm_s, "", -math.inf
-
-    def __call__(self, line: str) -> None:
-        """Print one line, unless it was the last one, or comes too soon after it."""
-        now_s = time.monotonic()
-        if line != self._told and now_s - self._told_s >= self._calm_s:
-            self._told, self._told_s = line, now_s
-            _print(line)
-
-
-class _Lines(logging.Handler):
-    """Takes what aiohttp logs, and tells it in one line, none twice: whoever connects can cause it, without a token.
-
-    The line is the kind of error and its place in the code: so there are few, with no word of a client's in them.
-    """
-
-    def __init__(self, meters: _Meters) -> None:
-        super().__init__()
-        self._meters = meters
-        self._told: set[str] = set()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Tell, and count a request that never came to the application."""
-        error = record.exc_info[1] if record.exc_info else None
-        if record.msg == "Error handling request from %s":
-            status = error.code if isinstance(error, HttpProcessingError) else 500
-            self._meters.errors.labels(str(status)).inc()
-        line = f"a request went wrong: {str(record.msg) if error is None else _kind(error)}"
-        if line not in self._told and len(self._told) < MOST_TOLD:
-            self._told.add(line)
-            _print(line)
-
-
-def _kind(error: BaseException) -> str:
-    """Return the kind of an error and where it was raised."""
-    places = [f" in {Path(frame.f_code.co_filename).name}:{line}" for frame, line in walk_tb(error.__traceback__)]
-    return f"{type(error).__name__}{places[-1] if places else ''}"
-
-
-def _print(line: str) -> None:
-    """Print on standard error if it takes it: a full disk or a reader that left must end nothing."""
-    with suppress(OSError, ValueError):
-        print(f"memaudit: {as_line(line, 600)}", file=sys.stderr, flush=True)  # noqa: T201
-
-
-class _Pinned:
-    """Keeps the version in force as seen: a store that is rolled back while the server is down must be refused."""
-
-    def __init__(self, guarded: GuardedStore, keep: Callable[[VerifiedSnapshot], None]) -> None:
-        self._guarded, self._keep, self._tell = guarded, keep, _Trouble()
-        self._lock = threading.Lock()  # at the end a call may still be under way
-        self.trouble = ""
-        """Why it is not kept; empty where it is."""
-
-    def keep(self) -> None:
-        """Keep it; where that fails the server goes on, and the next look at the store tries again."""
-        with self._lock:
-            try:
-                self._keep(self._guarded.snapshot)
-            except Exception as error:  # noqa: BLE001 - told, and in /health
-                self.trouble = str(error) or type(error).__name__
-                self._tell(f"a rollback of the store would go unseen after a restart: {self.trouble}")
-            else:
-                self.trouble, self._tell = "", _Trouble()
-
-
-class _Bodies:
-    """Reads bodies, so many at once and each in limited time; of too many the one that takes longest makes room."""
-
-    def __init__(self) -> None:
-        self._reading: dict[asyncio.Timeout, None] = {}
-
-    async def read(self, request: web.Request) -> bytes:
-        """Read one.
-
-        Raises:
-            web.HTTPException: it took too long, is too large, or did not come whole.
-        """
-        limit = asyncio.timeout(BODY_S)
-        try:
-            async with limit:
-                if len(self._reading) >= MAX_READING:
-                    self._make_room()
-                self._reading[limit] = None
-                return await request.read()
-        except TimeoutError:
-            if limit in self._reading:
-                raise web.HTTPRequestTimeout(reason="the body took too long") from None
-            raise web.HTTPServiceUnavailable(headers={"Retry-After": "1"}, reason="too many bodies at once") from None
-        except (ConnectionError, web.RequestPayloadError):  # who left gets no answer, and is no trouble of the server's
-            raise web.HTTPBadRequest(reason="the body did not come whole") from None
-        finally:
-            self._reading.pop(limit, None)
-
-    def _make_room(self) -> None:
-        longest = next(iter(self._reading))
-        del self._reading[longest]
-        if not longest.expired():
-            longest.reschedule(asyncio.get_running_loop().time())
-
-
-def parse_writes(body: bytes, content_type: str, *, now_ms: int) -> tuple[list[Entry], bool]:
-    """Parse a request's writes; True where it is a list of them.
-
-    Raises:
-        UsageError: a write breaks a rule, or there is none.
-        web.HTTPException: another content type, or too many lines.
-    """
-    defaults: dict[str, object] = {"principal": UNNAMED, "source": "agent", "created_at_ms": now_ms}
-    if content_type == "application/json":
-        return list(parse_entries([body], "request", defaults)) or _nothing(), False
-    if content_type != "application/x-ndjson":
-        raise web.HTTPUnsupportedMediaType(reason="expected application/json or application/x-ndjson")
-    lines = body.split(b"\n")
-    if len(lines) > MAX_LINES + 1:
-        raise web.HTTPRequestEntityTooLarge(max_size=MAX_LINES, actual_size=len(lines), reason="too many lines")
-    return list(parse_entries(lines, "request", defaults)) or _nothing(), True
-
-
-def _nothing() -> list[Entry]:
-    raise UsageError("request: no write in it")
-
-
 def _authorised(request: web.Request, token: str) -> bool:
     """Compare in constant time, so that a token cannot be guessed letter by letter."""
     if not token:
@@ -489,6 +362,11 @@ def _challenge(error: web.HTTPException) -> dict[str, str]:
         for name in ("WWW-Authenticate", "Retry-After", "Allow", "Accept-Encoding")
         if name in error.headers
     }
+
+
+def _url(taken: socket.socket) -> str:
+    host, port = taken.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _say(line: str) -> None:

@@ -24,7 +24,7 @@ from audit.lineage.trust import TrustRules
 from benchmarks.fuzz.signed import NOW_MS
 from benchmarks.fuzz.target import Target, same
 from jobs.edges_file import parse_edges
-from jobs.guard_server import parse_writes
+from jobs.guard_bodies import parse_writes
 from jobs.import_jsonl import parse_entries
 
 __all__ = ["input_targets"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
+import signal
+import threading
 import time
 from dataclasses import replace
 
 import pytest
-from aiohttp import web
 
 from audit.errors import VerificationError
 from audit.provenance.keys import save_policy
@@ -34,13 +35,13 @@ def serve(store, run, monkeypatch):
     """Serve while something is done; returns exit code, standard output and standard error."""
 
     def command(while_served, *words):  # noqa: ANN002
-        async def served(application):
-            runner = web.AppRunner(application)
-            await runner.setup()
-            await asyncio.to_thread(while_served)
-            await runner.cleanup()
+        def end_after_it():
+            try:
+                while_served()
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
 
-        monkeypatch.setattr(web, "run_app", lambda application, **_: asyncio.run(served(application)))
+        monkeypatch.setattr("jobs.guard_server._say", lambda _: threading.Thread(target=end_after_it).start())
         return run(
             "guard", "serve", "store", "--trust", "policy.json", "--pin", "pin.json", "--mode", "key", "--embedder",
             "fake", "--port", "0", "--refresh-s", "0.02", *words,

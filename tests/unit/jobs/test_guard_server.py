@@ -13,14 +13,15 @@ import threading
 
 import httpx
 import pytest
-from aiohttp import web
 
 from audit.errors import IncompleteError, UsageError
 from audit.forget.decision import Decision
 from audit.forget.guard import WriteGuard
 from audit.forget.guarded_store import GuardedStore
 from audit.forget.settings import GuardSettings
-from jobs.guard_server import MAX_BODY_BYTES, bound, guard_application, parse_writes
+from jobs import guard_server
+from jobs.guard_bodies import parse_writes
+from jobs.guard_server import MAX_BODY_BYTES, bound
 from tests.unit.forget.locks import ACTS, EMBEDDER
 from tests.unit.forget.test_lockout import purged
 from tests.unit.snapshot.stores import NOW, Killed, keyring, make_store
@@ -52,7 +53,7 @@ class FullDisk(io.StringIO):
 
 
 @contextlib.asynccontextmanager
-async def serving(path, keep, tenants=("acme",)):
+async def serving(path, keep, tenants=("acme",), token=TOKEN):
     """A server with one tombstone, and a client that has the token."""
     make_store(path)
     purged(path, "acme", "e1")
@@ -60,18 +61,15 @@ async def serving(path, keep, tenants=("acme",)):
         path, keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=ACTS,
         settings=GuardSettings(mode="act"), clock_ms=lambda: NOW + 10, tenants=tenants,
     )  # fmt: skip
-    runner = web.AppRunner(guard_application(guarded, token=TOKEN, refresh_s=0.05, keep=keep))
-    await runner.setup()
-    with bound("127.0.0.1", 0) as (taken,):
-        site = web.SockSite(runner, taken.dup())
-    await site.start()
-    port = runner.addresses[0][1]
-    async with httpx.AsyncClient(
-        base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60
-    ) as client:
-        yield client
-    await runner.cleanup()
-    guarded.close()
+    with contextlib.closing(guarded), bound("127.0.0.1", 0) as sockets:
+        async with (
+            guard_server.serving(guarded, sockets, token=token, refresh_s=0.05, keep=keep),
+            httpx.AsyncClient(
+                base_url=f"http://127.0.0.1:{sockets[0].getsockname()[1]}",
+                headers={"Authorization": f"Bearer {token}"} if token else {}, timeout=60,
+            ) as client,
+        ):  # fmt: skip
+            yield client
 
 
 @pytest.fixture
@@ -193,6 +191,27 @@ async def test_a_log_that_cannot_be_written_is_told_to_the_operator_and_not_to_w
     assert capsys.readouterr().err == "memaudit: /srv/log: cannot write the decision log (No space left on device)\n"
 
 
+async def test_causes_that_take_turns_do_not_fill_standard_error(served, monkeypatch, capsys):
+    async def full(_guarded, entries, _made):
+        raise IncompleteError(f"cannot be judged: {entries[0].entry_id}")
+
+    client, _ = served
+    monkeypatch.setattr(guard_server, "_judge", full)
+    for number in range(30):
+        assert (await client.post("/check", json={**AGAIN, "entry_id": f"w{number}"})).status_code == 503
+    assert capsys.readouterr().err == "memaudit: cannot be judged: w0\n"
+
+
+async def test_an_error_in_the_event_loop_is_told_in_one_line_and_once(served, capsys, caplog):
+    client, _ = served
+    for number in range(20):
+        error = OSError(24, f"Too many open files {number}")
+        asyncio.get_running_loop().call_exception_handler({"message": "out of system resource", "exception": error})
+    assert (await client.get("/health")).status_code == 200
+    assert capsys.readouterr().err == "memaudit: an error came to the event loop: OSError\n"
+    assert not caplog.records
+
+
 async def test_a_log_that_cannot_be_written_is_503_where_standard_error_takes_nothing_either(served, monkeypatch):
     async def full(*_):
         raise IncompleteError("/srv/log: cannot write the decision log (No space left on device)")
@@ -218,7 +237,7 @@ async def test_new_tombstones_come_in_force_though_neither_pin_nor_standard_erro
 async def test_looks_at_the_store_that_end_no_more_show_in_health_and_metrics(served, monkeypatch):
     client, _ = served
     go_on = threading.Event()
-    monkeypatch.setattr("jobs.guard_server.LOOK_S", 0.2, raising=False)
+    monkeypatch.setattr("jobs.guard_following.LOOK_S", 0.2)
     with monkeypatch.context() as patch:
         patch.setattr(GuardedStore, "refresh", lambda _: go_on.wait(30) and False)
         await shown(client, status="stale")
@@ -239,7 +258,7 @@ async def test_an_error_that_nobody_foresaw_ends_no_looking(served, pin, monkeyp
 
     client, store = served
     with monkeypatch.context() as patch:
-        patch.setattr("jobs.guard_server._Pinned.keep", broken)
+        patch.setattr("jobs.guard_following.Pinned.keep", broken)
         purged(store, "acme", "e2")
         await shown(client, version=3)
         await asyncio.sleep(0.2)
@@ -407,34 +426,34 @@ async def test_writes_are_parsed_beside_the_event_loop(served, monkeypatch):
     assert threading.main_thread() not in threads
 
 
-async def test_who_sends_slowly_stops_nobody_else(served, monkeypatch):
-    client, _ = served
+async def test_who_sends_slowly_stops_nobody_else(tmp_path, pin, monkeypatch):
     for name in ("MAX_WAITING", "MAX_READING"):
-        monkeypatch.setattr(f"jobs.guard_server.{name}", 4, raising=False)
-    slow = [await begin(client) for _ in range(12)]
-    answer = await client.post("/check", json=HARMLESS)
-    assert (answer.status_code, answer.json()["allowed"]) == (200, True)
-    await leave(*slow)
+        monkeypatch.setattr(guard_server, name, 4)
+    async with serving(tmp_path / "s", pin) as client:
+        slow = [await begin(client) for _ in range(12)]
+        answer = await client.post("/check", json=HARMLESS)
+        assert (answer.status_code, answer.json()["allowed"]) == (200, True)
+        await leave(*slow)
 
 
-async def test_of_too_many_bodies_the_one_that_takes_longest_makes_room(served, monkeypatch):
-    client, _ = served
-    monkeypatch.setattr("jobs.guard_server.MAX_READING", 2)
-    body = json.dumps(HARMLESS).encode()
-    begun = []
-    for _ in range(3):
-        begun.append(await begin(client, body[:9], len(body)))
-        await asyncio.sleep(0.05)
-    assert (await begun[0][0].readline()).split(b" ", 2)[1] == b"503"
-    for reader, writer in begun[1:]:
-        writer.write(body[9:])
-        assert (await reader.readline()).split()[1] == b"200"
-    await leave(*begun)
+async def test_of_too_many_bodies_the_one_that_takes_longest_makes_room(tmp_path, pin, monkeypatch):
+    monkeypatch.setattr(guard_server, "MAX_READING", 2)
+    async with serving(tmp_path / "s", pin) as client:
+        body = json.dumps(HARMLESS).encode()
+        begun = []
+        for _ in range(3):
+            begun.append(await begin(client, body[:9], len(body)))
+            await asyncio.sleep(0.05)
+        assert (await begun[0][0].readline()).split(b" ", 2)[1] == b"503"
+        for reader, writer in begun[1:]:
+            writer.write(body[9:])
+            assert (await reader.readline()).split()[1] == b"200"
+        await leave(*begun)
 
 
 async def test_a_body_has_limited_time(served, monkeypatch):
     client, _ = served
-    monkeypatch.setattr("jobs.guard_server.BODY_S", 0.2, raising=False)
+    monkeypatch.setattr("jobs.guard_bodies.BODY_S", 0.2)
     reader, writer = await begin(client)
     assert await asyncio.wait_for(reader.readline(), 5) == b"HTTP/1.1 408 Request Timeout\r\n"
     await leave((reader, writer))
