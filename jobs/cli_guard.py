@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +37,7 @@ from jobs.cli_store import (
     remember,
 )
 from jobs.clock import now_ms
+from jobs.guard_token import MIN_TOKEN_CHARS, guard_token
 from jobs.hazard_locks import taxonomy_of
 from jobs.import_jsonl import read_entries
 from jobs.progress import Reporter
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from jobs.progress import Stage
 
 __all__ = ["guard_app"]
-
-MIN_TOKEN_CHARS = 16
 
 PATIENCE_S = 3_600.0
 """A file of writes waits for the model to load, and for all of its answers."""
@@ -151,7 +149,10 @@ class GuardOptions:
     keys: Keys = DEFAULT_KEYS
     trust: Trust = None
     pin: PinFile = None
-    log: Annotated[Path | None, typer.Option("--log", help="Decision log, JSON lines; refusals and failures.")] = None
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", help="Decision log, JSON lines; refusals and failures, the newest 64 MiB at least."),
+    ] = None
     cache: Cache = None
 
     def settings(self, *, line_by_line: bool = False) -> GuardSettings:
@@ -228,7 +229,7 @@ def serve(
         Path | None,
         typer.Option(
             "--token-file",
-            help=f"File with the token, of {MIN_TOKEN_CHARS} characters or more; default: $MEMAUDIT_GUARD_TOKEN.",
+            help=f"File with the token ({MIN_TOKEN_CHARS}+ characters, mode 600); default: $MEMAUDIT_GUARD_TOKEN.",
         ),
     ] = None,
     refresh_s: Annotated[float, typer.Option(help="How often to look for a newer version of the store.")] = 5.0,
@@ -240,7 +241,7 @@ def serve(
     """
     from jobs.guard_server import bound, serve_guard  # noqa: PLC0415 - brings the web server
 
-    token = _token(token_file)
+    token = guard_token(token_file)
     if not token and host not in {"127.0.0.1", "::1", "localhost"}:
         raise UsageError(f"--host {host} is open to others: give a token with --token-file or MEMAUDIT_GUARD_TOKEN")
     if not 0 <= port < 1 << 16:
@@ -364,21 +365,6 @@ def _read(file: Path, tenant: str | None) -> list[Entry]:
     if not entries:
         raise UsageError(f"{'standard input' if str(file) == '-' else file}: no writes in it")
     return entries
-
-
-def _token(file: Path | None) -> str:
-    """Read the token from a file or the environment; empty where there is none."""
-    if file is None:
-        token = os.environ.get("MEMAUDIT_GUARD_TOKEN", "")
-    else:
-        try:
-            token = file.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = "not ASCII" if isinstance(error, UnicodeDecodeError) else error.strerror
-            raise UsageError(f"{file}: cannot read the token ({reason})") from None
-    if (token or file is not None) and (len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable()):
-        raise UsageError(f"the guard's token must have at least {MIN_TOKEN_CHARS} printable ASCII characters")
-    return token
 
 
 def _warn(guarded: GuardedStore) -> None:

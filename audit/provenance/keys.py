@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "MAX_KEY_FILE_BYTES", "NEXT", "POLICY_FILE", "RETIRED", "Keyring", "generate_keys", "key_file", "load_keyring",
-    "load_policy", "read_key", "rotate_key", "save_keyring", "save_policy",
+    "MAX_KEY_FILE_BYTES", "NEXT", "OPEN_TO_OTHERS", "POLICY_FILE", "RETIRED", "Keyring", "generate_keys", "key_file",
+    "load_keyring", "load_policy", "read_key", "rotate_key", "save_keyring", "save_policy",
 ]  # fmt: skip
 
 POLICY_FILE = "policy.json"
@@ -47,8 +47,9 @@ MAX_FILE_NAME_BYTES = 200
 NEXT, RETIRED = ".next", ".retired"
 """What a rotation adds to the names of keys that are not in use yet, or no more (`audit.provenance.key_folder`)."""
 
-_SHARED = stat.S_IWGRP | stat.S_IRWXO
-"""Group members may read (mounted secrets often are so); nobody else may, and only the owner writes."""
+OPEN_TO_OTHERS = stat.S_IWGRP | stat.S_IRWXO
+"""What the mode of a secret's file may not have: its group may read (mounted secrets often are so) and nobody else, and
+only the owner writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -185,7 +186,7 @@ def load_keyring(folder: Path) -> Keyring:
             )
     keys: dict[RoleName, list[PrivateKey]] = {role: [] for role in get_args(RoleName)}
     for path in sorted(folder.glob("*.key")):
-        if path.stat().st_mode & _SHARED:
+        if path.stat().st_mode & OPEN_TO_OTHERS:
             raise UsageError(f"private key {path.name} is open to others: chmod 600 it")
         key = read_key(path)
         role = roles.get(key.public().key_id)

@@ -162,7 +162,7 @@ def test_an_operator_wide_tombstone_holds_for_other_tenants(desk, run):
         (("guard", "check", "memories.jsonl", "store", "--suspend-after", "-1"), "suspend_after is -1, expected 0 or"),
         (("guard", "check", "memories.jsonl", "store", "--distrust-after", "-1"), "distrust_after is -1, expected 0"),
         (("guard", "serve", "store", "--host", "0.0.0.0"), "give a token"),  # noqa: S104 - refused
-        (("guard", "serve", "store", "--token-file", "memories.jsonl", "--mode", "x"), "token must have|mode is"),
+        (("guard", "serve", "store", "--token-file", "memories.jsonl", "--mode", "x"), "token is open to others"),
         (
             ("guard", "serve", "store", "--token-file", "none"),
             "none: cannot read the token (No such file or directory)",
@@ -203,6 +203,7 @@ def test_check_prints_what_it_blocks_and_exits_1_only_when_asked(desk, run):
 def test_what_is_wrong_with_store_log_or_address_is_told_before_any_model_loads(desk, run, monkeypatch, words, message):
     monkeypatch.setattr("jobs.guard_models.load_embedder", lambda _: pytest.fail("a model was loaded"))
     (desk / "token").write_text("a token of enough letters")
+    (desk / "token").chmod(0o600)
     (desk / "writes.jsonl").write_text(json.dumps({"entry_id": "w", "request": "how", "response": "so"}))
     code, _, err = run("guard", *words, "--mode", "key", "--embedder", "fake")
     assert code == 2

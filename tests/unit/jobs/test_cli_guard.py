@@ -100,3 +100,45 @@ def test_a_tenant_may_be_spelled_in_either_unicode_form(store, serve):
     append_entries(store, [entry("caf\u00e9", "e1", created_at_ms=2)], keyring(), now_ms=2)
     for spelled in ("caf\u00e9", "cafe\u0301"):
         assert serve(lambda: None, "--tenant", spelled)[0] == 0
+
+
+TOKEN = "a token of enough letters"  # noqa: S105 - a test's own
+
+
+@pytest.fixture
+def with_token(store, run):
+    """Serve with a token file of a mode, at a port that there is not; returns the line that says what is wrong."""
+
+    def command(mode, text=TOKEN):
+        file = store.parent / "token"
+        file.write_text(text)
+        file.chmod(mode)
+        code, _, err = run("guard", "serve", "store", "--token-file", "token", "--port", "70000")
+        assert (code, err.count("\n")) == (2, 1)
+        return err.removeprefix("memaudit: ").strip()
+
+    return command
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o660, 0o602])
+def test_a_token_that_others_may_read_or_write_is_refused(with_token, mode):
+    assert with_token(mode) == "token: the token is open to others: chmod 600 it"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640])
+def test_a_token_of_its_owner_and_group_is_taken(with_token, mode):
+    assert with_token(mode, f"{TOKEN}\n") == "--port is 70000, expected 0 to 65535"
+
+
+@pytest.mark.parametrize("text", ["", "short", "x" * 5_000, "y" * 100_000, f"{TOKEN}\n{TOKEN}"])
+def test_a_token_has_bounds(with_token, text):
+    assert with_token(0o600, text) == "the guard's token must have 16 to 4,096 printable ASCII characters"
+
+
+def test_a_token_may_come_from_a_pipe(with_token, store, run):
+    reads, writes = os.pipe()
+    os.write(writes, TOKEN.encode())
+    os.close(writes)
+    code, _, err = run("guard", "serve", "store", "--token-file", f"/dev/fd/{reads}", "--port", "70000")
+    os.close(reads)
+    assert (code, "--port is 70000" in err) == (2, True)
