@@ -6,13 +6,15 @@
      "tombstone": {"tenant": "acme", "entry_id": "m-3", "removed_index": 2, "run_id": "r-1"}}
 
 Refusals and failures are always written; writes that were let through only on demand. Ids and details are cut to a
-bound. A full file becomes FILE.1, and the one before it goes: the log cannot fill a disk. What is written goes to the
-file of that name: where somebody else put it aside or removed it, a new one is made. Several guards may share a file.
+bound. A full file becomes FILE.1, and the one before it goes: the log cannot fill a disk, and keeps the newest lines,
+140,000 of usual length. What is written goes to the file of that name: where somebody else put it aside or removed
+it, a new one is made. Several guards may share a file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -87,6 +89,8 @@ class DecisionLog:
         if size and size + self._torn + len(line) > self._max_bytes:
             self._put_aside(file)
             file = self._opened()
+            if os.fstat(file).st_size > 2 * self._max_bytes:
+                raise OSError(errno.EFBIG, "it is full, and another process keeps it from being put aside")
         rest = b"\n" + line if self._torn else line
         while rest:  # a disk that is nearly full takes a part
             rest = rest[os.write(file, rest) :]
@@ -107,7 +111,10 @@ class DecisionLog:
             return False
 
     def _put_aside(self, file: int) -> None:
-        """Rename the full file, unless another writer does: a second renaming would lose a whole file."""
+        """Rename the full file, unless another writer does: a second renaming would lose a whole file.
+
+        Whoever may read the file can lock it: the caller bounds what is written then.
+        """
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import threading
@@ -152,6 +153,23 @@ def test_of_guards_that_find_a_file_full_at_once_one_puts_it_aside(tmp_path, mon
     assert len(lines(tmp_path / "log.1")) + len(lines(tmp_path / "log")) == full.count(b"\n") + 4
     for log in logs:
         log.close()
+
+
+def test_who_holds_a_lock_on_the_file_cannot_make_it_grow_without_end(tmp_path):
+    log = DecisionLog(tmp_path / "log", clock_ms=lambda: NOW, max_bytes=1_500)
+
+    def write_much():
+        for _ in range(50):
+            log.write(entry(), REFUSED)
+
+    with (tmp_path / "log").open("rb") as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)
+        with pytest.raises(IncompleteError, match="it is full, and another process keeps it from being put aside"):
+            write_much()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 4_500
+    write_much()
+    log.close()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 4_500
 
 
 def test_a_line_of_which_a_part_was_taken_is_written_whole(tmp_path, monkeypatch):
