@@ -1,8 +1,8 @@
 """Hazard margins on disk and in memory, so that a text is shown to a model once.
 
 Keys are digests over text, taxonomy, model, method and prompt; no text is stored. Margins are kept and not labels: a
-new threshold needs no new question. The file is a cache: it may be deleted, and one that is damaged is an error that
-says so. Several processes may use it at once.
+new threshold needs no new question. The file is a cache: it may be deleted, a full one takes no more, and one that is
+damaged is an error that says so. Several processes may use it at once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["SignatureCache", "parse_margins"]
 
 KEPT_IN_MEMORY = 65_536
+
+MAX_FILE_BYTES = 1 << 30
+"""Some 500,000 texts. Who writes decides what is read: a guard's cache must not fill the disk."""
+
 BUSY_TIMEOUT_S = 30.0
 
 LARGEST_MARGIN_NATS = 1e6
@@ -47,6 +51,8 @@ class SignatureCache:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
+            page_bytes = self._database.execute("pragma page_size").fetchone()[0]
+            self._database.execute(f"pragma max_page_count = {MAX_FILE_BYTES // page_bytes}")
             with self._database:
                 self._database.execute("create table if not exists margins (key text primary key, margins text)")
         except (sqlite3.Error, OSError) as error:
@@ -74,7 +80,11 @@ class SignatureCache:
         return margins
 
     def put(self, key: str, margins: dict[str, float]) -> None:
-        """Keep margins."""
+        """Keep margins.
+
+        Raises:
+            IncompleteError: they are kept in memory alone, since the file is full or failed.
+        """
         with self._lock:
             self._remember(key, dict(margins))
             if self._database is None:

@@ -4,6 +4,8 @@ import sqlite3
 
 import pytest
 
+from audit.errors import IncompleteError
+from models import signature_cache
 from models.signature_cache import SignatureCache, parse_margins
 
 
@@ -25,4 +27,23 @@ def test_a_damaged_row_is_asked_again(tmp_path):
     database.close()
     cache = SignatureCache(path)
     assert (cache.get("k"), cache.get("null"), cache.get("blob")) == ({"a": 1.5}, None, None)
+    cache.close()
+
+
+def test_a_full_file_takes_no_more_and_gives_what_it_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(signature_cache, "MAX_FILE_BYTES", 1 << 16)
+    path = tmp_path / "cache.sqlite"
+    cache = SignatureCache(path)
+    kept = []
+    with pytest.raises(IncompleteError, match="database or disk is full"):  # noqa: PT012 - some time
+        for number in range(10_000):
+            cache.put(f"{number}", {"a": float(number)})
+            kept.append(number)
+    assert path.stat().st_size <= 1 << 16
+    assert cache.get(f"{len(kept)}") == {"a": float(len(kept))}  # from memory
+    cache.close()
+    cache = SignatureCache(path)
+    assert [cache.get(f"{number}") for number in (kept[0], kept[-1], kept[-1] + 1)] == [
+        {"a": float(kept[0])}, {"a": float(kept[-1])}, None,
+    ]  # fmt: skip
     cache.close()
