@@ -71,7 +71,7 @@ class Connections:
         """Accept connections for as long as the block runs.
 
         Args:
-            sockets: Bound to their addresses; here they begin to listen.
+            sockets: Bound to their addresses; here they begin to listen, and in the end are closed.
             server: Makes the protocol that serves one connection.
 
         Raises:
@@ -90,6 +90,10 @@ class Connections:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            for listening in sockets:  # who comes while the last requests end is told at once
+                listening.close()
+            for stranger in tuple(self._idle[False]):  # those that sent nothing are served by nobody who could
+                stranger.abort()
 
     @contextmanager
     def busy(self, transport: asyncio.BaseTransport | None, *, known: bool) -> Iterator[None]:

@@ -200,3 +200,17 @@ async def test_where_the_system_has_no_more_files_it_is_told_and_whoever_came_is
             assert len(told) < 20
             came.setblocking(False)
             assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(came, 1), 20) == b"x"
+
+
+async def test_at_the_end_who_sent_nothing_is_closed_and_who_comes_is_refused():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        address = listening.getsockname()
+        async with Connections(print).accepting([listening], Greeting):
+            silent, later = [await asyncio.open_connection(*address) for _ in range(2)]
+            later[1].write(b"x")
+            assert await later[0].read(1) == b"x"
+        assert await closed(silent)
+        await leave(silent, later)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*address)
