@@ -63,8 +63,8 @@ MAX_BODY_BYTES = 4 << 20
 """A few entries at their limit, or thousands of usual ones."""
 
 MAX_WAITING = 256
-"""Requests under way, and as many as a quarter of the connections; more get 503, so that a burst costs waiting agents
-and neither memory nor the connections of newcomers."""
+"""Requests under way, or a quarter of the connections where that is less; more get 503, so that a burst costs waiting
+agents and neither memory nor the places of newcomers."""
 
 MAX_READING = 256
 """Bodies on their way in, likewise; counted apart, since who sends slowly must not stop the others."""
@@ -303,15 +303,17 @@ def serve_guard(
 
     async def serve() -> None:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         async with serving(guarded, sockets, token=token, refresh_s=refresh_s, keep=keep):
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in before:
                 loop.add_signal_handler(number, stop.set)
             gc.collect()
             gc.freeze()  # connections leave garbage: to look for it through models and store too stops all for 0.1 s
             _say(f"Running on {', '.join(map(_url, sockets))} (Ctrl-C ends it)")
             await stop.wait()
-            for number in (signal.SIGINT, signal.SIGTERM):  # a second one does not wait for what is under way
+            for number, handler in before.items():  # a second signal does not wait for what is under way
                 loop.remove_signal_handler(number)
+                signal.signal(number, handler)
 
     asyncio.run(serve())
 
