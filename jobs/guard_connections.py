@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Connections"]
 
 MAX_CONNECTIONS = 1_024
-"""Twice what can be busy; an idle one costs some 20 KB."""
+"""Twice what can be busy; an idle one costs some 10 KB."""
 
 QUEUE = 4_096
 """Newcomers that wait in the system's queue, where it allows so many; those beyond it try again after a second."""
