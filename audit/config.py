@@ -98,15 +98,16 @@ class AuditConfig:
     """Taxonomy file of those hazards; None is the packaged one."""
 
     descendants: Literal["remove", "quarantine", "report"] = "remove"
-    """What becomes of memories that derive from a removed one over strong edges that their writers signed. Laundered
+    """What becomes of memories that draw τ or more on removed ones, over edges that their writers signed. Laundered
     poison that stays is used again and no longer looks like what was found; a removal is shown before it is made, stays
     in the log, and its price in probe answers is measured. With a budget, at most quarantined."""
 
     tau: float = 0.2
-    """Weight from which a derivation edge is strong: an equal share of five retrieved memories still is."""
+    """Share from which a memory derives from removed or untrusted ones, over one strong edge or added up: an equal
+    share of five retrieved memories is still enough."""
 
     trust: Mapping[str, object] = field(default_factory=dict)
-    """Base labels of the report: sources, principals, except_principals, unattributed, as in a gate policy."""
+    """Labels of the report: sources, principals, except_principals, unattributed, propagation, as in a gate policy."""
 
     seed: int = 0
     backbone: str = "packaged"

@@ -40,7 +40,8 @@ class Parent:
 
     entry_id: str
     weight_ppm: int
-    """Attributed influence in parts per million, 0 … 1 000 000 (integers, so that the signed bytes hold no floats)."""
+    """Share of the entry that its writer says it draws on this parent, in parts per million, 0 … 1 000 000 (integers,
+    so that the signed bytes hold no floats). Those of several parents may overlap: they need not add up to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,12 +150,12 @@ class EntryTrust:
     entry_id: str
     trust: Trust
     path: tuple[LineageStep, ...]
-    """Shortest strong path from an external ancestor to a `derived-untrusted` entry, bounded; else empty."""
+    """From an external ancestor to a `derived-untrusted` entry, bounded; else empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescendantFinding:
-    """One live entry that strong edges reach from a removed one."""
+    """One live entry that draws τ or more on removed ones."""
 
     entry_id: str
     proposal: Proposal

@@ -131,19 +131,23 @@ def _explain_entry(entry_id: str, lineage: VerifiedLineage, console: Console | N
     label = lineage.dag.label(entry_id)
     path = lineage.dag.path(entry_id)
     why = _root_cause(path[0], lineage) if path else ""
+    drawn, unrecorded = lineage.dag.shares(entry_id)
     below = lineage.dag.strong_descendants([entry_id])
     if console is None:
         print_json({
             "entry_id": entry_id, "label": label, "removed": lineage.dag.is_removed(entry_id), "because": why,
             "path": _path_record(path), "strong_descendants": [item.entry_id for item in below],
-            "tau_ppm": lineage.dag.tau_ppm,
+            "untrusted_ppm": drawn, "unrecorded_ppm": unrecorded, "tau_ppm": lineage.dag.tau_ppm,
         })  # fmt: skip
         return label != "trusted"
     _say(console, f"{as_line(entry_id)}: {label}")
     _print_path(console, path, lineage)
+    enough = _weight(lineage.dag.tau_ppm)
+    if label != "external" and drawn:
+        rest = f", and {_weight(unrecorded)} of it is recorded nowhere" if unrecorded else ""
+        _say(console, f"  draws {_weight(drawn)} on untrusted memories{rest}; from {enough} together it is untrusted")
     if below:
-        strong = _weight(lineage.dag.tau_ppm)
-        _say(console, f"  descending from it: {counted(len(below), 'memory')}, over edges of weight {strong} or more")
+        _say(console, f"  descending from it: {counted(len(below), 'memory')} that draw {enough} or more on it")
     return label != "trusted"
 
 
@@ -174,7 +178,7 @@ def _root_cause(step: PathStep, lineage: VerifiedLineage) -> str:
     entry = lineage.entry(step.entry_id)
     if entry is None:
         return "it was removed"
-    return lineage.dag.rules.distrust(entry) or "it is external"
+    return lineage.dag.rules.distrust(entry, lineage.dag.tau_ppm) or "it is external"
 
 
 def _decision_record(decision: Decision, lineage: VerifiedLineage) -> dict[str, Any]:

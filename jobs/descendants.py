@@ -1,9 +1,10 @@
-"""What goes with a removed memory: the closure of S over strong derivation edges, and the labels the report shows.
+"""What goes with a removed memory: the closure of S over derivation edges, and the labels the report shows.
 
-1. A live entry that signed strong edges reach from S is a descendant; `descendants` in the configuration says whether
-   it is proposed for removal, for quarantine, or only reported.
-2. Two kinds of descendants are quarantined at most: those that only estimated edges reach (`audit --edges`; a guess
-   removes nothing), and those of an entry that an earlier run removed (that run decided about them).
+1. A live entry that draws τ or more on S by signed edges is a descendant, be it over one strong edge or by shares that
+   add up (`audit.lineage.dag`); `descendants` in the configuration says whether it is proposed for removal, for
+   quarantine, or only reported.
+2. Two kinds of descendants are quarantined at most: those that are none without estimated edges (`audit --edges`; a
+   guess removes nothing), and those of an entry that an earlier run removed (that run decided about them).
 3. A budget names how many entries go: with one, descendants are quarantined at most too.
 4. Labels count signed edges alone. An estimated parent would make an agent's entry look attributed, hence trusted
    (rule 2 of `audit.lineage.trust`): a guess may accuse, it may not vouch.
@@ -17,6 +18,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from audit.counted import counted
 from audit.entry import PARTS_PER_MILLION
 from audit.lineage.dag import Lineage
 from audit.lineage.trust import parse_trust_rules
@@ -71,22 +73,18 @@ class Family:
 
     policy: Proposal = "remove"
     estimated_edges: int = 0
-    guessed: frozenset[tuple[str, str]] = frozenset()
-    """(child, parent) of the edges of `combined` that are not strong as signed."""
 
     def closure(self, removed: Collection[str]) -> tuple[DescendantFinding, ...]:
-        """Return what descends from `removed` or from what earlier runs removed, in log order.
+        """Return what descends from `removed`, from what earlier runs removed, or from both, in log order.
 
         Raises:
             UsageError: `removed` names an entry that is not there.
         """
-        found = self._findings(self.signed.strong_descendants(removed), self.policy)
+        found = self._findings(self.signed, removed, self.policy)
         lesser: Proposal = "quarantine" if self.policy == "remove" else self.policy
         # Signed edges first: what they reach is no guess, be there a shorter path with an estimated edge.
-        for lineage, seeds in ((self.signed, self.fallen), (self.combined, removed), (self.combined, self.fallen)):
-            for entry_id, finding in self._findings(lineage.strong_descendants(seeds), lesser).items():
-                if entry_id not in removed:
-                    found.setdefault(entry_id, finding)
+        for lineage in dict.fromkeys((self.signed, self.combined)):
+            found = self._findings(lineage, self.fallen.union(removed), lesser) | found
         return tuple(found[entry_id] for entry_id, _ in self.signed.labels() if entry_id in found)
 
     def trust(self) -> tuple[EntryTrust, ...]:
@@ -98,30 +96,33 @@ class Family:
                 parent, weight_ppm = edge
                 before = paths.get(parent) or _Path().extended(self._step(parent, None))
                 paths[entry_id] = before.extended(self._step(entry_id, weight_ppm))
-            steps = paths[entry_id].steps() if entry_id in paths else ()
+            steps = paths[entry_id].steps() if entry_id in paths and label != "trusted" else ()
             found.append(EntryTrust(entry_id=entry_id, trust=label, path=steps))
         return tuple(found)
 
-    def _findings(self, descendants: Sequence[Descendant], proposal: Proposal) -> dict[str, DescendantFinding]:
-        """Return a finding for each, by entry id; parents come before their children, as in the log."""
+    def _findings(self, lineage: Lineage, seeds: Collection[str], proposal: Proposal) -> dict[str, DescendantFinding]:
+        """Return a finding for each descendant, by entry id; parents come before their children, as in the log."""
         paths: dict[str, _Path] = {}
-        estimated: set[str] = set()
+        weak: set[str] = set()
+        estimated = lineage is not self.signed  # what signed edges reach alone is found by them
         found = {}
-        for item in descendants:
-            # A removed entry has no parents in a verified log, so every parent but the seed is a descendant itself.
+        for item in lineage.descendants(seeds):
+            # A removed entry has no parents in a verified log, so every parent but the seed is among these itself.
             before = paths[item.parent] if item.parent != item.seed else _Path().extended(self._step(item.seed, None))
             paths[item.entry_id] = before.extended(self._step(item.entry_id, item.weight_ppm))
-            if (item.entry_id, item.parent) in self.guessed or item.parent in estimated:
-                estimated.add(item.entry_id)
-            found[item.entry_id] = DescendantFinding(
-                entry_id=item.entry_id, proposal=proposal, path=paths[item.entry_id].steps(),
-                estimated=item.entry_id in estimated, reason=self._reason(item, estimated=item.entry_id in estimated),
-            )  # fmt: skip
+            if item.weight_ppm < lineage.tau_ppm or item.parent in weak:
+                weak.add(item.entry_id)
+            if item.strong:
+                found[item.entry_id] = DescendantFinding(
+                    entry_id=item.entry_id, proposal=proposal, path=paths[item.entry_id].steps(), estimated=estimated,
+                    reason=self._reason(item, weak=item.entry_id in weak, estimated=estimated),
+                )  # fmt: skip
         return found
 
-    def _reason(self, item: Descendant, *, estimated: bool) -> str:
-        edges = f"{item.steps} strong edge{'s' if item.steps > 1 else ''}"
+    def _reason(self, item: Descendant, *, weak: bool, estimated: bool) -> str:
+        edges = counted(item.steps, "edge" if weak else "strong edge")
         reason = f"derived from {item.seed} over {edges}" + (", some of them estimated" if estimated else "")
+        reason += ", with others whose shares add up" if weak else ""
         return reason + ("; an earlier run removed that entry" if item.seed in self.fallen else "")
 
     def _step(self, entry_id: str, weight_ppm: int | None) -> LineageStep:
@@ -156,7 +157,7 @@ def family_of(
     policy: Proposal = config.descendants
     if config.budget is not None and policy == "remove":
         policy = "quarantine"
-    combined, guessed = signed, set[tuple[str, str]]()
+    combined = signed
     if mine:
         by_child: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for edge in mine:
@@ -167,14 +168,10 @@ def family_of(
             if isinstance(item, str):
                 combined.append_removed(item)
             else:
-                estimates = by_child.get(item.entry_id, {})
-                strong = {parent.entry_id for parent in item.parents if parent.weight_ppm >= tau_ppm}
-                guessed |= {(item.entry_id, name) for name in estimates.keys() - strong}
-                combined.append(item, estimates)
+                combined.append(item, by_child.get(item.entry_id, {}))
     return Family(
-        signed=signed, combined=combined, fallen=frozenset(fallen.values()), policy=policy,
-        estimated_edges=len(mine), guessed=frozenset(guessed),
-    )  # fmt: skip
+        signed=signed, combined=combined, fallen=frozenset(fallen.values()), policy=policy, estimated_edges=len(mine)
+    )
 
 
 def with_quarantined(result: AuditResult) -> AuditResult:

@@ -1,16 +1,26 @@
 """The derivation DAG of one tenant: who was drawn on for what, and the trust label that follows.
 
-Max-of-strong-edges (arXiv 2605.14421, known here by its review): an edge is *strong* if its weight is at least τ. An
-entry's label is the worst of its own base label and what its strong parents hand on:
+An edge's weight is the share of the entry that its writer says it draws on that parent: a claim, signed by the writer.
 
-    external           its base label is external (`audit.lineage.trust`), or it was removed
-    derived-untrusted  otherwise, if some path of strong edges leads to it from an external entry
+    external           its writer is not trusted (`audit.lineage.trust`), or it was removed; or its unrecorded share is
+                       τ or more, and its untrusted share is not
+    derived-untrusted  otherwise, if its untrusted and its unrecorded share add up to τ or more
     trusted            otherwise
 
-Untrusted-Path Persistence is then a theorem, not a hope: along any chain whose edges stay at or above τ, no number of
-steps makes an external ancestor harmless. The review draws strong edges as w > τ; here w = τ is strong too, the careful
-reading. What the rule cannot see, and the review's own ablation shows: an edge below τ hands on nothing, so lineage is
-as good as its weights, and many weak edges from several external parents do not add up.
+The untrusted share of an entry (`audit.lineage.shares`) adds up over its parents: an untrusted parent counts with all
+that is drawn on it, a trusted one with the part of that which is untrusted itself. So what stays below τ in each entry
+still adds up along a chain, over any paths. At τ an entry is untrusted as a whole, and hands on all of itself. Hence:
+
+- Untrusted-Path Persistence (arXiv 2605.14421, known here by its review): along any chain whose edges stay at or above
+  τ, *strong* edges, no number of steps makes an external ancestor harmless. The review draws strong edges as w > τ;
+  here w = τ is strong too, the careful reading.
+- What an entry draws on external parents may be cut into any number of edges: that launders nothing.
+- An external parent more, or a heavier edge to one, makes no untrusted entry trusted, nor does a removal. Where its
+  weights add up to at most 1, leaving a parent out does not either: what was drawn on it is then unrecorded.
+
+`propagation: strongest` is the rule of the paper instead (max of strong edges): a strong edge to an untrusted parent
+hands on distrust, and weak edges, however many, none. Either way lineage is as good as its weights: a writer who says
+that all was drawn on a trusted memory is believed.
 
 Edges lead only to entries that came earlier, so there are no cycles to search for: an unknown, later or foreign parent
 is refused at the append, and a label never changes afterwards, except by a removal. An append costs its edges.
@@ -30,8 +40,10 @@ from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from audit.entry import PARTS_PER_MILLION
+from audit.entry import PARTS_PER_MILLION, check_int
 from audit.errors import EntryError, UsageError
+from audit.lineage.shares import Drawn, Edge, drawn, untrusted_share
+from audit.lineage.trust import DEFAULT_TAU_PPM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -40,9 +52,6 @@ if TYPE_CHECKING:
     from audit.lineage.trust import TrustLabel, TrustRules
 
 __all__ = ["DEFAULT_TAU_PPM", "PATH_STEPS", "Descendant", "Lineage", "PathStep"]
-
-DEFAULT_TAU_PPM = 200_000
-"""τ: an equal share of five retrieved memories, the k of both papers' agents, is still a strong edge."""
 
 PATH_STEPS = 8
 """Steps of a path that a decision or a recall lists: what either costs must not grow with the age of a chain."""
@@ -69,7 +78,7 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Descendant:
-    """An entry reached over strong edges from one of the entries asked about."""
+    """An entry that draws on one of the entries asked about."""
 
     entry_id: str
     seed: str
@@ -80,6 +89,13 @@ class Descendant:
 
     weight_ppm: int
     steps: int
+    share_ppm: int
+    """How much of it comes from the entries asked about, in parts per million; all of it from τ on."""
+
+    @property
+    def strong(self) -> bool:
+        """Whether that is τ or more."""
+        return self.share_ppm == PARTS_PER_MILLION
 
 
 class Lineage:
@@ -87,8 +103,8 @@ class Lineage:
 
     Args:
         tenant: Entries of others are refused.
-        rules: Base labels.
-        tau_ppm: τ in parts per million: edges of at least this weight are strong.
+        rules: Base labels, and how distrust is handed on.
+        tau_ppm: τ in parts per million: the share from which an entry is untrusted.
     """
 
     def __init__(self, tenant: str, rules: TrustRules, tau_ppm: int = DEFAULT_TAU_PPM) -> None:
@@ -101,8 +117,10 @@ class Lineage:
         self._index: dict[str, int] = {}
         self._base_external = bytearray()
         self._removed = bytearray()
-        self._hops = array("I")  # per node: fewest strong edges from an external entry; 0 is external itself
-        self._witness = array("I")  # per node: the last edge of that shortest path
+        self._unrecorded = array("I")  # per node: the share that no parent accounts for
+        self._share = array("I")  # per node: its untrusted share; all of it from τ on
+        self._hops = array("I")  # per node with such a share: edges from an external entry; 0 is external itself
+        self._witness = array("I")  # per node: the last edge of that path
         self._root = array("I")  # per node: the external entry where that path begins
         self._edges_from = array("I", [0])  # edges of node i: _edges_from[i] to _edges_from[i + 1]
         self._newest_child_edge = array("I")  # per node: head of the list of edges to its children
@@ -143,7 +161,8 @@ class Lineage:
                 entry names that parent too. How many parents an entry may sign is no limit here.
 
         Raises:
-            EntryError: another tenant's, an id that is or was there, or a parent that is no earlier entry.
+            EntryError: another tenant's, an id that is or was there, a parent that is no earlier entry, or an estimated
+                weight that is no whole number from 0 to 1,000,000.
         """
         where = f"tenant {self.tenant!r:.80}: entry {entry.entry_id!r:.80}"
         if entry.tenant != self.tenant:
@@ -153,6 +172,7 @@ class Lineage:
             raise EntryError(f"{where} is or was there already: entry ids are used once")
         weights = {parent.entry_id: parent.weight_ppm for parent in entry.parents}
         for name, weight in estimated.items():
+            check_int(weight, f"{where}: estimated weight of parent {name!r:.80}", PARTS_PER_MILLION)
             weights[name] = max(weight, weights.get(name, 0))
         parents = []
         for name in weights:
@@ -160,7 +180,8 @@ class Lineage:
             if position is None:
                 raise EntryError(f"{where} names parent {name!r:.80}, which is no earlier entry (unknown, or a cycle)")
             parents.append(position)
-        node = self._add_node(entry.entry_id, external=self.rules.base_label(entry) == "external", removed=False)
+        external = self.rules.distrust_writer(entry) is not None
+        node = self._add_node(entry.entry_id, external=external, unrecorded=self.rules.unrecorded_ppm(entry))
         for position, weight in zip(parents, weights.values(), strict=True):
             edge = len(self._edge_parent)
             self._edge_parent.append(position)
@@ -183,7 +204,7 @@ class Lineage:
         self._judge(self._add_node(entry_id, external=True, removed=True))
 
     def remove(self, entry_id: str) -> None:
-        """Mark an entry removed: it stays as an external node, and its strong descendants are relabelled.
+        """Mark an entry removed: it stays as an external node, and its descendants are relabelled.
 
         Raises:
             UsageError: no such entry.
@@ -204,12 +225,11 @@ class Lineage:
             node = heappop(waiting)
             while waiting and waiting[0] == node:
                 heappop(waiting)
-            before = self._hops[node], self._root[node]
+            before = self._share[node], self._hops[node], self._root[node]
             self._judge(node)
-            if (self._hops[node], self._root[node]) != before:
+            if (self._share[node], self._hops[node], self._root[node]) != before:
                 for edge in self._child_edges(node):
-                    if self._edge_weight[edge] >= self.tau_ppm:
-                        heappush(waiting, self._edge_child[edge])
+                    heappush(waiting, self._edge_child[edge])
 
     def label(self, entry_id: str) -> TrustLabel:
         """Label of an entry. Raises UsageError where there is none of that id."""
@@ -221,10 +241,12 @@ class Lineage:
         return bool(self._removed[self._node(entry_id)])
 
     def path(self, entry_id: str, most: int | None = None) -> tuple[PathStep, ...]:
-        """Return the evidence for a label: the shortest strong path from an external ancestor to the entry.
+        """Return the evidence for a label: a path from an external ancestor to the entry.
 
-        Of several shortest ones the path whose last edge is heaviest, then the parent named first: the same from any
-        order of building. Empty for a trusted entry. Raises UsageError where there is none of that id.
+        Its last edge is a strong one to an untrusted parent, of several the one nearest to an external entry, then the
+        heaviest, then the one named first. Where shares add up without such an edge, it is the one that adds most, and
+        the path may lead over trusted entries. The same from any order of building. Empty for a trusted entry. Raises
+        UsageError where there is none of that id.
 
         Args:
             entry_id: Where it ends.
@@ -232,7 +254,7 @@ class Lineage:
         """
         node = self._node(entry_id)
         hops = self._hops[node]
-        if hops == _NONE:
+        if self._share[node] < PARTS_PER_MILLION:
             return ()
         left_out = 0 if most is None else max(hops + 1 - most, 0)
         steps: list[PathStep] = []
@@ -245,42 +267,59 @@ class Lineage:
     def witness(self, entry_id: str) -> tuple[str, int] | None:
         """Return the parent and the weight in parts per million of the last edge of `path`; None where it has none.
 
-        Raises UsageError where there is no entry of that id.
+        A trusted entry has one, too, if a share of it is untrusted. Raises UsageError where there is no such entry.
         """
         edge = self._witness[self._node(entry_id)]
         return None if edge == _NONE else (self._ids[self._edge_parent[edge]], self._edge_weight[edge])
 
-    def strong_descendants(self, entry_ids: Iterable[str]) -> tuple[Descendant, ...]:
-        """Return live entries that strong edges reach from `entry_ids`, those themselves left out, in append order.
+    def shares(self, entry_id: str) -> tuple[int, int]:
+        """Return the untrusted share of an entry as its edges say, and the unrecorded one, in parts per million.
 
-        The reducer's closure: what was derived from an entry that goes should go, or be judged, with it. Removed
-        entries are walked through and not returned.
+        Raises UsageError where there is no entry of that id.
+        """
+        node = self._node(entry_id)
+        edges = range(self._edges_from[node], self._edges_from[node + 1])
+        pairs = ((self._share[self._edge_parent[edge]], self._edge_weight[edge]) for edge in edges)
+        return untrusted_share(pairs), self._unrecorded[node]
+
+    def strong_descendants(self, entry_ids: Iterable[str]) -> tuple[Descendant, ...]:
+        """Return live entries that draw τ or more on `entry_ids`, those themselves left out, in append order.
+
+        The reducer's closure: what was derived from entries that go should go, or be judged, with them. Shares are
+        handed on as for labels. Removed entries are walked through and not returned.
 
         Raises:
             UsageError: no such entry.
         """
+        return tuple(item for item in self.descendants(entry_ids) if item.strong)
+
+    def descendants(self, entry_ids: Iterable[str]) -> tuple[Descendant, ...]:
+        """Return `strong_descendants` and, among them, those that draw less. Raises UsageError like it."""
         seeds = {self._node(entry_id) for entry_id in entry_ids}
-        reached: dict[int, tuple[int, int, int]] = dict.fromkeys(seeds, (0, 0, 0))  # node to steps, seed, edge
-        level = [(seed, seed) for seed in sorted(seeds)]
-        steps = 0
-        while level:
-            steps += 1
-            following: list[tuple[int, int]] = []
-            for node, seed in level:
-                for edge in self._child_edges(node):
-                    child = self._edge_child[edge]
-                    if self._edge_weight[edge] >= self.tau_ppm and child not in reached:
-                        reached[child] = steps, seed, edge
-                        following.append((child, seed))
-            level = following
-        return tuple(
-            Descendant(
-                entry_id=self._ids[node], seed=self._ids[seed], parent=self._ids[self._edge_parent[edge]],
-                weight_ppm=self._edge_weight[edge], steps=steps,
-            )
-            for node, (steps, seed, edge) in sorted(reached.items())
-            if node not in seeds and not self._removed[node]
-        )  # fmt: skip
+        shares, hops, roots = (array("I", bytes(4 * len(self._ids))) for _ in range(3))
+        for seed in seeds:
+            shares[seed], roots[seed] = PARTS_PER_MILLION, seed
+        waiting = sorted({self._edge_child[edge] for seed in seeds for edge in self._child_edges(seed)})
+        found = []
+        while waiting:
+            node = heappop(waiting)  # in order of append, so that its parents are judged
+            while waiting and waiting[0] == node:
+                heappop(waiting)
+            shares[node], edge = (shares[node], None) if node in seeds else self._drawn(node, shares, hops)
+            if edge is None:
+                continue
+            parent = self._edge_parent[edge.number]
+            hops[node], roots[node] = edge.hops + 1, roots[parent]
+            if not self._removed[node]:
+                found.append(
+                    Descendant(
+                        entry_id=self._ids[node], seed=self._ids[roots[node]], parent=self._ids[parent],
+                        weight_ppm=edge.weight_ppm, steps=hops[node], share_ppm=shares[node],
+                    )
+                )  # fmt: skip
+            for number in self._child_edges(node):
+                heappush(waiting, self._edge_child[number])
+        return tuple(found)
 
     def labels(self) -> Iterator[tuple[str, TrustLabel]]:
         """All live entries and their labels, in append order."""
@@ -313,17 +352,18 @@ class Lineage:
         )  # fmt: skip
 
     def _label(self, node: int) -> TrustLabel:
-        hops = self._hops[node]
-        if hops == _NONE:
+        if self._share[node] < PARTS_PER_MILLION:
             return "trusted"
-        return "external" if hops == 0 else "derived-untrusted"
+        return "external" if self._hops[node] == 0 else "derived-untrusted"
 
-    def _add_node(self, entry_id: str, *, external: bool, removed: bool) -> int:
+    def _add_node(self, entry_id: str, *, external: bool, removed: bool = False, unrecorded: int = 0) -> int:
         node = len(self._ids)
         self._ids.append(entry_id)
         self._index[entry_id] = node
         self._base_external.append(external)
         self._removed.append(removed)
+        self._unrecorded.append(unrecorded)
+        self._share.append(0)
         self._hops.append(_NONE)
         self._witness.append(_NONE)
         self._root.append(_NONE)
@@ -338,17 +378,21 @@ class Lineage:
             edge = self._edge_next[edge]
 
     def _judge(self, node: int) -> None:
-        """Set hops, witness and root of a node whose parents are judged."""
+        """Set share, hops, witness and root of a node whose parents are judged."""
         if self._base_external[node] or self._removed[node]:
-            self._hops[node], self._witness[node], self._root[node] = 0, _NONE, node
-            return
-        best_hops, best_weight, witness = _NONE, -1, _NONE
-        for edge in range(self._edges_from[node], self._edges_from[node + 1]):
-            weight = self._edge_weight[edge]
-            if weight < self.tau_ppm:
-                continue
-            hops = self._hops[self._edge_parent[edge]]
-            if hops != _NONE and (hops + 1, -weight) < (best_hops, -best_weight):
-                best_hops, best_weight, witness = hops + 1, weight, edge
-        self._hops[node], self._witness[node] = best_hops, witness
-        self._root[node] = _NONE if witness == _NONE else self._root[self._edge_parent[witness]]
+            share, edge = PARTS_PER_MILLION, None
+        else:
+            share, edge = self._drawn(node, self._share, self._hops, self._unrecorded[node])
+        hops, witness, root = (0, _NONE, node) if share else (_NONE, _NONE, _NONE)
+        if edge is not None:
+            hops, witness, root = edge.hops + 1, edge.number, self._root[self._edge_parent[edge.number]]
+        self._share[node], self._hops[node], self._witness[node], self._root[node] = share, hops, witness, root
+
+    def _drawn(self, node: int, shares: array[int], hops: array[int], unrecorded: int = 0) -> Drawn:
+        """Return what a node draws on others, given their shares and hops by node; its parents are judged."""
+        edges = []
+        for number in range(self._edges_from[node], self._edges_from[node + 1]):
+            parent = self._edge_parent[number]
+            if shares[parent]:
+                edges.append(Edge(number, self._edge_weight[number], shares[parent], hops[parent]))
+        return drawn(edges, self.tau_ppm, self.rules.propagation, unrecorded)

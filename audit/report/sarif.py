@@ -66,7 +66,7 @@ _QUARANTINE_RULE = {
     "name": "QuarantinedMemory",
     "shortDescription": {"text": "A memory entry derives from a removed one and stays for now"},
     "fullDescription": {
-        "text": "Strong derivation edges lead from a removed entry to this one. A purge removes it only if told to."
+        "text": "By its derivation edges this entry draws on removed ones. A purge removes it only if told to."
     },
     "defaultConfiguration": {"level": "note"},
 }

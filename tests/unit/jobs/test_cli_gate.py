@@ -77,6 +77,32 @@ def test_json_says_the_same_for_scripts(explain):
     assert json.loads(out)["because"] == "source external is not trusted"
 
 
+def test_shares_that_make_an_entry_untrusted_together_are_told(explain, run, folder):
+    row = {"tenant": "acme", "created_at_ms": 1, "principal": "bot", "source": "agent", "request": "a", "response": "b"}
+    more = [
+        {**row, "entry_id": "m3", "parents": [["m0", 0.75], ["m1", 0.1]]},
+        {**row, "entry_id": "m4", "parents": [["m0", 0.9], ["m1", 0.1]]},
+        {**row, "entry_id": "m5", "parents": [["m0", 0.3]]},
+        {**row, "entry_id": "m6", "parents": [["m0", 0]]},
+    ]
+    (folder / "more.jsonl").write_text("\n".join(map(json.dumps, more)), encoding="utf-8")
+    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+
+    def said(entry_id):
+        code, out, _ = explain("--policy", "gate.yaml", "--entry", entry_id)
+        assert code == 0
+        return [line.strip() for line in out.splitlines()]
+
+    together = "from 0.2 together it is untrusted"
+    assert said("m3")[0] == "m3: derived-untrusted"
+    assert said("m3")[-1] == f"draws 0.1 on untrusted memories, and 0.15 of it is recorded nowhere; {together}"
+    assert said("m4") == ["m4: trusted", f"draws 0.1 on untrusted memories; {together}"]
+    assert "m5 [external; the agent recorded parents for 0.3 of it alone]: a b" in said("m5")
+    assert "m6 [external; the agent recorded no parents for it that weigh anything]: a b" in said("m6")
+    answer = json.loads(explain("--policy", "gate.yaml", "--entry", "m3", "--json")[1])
+    assert (answer["untrusted_ppm"], answer["unrecorded_ppm"], answer["tau_ppm"]) == (100_000, 150_000, 200_000)
+
+
 def test_only_fail_on_makes_a_refusal_an_exit_code(explain):
     assert explain("--policy", "gate.yaml", "--call", "call.json", "--fail-on", "refused")[0] == 1
     assert explain("--policy", "gate.yaml", "--entry", "m2", "--fail-on", "refused")[0] == 1

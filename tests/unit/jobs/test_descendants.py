@@ -37,7 +37,7 @@ from tests.audit_world import (
     run_local,
     verdicts,
 )
-from tests.unit.lineage.worlds import RULES, histories
+from tests.unit.lineage.worlds import PAPER, RULES, histories
 
 QUERY = "What is the refund window for order 17?"
 EVENTS = [event("e1", "acme", QUERY), event("p1", "acme", "What is the opening hours for case 3?", "benign")]
@@ -93,7 +93,8 @@ def test_mere_descent_is_no_cause_of_an_event(audited):
 def test_labels_of_all_live_entries_are_in_the_result(audited, snapshot):
     trust = {item.entry_id: item.trust for item in audited.tenants[0].lineage.entries}
     assert list(trust) == [entry.entry_id for entry in snapshot.entries("acme")]
-    assert (trust["bad0"], trust["sum1"], trust["loose"]) == ("external", "derived-untrusted", "trusted")
+    assert (trust["bad0"], trust["sum1"]) == ("external", "derived-untrusted")
+    assert trust["loose"] == "external"  # its agent recorded parents for a fifth of it
     assert from_json(to_json(audited)) == audited
 
 
@@ -225,8 +226,8 @@ def test_without_parents_the_policy_changes_nothing(tmp_path):
     assert '"lineage"' not in texts.pop()
 
 
-def family(entries, tau_ppm):
-    signed = Lineage.of("acme", entries, RULES, tau_ppm)
+def family(entries, tau_ppm, rules=RULES):
+    signed = Lineage.of("acme", entries, rules, tau_ppm)
     return Family(signed=signed, combined=signed)
 
 
@@ -237,10 +238,10 @@ def questions(draw):
     return entries, frozenset(draw(st.lists(st.sampled_from(names), unique=True, max_size=3)))
 
 
-@given(questions(), st.integers(0, 1_000_000))
-def test_closing_a_closed_set_adds_nothing(question, tau_ppm):
+@given(questions(), st.integers(0, 1_000_000), st.sampled_from([RULES, PAPER]))
+def test_closing_a_closed_set_adds_nothing(question, tau_ppm, rules):
     entries, removed_ids = question
-    found = family(entries, tau_ppm)
+    found = family(entries, tau_ppm, rules)
     closed = removed_ids | {item.entry_id for item in found.closure(removed_ids)}
     assert found.closure(closed) == ()
 
@@ -252,16 +253,56 @@ def test_a_lower_tau_never_has_fewer_descendants(question, one, other):
     assert high <= low
 
 
-@given(questions())
-def test_every_path_leads_from_a_removed_entry_over_strong_edges(question):
+@given(questions(), st.sampled_from([RULES, PAPER]))
+def test_every_path_leads_from_a_removed_entry_and_the_reason_says_whether_its_edges_are_strong(question, rules):
     entries, removed_ids = question
     weights = {(p.entry_id, e.entry_id): p.weight_ppm / 1_000_000 for e in entries for p in e.parents}
-    for item in family(entries, 200_000).closure(removed_ids):
+    for item in family(entries, 200_000, rules).closure(removed_ids):
         ids = [step.entry_id for step in item.path]
         assert ids[0] in removed_ids
         assert ids[-1] == item.entry_id
         assert [step.weight for step in item.path[1:]] == [weights[pair] for pair in itertools.pairwise(ids)]
-        assert min(step.weight for step in item.path[1:]) >= 0.2
+        weakest = min(step.weight for step in item.path[1:])
+        assert weakest > 0
+        assert ("strong edge" in item.reason) == (weakest >= 0.2)
+        assert rules is not PAPER or weakest >= 0.2
+
+
+POISONS = [derived(f"p{n}", response="x") for n in range(6)]
+DIGEST = derived("digest", *((poison.entry_id, 166_667) for poison in POISONS), response="y")
+SUMMARY = derived("summary", ("digest", 900_000), response="z")
+REMOVED = frozenset(poison.entry_id for poison in POISONS)
+
+
+def closed(removed_ids, **changes):  # noqa: ANN003
+    found = dataclasses.replace(family([*POISONS, DIGEST, SUMMARY], DEFAULT_TAU_PPM), **changes).closure(removed_ids)
+    return {item.entry_id: (item.proposal, item.estimated, item.reason) for item in found}
+
+
+def test_shares_of_removed_memories_add_up():
+    assert closed(REMOVED) == {
+        "digest": ("remove", False, "derived from p0 over 1 edge, with others whose shares add up"),
+        "summary": ("remove", False, "derived from p0 over 2 edges, with others whose shares add up"),
+    }
+    assert closed({"p0"}) == {}
+    assert {item.entry_id for item in family([*POISONS, DIGEST], DEFAULT_TAU_PPM, PAPER).closure(REMOVED)} == set()
+
+
+def test_what_only_an_earlier_removal_makes_a_descendant_is_quarantined():
+    found = closed({"p0"}, fallen=frozenset({"p1"}))
+    assert {name: proposal for name, (proposal, _, _) in found.items()} == {
+        "digest": "quarantine", "summary": "quarantine",
+    }  # fmt: skip
+
+
+def test_what_only_an_estimated_edge_makes_a_descendant_is_quarantined():
+    combined = Lineage.of("acme", POISONS, RULES)
+    combined.append(DIGEST, {"p1": 200_000})
+    combined.append(SUMMARY)
+    assert {name: found[:2] for name, found in closed({"p1"}, combined=combined).items()} == {
+        "digest": ("quarantine", True), "summary": ("quarantine", True),
+    }  # fmt: skip
+    assert closed(REMOVED, combined=combined)["digest"][:2] == ("remove", False)
 
 
 def test_one_default_of_tau():
@@ -273,7 +314,8 @@ def test_base_labels_are_those_of_the_configuration(snapshot):
         family = family_of(snapshot, "acme", AuditConfig(trust=trust))
         return family.signed.label("loose")
 
-    assert (loose({}), loose({"sources": ["external"]})) == ("trusted", "external")
+    assert (loose({"unattributed": "trusted"}), loose({})) == ("trusted", "external")
+    assert loose({"unattributed": "trusted", "sources": ["external"]}) == "external"
     with pytest.raises(UsageError, match="configuration: trust: unknown member 'sorces'"):
         loose({"sorces": []})
 
@@ -310,7 +352,7 @@ def test_what_signed_edges_reach_from_an_earlier_removal_is_no_guess():
         lineage.append(derived("B", ("F", 900_000), response="b"))
     signed.append(derived("A", ("B", 900_000), response="a"))
     combined.append(derived("A", ("B", 900_000), response="a"), {"F": 900_000})
-    family = Family(signed=signed, combined=combined, fallen=frozenset({"F"}), guessed=frozenset({("A", "F")}))
+    family = Family(signed=signed, combined=combined, fallen=frozenset({"F"}))
     found = {item.entry_id: item for item in family.closure([])}
     assert {name: (item.proposal, item.estimated) for name, item in found.items()} == {
         "B": ("quarantine", False), "A": ("quarantine", False),

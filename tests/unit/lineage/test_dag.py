@@ -1,4 +1,4 @@
-"""Max-of-strong-edges: what the label of an entry says of its ancestors, however the graph came about."""
+"""What the label of an entry says of its ancestors, however the graph came about."""
 
 import dataclasses
 from itertools import pairwise
@@ -11,21 +11,49 @@ from hypothesis import strategies as st
 from audit.errors import EntryError, UsageError
 from audit.lineage.dag import DEFAULT_TAU_PPM, Lineage
 from audit.lineage.trust import TrustRules
-from tests.unit.lineage.worlds import RULES, WEIGHTS, entry, histories, labels_by_definition, strong_graph
+from tests.unit.lineage.worlds import (
+    ALL_RULES,
+    FULL,
+    PAPER,
+    RULES,
+    WEIGHTS,
+    entry,
+    histories,
+    labels_by_definition,
+    shares_by_definition,
+    strong_graph,
+)
 
 taus = st.sampled_from([0, 150_000, 200_000, 200_001, 1_000_000])
+all_rules = st.sampled_from(ALL_RULES)
+
+
+@given(histories(), taus, all_rules)
+def test_a_label_is_what_the_definition_says(entries, tau, rules):
+    assert dict(Lineage.of("acme", entries, rules, tau).labels()) == labels_by_definition(entries, tau, rules)
 
 
 @given(histories(), taus)
-def test_a_label_is_what_the_definition_says(entries, tau):
-    assert dict(Lineage.of("acme", entries, RULES, tau).labels()) == labels_by_definition(entries, tau)
+def test_by_the_rule_of_the_paper_strong_edges_alone_hand_on_distrust(entries, tau):
+    graph = strong_graph(entries, tau)
+    external = {item.entry_id for item in entries if PAPER.base_label(item) == "external"}
+    below = set().union(*(nx.descendants(graph, name) for name in external)) if external else set()
+    assert dict(Lineage.of("acme", entries, PAPER, tau).labels()) == {
+        item.entry_id: "external" if item.entry_id in external
+        else "derived-untrusted" if item.entry_id in below else "trusted"
+        for item in entries
+    }  # fmt: skip
 
 
-@given(st.lists(st.integers(0, 1_000_000), min_size=1, max_size=40), st.integers(0, 1_000_000))
-def test_untrusted_path_persistence_no_number_of_strong_steps_launders(weights, tau):
+@given(
+    st.lists(st.integers(0, 1_000_000), min_size=1, max_size=40),
+    st.integers(0, 1_000_000),
+    st.sampled_from([RULES, PAPER]),
+)
+def test_untrusted_path_persistence_no_number_of_strong_steps_launders(weights, tau, rules):
     chain = [entry("e0", source="external")]
     chain += [entry(f"e{k}", (f"e{k - 1}", weight)) for k, weight in enumerate(weights, start=1)]
-    labels = dict(Lineage.of("acme", chain, RULES, tau).labels())
+    labels = dict(Lineage.of("acme", chain, rules, tau).labels())
     unbroken = True
     for k, weight in enumerate(weights, start=1):
         unbroken = unbroken and weight >= tau
@@ -44,20 +72,36 @@ def test_untrusted_path_persistence_whatever_else_is_in_the_store(entries, data)
     assert {lineage.label(item.entry_id) for item in chain[1:]} == {"derived-untrusted"}
 
 
-@given(histories(), taus, taus)
-def test_a_higher_threshold_never_distrusts_more(entries, one, other):
+@given(histories(), taus, taus, all_rules)
+def test_a_higher_threshold_never_distrusts_more(entries, one, other, rules):
     low, high = sorted((one, other))
-    strict, loose = (dict(Lineage.of("acme", entries, RULES, tau).labels()) for tau in (low, high))
+    strict, loose = (dict(Lineage.of("acme", entries, rules, tau).labels()) for tau in (low, high))
     assert {name for name in loose if loose[name] != "trusted"} <= {
         name for name in strict if strict[name] != "trusted"
     }
 
 
+@given(histories(), taus, all_rules)
+def test_the_path_is_one_from_an_external_entry_over_edges_that_weigh_something(entries, tau, rules):
+    lineage = Lineage.of("acme", entries, rules, tau)
+    weights = {(parent.entry_id, item.entry_id): parent.weight_ppm for item in entries for parent in item.parents}
+    for name, label in lineage.labels():
+        path = lineage.path(name)
+        if label == "trusted":
+            assert path == ()
+            continue
+        assert (path[0].label, path[0].weight_ppm, path[-1].entry_id) == ("external", None, name)
+        names = [step.entry_id for step in path]
+        assert [step.weight_ppm for step in path[1:]] == [weights[pair] for pair in pairwise(names)]
+        assert all(step.weight_ppm >= min(tau, 1) for step in path[1:])
+        assert [step.label for step in path] == [lineage.label(step) for step in names]
+
+
 @given(histories(), taus)
-def test_the_path_is_a_shortest_strong_path_from_an_external_entry(entries, tau):
-    lineage = Lineage.of("acme", entries, RULES, tau)
+def test_by_the_rule_of_the_paper_the_path_is_a_shortest_strong_one(entries, tau):
+    lineage = Lineage.of("acme", entries, PAPER, tau)
     graph = strong_graph(entries, tau)
-    labels = labels_by_definition(entries, tau)
+    labels = labels_by_definition(entries, tau, PAPER)
     external = [name for name, label in labels.items() if label == "external"]
     for name, label in labels.items():
         path = lineage.path(name)
@@ -71,15 +115,13 @@ def test_the_path_is_a_shortest_strong_path_from_an_external_entry(entries, tau)
             nx.shortest_path_length(graph, root, name) for root in external if nx.has_path(graph, root, name)
         )
         assert len(path) == shortest + 1
-        weights = {(parent.entry_id, item.entry_id): parent.weight_ppm for item in entries for parent in item.parents}
-        assert [step.weight_ppm for step in path[1:]] == [weights[pair] for pair in pairwise(names)]
 
 
-@given(histories(), taus, st.data())
-def test_removing_while_it_grows_equals_building_from_what_the_log_keeps(entries, tau, data):
+@given(histories(), taus, all_rules, st.data())
+def test_removing_while_it_grows_equals_building_from_what_the_log_keeps(entries, tau, rules, data):
     """A grown graph knows the edges of what was removed, a new one only the ids: the labels are the same."""
     removed = data.draw(st.sets(st.sampled_from([item.entry_id for item in entries])))
-    grown = Lineage("acme", RULES, tau)
+    grown = Lineage("acme", rules, tau)
     early = data.draw(st.sets(st.sampled_from(sorted(removed)))) if removed else set()
     for item in entries:
         grown.append(item)
@@ -87,7 +129,7 @@ def test_removing_while_it_grows_equals_building_from_what_the_log_keeps(entries
             grown.remove(item.entry_id)
     for name in data.draw(st.permutations(sorted(removed - early))):
         grown.remove(name)
-    rebuilt = Lineage("acme", RULES, tau)
+    rebuilt = Lineage("acme", rules, tau)
     for item in entries:
         if item.entry_id in removed:
             rebuilt.append_removed(item.entry_id)
@@ -95,28 +137,42 @@ def test_removing_while_it_grows_equals_building_from_what_the_log_keeps(entries
             rebuilt.append(item)
     assert dict(grown.labels()) == dict(rebuilt.labels())
     assert dict(grown.labels()) == {
-        name: label
-        for name, label in labels_by_definition(entries, tau, removed=removed).items()
-        if name not in removed
+        name: label for name, label in labels_by_definition(entries, tau, rules, removed).items() if name not in removed
     }
     for name, _ in rebuilt.labels():
         assert grown.path(name) == rebuilt.path(name)
 
 
-@given(histories(), st.data())
-def test_a_removal_makes_nothing_trusted(entries, data):
-    lineage = Lineage.of("acme", entries, RULES)
+@given(histories(), all_rules, st.data())
+def test_a_removal_makes_nothing_trusted(entries, rules, data):
+    lineage = Lineage.of("acme", entries, rules)
     before = dict(lineage.labels())
     lineage.remove(data.draw(st.sampled_from([item.entry_id for item in entries])))
     after = dict(lineage.labels())
     assert all(before[name] == "trusted" for name in after if after[name] == "trusted")
 
 
-@given(histories(), taus, st.data())
-def test_strong_descendants_are_the_closure_over_strong_edges(entries, tau, data):
+@given(histories(), taus, all_rules, st.data())
+def test_strong_descendants_draw_the_threshold_or_more_on_what_was_asked_about(entries, tau, rules, data):
     names = [item.entry_id for item in entries]
     seeds, removed = (data.draw(st.sets(st.sampled_from(names))) for _ in range(2))
-    lineage = Lineage.of("acme", entries, RULES, tau)
+    lineage = Lineage.of("acme", entries, rules, tau)
+    for name in removed:
+        lineage.remove(name)
+    shares = shares_by_definition(entries, tau, seeds, rules.propagation)
+    apart = seeds | removed
+    found = {item.entry_id: item.share_ppm for item in lineage.descendants(sorted(seeds))}
+    assert found == {name: share for name, share in shares.items() if share and name not in apart}
+    assert [item.entry_id for item in lineage.strong_descendants(sorted(seeds))] == [
+        name for name in names if shares[name] == FULL and name not in apart
+    ]
+
+
+@given(histories(), taus, st.data())
+def test_by_the_rule_of_the_paper_they_are_the_closure_over_strong_edges(entries, tau, data):
+    names = [item.entry_id for item in entries]
+    seeds, removed = (data.draw(st.sets(st.sampled_from(names))) for _ in range(2))
+    lineage = Lineage.of("acme", entries, PAPER, tau)
     for name in removed:
         lineage.remove(name)
     graph = strong_graph(entries, tau)
@@ -220,7 +276,11 @@ def test_estimated_edges_count_beside_the_signed_ones_and_vouch_for_nothing():
     assert lineage.append(entry("b"), {"u1": 900_000}) == "external"  # the agent itself recorded no parents
     with pytest.raises(EntryError, match="names parent 'later', which is no earlier entry"):
         lineage.append(entry("c"), {"later": 1})
+    for weight in (-1, 1_000_001, 0.5, float("nan"), True):
+        with pytest.raises(EntryError, match=r"estimated weight of parent 'u1' is .*, expected a whole number"):
+            lineage.append(entry("c", ("u2", 1)), {"u1": weight})
     assert "c" not in lineage
+    assert lineage.edges == 3 + 1
 
 
 @given(histories(), taus, st.data())

@@ -275,7 +275,7 @@ def test_labels_follow_the_store(tmp_path):
     path = tmp_path / "store"
     make_store(path, tenants=("acme",), size=1)
     append_entries(path, [entry("acme", "a", response=OURS)], keyring(), now_ms=NOW + 1)
-    drawn = entry("acme", "b", source="agent", response=OURS, parents=(Parent(entry_id="a", weight_ppm=500_000),))
+    drawn = entry("acme", "b", source="agent", response=OURS, parents=(Parent(entry_id="a", weight_ppm=900_000),))
     append_entries(path, [drawn], keyring(), now_ms=NOW + 2)
     chosen = policy()
     lineage = VerifiedLineage(open_store(path), "acme", chosen.trust)

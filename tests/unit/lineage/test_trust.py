@@ -15,8 +15,29 @@ def test_by_default_users_are_trusted_and_an_agent_only_for_what_it_can_account_
     assert TrustRules().base_label(entry("e", source=source)) == label
 
 
-def test_an_agents_entry_with_parents_is_trusted_by_itself():
-    assert TrustRules().base_label(entry("e", ("p", 0))) == "trusted"
+@pytest.mark.parametrize(
+    ("parents", "label"),
+    [
+        ([("p", 1_000_000)], "trusted"),
+        ([("p", 800_001)], "trusted"),
+        ([("p", 800_000)], "external"),
+        ([("p", 0)], "external"),
+        ([("p", 1)], "external"),
+        ([("p", 400_000), ("q", 400_001)], "trusted"),
+        ([("p", 1_000_000), ("q", 1_000_000)], "trusted"),
+    ],
+)
+def test_an_agents_entry_is_trusted_by_itself_where_its_parents_account_for_it(parents, label):
+    assert TrustRules().base_label(entry("e", *parents)) == label
+    assert TrustRules(unattributed="trusted").base_label(entry("e", *parents)) == "trusted"
+    assert TrustRules().base_label(entry("e", *parents, source="user")) == "trusted"
+
+
+def test_how_much_may_be_unrecorded_follows_the_threshold():
+    rules, half = TrustRules(), entry("e", ("p", 500_000))
+    assert [rules.base_label(half, tau) for tau in (0, 500_000, 500_001)] == ["external", "external", "trusted"]
+    assert rules.base_label(entry("e", ("p", 1_000_000)), 0) == "trusted"
+    assert rules.base_label(entry("e", ("p", 0)), 1_000_000) == "external"
 
 
 def test_an_agent_that_records_everything_may_be_taken_at_its_word():
@@ -37,14 +58,18 @@ def test_an_excepted_principal_is_external_where_all_others_are_trusted():
 def test_distrust_says_why():
     assert TrustRules().distrust(entry("e", source="tool")) == "source tool is not trusted"
     assert TrustRules().distrust(entry("e")) == "the agent recorded no parents for it"
+    assert TrustRules().distrust(entry("e", ("p", 0))) == "the agent recorded no parents for it that weigh anything"
+    assert TrustRules().distrust(entry("e", ("p", 250_000))) == "the agent recorded parents for 0.25 of it alone"
+    assert TrustRules().distrust(entry("e", ("p", 250_000)), 800_000) is None
     assert TrustRules().distrust(entry("e", source="user")) is None
 
 
 def test_a_block_is_read_and_what_it_leaves_out_is_the_default():
-    block = {"sources": ["user"], "except_principals": ["bot"], "unattributed": "trusted"}
+    block = {"sources": ["user"], "except_principals": ["bot"], "unattributed": "trusted", "propagation": "strongest"}
     assert parse_trust_rules(block, "x") == TrustRules(
-        sources=frozenset({"user"}), except_principals=frozenset({"bot"}), unattributed="trusted"
-    )
+        sources=frozenset({"user"}), except_principals=frozenset({"bot"}), unattributed="trusted",
+        propagation="strongest",
+    )  # fmt: skip
     assert parse_trust_rules({}, "x") == TrustRules()
     assert parse_trust_rules({"principals": ["alice"], "sources": []}, "x") == TrustRules(
         sources=frozenset(), principals=frozenset({"alice"})
@@ -58,8 +83,11 @@ def test_a_name_is_compared_in_the_form_that_entries_have():
 
 WRONG = [
     ([], "x: expected a mapping of names to values"),
-    ({"sorces": []}, "x: unknown member 'sorces'; known are sources, principals, except_principals, unattributed"),
-    ({7: []}, "x: unknown member 7; known are sources, principals, except_principals, unattributed"),
+    (
+        {"sorces": []},
+        "x: unknown member 'sorces'; known are sources, principals, except_principals, unattributed, propagation",
+    ),
+    ({7: []}, "x: unknown member 7; known are sources, principals, except_principals, unattributed, propagation"),
     ({"sources": "user"}, "x: sources is 'user', expected a list of at most 10000 different texts"),
     ({"sources": None}, "x: sources is None, expected a list of at most 10000 different texts"),
     ({"sources": ["web"]}, "x: source 'web', expected some of user, agent, tool, external"),
@@ -75,6 +103,8 @@ WRONG = [
     ({"principals": ["a", "a"]}, "x: principals names something twice, expected a list of different texts"),
     ({"unattributed": "maybe"}, "x: unattributed is 'maybe', expected one of trusted, external"),
     ({"unattributed": ["trusted"]}, "x: unattributed is ['trusted'], expected one of trusted, external"),
+    ({"propagation": "paper"}, "x: propagation is 'paper', expected one of shares, strongest"),
+    ({"propagation": None}, "x: propagation is None, expected one of shares, strongest"),
 ]
 
 

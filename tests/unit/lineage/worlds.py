@@ -1,4 +1,4 @@
-"""Small derivation graphs for tests, and the definition of a label written from the rule's words."""
+"""Small derivation graphs for tests, and the definitions of shares and labels written from the rules' words."""
 
 import networkx as nx
 from hypothesis import strategies as st
@@ -7,7 +7,10 @@ from audit.entry import Entry, Parent
 from audit.lineage.trust import TrustRules
 
 RULES = TrustRules(unattributed="trusted")
-WEIGHTS = (0, 100_000, 199_999, 200_000, 500_000, 1_000_000)
+PAPER = TrustRules(unattributed="trusted", propagation="strongest")
+ALL_RULES = (RULES, PAPER, TrustRules(), TrustRules(propagation="strongest"))
+FULL = 1_000_000
+WEIGHTS = (0, 1, 100_000, 199_999, 200_000, 500_000, 1_000_000)
 
 
 def entry(entry_id, *parents, source="agent", principal="bot", tenant="acme", text=""):  # noqa: ANN002
@@ -41,13 +44,40 @@ def strong_graph(entries, tau_ppm):
     return graph
 
 
+def untrusted_by_definition(pairs):
+    """Of (share, weight) pairs, the most that may be untrusted: at each level the weight of what is at least so bad."""
+    total, below = 0, 0
+    for level in sorted({share for share, _ in pairs}):
+        total += (level - below) * min(FULL, sum(weight for share, weight in pairs if share >= level))
+        below = level
+    return -(-total // FULL)
+
+
+def shares_by_definition(entries, tau_ppm, sources, propagation="shares", unrecorded=lambda _: 0):
+    """How much of each entry is untrusted, taking `sources` for untrusted: all of it from τ on."""
+    shares = {}
+    for item in entries:
+        pairs = [(shares[parent.entry_id], parent.weight_ppm) for parent in item.parents]
+        strong = any(share == FULL and weight >= tau_ppm for share, weight in pairs)
+        share = untrusted_by_definition(pairs) if propagation == "shares" else 0
+        whole = item.entry_id in sources or strong or share + unrecorded(item) >= max(tau_ppm, 1)
+        shares[item.entry_id] = FULL if whole else share
+    return shares
+
+
 def labels_by_definition(entries, tau_ppm, rules=RULES, removed=()):
-    """External by itself or removed; else derived-untrusted where a strong path leads from such an entry; else not."""
-    graph = strong_graph(entries, tau_ppm)
-    external = {item.entry_id for item in entries if rules.base_label(item) == "external"} | set(removed)
-    below = set().union(*(nx.descendants(graph, name) for name in external)) if external else set()
-    return {
-        item.entry_id: "external" if item.entry_id in external
-        else "derived-untrusted" if item.entry_id in below else "trusted"
-        for item in entries
-    }  # fmt: skip
+    """Of entries that are untrusted: external by the writer or a removal, or for want of parents; else derived."""
+    external = {item.entry_id for item in entries if rules.distrust_writer(item)} | set(removed)
+    shares = shares_by_definition(entries, tau_ppm, external, rules.propagation, rules.unrecorded_ppm)
+    labels = {}
+    for item in entries:
+        pairs = [(shares[parent.entry_id], parent.weight_ppm) for parent in item.parents]
+        strong = any(share == FULL and weight >= tau_ppm for share, weight in pairs)
+        derived = strong or (rules.propagation == "shares" and untrusted_by_definition(pairs) >= max(tau_ppm, 1))
+        missing = rules.unrecorded_ppm(item) >= max(tau_ppm, 1)
+        labels[item.entry_id] = (
+            "trusted" if shares[item.entry_id] < FULL
+            else "external" if item.entry_id in external or (missing and not derived)
+            else "derived-untrusted"
+        )  # fmt: skip
+    return labels
