@@ -3,9 +3,10 @@
     python -m benchmarks.lineage             everything; rewrites benchmarks/results/lineage*.json and lineage_tau_k.svg
     python -m benchmarks.lineage --rows      only print the rows, as canonical JSON
 
-Parts: `matrix` (defences x workloads), `tau_sweep` (τ x K over five attribution configurations), `tool_workloads`
+Parts: `matrix` (defences x workloads), `laundering` (a value in a note, by the parents that were recorded for it),
+`tau_sweep` (τ x K over five attribution configurations, by the paper's rules and by the defaults), `tool_workloads`
 (coarse taint against parameter-level authority), `latency` (the only one with times, in a result of its own). The rows
-of the first three hold no time, path, key or hash, so two runs, on any machines, give the same bytes.
+of the first four hold no time, path, key or hash, so two runs, on any machines, give the same bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import sys
 from typing import Any
 
 from benchmarks.lineage.latency import graph_sizes, measure
+from benchmarks.lineage.laundering import OPEN, laundering_rows
 from benchmarks.lineage.matrix import matrix_rows
+from benchmarks.lineage.policies import DEFAULT, PAPER
 from benchmarks.lineage.tau_sweep import draw, sweep_rows
 from benchmarks.lineage.tool_workloads import tool_rows
 from benchmarks.resultfile import RESULTS, ResultFile
@@ -30,7 +33,10 @@ APPEND_LIMIT_US = 200
 
 def all_rows() -> bytes:
     """Every deterministic row, as canonical JSON."""
-    rows = {"matrix": matrix_rows(), "tau_k": sweep_rows(), "tools": tool_rows()}
+    rows = {
+        "matrix": matrix_rows(), "laundering": laundering_rows(), "tau_k": sweep_rows(PAPER),
+        "tau_k_defaults": sweep_rows(DEFAULT), "tools": tool_rows(),
+    }  # fmt: skip
     return (json.dumps(rows, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()
 
 
@@ -77,9 +83,11 @@ def _rows() -> None:
     digest = hashlib.sha256(first).hexdigest()
     config = {"rows": "lineage_rows.json", "heat_map": "lineage_tau_k.svg"}
     result = ResultFile("lineage", "python -m benchmarks.lineage --part rows", config, fresh=True)
-    for row in [*rows["matrix"], *(row for row in rows["tools"] if row["tool"] == "all")]:
+    for row in [*rows["matrix"], *rows["laundering"], *(row for row in rows["tools"] if row["tool"] == "all")]:
         result.add_row(row)
         print(row)
+    for part in ("tau_k", "tau_k_defaults"):
+        result.add_row({"part": part, "cells": len(rows[part]), "refused": sum(cell["refused"] for cell in rows[part])})
     lost = sum(row["attacks_succeeded"] for row in rows["matrix"] if row["defence"].startswith("MemLineage"))
     result.add_bar("attacks that succeed against MemLineage, all workloads", lost, "", "= 0", met=lost == 0)
     none = [row for row in rows["matrix"] if row["defence"] == "none"]
@@ -88,6 +96,11 @@ def _rows() -> None:
     result.add_bar(f"byte-equal over two runs, SHA-256 {digest[:16]}", int(first == second), "", "= 1",
                    met=first == second)  # fmt: skip
     result.add_bar("cells of the heat map", len(rows["tau_k"]), "", "= 140", met=len(rows["tau_k"]) == 140)
+    laundered = [row for row in rows["laundering"] if row["rule"] == "shares" and row["case"] not in OPEN]
+    passed = sum(row["calls_made"] for row in laundered if row["attack"])
+    result.add_bar("attacks laundered by missing, light, many or repeated edges", passed, "", "= 0", met=passed == 0)
+    missed = sum(row["calls"] - row["calls_made"] for row in laundered if not row["attack"])
+    result.add_bar("right calls lost beside them", missed, "", "= 0", met=missed == 0)
     by_method: dict[str, Any] = {row["method"]: row for row in rows["tools"] if row["tool"] == "all"}
     repair = by_method["authority, repair"]
     result.add_bar("attacker values blocked by authority repair, four tools",

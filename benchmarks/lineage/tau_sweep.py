@@ -10,7 +10,8 @@ where it was made. The weights a step gives to what it retrieved:
     fading    0.9 to the power of the step: each rewriting convinces the judge less
     lexical   the share of the new text's words that the quoted one has
 
-The first three do not depend on K; the last two do, which is what laundering by repetition lives on.
+The first three do not depend on K; the last two do, which is what laundering by repetition lives on. The heat map is of
+the paper's rules (`benchmarks.lineage.policies.PAPER`); by the defaults what such weights leave unrecorded counts too.
 """
 
 from __future__ import annotations
@@ -78,8 +79,12 @@ ATTRIBUTIONS: dict[str, Callable[[int, list[Entry], str], Mapping[str, int]]] = 
 }  # fmt: skip
 
 
-def sweep_rows() -> list[dict[str, Any]]:
-    """Run every cell; rows in order of attribution, K, τ."""
+def sweep_rows(trust: dict[str, str]) -> list[dict[str, Any]]:
+    """Run every cell; rows in order of attribution, K, τ.
+
+    Args:
+        trust: As for `gate_policy`.
+    """
     task = TASKS[0]
     keyring = generate_keys()
     rows = []
@@ -95,7 +100,7 @@ def sweep_rows() -> list[dict[str, Any]]:
                 assert call.arguments[task.parameter] == task.attacker  # noqa: S101 - else a refusal proves nothing
                 context = Context(request=task.request, memories=tuple(memory.entry_id for memory in read))
                 for tau_ppm in TAUS_PPM:
-                    policy = gate_policy("coarse", tau_ppm)
+                    policy = gate_policy("coarse", tau_ppm, trust)
                     lineage = VerifiedLineage(snapshot, TENANT, policy.trust, tau_ppm)
                     decision = Gate(policy, lineage).decide(call, context, now_ms=NOW_MS)
                     rows.append({

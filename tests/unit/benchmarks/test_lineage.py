@@ -8,6 +8,7 @@ from audit.lineage.call import Context
 from audit.provenance.keys import generate_keys
 from benchmarks.lineage.agent import act, retrieve, summarise
 from benchmarks.lineage.defences import MemLineage, SignatureOnly, Unprotected, memory_entry
+from benchmarks.lineage.laundering import CASES, OPEN, laundering_rows
 from benchmarks.lineage.matrix import _trial, same_call
 from benchmarks.lineage.policies import gate_policy
 from benchmarks.lineage.tasks import TASKS
@@ -86,11 +87,26 @@ def test_tool_workloads_are_the_committed_ones_and_no_gate_lets_every_attack_thr
 
 
 def test_committed_cells_follow_from_the_weakest_edge():
-    cells = json.loads(ROWS.read_text(encoding="utf-8"))["tau_k"]
-    assert [(cell["attribution"], cell["K"], cell["tau_ppm"]) for cell in cells] == [
-        (name, steps, tau) for name in ATTRIBUTIONS for steps in STEPS for tau in TAUS_PPM
-    ]
-    assert all(cell["refused"] == (cell["weakest_edge_ppm"] >= cell["tau_ppm"]) for cell in cells)
+    rows = json.loads(ROWS.read_text(encoding="utf-8"))
+    for cells in (rows["tau_k"], rows["tau_k_defaults"]):
+        assert [(cell["attribution"], cell["K"], cell["tau_ppm"]) for cell in cells] == [
+            (name, steps, tau) for name in ATTRIBUTIONS for steps in STEPS for tau in TAUS_PPM
+        ]
+    assert all(cell["refused"] == (cell["weakest_edge_ppm"] >= cell["tau_ppm"]) for cell in rows["tau_k"])
+    pairs = zip(rows["tau_k"], rows["tau_k_defaults"], strict=True)
+    assert all(paper["refused"] <= default["refused"] for paper, default in pairs)
+
+
+def test_no_recorded_weights_launder_by_the_defaults_and_no_right_call_is_lost():
+    rows = laundering_rows()
+    assert rows == json.loads(ROWS.read_text(encoding="utf-8"))["laundering"]
+    made = {(row["case"], row["rule"]): row["calls_made"] for row in rows}
+    for name, case in CASES.items():
+        every, none = len(TASKS), 0
+        assert made[name, "shares"] == (none if case.attack and name not in OPEN else every)
+        assert made[name, "strongest"] >= made[name, "shares"]
+        assert made[name, "believed"] >= made[name, "shares"]
+    assert made["summary, six mails of 0.167", "strongest"] == len(TASKS)  # what the paper's rule lets through
 
 
 def test_the_heat_map_of_the_same_rows_is_the_same_bytes(tmp_path):
