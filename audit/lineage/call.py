@@ -53,7 +53,8 @@ class ToolOutput:
     tool: str
     text: str
     names: tuple[str, ...] = ()
-    """Names that this record goes by (a file's name, an address): one in the request makes it a named record."""
+    """Names that this record goes by (a file's name, an address): one in the request makes it a named record, if it is
+    no other record's (`audit.lineage.names`). Parts of one record belong into one output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

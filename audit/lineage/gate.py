@@ -28,6 +28,7 @@ from audit.lineage import values
 from audit.lineage.authority import UNTRUSTED, ContextText, Finding, has_values, judge_argument, repaired_argument
 from audit.lineage.call import ToolCall
 from audit.lineage.dag import PATH_STEPS
+from audit.lineage.names import named_records
 
 if TYPE_CHECKING:
     from audit.lineage.authority import Origin
@@ -185,21 +186,19 @@ class Gate:
         naming = texts.copy()
         texts += memories
         trusted = self.policy.trusted_outputs
-        named = []
+        outputs = []
         for number, output in enumerate(context.outputs, start=1):
             origin: Origin = "tool" if output.tool in trusted else "external"
             beside = "\0".join(output.names)
             text = ContextText(output.text, origin, f"output {number} of {output.tool}", beside=beside)
-            texts.append(text)
+            outputs.append(text)
             if origin == "tool":
                 naming.append(text)
-            elif output.names:
-                named.append((text, output.names))
-        for text, names in named:
-            folded = [values.fold(name) for name in names]
-            if any(name and values.occurs(name, other.folded) for name in folded for other in naming):
-                text.origin = "named"
-        return texts
+        if any(output.names for output in context.outputs):
+            for place in named_records(context.outputs, [text.folded for text in naming], self.policy.names):
+                if outputs[place].origin == "external":
+                    outputs[place].origin = "named"
+        return texts + outputs
 
     def _evidence(self, text: ContextText) -> Evidence:
         if self.lineage is None or text.memory is None:

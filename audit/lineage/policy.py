@@ -3,14 +3,16 @@
 A YAML file (JSON is YAML) that the operator keeps beside the agent, not in the store:
 
     format: memaudit gate policy v1
-    tau_ppm: 200000                 # edges of at least this weight hand on distrust; 200000 if left out
+    tau_ppm: 200000                 # the share from which an entry is untrusted; 200000 if left out
     max_age_s: 86400                # lineage read from a version published longer ago is stale; no limit if left out
     trust:                          # base labels, see audit.lineage.trust; each may be left out
       sources: [user, agent]
       principals: ["*"]
       except_principals: []
       unattributed: external
+      propagation: shares
     trusted_outputs: [get_balance]  # tools whose output no outsider can write to
+    names: '[A-Za-z0-9-]+[.]pdf'    # the names by which the user may name a record; see audit.lineage.names
     tools:                          # a tool that is not named here is not sensitive
       send_money:
         mode: authority             # or coarse: refuse whenever anything untrusted is in the context
@@ -27,7 +29,8 @@ Rules, on top of those `load_gate_policy` states for each name:
    `parameters` does not name. An argument that neither names is checked as text: a forgotten `bcc` is not a hole.
 2. `authority` lists what may authorise a value: `user` (the request), `memory` (trusted memories), `tool` (trusted
    outputs); all three if left out. A fourth must be asked for: `named`, an untrusted output whose record the request or
-   a trusted output names ("pay the bill bill.txt"): whoever can write there chooses the value.
+   a trusted output names ("pay the bill bill.txt"): whoever can write there chooses the value. What names a record is
+   said in `audit.lineage.names`; `names`, a regular expression for whole names, replaces what it asks of a name.
 3. `unknown: allow` lets the model compose a value that no text holds (a sum, a date); refused if left out, where
    anything untrusted is in the context. `exclusive: true` refuses a value that an untrusted text has too, unless the
    request has it: for short ids, which a trusted list holds by chance. Kinds `prose`, `words` and `quotes` judge parts
@@ -128,6 +131,8 @@ class GatePolicy:
     tau_ppm: int = DEFAULT_TAU_PPM
     max_age_s: int | None = None
     trusted_outputs: frozenset[str] = frozenset()
+    names: re.Pattern[str] | None = None
+    """What a record's name must match, as a whole, to name it; None: see `audit.lineage.names`."""
 
 
 def load_gate_policy(path: Path) -> GatePolicy:
@@ -160,6 +165,7 @@ def parse_gate_policy(data: bytes, where: str) -> GatePolicy:
         trusted_outputs=frozenset(
             _own_name(name, f"{where}: trusted_outputs") for name in members.names("trusted_outputs", ())
         ),
+        names=members.expression("names") if "names" in members else None,
     )  # fmt: skip
     members.done()
     return policy
@@ -199,13 +205,7 @@ def _parameter(members: _Members) -> ParameterRule:
     unknown = sorted(set(authority) - set(get_args(Authority)))
     if unknown or not authority:
         raise UsageError(f"{members.where}: authority must be some of {', '.join(get_args(Authority))}")
-    pattern = None
-    if kind == "pattern":
-        text = members.take("pattern")
-        try:
-            pattern = re.compile(text)
-        except (re.error, TypeError, OverflowError, RecursionError) as error:
-            raise UsageError(f"{members.where}: pattern {text!r:.80} is not a regular expression: {error}") from None
+    pattern = members.expression("pattern") if kind == "pattern" else None
     choices = members.names("choices", ()) if kind == "choice" else ()
     if kind == "choice" and not choices:
         raise UsageError(f"{members.where}: kind choice needs choices")
@@ -232,6 +232,9 @@ class _Members:
         self._left = dict(value)
         self.where = where
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
+
     def take(self, name: str, default: Any = _REQUIRED) -> Any:
         if name not in self._left and default is _REQUIRED:
             raise UsageError(f"{self.where}: {name} is missing")
@@ -245,6 +248,13 @@ class _Members:
         if value not in known:
             raise UsageError(f"{self.where}: {name} is {value!r:.60}, expected one of {', '.join(known)}")
         return value
+
+    def expression(self, name: str) -> re.Pattern[str]:
+        text = self.take(name)
+        try:
+            return re.compile(text)
+        except (re.error, TypeError, OverflowError, RecursionError) as error:
+            raise UsageError(f"{self.where}: {name} {text!r:.80} is not a regular expression: {error}") from None
 
     def names(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
         value = self.take(name, list(default))

@@ -167,8 +167,8 @@ POLICIES = (
     ),
     b"{format: memaudit gate policy v1, tau_ppm: 5, tools: {x: {parameters: {d: {kind: pattern, pattern: '[0-9]+'}}}}}",
     (
-        b"format: memaudit gate policy v1\ntrust: {sources: [user], unattributed: external}\nmax_age_s: 5\n"
-        b"trusted_outputs: [a]\ntools: {x: {mode: coarse}}\n"
+        b"format: memaudit gate policy v1\ntrust: {sources: [user], unattributed: external, propagation: strongest}\n"
+        b"max_age_s: 5\ntrusted_outputs: [a]\nnames: '[a-z]+[.]txt'\ntools: {x: {mode: coarse}}\n"
     ),
 )
 WIDE_POLICY = b"""{"format": "memaudit gate policy v1", "tools": {"pay": {"refusal": "repair", "parameters": {

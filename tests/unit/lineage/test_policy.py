@@ -13,7 +13,8 @@ FULL = (
     + """
 tau_ppm: 350000
 max_age_s: 60
-trust: {sources: [user], principals: [alice], except_principals: [bob], unattributed: trusted}
+trust: {sources: [user], principals: [alice], except_principals: [bob], unattributed: trusted, propagation: strongest}
+names: '[a-z]+[.]pdf'
 trusted_outputs: [balance]
 tools:
   pay:
@@ -35,8 +36,9 @@ def test_every_member_is_read():
     assert (policy.tau_ppm, policy.max_age_s, policy.trusted_outputs) == (350_000, 60, {"balance"})
     assert policy.trust == TrustRules(
         sources=frozenset({"user"}), principals=frozenset({"alice"}), except_principals=frozenset({"bob"}),
-        unattributed="trusted",
+        unattributed="trusted", propagation="strongest",
     )  # fmt: skip
+    assert policy.names.fullmatch("bill.pdf")
     pay = policy.tools["pay"]
     assert (pay.mode, pay.refusal, pay.intent, policy.tools["wipe"].mode) == ("authority", "repair", ("pay",), "coarse")
     assert (pay.rule("to").kind, pay.rule("to").authority) == ("iban", ("user",))
@@ -49,6 +51,7 @@ def test_every_member_is_read():
 def test_defaults_and_json():
     policy = parse_gate_policy(b'{"format": "memaudit gate policy v1", "tools": {"x": {"free": ["*"]}}}', "p")
     assert (policy.tau_ppm, policy.max_age_s, policy.trust) == (DEFAULT_TAU_PPM, None, TrustRules())
+    assert policy.names is None
     assert policy.tools["x"].rule("anything") is None
 
 
@@ -64,6 +67,9 @@ def test_defaults_and_json():
         (HEAD + "tools: {x: {}}\ntau: 3", "unknown member 'tau'"),
         (HEAD + "tools: {x: {}}\ntau_ppm: 0.2", "expected a whole number from 0 to 1000000"),
         (HEAD + "tools: {x: {}}\ntau_ppm: true", "expected a whole number"),
+        (HEAD + "tools: {x: {}}\nnames: '('", "gate.yaml: names '(' is not a regular expression"),
+        (HEAD + "tools: {x: {}}\nnames: [a]", "gate.yaml: names ['a'] is not a regular expression"),
+        (HEAD + "tools: {x: {}}\nnames:", "gate.yaml: names None is not a regular expression"),
         (HEAD + "tools: {x: {}}\nmax_age_s: -1", "expected a whole number"),
         (HEAD + "tools: {x: {}}\ntrust: {sources: [web]}", "source 'web', expected some of user"),
         (HEAD + "tools: {x: {}}\ntrust: {principals: [12]}", "12 must be text and not empty"),
