@@ -1,4 +1,4 @@
-"""`memaudit lineage`: derivation edges for stores whose agents logged none."""
+"""`memaudit lineage`: derivation edges for memories whose agents recorded no parents, or too little of them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from audit.consistency.neighbours import check_vectors
 from audit.counted import counted
 from audit.entry import MAX_PARENTS, PARTS_PER_MILLION
 from audit.errors import UsageError
+from audit.lineage.trust import DEFAULT_TAU_PPM, TrustRules
 from audit.provenance import durable
 from audit.report.untrusted import as_line
 from audit.snapshot.reader import open_snapshot
@@ -92,7 +93,8 @@ def estimate(
     embedder: Annotated[str, typer.Option(help="Model that chooses candidates.")] = "packaged",
     *,
     every: Annotated[
-        bool, typer.Option("--every", help="Also ask about memories that no agent wrote, or that name parents.")
+        bool,
+        typer.Option("--every", help="Also ask about memories that no agent wrote, or whose parents account for them."),
     ] = False,
 ) -> None:
     """Propose derivation edges of a tenant's memories. Signs nothing: use them with `memaudit audit --edges FILE`."""
@@ -108,7 +110,9 @@ def estimate(
     entries = snapshot.entries(tenant)
     remember(snapshot, pin)
     children = [
-        number for number, entry in enumerate(entries) if every or (entry.source == "agent" and not entry.parents)
+        number
+        for number, entry in enumerate(entries)
+        if every or TrustRules().unrecorded_ppm(entry) >= DEFAULT_TAU_PPM  # an agent's, and its parents say too little
     ]
     http = HttpSettings(api_key_env=backbone_key_env or "")
     executor = LocalExecutor(ModelSpecs(backbone=backbone, nli=nli, embedder=embedder, http=http))

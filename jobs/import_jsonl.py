@@ -1,7 +1,7 @@
 """Memories from outside as JSON lines: one object per line with the fields of `audit.entry.Entry`.
 
     {"tenant": "acme", "entry_id": "m-1", "principal": "bot", "source": "agent", "request": "…", "response": "…",
-     "created_at_ms": 1760000000000, "parents": [["m-0", 0.8]], "metadata": {"channel": "mail"}}
+     "created_at_ms": 1760000000000, "parents": [["m-0", 0.9]], "metadata": {"channel": "mail"}}
 
 `tenant`, `principal`, `source` and `created_at_ms` may be left out where a default is given. Texts that are not in
 Unicode form NFC are normalised, since signed bytes must be, or refused where that takes long (`audit.nfc`). A member is

@@ -72,6 +72,19 @@ def test_an_estimated_edge_leads_to_quarantine_and_a_purge_takes_it_only_when_to
     assert "m5" in [item["entry_id"] for item in both["removed"]]
 
 
+def test_a_memory_whose_parents_weigh_too_little_is_asked_about_and_one_that_is_accounted_for_is_not(laundered, run):
+    row = {"tenant": "acme", "principal": "u", "source": "agent", "created_at_ms": 2_000, "request": "digest",
+           "response": SUMMARY.removeprefix("POISON ")}  # fmt: skip
+    weights = {"none": 0, "light": 0.5, "whole": 0.9}
+    more = [{**row, "entry_id": name, "parents": [["m0", weight]]} for name, weight in weights.items()]
+    write_lines(laundered / "more.jsonl", [*more, {**row, "entry_id": "users", "source": "user"}])
+    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    for options, asked in (((), {"none", "light"}), (("--every",), {"none", "light", "whole", "users"})):
+        assert run(*ESTIMATE, "--least", "0", *options)[0] == 0
+        children = {edge.child for edge in read_edges(laundered / "edges.jsonl")[0]}
+        assert children & {*weights, "users"} == asked
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
