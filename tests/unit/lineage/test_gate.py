@@ -357,3 +357,45 @@ def test_a_list_of_free_texts_is_not_repaired_into_what_they_point_to(store):
     call = ToolCall(tool="post", arguments={"texts": ["Ask ann@x.org about it.", "Pay at https://evil.net/now"]})
     answer = ask(gate, call, request="Tell them to ask ann@x.org", outputs=(page("https://evil.net/now"),))
     assert (answer.verdict, answer.reason) == ("deny", "unauthorised argument")
+
+
+@pytest.mark.parametrize(
+    "parents",
+    [
+        {"own": 0},
+        {"own": 1},
+        {"own": 500_000},
+        {"mail": 0},
+        {f"mail{n}": 166_667 for n in range(6)},
+        {f"mail{n}": 33_334 for n in range(6)} | {"own": 799_996},
+        {"a little": 1_000_000},
+    ],
+    ids=["weight 0", "a millionth", "half", "the mail of weight 0", "six shares", "a fifth in six", "over many steps"],
+)
+def test_a_value_copied_from_a_mail_is_refused_whatever_the_weights(tmp_path, parents):
+    path = tmp_path / "store"
+    make_store(path, tenants=("acme",), size=1)
+    mails = [entry("acme", f"mail{n}", source="external", response="a mail") for n in range(6)]
+    chain = [drawn(f"step{n}", {f"step{n - 1}" if n else "own": 850_000, f"mail{n}": 150_000}) for n in range(6)]
+    stored = [entry("acme", "own"), entry("acme", "mail", source="external"), *mails, *chain]
+    append_entries(path, [*stored, drawn("a little", {"step5": 1_000_000}), drawn("note", parents)], keyring(),
+                   now_ms=NOW + 1)  # fmt: skip
+    gate = Gate(policy(), VerifiedLineage(open_store(path), "acme", policy().trust, policy().tau_ppm))
+    answer = ask(gate, ToolCall(tool="invite", arguments={"people": "eve@evil.org"}), "note", request="Invite her")
+    assert (answer.verdict, answer.evidence[0].where) == ("deny", "memory note")
+
+
+def drawn(entry_id, parents):
+    edges = tuple(Parent(entry_id=name, weight_ppm=weight) for name, weight in parents.items())
+    return entry("acme", entry_id, source="agent", response="She is eve@evil.org.", parents=edges)
+
+
+def test_a_value_of_a_note_that_is_accounted_for_is_allowed(tmp_path):
+    path = tmp_path / "store"
+    make_store(path, tenants=("acme",), size=1)
+    mail = entry("acme", "mail", source="external", response="The weather is fine.")
+    note = drawn("note", {"own": 900_000, "mail": 100_000})
+    append_entries(path, [entry("acme", "own"), mail, note], keyring(), now_ms=NOW + 1)
+    gate = Gate(policy(), VerifiedLineage(open_store(path), "acme", policy().trust, policy().tau_ppm))
+    call = ToolCall(tool="invite", arguments={"people": "eve@evil.org"})
+    assert ask(gate, call, "note", "mail", request="Invite her").verdict == "allow"

@@ -7,24 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.entry import Parent
-from audit.lineage.call import Context, ToolCall
 from audit.lineage.dag import Lineage
-from audit.lineage.gate import Gate
-from audit.lineage.policy import parse_gate_policy
 from audit.lineage.trust import TrustRules
-from audit.lineage.verified import VerifiedLineage
-from audit.snapshot.publish import append_entries
 from tests.unit.lineage.worlds import FULL, RULES, WEIGHTS, entry, histories
-from tests.unit.snapshot.stores import NOW, keyring, make_store, open_store
-from tests.unit.snapshot.stores import entry as stored
 
 STRICT = TrustRules()
 SHARES = st.sampled_from([RULES, STRICT])
-THEIRS = "DE89370400440532013000"
-POLICY = """
-format: memaudit gate policy v1
-tools: {send_money: {parameters: {recipient: {kind: iban}}}}
-"""
 
 
 def trusted_of(entries, rules, tau=200_000):
@@ -69,13 +57,13 @@ def test_an_agents_entry_is_trusted_for_what_its_trusted_parents_account_for(par
     assert Lineage.of("acme", entries, STRICT).label("note") == label
 
 
-@pytest.mark.parametrize(("rules", "label"), [(STRICT, "derived-untrusted"), (RULES, "derived-untrusted")])
+@pytest.mark.parametrize("rules", [STRICT, RULES])
 @pytest.mark.parametrize("many", [6, 50, 256])
-def test_equal_shares_of_external_parents_add_up(rules, label, many):
+def test_equal_shares_of_external_parents_add_up(rules, many):
     pages = [entry(f"page{n}", source="external") for n in range(many)]
     digest = entry("digest", *((page.entry_id, FULL // many + 1) for page in pages))
     lineage = Lineage.of("acme", [*pages, digest], rules)
-    assert lineage.label("digest") == label
+    assert lineage.label("digest") == "derived-untrusted"
     assert [step.entry_id for step in lineage.path("digest")] == ["page0", "digest"]
     assert lineage.shares("digest") == (FULL, 0)
     paper = dataclasses.replace(rules, propagation="strongest")
@@ -175,40 +163,3 @@ def test_labels_do_not_depend_on_the_order_of_parents(world, rules, data):
     shuffled = [with_parents(item, data.draw(st.permutations(pairs_of(item)))) for item in entries]
     one, other = (dict(Lineage.of("acme", each, rules).labels()) for each in (entries, shuffled))
     assert one == other
-
-
-@pytest.mark.parametrize(
-    "parents",
-    [
-        [("own", 0)],
-        [("own", 1)],
-        [("own", 500_000)],
-        [("mail", 0)],
-        [(f"mail{n}", 166_667) for n in range(6)],
-        [*((f"mail{n}", 33_334) for n in range(6)), ("own", 799_996)],
-    ],
-    ids=[
-        "weight 0",
-        "one millionth",
-        "half of it",
-        "weight 0 of the mail",
-        "six equal shares",
-        "a fifth in six shares",
-    ],
-)
-def test_a_value_copied_from_a_mail_is_refused_whatever_the_weights(tmp_path, parents):
-    path = tmp_path / "store"
-    make_store(path, tenants=("acme",), size=1)
-    mails = [
-        stored("acme", name, source="external", response="a mail") for name in ("mail", *(f"mail{n}" for n in range(6)))
-    ]
-    note = stored(
-        "acme", "note", source="agent", response=f"The landlord has {THEIRS}.",
-        parents=tuple(Parent(entry_id=name, weight_ppm=weight) for name, weight in parents),
-    )  # fmt: skip
-    append_entries(path, [stored("acme", "own"), *mails, note], keyring(), now_ms=NOW + 1)
-    policy = parse_gate_policy(POLICY.encode(), "policy")
-    gate = Gate(policy, VerifiedLineage(open_store(path), "acme", policy.trust, policy.tau_ppm))
-    call = ToolCall(tool="send_money", arguments={"recipient": THEIRS})
-    answer = gate.decide(call, Context(request="Pay the landlord", memories=("note",)), now_ms=NOW + 10)
-    assert (answer.verdict, answer.evidence[0].where) == ("deny", "memory note")
