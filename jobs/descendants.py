@@ -83,8 +83,9 @@ class Family:
         found = self._findings(self.signed, removed, self.policy)
         lesser: Proposal = "quarantine" if self.policy == "remove" else self.policy
         # Signed edges first: what they reach is no guess, be there a shorter path with an estimated edge.
-        for lineage in dict.fromkeys((self.signed, self.combined)):
-            found = self._findings(lineage, self.fallen.union(removed), lesser) | found
+        for lineage in (self.signed, self.combined):
+            if self.fallen or lineage is not self.signed:
+                found = self._findings(lineage, self.fallen.union(removed), lesser) | found
         return tuple(found[entry_id] for entry_id, _ in self.signed.labels() if entry_id in found)
 
     def trust(self) -> tuple[EntryTrust, ...]:
