@@ -7,7 +7,7 @@
     ├── IncompleteError     3   the run stopped part-way; a second start with the same configuration continues
     │   └── ModelError          a model could not be loaded, or died, or answered outside its contract
     ├── VerificationError   4   bytes that do not verify: signature, hash, root, encoding, rollback
-    └── StalePlanError      5   the store changed since the run that proposes to change it
+    └── StalePlanError      5   the store changed since the run that proposes to change it, or while it was read
 
 `jobs.cli` is the only place that turns these into a line on the terminal and an exit code.
 """
@@ -80,6 +80,6 @@ class VerificationError(AuditError):
 
 
 class StalePlanError(AuditError):
-    """The store is no longer the one that the run audited."""
+    """The store is no longer the one that the run audited, or that a reader opened."""
 
     exit_code: ClassVar[int] = 5

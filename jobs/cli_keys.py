@@ -17,7 +17,7 @@ from audit.errors import UsageError
 from audit.provenance.checkpoint import log_origin
 from audit.provenance.folder_lock import locked
 from audit.provenance.key_folder import install_rotation, settle
-from audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, rotate_key, save_keyring
+from audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, read_keyring, rotate_key, save_keyring
 from audit.provenance.policy import RoleName
 from audit.report.untrusted import as_line
 from audit.snapshot.reader import open_snapshot
@@ -111,7 +111,7 @@ def keys_rotate(
             if wanted in finished:
                 _print(installed_policy(keys, None), wanted, [], lines, done=True, as_json=as_json)
                 return
-        before = load_keyring(keys)
+        before = read_keyring(keys) if apply else load_keyring(keys)
         found = _opened(stores or [], before.policy, pin)
         if wanted != "root" and not found:
             raise UsageError(

@@ -8,13 +8,15 @@ store, leaves the guard with the old tombstones and never with none.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from audit.errors import UsageError
+from audit.errors import StalePlanError, UsageError
 from audit.forget.guard import WriteGuard
 from audit.forget.lockout import read_lockout
 from audit.forget.model_thread import ModelThread
 from audit.snapshot.layout import versions
+from audit.snapshot.newest import TRIES
 from audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
@@ -118,7 +120,15 @@ class GuardedStore:
         Raises:
             UsageError: the tenant is not served, or not in the store.
             VerificationError: its log does not verify.
+            StalePlanError: versions were erased again and again while they were read.
         """
+        for _ in range(TRIES - 1):
+            with suppress(StalePlanError):
+                return self._guard(tenant)
+            self.refresh()  # a vacuum erased the version in force since the last look
+        return self._guard(tenant)
+
+    def _guard(self, tenant: str) -> WriteGuard:
         found = self._guards.get(tenant)
         if found is not None:
             return found
@@ -183,6 +193,12 @@ class GuardedStore:
                     guard.replace(guard.lockout.without_expired(now_ms))
 
     def _refresh(self) -> bool:
+        for _ in range(TRIES - 1):
+            with suppress(StalePlanError):  # a vacuum erased what was the newest version: another one is
+                return self._take_newest()
+        return self._take_newest()
+
+    def _take_newest(self) -> bool:
         now_ms = self._clock_ms()
         if versions(self._path)[-1] == self._snapshot.version:
             return False

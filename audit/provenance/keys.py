@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_KEY_FILE_BYTES", "NEXT", "OPEN_TO_OTHERS", "POLICY_FILE", "RETIRED", "Keyring", "generate_keys", "key_file",
-    "load_keyring", "load_policy", "read_key", "rotate_key", "save_keyring", "save_policy",
+    "load_keyring", "load_policy", "read_key", "read_keyring", "rotate_key", "save_keyring", "save_policy",
 ]  # fmt: skip
 
 POLICY_FILE = "policy.json"
@@ -170,12 +170,19 @@ def _taken(path: Path) -> str:
 
 
 def load_keyring(folder: Path) -> Keyring:
-    """Read a key folder.
+    """Read a key folder; a rotation that is under way in it is waited for.
 
     Raises:
         UsageError: no such folder, or a key file that others may read.
         VerificationError: a damaged key or policy, or a key that the policy does not know.
     """
+    load_policy(folder / POLICY_FILE)  # says what is wrong with the folder, where that is so
+    with locked(folder, shared=True):
+        return read_keyring(folder)
+
+
+def read_keyring(folder: Path) -> Keyring:
+    """Read a key folder that the caller has locked. Raises like `load_keyring`."""
     policy = load_policy(folder / POLICY_FILE)
     roles = policy.roles_by_key()
     for path in (*folder.glob(f"*.key{NEXT}"), *folder.glob(f"*.key{RETIRED}")):

@@ -13,8 +13,9 @@ The payload of a DSSE envelope (`audit.provenance.dsse`), canonical JSON:
 
 Its digest is the SHA-256 of the payload. A verifier MUST reject a manifest that is not signed by the threshold of the
 role its operation needs (log: import, append; auditor: purify, vacuum), one whose version is not its file's, one made
-under a newer policy or another policy of the same version, one from the future, one that has expired, and one that
-names a bucket, or a data file of a bucket, twice.
+under a newer policy or another policy of the same version, one that names a bucket, or a data file of a bucket, twice,
+and as the newest one from the future and one that has expired. Of older ones the dates do not count: a clock that ran
+ahead is set right by a successor (`audit.snapshot.redate`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from audit.entry import MAX_TIME_MS
-from audit.errors import VerificationError
+from audit.errors import UsageError, VerificationError
 from audit.provenance import dsse, strict_json
 from audit.provenance.merkle import MAX_TREE_SIZE, leaf_hash, root
 from audit.snapshot.layout import MAX_FILE_BYTES, MAX_VERSION, FileRef
@@ -64,6 +65,10 @@ MAX_MANIFEST_BYTES = 64 << 20
 
 MAX_CLOCK_SKEW_MS = 10 * 60 * 1000
 """A manifest may be this much ahead of the reader's clock; more is a fast-forward."""
+
+MAX_GAP_MS = 2 * 366 * 24 * 3_600_000
+"""A version may be dated this much after the one before: a store in use has one more often than every second year, and
+a clock that is set to a wrong year is a likelier reason."""
 
 BUCKETS = 256
 MAX_DATA_FILES = 10_000
@@ -213,13 +218,39 @@ def open_manifest(  # noqa: PLR0913 - what a reader knows, all named
         raise VerificationError(f"{where}: holds version {manifest.version}, expected {version}")
     if manifest.policy_version == trust.version and manifest.policy_sha256 != trust.digest:
         raise VerificationError(f"{where}: policy digest is {manifest.policy_sha256}, expected {trust.digest}")
-    if manifest.created_ms > now_ms + MAX_CLOCK_SKEW_MS:
-        raise VerificationError(f"{where}: created at {manifest.created_ms} ms, in the future of {now_ms} ms")
     if check_expiry and manifest.expires_ms is not None and now_ms > manifest.expires_ms:
         raise VerificationError(
             f"{where}: expired at {manifest.expires_ms} ms, it is {now_ms} ms: ask the publisher for a newer version"
         )
     return manifest
+
+
+def check_not_ahead(manifest: Manifest, now_ms: int) -> None:
+    """Refuse a newest version from the future.
+
+    Raises:
+        VerificationError: it is more than MAX_CLOCK_SKEW_MS ahead of the clock.
+    """
+    if manifest.created_ms > now_ms + MAX_CLOCK_SKEW_MS:
+        raise VerificationError(
+            f"manifests/{manifest.version}.json: created at {manifest.created_ms} ms, in the future of {now_ms} ms: "
+            "its publisher's clock was ahead, or this one is behind; where this one is right, whoever has the keys "
+            "sets it right with `memaudit redate`"
+        )
+
+
+def check_dated_near(base: Manifest, now_ms: int) -> None:
+    """Refuse to publish a version that would be dated far after the one before.
+
+    Raises:
+        UsageError: it would be more than MAX_GAP_MS.
+    """
+    if now_ms - base.created_ms > MAX_GAP_MS:
+        days = (now_ms - base.created_ms) // 86_400_000
+        raise UsageError(
+            f"by this clock version {base.version} is {days} days old: where the clock is ahead, set it right, since "
+            "readers would refuse what it dates; where it is right, `memaudit redate` first, and start again"
+        )
 
 
 def _bucket_record(bucket: int, files: BucketFiles) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from audit.snapshot.manifest import (
     MAX_SETTING_BYTES,
     BucketFiles,
     Manifest,
+    check_dated_near,
     checkpoints_root,
     open_manifest,
     sign_manifest,
@@ -202,12 +203,14 @@ def append_entries(  # noqa: PLR0913
     """Append entries to a store as its next version.
 
     Raises:
-        UsageError: no entries, an id that the log has or had, an unknown parent, or a missing key.
+        UsageError: no entries, an id that the log has or had, an unknown parent, a missing key, or a clock far ahead of
+            the newest version.
         VerificationError: the newest version does not verify, or is behind the pin.
         IncompleteError: the disk is full; the newest version is unchanged.
         StalePlanError: another process published first; nothing was appended.
     """
     base = open_snapshot(path, keyring.policy, now_ms=now_ms, pin=pin, check_expiry=False)
+    check_dated_near(base.manifest, now_ms)
     buckets = dict(base.manifest.buckets)
     notes = {tenant: ref.note for tenant, ref in base.log_refs.items()}
     for bucket, additions in sorted(_by_bucket(entries).items()):

@@ -16,9 +16,10 @@ from audit.errors import StalePlanError, UsageError
 from audit.provenance import strict_json
 from audit.provenance.leaf import SIGNATURE_DOMAIN, Tombstone, encode_tombstone
 from audit.snapshot.columns import SignedTombstone
-from audit.snapshot.layout import bucket_of, by_bucket, versions
+from audit.snapshot.layout import bucket_of, by_bucket
+from audit.snapshot.manifest import check_dated_near
+from audit.snapshot.newest import read_newest
 from audit.snapshot.publish import LogWriter, build_manifest, publish_manifest, sign_readable, write_bucket
-from audit.snapshot.reader import read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -104,17 +105,19 @@ def purify(  # noqa: PLR0913 - what is removed, by whom, and what the record say
 
     Raises:
         UsageError: no removals, an entry that is not live, a reason that no tombstone can carry, more than manifest or
-            attestation can state, or a missing key.
+            attestation can state, a missing key, or a clock far ahead of the version.
         StalePlanError: the store has a newer version than the audited one, or got one meanwhile.
         VerificationError: what is to be rewritten does not verify.
         IncompleteError: the disk is full; the audited version is unchanged.
     """
-    newest = versions(path)[-1]
-    if newest != snapshot.version:
-        raise StalePlanError(f"{path} is at version {newest}, the audit read version {snapshot.version}: audit again")
-    on_disk = read_manifest(path, keyring.policy, newest, now_ms=now_ms, check_expiry=False)
-    if on_disk.digest != snapshot.digest:
-        raise StalePlanError(f"version {newest} of {path} is not the one that was audited: audit again")
+    newest = read_newest(path, keyring.policy, now_ms=now_ms, check_expiry=False)
+    if newest.version != snapshot.version:
+        raise StalePlanError(
+            f"{path} is at version {newest.version}, the audit read version {snapshot.version}: audit again"
+        )
+    if newest.digest != snapshot.digest:
+        raise StalePlanError(f"version {newest.version} of {path} is not the one that was audited: audit again")
+    check_dated_near(newest, now_ms)
     if not any(removals.values()):
         raise UsageError("nothing to remove: the run proposes no entries")
     keyring.signers("auditor"), keyring.signers("log")  # a dry run must find a missing key too

@@ -9,6 +9,7 @@ Order of checks (each only on bytes that the one before vouches for):
 
 The newest manifest is the highest version present. Publishing is atomic, so a manifest that does not verify was not
 left by a crash: it is refused by name, and no reader falls back to an older version in silence.
+Others may publish and erase versions meanwhile (`audit.snapshot.newest`).
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from audit.errors import UsageError, VerificationError
-from audit.provenance import durable, merkle
+from audit.provenance import merkle
 from audit.provenance.checkpoint import log_origin
 from audit.snapshot.bucket import BucketView, read_bucket
 from audit.snapshot.checkpoints import LogRef, parse_checkpoints
-from audit.snapshot.layout import by_bucket, manifest_path, read_file, versions
+from audit.snapshot.layout import by_bucket, read_file, versions
 from audit.snapshot.log import VerifiedLog, verify_log
-from audit.snapshot.manifest import MAX_MANIFEST_BYTES, Manifest, checkpoints_root, open_manifest
+from audit.snapshot.manifest import check_not_ahead, checkpoints_root
+from audit.snapshot.newest import at_newest, read_manifest, unless_erased
 from audit.snapshot.pin import Pin
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from audit.provenance.checkpoint import Checkpoint
     from audit.provenance.leaf import Tombstone
     from audit.provenance.policy import TrustPolicy
+    from audit.snapshot.manifest import Manifest
 
 __all__ = ["VerifiedSnapshot", "check_pin", "load_logs", "open_snapshot", "read_manifest"]
 
@@ -112,6 +115,7 @@ class VerifiedSnapshot:
         Raises:
             UsageError: no such tenant.
             VerificationError: a file, hash, root or signature does not verify.
+            StalePlanError: a vacuum erased this version since it was opened.
         """
         if tenant not in self._refs:
             names = ", ".join(f"{name!r:.80}" for name in sorted(self._refs)[:TENANTS_SHOWN])
@@ -169,15 +173,17 @@ class VerifiedSnapshot:
 
         Raises:
             VerificationError: a file is missing, or not the one that the manifest names.
+            StalePlanError: a vacuum erased this version since it was opened.
         """
         found = self._buckets.get(bucket)
         if found is not None:
             self._buckets.move_to_end(bucket)
             return found
-        found = read_bucket(
-            self._path, bucket, self._manifest.buckets.get(bucket), refs=self._refs, store_id=self.store_id,
-            trust=self._trust, ids_only=ids_only,
-        )  # fmt: skip
+        with unless_erased(self._path, self._trust, self.version, self.store_id):
+            found = read_bucket(
+                self._path, bucket, self._manifest.buckets.get(bucket), refs=self._refs, store_id=self.store_id,
+                trust=self._trust, ids_only=ids_only,
+            )  # fmt: skip
         if not ids_only:
             self._buckets[bucket] = found
             if len(self._buckets) > BUCKETS_KEPT:
@@ -218,27 +224,24 @@ def open_snapshot(  # noqa: PLR0913 - a path, and five named conditions
     Raises:
         UsageError: no store, or no such version.
         VerificationError: names the file, and what was expected and got.
+        StalePlanError: a vacuum erased that version while it was opened.
     """
-    present = versions(path)
-    wanted = present[-1] if version is None else version
-    if wanted not in present:
-        raise UsageError(f"no version {wanted} in {path}: it has {present[0]} to {present[-1]}")
-    manifest = read_manifest(path, trust, wanted, now_ms=now_ms, check_expiry=check_expiry)
-    refs = load_logs(path, manifest)
-    if pin is not None:
-        check_pin(path, trust, manifest, refs, pin)
-    return VerifiedSnapshot(_KEY, path, trust, manifest, refs)
 
+    def opened(wanted: int) -> VerifiedSnapshot:
+        manifest = read_manifest(path, trust, wanted, now_ms=now_ms, check_expiry=check_expiry)
+        if check_expiry or version is None:
+            check_not_ahead(manifest, now_ms)
+        refs = load_logs(path, manifest)
+        if pin is not None:
+            check_pin(path, trust, manifest, refs, pin)
+        return VerifiedSnapshot(_KEY, path, trust, manifest, refs)
 
-def read_manifest(path: Path, trust: TrustPolicy, version: int, *, now_ms: int, check_expiry: bool) -> Manifest:
-    """Read and verify one manifest.
-
-    Raises:
-        VerificationError: see `audit.snapshot.manifest`.
-    """
-    where = f"manifests/{version}.json"
-    data = durable.read_bounded(manifest_path(path, version), MAX_MANIFEST_BYTES, where)
-    return open_manifest(data, trust, version=version, now_ms=now_ms, check_expiry=check_expiry, where=where)
+    if version is None:
+        return at_newest(path, opened)
+    if version not in (present := versions(path)):
+        raise UsageError(f"no version {version} in {path}: it has {present[0]} to {present[-1]}")
+    with unless_erased(path, trust, version):
+        return opened(version)
 
 
 def load_logs(path: Path, manifest: Manifest) -> dict[str, LogRef]:

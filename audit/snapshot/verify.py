@@ -7,6 +7,8 @@
 4. For each log that changed between two versions: a consistency proof from the older checkpoint to the newer, computed
    from the stored leaf hashes and verified, so that no version rewrote history.
 5. Every log of the newest version by the rules of `audit.snapshot.log`; with `deep`, of every version.
+
+What does not verify since a vacuum erased it meanwhile is no attack: then all starts over with what is kept now.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from audit.errors import VerificationError
+from audit.errors import StalePlanError, VerificationError
 from audit.provenance import merkle
 from audit.provenance.checkpoint import log_origin
 from audit.snapshot.judge import Judges
-from audit.snapshot.layout import STORE_FOLDERS, file_path, read_file, versions
-from audit.snapshot.manifest import files_of
-from audit.snapshot.reader import check_pin, load_logs, read_manifest
+from audit.snapshot.layout import STORE_FOLDERS, file_path, manifest_path, read_file, versions
+from audit.snapshot.manifest import check_not_ahead, files_of
+from audit.snapshot.newest import TRIES, oldest_kept, read_manifest, read_newest
+from audit.snapshot.reader import check_pin, load_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -119,10 +122,31 @@ def verify_store(  # noqa: PLR0913 - a path, and named conditions
     Raises:
         UsageError: no store.
         VerificationError: names the file or the leaf, and what was expected and got.
+        StalePlanError: versions were erased again and again while they were verified.
     """
-    report = progress or _silent
-    history = _load_history(path, trust, now_ms)
-    newest = history[-1].manifest
+    check_not_ahead(read_newest(path, trust, now_ms=now_ms, check_expiry=True), now_ms)
+    for _ in range(TRIES):
+        newest = read_newest(path, trust, now_ms=now_ms, check_expiry=True)  # made later than the clock was read, maybe
+        try:
+            return _verify_from(path, trust, newest, pin, progress or _silent, workers, deep=deep)
+        except VerificationError:
+            if oldest_kept(path, trust, newest.store_id) <= newest.oldest:
+                raise
+    raise StalePlanError(f"{path}: vacuums erased versions while they were verified, {TRIES} times; start again later")
+
+
+def _verify_from(  # noqa: PLR0913, PLR0917 - as `verify_store`
+    path: Path,
+    trust: TrustPolicy,
+    newest: Manifest,
+    pin: Pin | None,
+    report: Progress,
+    workers: int | None,
+    *,
+    deep: bool,
+) -> VerificationReport:
+    """Verify a store whose newest manifest is verified."""
+    history = _load_history(path, trust, newest)
     if pin is not None:
         check_pin(path, trust, newest, history[-1].refs, pin)
     looked_at = history if deep else history[-1:]
@@ -151,7 +175,7 @@ def verify_store(  # noqa: PLR0913 - a path, and named conditions
         leaves=newest.leaves,
         signatures=signatures,
         steps=tuple(steps),
-        leftovers=_leftovers(path, named, history),
+        leftovers=_leftovers(path, trust, named, history),
     )
 
 
@@ -159,10 +183,9 @@ def _silent(_stage: str, _done: int, _total: int) -> None:
     return
 
 
-def _load_history(path: Path, trust: TrustPolicy, now_ms: int) -> list[_Version]:
+def _load_history(path: Path, trust: TrustPolicy, newest: Manifest) -> list[_Version]:
     """Step 1: from the newest manifest down to the oldest it says is kept."""
     present = set(versions(path))
-    newest = read_manifest(path, trust, max(present), now_ms=now_ms, check_expiry=True)
     manifests = [newest]
     while manifests[-1].version > newest.oldest:
         child = manifests[-1]
@@ -171,7 +194,7 @@ def _load_history(path: Path, trust: TrustPolicy, now_ms: int) -> list[_Version]
             raise VerificationError(
                 f"manifests/{child.version - 1}.json: missing, versions {newest.oldest} on are kept"
             )
-        parent = read_manifest(path, trust, child.version - 1, now_ms=now_ms, check_expiry=False)
+        parent = read_manifest(path, trust, child.version - 1, now_ms=newest.created_ms, check_expiry=False)
         if parent.digest != child.parent or parent.store_id != child.store_id:
             raise VerificationError(f"{where}: parent digest is {child.parent}, expected {parent.digest}")
         if child.operation != "vacuum" and child.oldest != parent.oldest:  # to drop versions takes an auditor
@@ -244,9 +267,15 @@ def _check_step(trust: TrustPolicy, ref: LogRef, older: Manifest, newer: _Versio
     )  # fmt: skip
 
 
-def _leftovers(path: Path, named: Mapping[Path, FileRef], history: Sequence[_Version]) -> tuple[str, ...]:
+def _leftovers(
+    path: Path, trust: TrustPolicy, named: Mapping[Path, FileRef], history: Sequence[_Version]
+) -> tuple[str, ...]:
     """Name what is in a store's own folders and no part of it; what else lies beside them is not the store's."""
-    manifests = {path / "manifests" / f"{item.manifest.version}.json" for item in history}
-    there = (item for folder in STORE_FOLDERS for item in (path / folder).rglob("*"))
-    found = (item for item in there if item.is_file() and item not in named and item not in manifests)
-    return tuple(sorted(str(item.relative_to(path)) for item in found))[:LEFTOVERS_SHOWN]
+    there = [item for folder in STORE_FOLDERS for item in (path / folder).rglob("*") if item.is_file()]
+    known = {manifest_path(path, item.manifest.version) for item in history} | named.keys()
+    for version in versions(path):  # looked for last: what others published meanwhile is left over from nobody
+        if version > history[-1].manifest.version:
+            later = read_manifest(path, trust, version, now_ms=0, check_expiry=False)
+            known |= {file_path(path, kind, bucket, ref.sha256) for kind, bucket, ref in files_of(later)}
+            known.add(manifest_path(path, version))
+    return tuple(sorted(str(item.relative_to(path)) for item in there if item not in known))[:LEFTOVERS_SHOWN]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from itertools import count
 
 import pytest
 
@@ -14,10 +15,13 @@ from audit.forget.guarded_store import GuardedStore
 from audit.forget.lockout import read_lockout
 from audit.forget.settings import GuardSettings
 from audit.provenance.keys import generate_keys
+from audit.snapshot.publish import append_entries
 from audit.snapshot.reader import open_snapshot
+from audit.snapshot.vacuum import vacuum
 from tests.unit.forget.locks import ACTS, EMBEDDER, entry
 from tests.unit.forget.test_lockout import purged
 from tests.unit.snapshot.stores import NOW, Killed, broken_os, keyring, make_store, open_store
+from tests.unit.snapshot.stores import entry as stored
 
 AGAIN = entry("Open the menu, and choose e1!", "w1")
 
@@ -266,3 +270,52 @@ def test_a_snapshot_that_expired_without_a_successor_is_reported(store, opened):
     guarded = opened(store)
     guarded.refresh()
     assert guarded.trouble == ""
+
+
+def overtake(store, number=0):
+    """Publish a memory of each tenant, and erase all older versions, with the files that only they name."""
+    append_entries(
+        store, [stored(tenant, f"later{number}") for tenant in ("acme", "globex")], keyring(), now_ms=NOW + 5
+    )
+    vacuum(store, keyring(), now_ms=NOW + 5, retention_ms=0, dry_run=False)
+
+
+def test_a_guard_that_is_made_when_its_version_was_erased_is_made_by_the_newest(store, opened):
+    guarded = opened(store)
+    overtake(store)
+    assert locked(guarded) == {"e1"}
+    assert guarded.version == 4
+
+
+def test_a_version_that_is_erased_while_it_is_put_in_force_is_followed_by_the_newest(store, opened, monkeypatch):
+    guarded = opened(store)
+    assert locked(guarded) == {"e1"}
+    purged(store, "acme", "e2")
+    left = [lambda: overtake(store)]
+
+    def reading(snapshot, *arguments, **options):
+        if left:
+            left.pop()()
+        return read_lockout(snapshot, *arguments, **options)
+
+    monkeypatch.setattr("audit.forget.guarded_store.read_lockout", reading)
+    assert guarded.refresh()
+    assert (guarded.version, guarded.trouble, locked(guarded)) == (5, "", {"e1", "e2"})
+
+
+def test_a_store_that_is_erased_from_again_and_again_leaves_the_old_set_in_force(store, opened, monkeypatch):
+    guarded, numbers = opened(store), count()
+    assert locked(guarded) == {"e1"}
+    purged(store, "acme", "e2")
+
+    def reading(snapshot, *arguments, **options):
+        overtake(store, next(numbers))
+        return read_lockout(snapshot, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("audit.forget.guarded_store.read_lockout", reading)
+        with pytest.raises(StalePlanError):
+            guarded.refresh()
+        assert (locked(guarded), "erased" in guarded.trouble) == ({"e1"}, True)
+    assert guarded.refresh()
+    assert (locked(guarded), guarded.trouble) == ({"e1", "e2"}, "")
