@@ -20,6 +20,7 @@ from audit.report.json import to_json
 from audit.report.sarif import to_sarif
 from audit.report.summary import summarise
 from audit.report.table import render_table
+from audit.snapshot.manifest import check_dated_near
 from audit.snapshot.reader import open_snapshot
 from jobs.cli_purge import large_removals, purge_run, unfinished_purge
 from jobs.cli_store import (
@@ -33,16 +34,16 @@ from jobs.cli_store import (
     Quiet,
     Store,
     Trust,
-    check_place,
     installed_policy,
     known_pin,
     print_json,
     remember,
 )
-from jobs.clock import now_ms
+from jobs.clock import now_ms, publisher_ms
 from jobs.descendants import with_quarantined
 from jobs.edges_file import read_edges
 from jobs.hazard_locks import removals_of, write_locks
+from jobs.places import check_folder, check_place
 from jobs.progress import Reporter
 from jobs.reuse import EarlierRun
 from jobs.run_audit import (
@@ -153,14 +154,19 @@ def audit(
         "max_replays": max_replays, "backbone": backbone, "backbone_key_env": backbone_key_env, "nli": nli,
         "embedder": embedder, "descendants": descendants,
     }  # fmt: skip
+    check_folder(out)
     settings: AuditConfig = name_backbone(load_config(chosen, overrides))
     now, policy, console = now_ms(), installed_policy(keys, trust), Console(soft_wrap=True)
+    if apply:
+        publisher_ms(store)  # a wrong clock is to be heard before the work, not after it
     keyring = _auditor(keys, apply=apply)
     sealer = Sealer(keyring)
     read, guessed = read_events(events), None if edges is None else read_edges(edges)
     earlier = None if reuse is None else EarlierRun(reuse, sealer)
     known = known_pin(store, pin, policy, now)
     snapshot = open_snapshot(store, policy, now_ms=now, pin=known)
+    if apply:
+        check_dated_near(snapshot.manifest, now)
     reporter = Reporter(console, quiet=quiet or as_json)
     digests = {"configuration": settings.digest(), "events": read[1], "edges": None if guessed is None else guessed[1]}
     sealed = None if keyring is None or not apply else _purged_before(out, digests, snapshot, known, now, keyring)

@@ -20,13 +20,13 @@ from jobs.cli_store import (
     Store,
     Trust,
     as_signed,
-    check_place,
     installed_policy,
     known_pin,
     remember,
 )
 from jobs.clock import now_ms
 from jobs.export_jsonl import memory_line, removed_line
+from jobs.places import check_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from audit.counted import counted
-from audit.errors import IncompleteError, UsageError, VerificationError
+from audit.errors import IncompleteError, UsageError
 from audit.forget.decision import FAILURES, Decision
 from audit.forget.decision_log import as_record
 from audit.forget.recent_writes import UNNAMED
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from audit.forget.guarded_store import GuardedStore
     from audit.forget.hazard import MatchMode
     from audit.forget.settings import OnFailure
-    from audit.snapshot.reader import VerifiedSnapshot
     from jobs.progress import Stage
 
 __all__ = ["guard_app"]
@@ -250,9 +249,9 @@ def serve(
         raise UsageError(f"--refresh-s is {refresh_s}, expected more than 0")
     settings, served = options.settings(), tuple(as_signed(name, "--tenant") for name in tenant or ())
     with bound(host, port) as sockets, _guarded(store, options, settings, tenants=served, warm=True) as guarded:
-        _keep(guarded.snapshot, options.pin)
+        remember(guarded.snapshot, options.pin)
         _warn(guarded)
-        serve_guard(guarded, sockets, token=token, refresh_s=refresh_s, keep=partial(_keep, given=options.pin))
+        serve_guard(guarded, sockets, token=token, refresh_s=refresh_s, keep=partial(remember, given=options.pin))
 
 
 @guard_app.command("calibrate")
@@ -341,20 +340,6 @@ def _guarded(
         cache=options.cache, warm=warm, reporter=Reporter(Console(stderr=True)),
     ) as guarded:  # fmt: skip
         yield guarded
-
-
-def _keep(snapshot: VerifiedSnapshot, given: Path | None) -> None:
-    """Keep what a server saw of the store; a pin of a later version, which another process saw already, is left alone.
-
-    Raises:
-        AuditError: as `remember`.
-    """
-    try:
-        remember(snapshot, given)
-    except VerificationError:
-        known = known_pin(snapshot.path, given, snapshot.trust, now_ms())
-        if known is None or known.store_id != snapshot.store_id or known.version <= snapshot.version:
-            raise
 
 
 def _read(file: Path, tenant: str | None) -> list[Entry]:

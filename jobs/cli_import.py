@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from audit.counted import counted
-from audit.errors import UsageError
+from audit.errors import StalePlanError, UsageError, VerificationError
 from audit.provenance.keys import load_keyring
-from audit.snapshot.layout import has_store
+from audit.snapshot.layout import has_store, versions
+from audit.snapshot.pin import read_pin
 from audit.snapshot.publish import append_entries, create_store
 from audit.snapshot.reader import open_snapshot
-from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, known_pin, print_json, remember
-from jobs.clock import now_ms
+from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, check_pin_place, known_pin, print_json, remember
+from jobs.clock import now_ms, publisher_ms
 from jobs.import_jsonl import read_entries
-from jobs.known_entries import Compared, compared
+from jobs.known_entries import Compared, all_signed, compared
+from jobs.places import check_outside_stores
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from audit.entry import Entry
+    from audit.provenance.keys import Keyring
+    from audit.snapshot.pin import Pin
+    from audit.snapshot.publish import Published
+    from audit.snapshot.reader import VerifiedSnapshot
 
 __all__ = ["import_app"]
 
@@ -41,9 +52,10 @@ def import_jsonl(
     """Sign memories into a store.
 
     Into a new one, or as the next version of an existing one. An id is used once; with --new-only a file may hold all
-    memories every time, and only those that are new are signed.
+    memories every time, and only those that are new are signed. A file that was imported already, whole and as it is,
+    changes nothing.
     """
-    now = now_ms()
+    now = publisher_ms(store)
     defaults: dict[str, object] = {"principal": principal, "source": "external", "created_at_ms": now}
     if tenant is not None:
         defaults["tenant"] = tenant
@@ -51,25 +63,57 @@ def import_jsonl(
     if not entries:
         raise UsageError(f"{file}: no memories in it; nothing was written")
     keyring = load_keyring(keys)
+    check_pin_place(pin)
     found = Compared(new=tuple(entries), known=0, removed=())
+    published: Published | None = None
     if has_store(store):
         known = known_pin(store, pin, keyring.policy, now)
+        base = open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)
         if new_only:
-            base = open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)
             found = compared(base, entries)
         if found.new:
-            append_entries(store, found.new, keyring, now_ms=now, pin=known)
+            found, published = _appended(base, known, found, entries, keyring, now)
     else:
-        create_store(store, found.new, keyring, now_ms=now)
-    snapshot = open_snapshot(store, keyring.policy, now_ms=now, check_expiry=bool(found.new))
-    remember(snapshot, pin)
+        check_outside_stores(store)
+        _check_not_gone(store, pin)
+        published = create_store(store, found.new, keyring, now_ms=now)
+    snapshot = open_snapshot(store, keyring.policy, now_ms=now_ms(), check_expiry=published is not None)
+    remember(snapshot, pin, published=None if published is None else published.version)
+    made = snapshot if published is None else published
     if as_json:
         print_json({
-            "version": snapshot.version, "digest": snapshot.digest, "imported": len(found.new), "known": found.known,
+            "version": made.version, "digest": made.digest, "imported": len(found.new), "known": found.known,
             "removed": [{"tenant": tenant, "entry_id": entry_id} for tenant, entry_id in found.removed],
         })  # fmt: skip
     else:
-        _show(found, store, snapshot.version)
+        _show(found, store, made.version)
+
+
+def _check_not_gone(store: Path, pin: Path | None) -> None:
+    """Refuse to make a store where one was seen.
+
+    Raises:
+        VerificationError: the pin is of a store, and there is none.
+    """
+    if pin is not None and (known := read_pin(pin)) is not None:
+        raise VerificationError(
+            f"pin {pin}: remembers version {known.version} of store {known.store_id}, and {store} holds none: "
+            "it is gone, or --pin names the wrong file"
+        )
+
+
+def _appended(
+    base: VerifiedSnapshot, known: Pin | None, found: Compared, entries: Sequence[Entry], keyring: Keyring, now: int
+) -> tuple[Compared, Published | None]:
+    """Publish what is new; where all of it is there as it is, an earlier start of the same command did."""
+    try:
+        return found, append_entries(base.path, found.new, keyring, now_ms=now, pin=known)
+    except UsageError:
+        if all_signed(base, entries, now):
+            return Compared(new=(), known=len(entries), removed=()), None
+        if versions(base.path)[-1] > base.version:  # the ids may be those of somebody else who was faster
+            raise StalePlanError(f"{base.path}: someone else published meanwhile; start again") from None
+        raise
 
 
 def _show(found: Compared, store: Path, version: int) -> None:

@@ -33,6 +33,7 @@ from jobs.cli_store import (
     seen_stores,
 )  # fmt: skip
 from jobs.clock import now_ms
+from jobs.places import check_outside_stores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +61,7 @@ def keys_new(
 
     The roles are writer, log, auditor and root.
     """
+    check_outside_stores(folder)
     save_keyring(generate_keys(name), folder)
     console = Console(soft_wrap=True)
     console.print(f"keys in {folder} (private: keep them), policy for readers: {folder / POLICY_FILE}", markup=False)

@@ -26,7 +26,6 @@ from jobs.cli_store import (
     Store,
     Trust,
     as_signed,
-    check_place,
     installed_policy,
     known_pin,
     remember,
@@ -34,6 +33,7 @@ from jobs.cli_store import (
 from jobs.clock import now_ms
 from jobs.edges_file import EstimatedEdge
 from jobs.executor_local import LocalExecutor
+from jobs.places import check_place
 from jobs.progress import Reporter
 from models.derivation import (
     METHODS,

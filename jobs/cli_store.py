@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
+import tempfile
 import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import platformdirs
 import typer
 
-from audit.errors import IncompleteError, UsageError
+from audit.errors import IncompleteError, UsageError, VerificationError
+from audit.provenance import durable
 from audit.provenance.keys import POLICY_FILE, load_policy
+from audit.snapshot.newest import read_newest
 from audit.snapshot.pin import Pin, read_pin, write_pin
 from audit.snapshot.reader import VerifiedSnapshot, check_pin, open_snapshot
+from jobs.clock import now_ms
+from jobs.places import check_outside_stores
 
 if TYPE_CHECKING:
     from audit.provenance.policy import TrustPolicy
 
 __all__ = [
     "DEFAULT_KEYS", "FINDINGS", "VERSION", "BackboneKeyEnv", "Json", "Keys", "PinFile", "Quiet", "Store", "Trust",
-    "as_signed", "check_place", "installed_policy", "known_pin", "print_json", "remember", "seen_stores",
+    "as_signed", "check_pin_place", "installed_policy", "known_pin", "print_json", "remember", "seen_stores",
 ]  # fmt: skip
 
 Store = Annotated[Path, typer.Argument(help="Folder of the signed store.")]
@@ -60,24 +64,65 @@ def installed_policy(keys: Path, trust: Path | None) -> TrustPolicy:
 
 def known_pin(store: Path, given: Path | None, policy: TrustPolicy, now: int) -> Pin | None:
     """Read what this user saw last of the store; None on first use."""
-    snapshot = open_snapshot(store, policy, now_ms=now, check_expiry=False)
-    return read_pin(_pin_path(given, snapshot.store_id))
+    newest = read_newest(store, policy, now_ms=now, check_expiry=False)
+    return read_pin(_pin_path(given, newest.store_id))
 
 
-def remember(snapshot: VerifiedSnapshot, given: Path | None) -> None:
-    """Keep what this user saw of the store.
+def check_pin_place(given: Path | None) -> None:
+    """Make sure, before anything is published, that a pin of it can be kept.
 
     Raises:
-        VerificationError: it shows less than this user saw before: somebody published while the command ran.
-        IncompleteError, UsageError: the pin cannot be kept; without one a rollback would go unseen.
+        UsageError: the pin would lie among the files of a store, or where no folder can be.
+        IncompleteError: the folder cannot be made, or not be written to.
+    """
+    path = _pin_path(given, "any")
+    try:
+        durable.ensure_folder(path.parent)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except (IncompleteError, UsageError) as error:
+        raise type(error)(f"no pin could be kept: {error}; --pin names another file") from None
+    except OSError as error:
+        raise IncompleteError(
+            f"no pin could be kept: cannot write {path} ({error.strerror}); --pin names another file"
+        ) from None
+
+
+def remember(snapshot: VerifiedSnapshot, given: Path | None, *, published: int | None = None) -> None:
+    """Keep what this user saw of the store.
+
+    Where the pin is ahead, others published and saw it while the command ran, or the store was rolled back: its newest
+    version, looked at again, must go on from both.
+
+    Args:
+        snapshot: What was seen.
+        given: The file of --pin.
+        published: The version that this command published; whoever started it is told so where no pin can be kept.
+
+    Raises:
+        VerificationError: it shows less than this user saw before.
+        IncompleteError, UsageError: the pin cannot be kept; without one a rollback would go unseen. With `published`
+            always IncompleteError.
     """
     path = _pin_path(given, snapshot.store_id)
-    if (known := read_pin(path)) is not None:
-        check_pin(snapshot.path, snapshot.trust, snapshot.manifest, snapshot.log_refs, known)
+    pin = snapshot.pin()
     try:
-        write_pin(path, snapshot.pin())
+        if (known := read_pin(path)) is not None:
+            check_pin(snapshot.path, snapshot.trust, snapshot.manifest, snapshot.log_refs, known)
+        write_pin(path, pin)
+    except VerificationError:
+        known = read_pin(path)
+        if known is None or known.store_id != pin.store_id or known.version <= pin.version:
+            raise
+        for seen in (known, pin):
+            open_snapshot(snapshot.path, snapshot.trust, now_ms=now_ms(), pin=seen, check_expiry=False)
     except (IncompleteError, UsageError) as error:
-        raise type(error)(f"what was seen of the store is not kept: {error}; --pin names another file") from None
+        kept = f"what was seen of the store is not kept: {error}; --pin names another file"
+        if published is None:
+            raise type(error)(kept) from None
+        raise IncompleteError(
+            f"version {published} of {snapshot.path} is published, but {kept}; then start the same command again"
+        ) from None
 
 
 def as_signed(text: str, what: str) -> str:
@@ -93,27 +138,6 @@ def as_signed(text: str, what: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def check_place(out: Path) -> Path:
-    """Refuse a file that cannot be written, before the work for it.
-
-    Returns:
-        Where to write: of a link its target, so that the link stays one.
-
-    Raises:
-        UsageError: there is no such folder, no leave to write there, or something else than a file is there.
-    """
-    place = Path(os.path.realpath(out)) if out.is_symlink() else out
-    if not place.parent.is_dir():
-        raise UsageError(f"{out}: there is no folder {place.parent}")
-    if out.is_dir():
-        raise UsageError(f"{out}: is a folder")
-    if place.is_symlink() or (out.exists() and not out.is_file()):  # a link still: one that leads back to itself
-        raise UsageError(f"{out}: is there and is no file; writing it would replace it")
-    if not os.access(place.parent, os.W_OK):
-        raise UsageError(f"{out}: no leave to write in {place.parent}")
-    return place
-
-
 def print_json(value: Any) -> None:
     """Print a value for scripts."""
     print(json.dumps(value, indent=1, sort_keys=True))  # noqa: T201
@@ -125,7 +149,10 @@ def seen_stores() -> frozenset[str]:
 
 
 def _pin_path(given: Path | None, store_id: str) -> Path:
-    return given if given is not None else _pins() / f"{store_id}.json"
+    if given is None:
+        return _pins() / f"{store_id}.json"
+    check_outside_stores(given)
+    return given
 
 
 def _pins() -> Path:

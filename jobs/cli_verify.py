@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from audit.counted import counted
-from audit.errors import UsageError, VerificationError
+from audit.errors import StalePlanError, UsageError, VerificationError
 from audit.provenance import durable
 from audit.report.untrusted import as_line
 from audit.snapshot.attest import MAX_ATTESTATION_BYTES, verify_attestation
@@ -65,7 +65,11 @@ def verify(
             store, policy, now_ms=now, pin=known_pin(store, pin, policy, now), deep=deep, progress=progress
         )
     attested = None if attestation is None else _attested(attestation, store, policy, now)
-    remember(open_snapshot(store, policy, now_ms=now, version=report.version), pin)  # no later one: that was verified
+    try:  # no later one: that was verified
+        seen = open_snapshot(store, policy, now_ms=now_ms(), version=report.version, check_expiry=False)
+    except (StalePlanError, UsageError):  # a vacuum erased it since
+        seen = open_snapshot(store, policy, now_ms=now_ms(), check_expiry=False)
+    remember(seen, pin)
     if as_json:
         found = None if attested is None else {
             "run_id": attested.run_id, "version": attested.version, "removed": len(attested.removed),

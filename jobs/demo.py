@@ -40,6 +40,7 @@ from jobs.clock import now_ms
 from jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
 from jobs.hazard_locks import write_locks
 from jobs.import_jsonl import parse_entries
+from jobs.places import check_outside_stores
 from jobs.progress import Reporter
 from jobs.run_audit import (
     REPORT_FILE,
@@ -197,6 +198,7 @@ def _claim(place: _Layout, source: Path, config: AuditConfig) -> None:
             raise UsageError(f"{place.folder}: holds a demo with another backbone or corpus; choose another folder")
     elif place.folder.exists() and (not place.folder.is_dir() or any(place.folder.iterdir())):
         raise UsageError(f"{place.folder}: is not empty and holds no demo; choose another folder")
+    check_outside_stores(place.folder)
     durable.ensure_folder(place.folder)
     durable.replace(marker, json.dumps(identity, indent=1, sort_keys=True).encode())
     for name, data in files.items():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from audit.errors import UsageError
 from audit.forget.guard import MODES_WITH_ACTS, MODES_WITH_KEYS, MODES_WITH_LABELS
+from jobs.places import check_folder
 from models.extras import with_extra
 from models.hazard_extraction import HazardReader
 from models.hazard_statements import nli_beside, statements_for
@@ -109,9 +110,11 @@ def hazard_models(
 
     Raises:
         UsageError: a model that is not there or cannot be meant, a backbone without vLLM to serve it, or a cache that
-            cannot be opened.
+            cannot be opened, or would lie among the files of a store or of keys.
         ModelError: weights that do not match their SHA-256.
     """
+    if cache is not None:
+        check_folder(cache.parent)
     require_vllm(specs.backbone)  # the backbone itself would miss it only when the first write asks for labels
     beside = nli_beside(specs, taxonomy, nli)
     with closing(SignatureCache(cache_dir() / CACHE_FILE if cache is None else cache)) as kept:

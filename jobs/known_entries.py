@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from audit.errors import EntryError
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from audit.entry import Entry
     from audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["Compared", "compared"]
+__all__ = ["Compared", "all_signed", "compared"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,35 @@ def compared(snapshot: VerifiedSnapshot, entries: Sequence[Entry]) -> Compared:
         new=tuple(entry for entry in entries if (entry.tenant, entry.entry_id) in new), known=known,
         removed=tuple(removed),
     )  # fmt: skip
+
+
+def all_signed(snapshot: VerifiedSnapshot, entries: Sequence[Entry], now_ms: int) -> bool:
+    """Tell whether a store has all of these entries live, as they are.
+
+    Args:
+        snapshot: Verified.
+        entries: Of any tenants.
+        now_ms: When those were made that did not say so: of these any time counts.
+
+    Raises:
+        VerificationError: a tenant's log does not verify.
+    """
+    by_tenant: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        by_tenant[entry.tenant].append(entry)
+    for tenant in by_bucket(by_tenant):
+        if tenant not in snapshot.log_refs:
+            return False
+        live = {entry.entry_id: entry for entry in snapshot.entries(tenant)}
+        for entry in by_tenant[tenant]:
+            signed = live.get(entry.entry_id)
+            at_ms = entry.created_at_ms
+            if (
+                signed is None
+                or replace(entry, created_at_ms=signed.created_at_ms if at_ms == now_ms else at_ms) != signed
+            ):
+                return False
+    return True
 
 
 def _edited(signed: Entry, entry: Entry) -> bool:

@@ -20,6 +20,7 @@ from audit.forget.settings import GuardSettings
 from audit.snapshot.reader import open_snapshot
 from jobs.clock import now_ms
 from jobs.guard_models import guard_models
+from jobs.places import check_file
 from jobs.progress import Reporter
 from models.generator_http import HttpSettings
 from models.loading import ModelSpecs
@@ -77,8 +78,8 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
         reporter: Shows what takes long; None shows nothing.
 
     Raises:
-        UsageError: no store, a tenant that is not in it, a value out of range, a log or a cache that cannot be opened,
-            or models as in `jobs.guard_models.guard_models`.
+        UsageError: no store, a tenant that is not in it, a value out of range, a log or a cache that cannot be opened
+            or that would lie among the files of a store or of keys, or models as in `jobs.guard_models.guard_models`.
         VerificationError: the store does not verify, or is older than the pin.
         ModelError: a model cannot be loaded.
     """
@@ -95,6 +96,8 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
     specs = ModelSpecs(
         backbone=backbone, embedder=embedder, http=HttpSettings(api_key_env=backbone_key_env or "")
     )  # fmt: skip
+    if log is not None:
+        check_file(log)
     with ExitStack() as opened:
         written = None if log is None else opened.enter_context(closing(DecisionLog(log, clock_ms=now_ms)))
         models = opened.enter_context(

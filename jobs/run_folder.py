@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from jobs.run_seal import Codes
 
 __all__ = [
-    "KINDS", "MARKER_FILE", "RESULT_FILE", "RUN_FORMAT", "RunFolder", "parse_marker", "read_identity", "read_models",
-    "resumable", "shard_code", "shards",
+    "KINDS", "MARKER_FILE", "MODELS_FILE", "RESULT_FILE", "RUN_FORMAT", "RunFolder", "parse_marker", "read_identity",
+    "read_models", "resumable", "shard_code", "shards",
 ]  # fmt: skip
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from audit.errors import VerificationError
 from audit.provenance.keys import save_policy
 from audit.snapshot.pin import read_pin, write_pin
 from audit.snapshot.publish import append_entries, create_store
-from jobs.cli_guard import _keep
+from jobs.cli_store import remember
 from tests.unit.snapshot.stores import STORE_ID, entry, keyring, open_store
 
 
@@ -76,7 +76,7 @@ def test_a_later_version_that_another_process_saw_stays_pinned(store):
     pin, seen = store.parent / "pin.json", open_store(store)
     publish(store, "e2")
     write_pin(pin, open_store(store).pin())
-    _keep(seen, pin)
+    remember(seen, pin)
     assert read_pin(pin).version == 2
 
 
@@ -92,7 +92,7 @@ def test_a_pin_that_contradicts_what_was_seen_is_told(store, changes, message):
     write_pin(pin, replace(seen.pin(), **changes))
     kept = pin.read_bytes()
     with pytest.raises(VerificationError, match=message):
-        _keep(seen, pin)
+        remember(seen, pin)
     assert pin.read_bytes() == kept
 
 
