@@ -29,6 +29,7 @@ from jobs.cli_import import import_app
 from jobs.cli_keys import keys_app
 from jobs.cli_lineage import lineage_app
 from jobs.cli_purge import purge
+from jobs.cli_redate import redate
 from jobs.cli_store import FINDINGS, VERSION, BackboneKeyEnv, Json, print_json
 from jobs.cli_vacuum import vacuum
 from jobs.cli_verify import verify
@@ -49,7 +50,7 @@ Exit codes:
   2    usage or configuration
   3    incomplete: start again to continue
   4    integrity or signature failure
-  5    the store changed since the audit
+  5    the store changed since the audit, or while it was read
   70   a defect, here or in an agent or scorer of yours: the traceback says where
   130  interrupted
 """
@@ -165,7 +166,7 @@ def doctor(*, as_json: Json = False) -> None:
 
 # In the order in which a user meets them; --help lists commands before groups.
 app.command()(demo)
-for command in (verify, audit, report, purge, export, vacuum, forget, doctor):
+for command in (verify, audit, report, purge, export, vacuum, redate, forget, doctor):
     app.command()(command)
 app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
 app.command()(status)

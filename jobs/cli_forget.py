@@ -18,7 +18,7 @@ from audit.counted import counted
 from audit.errors import UsageError
 from audit.forget.hazard import HazardSignature, Taxonomy
 from audit.provenance import strict_json
-from audit.provenance.keys import Keyring, load_keyring
+from audit.provenance.keys import load_keyring
 from audit.report.untrusted import as_line
 from audit.snapshot.purify import Purified, purify
 from audit.snapshot.reader import VerifiedSnapshot, open_snapshot
@@ -30,11 +30,12 @@ from jobs.cli_store import (
     PinFile,
     Store,
     as_signed,
+    check_pin_place,
     known_pin,
     print_json,
     remember,
 )
-from jobs.clock import now_ms
+from jobs.clock import now_ms, publisher_ms
 from jobs.hazard_locks import NO_ACTS, LockPlan, described, locks_of, taxonomy_of
 from jobs.progress import Reporter
 
@@ -79,7 +80,7 @@ def forget(
     as_json: Json = False,
 ) -> None:
     """Remove entries by id and keep their paraphrases out. Changes nothing unless --apply is given."""
-    now, keyring = now_ms(), load_keyring(keys)
+    now, keyring = publisher_ms(store) if apply else now_ms(), load_keyring(keys)
     snapshot = open_snapshot(
         store, keyring.policy, now_ms=now, pin=known_pin(store, pin, keyring.policy, now), check_expiry=False
     )
@@ -93,12 +94,21 @@ def forget(
         raise UsageError("an entry is named twice")
     until = None if expires is None else expiry_ms(expires, now)
     removals = {tenant: dict.fromkeys(entries, reason)}
-    what = [snapshot.digest, tenant, *sorted(entries), reason, str(until), str(operator_wide)]
-    run_id = "forget-" + hashlib.sha256(strict_json.encode(what)).hexdigest()[:16]
+    asked = [
+        snapshot.store_id, tenant, sorted(entries), reason, expires, sorted(hazard or ()), named.digest, backbone,
+        embedder, operator_wide,
+    ]  # fmt: skip
+    run_id = "forget-" + hashlib.sha256(strict_json.encode(asked)).hexdigest()[:16]  # names the command
+    if _removed_before(snapshot, tenant, entries, run_id):
+        if apply:
+            remember(snapshot, pin)
+        _show_before(snapshot, removals, as_json=as_json)
+        return
     plan = purify(store, snapshot, removals, keyring, run_id=run_id, now_ms=now, config={}, models={}, dry_run=True)
     if not apply:
         _show(plan, [], as_json=as_json)
         return
+    check_pin_place(pin)
     locks, models = _locks(
         snapshot, tenant, entries, named, hazard, backbone, embedder, until, key_env=backbone_key_env,
         operator_wide=operator_wide,
@@ -107,7 +117,7 @@ def forget(
         store, snapshot, removals, keyring, run_id=run_id, now_ms=now, config=described(named), models=models,
         extra={tenant: {entry_id: lock.to_extra() for entry_id, lock in zip(entries, locks, strict=True)}},
     )  # fmt: skip
-    _remember(store, keyring, pin)
+    remember(open_snapshot(store, keyring.policy, now_ms=now_ms()), pin, published=done.version)
     _show(done, locks, as_json=as_json)
     if not as_json:
         Console(soft_wrap=True).print(
@@ -192,8 +202,24 @@ def _locks(
     return asyncio.run(read()), models
 
 
-def _remember(store: Path, keyring: Keyring, pin: Path | None) -> None:
-    remember(open_snapshot(store, keyring.policy, now_ms=now_ms()), pin)
+def _removed_before(snapshot: VerifiedSnapshot, tenant: str, entries: list[str], run_id: str) -> bool:
+    """Tell whether an earlier start of the same command removed these entries."""
+    return {stone.entry_id for stone in snapshot.tombstones(tenant) if stone.run_id == run_id} >= set(entries)
+
+
+def _show_before(snapshot: VerifiedSnapshot, removals: dict[str, dict[str, str]], *, as_json: bool) -> None:
+    removed = [(tenant, *item) for tenant, entries in removals.items() for item in entries.items()]
+    if as_json:
+        print_json({
+            "version": snapshot.version, "published": False, "digest": snapshot.digest,
+            "removed": [{"tenant": t, "entry_id": entry_id, "reason": reason} for t, entry_id, reason in removed],
+            "hazards": [],
+        })  # fmt: skip
+        return
+    for tenant, entry_id, _ in removed:
+        Console(soft_wrap=True).print(
+            f"removed before, by the same command: {as_line(tenant)}/{as_line(entry_id)}", markup=False, highlight=False
+        )
 
 
 def _show(done: Purified, locks: list[Lock], *, as_json: bool) -> None:

@@ -16,8 +16,8 @@ from audit.report.untrusted import as_line
 from audit.snapshot.purify import purify, read_purified
 from audit.snapshot.reader import open_snapshot
 from jobs.attestation import ATTESTATION_FILE, attest_run, is_attested
-from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, known_pin, print_json, remember
-from jobs.clock import now_ms
+from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, check_pin_place, known_pin, print_json, remember
+from jobs.clock import now_ms, publisher_ms
 from jobs.descendants import with_quarantined
 from jobs.hazard_locks import removals_of
 from jobs.run_folder import read_identity
@@ -106,7 +106,8 @@ def purge_run(
 
     `result` is the run's, with the quarantined where they are to go.
     """
-    now, keyring, console = now_ms(), load_keyring(keys), Console(soft_wrap=True, quiet=quiet)
+    now = now_ms() if dry_run else publisher_ms(store)
+    keyring, console = load_keyring(keys), Console(soft_wrap=True, quiet=quiet)
     removals = removals_of(result)
     known = known_pin(store, pin, keyring.policy, now)
     snapshot = open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)
@@ -121,6 +122,8 @@ def purge_run(
     if not removals:  # a clean night, and no mistake
         console.print(f"{run.path} found nothing to remove: {store} stays as it is", markup=False, highlight=False)
         return {"version": snapshot.version, "published": False, "digest": snapshot.digest, "removed": []}
+    if not dry_run:
+        check_pin_place(pin)
     if purified is None:
         extra, taxonomy = run.locks_of(result)
         purified = purify(
@@ -129,7 +132,7 @@ def purge_run(
         )  # fmt: skip
     if not dry_run:
         attest_run(run, purified, keyring, now_ms=now)
-        remember(open_snapshot(store, keyring.policy, now_ms=now), pin)
+        remember(open_snapshot(store, keyring.policy, now_ms=now_ms()), pin, published=purified.version)
     verb = "removed" if purified.published else "would remove"
     for item in purified.removed:
         console.print(
@@ -176,12 +179,12 @@ def unfinished_purge(
         now_ms: Clock, Unix milliseconds.
 
     Returns:
-        None also where nothing is left to do: it is attested, and pinned or no longer the newest.
+        None also where nothing is left to do: it is attested, and pinned.
     """
     version = result.snapshot_version + 1
     if not snapshot.manifest.oldest <= version <= snapshot.version:
         return None
-    unseen = snapshot.version == version and (known is None or known.version < version)
+    unseen = known is None or known.version < version
     after = snapshot
     if version != snapshot.version:
         after = open_snapshot(snapshot.path, snapshot.trust, now_ms=now_ms, version=version, check_expiry=False)
