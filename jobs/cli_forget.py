@@ -17,11 +17,12 @@ from rich.console import Console
 from audit.counted import counted
 from audit.errors import UsageError
 from audit.forget.hazard import HazardSignature, Taxonomy
+from audit.forget.tombstone import EXTRA_KEY, Lock, read_lock
 from audit.provenance import strict_json
 from audit.provenance.keys import load_keyring
 from audit.report.untrusted import as_line
-from audit.snapshot.purify import Purified, purify
-from audit.snapshot.reader import VerifiedSnapshot, open_snapshot
+from audit.snapshot.purify import Purified, purify, read_purified
+from audit.snapshot.reader import VerifiedSnapshot, open_snapshot, read_manifest
 from jobs.cli_store import (
     DEFAULT_KEYS,
     BackboneKeyEnv,
@@ -40,7 +41,8 @@ from jobs.hazard_locks import NO_ACTS, LockPlan, described, locks_of, taxonomy_o
 from jobs.progress import Reporter
 
 if TYPE_CHECKING:
-    from audit.forget.tombstone import Lock
+    from collections.abc import Callable
+
     from models.loading import Part
 
 __all__ = ["TaxonomyFile", "expiry_ms", "forget"]
@@ -94,29 +96,32 @@ def forget(
         raise UsageError("an entry is named twice")
     until = None if expires is None else expiry_ms(expires, now)
     removals = {tenant: dict.fromkeys(entries, reason)}
-    asked = [
-        snapshot.store_id, tenant, sorted(entries), reason, expires, sorted(hazard or ()), named.digest, backbone,
-        embedder, operator_wide,
-    ]  # fmt: skip
-    run_id = "forget-" + hashlib.sha256(strict_json.encode(asked)).hexdigest()[:16]  # names the command
-    if _removed_before(snapshot, tenant, entries, run_id):
-        if apply:
-            remember(snapshot, pin)
-        _show_before(snapshot, removals, as_json=as_json)
-        return
-    plan = purify(store, snapshot, removals, keyring, run_id=run_id, now_ms=now, config={}, models={}, dry_run=True)
-    if not apply:
-        _show(plan, [], as_json=as_json)
-        return
-    check_pin_place(pin)
-    locks, models = _locks(
-        snapshot, tenant, entries, named, hazard, backbone, embedder, until, key_env=backbone_key_env,
-        operator_wide=operator_wide,
-    )  # fmt: skip
-    done = purify(
-        store, snapshot, removals, keyring, run_id=run_id, now_ms=now, config=described(named), models=models,
-        extra={tenant: {entry_id: lock.to_extra() for entry_id, lock in zip(entries, locks, strict=True)}},
-    )  # fmt: skip
+
+    def run_id(base: str, end: int | None) -> str:
+        what = [base, tenant, *sorted(entries), reason, str(end), str(operator_wide)]
+        return "forget-" + hashlib.sha256(strict_json.encode(what)).hexdigest()[:16]
+
+    this = run_id(snapshot.digest, until)
+    try:
+        plan = purify(store, snapshot, removals, keyring, run_id=this, now_ms=now, config={}, models={}, dry_run=True)
+    except UsageError:
+        done = _published_before(snapshot, expires, run_id, now) if apply else None
+        if done is None:
+            raise
+        locks = _locks_of(snapshot, tenant, entries)
+    else:
+        if not apply:
+            _show(plan, [], as_json=as_json)
+            return
+        check_pin_place(pin)
+        locks, models = _locks(
+            snapshot, tenant, entries, named, hazard, backbone, embedder, until, key_env=backbone_key_env,
+            operator_wide=operator_wide,
+        )  # fmt: skip
+        done = purify(
+            store, snapshot, removals, keyring, run_id=this, now_ms=now, config=described(named), models=models,
+            extra={tenant: {entry_id: lock.to_extra() for entry_id, lock in zip(entries, locks, strict=True)}},
+        )  # fmt: skip
     remember(open_snapshot(store, keyring.policy, now_ms=now_ms()), pin, published=done.version)
     _show(done, locks, as_json=as_json)
     if not as_json:
@@ -125,6 +130,33 @@ def forget(
             f"{shlex.quote(str(store))}",
             markup=False, highlight=False,
         )  # fmt: skip
+
+
+def _published_before(
+    snapshot: VerifiedSnapshot, expires: str | None, run_id: Callable[[str, int | None], str], now: int
+) -> Purified | None:
+    """Return what this very command published before it was interrupted, where that version is kept; else None.
+
+    Args:
+        snapshot: The newest version.
+        expires: End of the lockout as the user gave it: days count from when the version was made.
+        run_id: Of this command, by the digest of the version it removes from and the end of the lockout.
+        now: Clock, Unix milliseconds.
+    """
+    for version in range(snapshot.version, snapshot.manifest.oldest - 1, -1):
+        made = read_manifest(snapshot.path, snapshot.trust, version, now_ms=now, check_expiry=False)
+        if made.operation == "purify" and made.parent is not None:
+            until = None if expires is None else expiry_ms(expires, made.created_ms)
+            if made.run_id == run_id(made.parent, until):
+                after = open_snapshot(snapshot.path, snapshot.trust, now_ms=now, version=version, check_expiry=False)
+                return read_purified(after, made.run_id, made.parent)
+    return None
+
+
+def _locks_of(snapshot: VerifiedSnapshot, tenant: str, entries: list[str]) -> list[Lock]:
+    """Return the locks of removed entries, as their tombstones hold them."""
+    stones = {stone.entry_id: stone for stone in snapshot.tombstones(tenant)}
+    return [read_lock(stones[entry_id].extra[EXTRA_KEY], entry_id) for entry_id in entries]
 
 
 def expiry_ms(text: str, now: int) -> int:
@@ -200,26 +232,6 @@ def _locks(
             await generator.close()
 
     return asyncio.run(read()), models
-
-
-def _removed_before(snapshot: VerifiedSnapshot, tenant: str, entries: list[str], run_id: str) -> bool:
-    """Tell whether an earlier start of the same command removed these entries."""
-    return {stone.entry_id for stone in snapshot.tombstones(tenant) if stone.run_id == run_id} >= set(entries)
-
-
-def _show_before(snapshot: VerifiedSnapshot, removals: dict[str, dict[str, str]], *, as_json: bool) -> None:
-    removed = [(tenant, *item) for tenant, entries in removals.items() for item in entries.items()]
-    if as_json:
-        print_json({
-            "version": snapshot.version, "published": False, "digest": snapshot.digest,
-            "removed": [{"tenant": t, "entry_id": entry_id, "reason": reason} for t, entry_id, reason in removed],
-            "hazards": [],
-        })  # fmt: skip
-        return
-    for tenant, entry_id, _ in removed:
-        Console(soft_wrap=True).print(
-            f"removed before, by the same command: {as_line(tenant)}/{as_line(entry_id)}", markup=False, highlight=False
-        )
 
 
 def _show(done: Purified, locks: list[Lock], *, as_json: bool) -> None:

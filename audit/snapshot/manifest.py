@@ -14,8 +14,8 @@ The payload of a DSSE envelope (`audit.provenance.dsse`), canonical JSON:
 Its digest is the SHA-256 of the payload. A verifier MUST reject a manifest that is not signed by the threshold of the
 role its operation needs (log: import, append; auditor: purify, vacuum), one whose version is not its file's, one made
 under a newer policy or another policy of the same version, one that names a bucket, or a data file of a bucket, twice,
-and as the newest one from the future and one that has expired. Of older ones the dates do not count: a clock that ran
-ahead is set right by a successor (`audit.snapshot.redate`).
+and, as the newest version, one from the future or one that has expired. Of older versions the dates do not count: one
+dated by a clock that ran ahead is set right by a successor (`audit.snapshot.redate`).
 """
 
 from __future__ import annotations

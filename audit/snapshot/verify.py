@@ -124,14 +124,15 @@ def verify_store(  # noqa: PLR0913 - a path, and named conditions
         VerificationError: names the file or the leaf, and what was expected and got.
         StalePlanError: versions were erased again and again while they were verified.
     """
-    check_not_ahead(read_newest(path, trust, now_ms=now_ms, check_expiry=True), now_ms)
+    newest = read_newest(path, trust, now_ms=now_ms, check_expiry=True)
+    check_not_ahead(newest, now_ms)
     for _ in range(TRIES):
-        newest = read_newest(path, trust, now_ms=now_ms, check_expiry=True)  # made later than the clock was read, maybe
         try:
             return _verify_from(path, trust, newest, pin, progress or _silent, workers, deep=deep)
         except VerificationError:
             if oldest_kept(path, trust, newest.store_id) <= newest.oldest:
                 raise
+        newest = read_newest(path, trust, now_ms=now_ms, check_expiry=True)  # made since the clock was read
     raise StalePlanError(f"{path}: vacuums erased versions while they were verified, {TRIES} times; start again later")
 
 
