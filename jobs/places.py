@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from audit.errors import UsageError
+from audit.provenance import durable
 from audit.provenance.keys import POLICY_FILE
 from audit.snapshot.layout import STORE_FOLDERS, has_store
 from jobs.run_folder import MARKER_FILE, MODELS_FILE, RESULT_FILE
@@ -33,6 +34,8 @@ _SIGNED = re.compile(rb'\{"payload":"|PRIVATE\+KEY\+|\{[^{}]*"format": ?"memaudi
 def check_place(out: Path) -> Path:
     """Refuse a file that cannot be written or must not be replaced, before the work for it.
 
+    What killed commands left beside it is removed.
+
     Returns:
         Where to write: of a link its target, so that the link stays one.
 
@@ -52,6 +55,7 @@ def check_place(out: Path) -> Path:
         raise UsageError(f"{out}: is a decision log, which nothing may replace; choose another name")
     if not os.access(place.parent, os.W_OK):
         raise UsageError(f"{out}: no leave to write in {place.parent}")
+    durable.remove_leftovers(place.parent)  # a part of an export is text that a later vacuum cannot know
     return place
 
 

@@ -7,27 +7,34 @@
 3. fsync the folder, so that the name survives too; remove the scratch name.
 
 A kill leaves the final name absent or complete, and at worst a scratch file that nobody reads. `replace` does the same
-with `rename`, for the few files that are meant to change (pins, policies). Reads are bounded: the size is checked
-before anything is read. Only this module writes; it calls `os` by attribute, so that tests can make any call fail.
+with `rename`, for the few files that are meant to change (pins, policies). A writer locks its scratch file, so that
+`remove_leftovers` can tell those of the dead. Reads are bounded: the size is checked before anything is read. Only this
+module writes; it calls `os` by attribute, so that tests can make any call fail.
 """
 # ruff: noqa: PTH102, PTH105, PTH108 - plain `os` calls, one per system call, are what the crash tests break
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import re
 import secrets
 from typing import TYPE_CHECKING
 
 from audit.errors import IncompleteError, UsageError, VerificationError
+from audit.provenance.folder_lock import is_of_this_machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["create", "ensure_folder", "is_leftover", "read_bounded", "remove", "replace"]
+__all__ = [
+    "PARTIAL", "create", "ensure_folder", "is_leftover", "read_bounded", "remove", "remove_leftovers", "replace",
+]  # fmt: skip
 
-PARTIAL_SUFFIX = ".part"
+PARTIAL = re.compile(r"\.[0-9a-f]{24}\.part")
+"""How a scratch file is named."""
 
 
 def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> bool:
@@ -46,23 +53,16 @@ def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> boo
         IncompleteError: the disk is full, or another operating system error; the message tells if the name is there.
     """
     try:
-        partial = _write_scratch(scratch, data, mode)
-        try:
-            os.link(partial, final)
-            created = True
-        except FileExistsError:
-            created = False
-        finally:
-            _unlink_quietly(partial)
+        with _written(scratch, data, mode) as partial:
+            try:
+                os.link(partial, final)
+                created = True
+            except FileExistsError:
+                created = False
     except OSError as error:
         raise IncompleteError(f"cannot write {final} ({_reason(error)}); nothing was published") from error
     if created:
-        try:
-            _sync_folder(final.parent)
-        except OSError as error:
-            raise IncompleteError(
-                f"{final} is there, but its folder cannot be synced ({_reason(error)}): a power cut may undo it"
-            ) from error
+        _keep_name(final)
     return created
 
 
@@ -75,18 +75,14 @@ def replace(final: Path, data: bytes | Iterable[bytes], *, mode: int = 0o644) ->
         mode: Permission bits, before the process's umask.
 
     Raises:
-        IncompleteError: an operating system error; the old content is intact.
+        IncompleteError: an operating system error; the message tells if the old content is intact.
     """
     try:
-        partial = _write_scratch(final.parent, data, mode)
-        try:
+        with _written(final.parent, data, mode) as partial:
             os.replace(partial, final)
-        except OSError:
-            _unlink_quietly(partial)
-            raise
-        _sync_folder(final.parent)
     except OSError as error:
         raise IncompleteError(f"cannot write {final} ({_reason(error)}); nothing was replaced") from error
+    _keep_name(final)
 
 
 def ensure_folder(folder: Path) -> None:
@@ -127,7 +123,29 @@ def remove(path: Path) -> None:
 
 def is_leftover(path: Path) -> bool:
     """Return whether this is a file named as the scratch files are that a killed writer leaves behind."""
-    return path.name.startswith(".") and path.name.endswith(PARTIAL_SUFFIX) and path.is_file()
+    return PARTIAL.fullmatch(path.name) is not None and path.is_file()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed writers left in a folder, which may be text or keys; what a living writer holds stays.
+
+    Where other machines write too (`audit.provenance.folder_lock`), or the user may not, nothing is removed.
+    """
+    with contextlib.suppress(OSError):
+        found = [path for path in folder.iterdir() if is_leftover(path)]
+        if found and is_of_this_machine(folder):
+            for path in found:
+                _remove_dead(path)
+
+
+def _remove_dead(path: Path) -> None:
+    with contextlib.suppress(OSError):  # its writer lives, or has just ended
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(path)
+        finally:
+            os.close(descriptor)
 
 
 def read_bounded(path: Path, max_bytes: int, what: str) -> bytes:
@@ -154,21 +172,40 @@ def read_bounded(path: Path, max_bytes: int, what: str) -> bytes:
     return data
 
 
-def _write_scratch(folder: Path, data: bytes | Iterable[bytes], mode: int) -> Path:
-    partial = folder / f".{secrets.token_hex(12)}{PARTIAL_SUFFIX}"
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+@contextlib.contextmanager
+def _written(folder: Path, data: bytes | Iterable[bytes], mode: int) -> Iterator[Path]:
+    """Write a scratch file, and hold it until it has its final name."""
+    partial, descriptor = _open_scratch(folder, mode)
     try:
         for part in (data,) if isinstance(data, bytes) else data:
             view = memoryview(part)
             while view:
                 view = view[os.write(descriptor, view) :]
         os.fsync(descriptor)
-    except BaseException:  # also of who makes the parts
-        _unlink_quietly(partial)
-        raise
+        yield partial
     finally:
         os.close(descriptor)
-    return partial
+        _unlink_quietly(partial)
+
+
+def _open_scratch(folder: Path, mode: int) -> tuple[Path, int]:
+    while True:
+        partial = folder / f".{secrets.token_hex(12)}.part"
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with contextlib.suppress(OSError):  # a network file system, say
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return partial, descriptor
+        os.close(descriptor)  # taken for a dead writer's before it was locked
+
+
+def _keep_name(final: Path) -> None:
+    try:
+        _sync_folder(final.parent)
+    except OSError as error:
+        raise IncompleteError(
+            f"{final} is there, but its folder cannot be synced ({_reason(error)}): a power cut may undo it"
+        ) from error
 
 
 def _sync_folder(folder: Path) -> None:
@@ -180,7 +217,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _unlink_quietly(path: Path) -> None:
-    """Remove a scratch file; one that stays behind is harmless, and must not hide the error that led here."""
+    """Remove a scratch file, if it is there; one that stays must not hide the error that led here."""
     with contextlib.suppress(OSError):
         os.unlink(path)
 

@@ -5,7 +5,8 @@
 2. `policy.json` is replaced: this is the rotation.
 3. NAME.key.next becomes NAME.key.
 
-Killed between two steps, `settle` finishes it where the policy was replaced, and takes it back where it was not.
+Killed between two steps, `settle` finishes it where the policy was replaced, and takes it back where it was not; either
+way it removes half-written copies of keys.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ def settle(folder: Path) -> frozenset[RoleName]:
     for path in sorted(folder.glob(f"*.key{RETIRED}")):
         if read_key(path).public().key_id in roles:
             _move(path, path.with_suffix(""))
+    durable.remove_leftovers(folder)
     return frozenset(finished)
 
 
