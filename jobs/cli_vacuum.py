@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from audit.counted import counted
-from audit.errors import UsageError
+from audit.errors import IncompleteError, UsageError
 from audit.provenance.keys import load_keyring
+from audit.report.untrusted import as_line
 from audit.snapshot.reader import open_snapshot
+from audit.snapshot.vacuum import Vacuumed
 from audit.snapshot.vacuum import vacuum as erase
 from audit.snapshot.verify import verify_store
 from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, known_pin, print_json, remember
 from jobs.clock import now_ms
 from jobs.progress import Reporter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 __all__ = ["retention_ms", "vacuum"]
 
@@ -36,9 +42,10 @@ def vacuum(
     apply: Annotated[bool, typer.Option("--apply", help="Really erase; without it, only show what would be.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Erase replaced versions, with the text of what was removed.
+    """Erase replaced versions, with the text of what was removed, and what interrupted commands left.
 
-    The log keeps their hashes and stays provable. Changes nothing unless --apply is given.
+    The log keeps their hashes and stays provable. Changes nothing unless --apply is given. Exit code 3 says that a file
+    stays which may hold removed text.
     """
     retention, now, keyring, console = retention_ms(keep), now_ms(), load_keyring(keys), Console(soft_wrap=True)
     known = known_pin(store, pin, keyring.policy, now)
@@ -47,27 +54,44 @@ def vacuum(
         with Reporter(console, quiet=as_json).steps() as progress:  # what is erased may be the last good copy
             verify_store(store, keyring.policy, now_ms=now, pin=known, progress=progress)
     done = erase(store, keyring, now_ms=now, retention_ms=retention, dry_run=not apply)
-    if done.version is not None:
-        remember(open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False), pin)
     if as_json:
         print_json({
             "version": done.version, "versions": done.versions, "files": done.files, "bytes": done.bytes,
-            "erased": done.done,
+            "stays": dict(done.stays), "erased": done.done,
         })  # fmt: skip
-        return
-    lines = [f"nothing to erase: {store} holds no version that was replaced longer than {keep} ago"]
+    else:
+        for line in _lines(done, store, keep):
+            console.print(line, markup=False, highlight=False)
+    if apply:
+        remember(open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False), pin)
+        if done.stays:
+            raise IncompleteError(f"{_staying(done.stays)}; then start the same command again")
+
+
+def _lines(done: Vacuumed, store: Path, keep: str) -> list[str]:
+    lines = []
     if done.files:
         verb = "erased" if done.done else "would erase"
         what = counted(len(done.versions), "version") if done.versions else "what interrupted commands left"
-        lines = [f"{verb} {what}: {counted(len(done.files), 'file')}, {done.bytes:,} bytes"]
+        lines.append(f"{verb} {what}: {counted(len(done.files), 'file')}, {done.bytes:,} bytes")
         if not done.done:
             lines += _shown(done.files)
-        if done.version is not None:
-            lines.append(f"version {done.version} published, with the same memories")
-        if not done.done:
-            lines.append("dry run: nothing was changed; add --apply to erase")
-    for line in lines:
-        console.print(line, markup=False, highlight=False)
+    elif not done.stays:
+        lines.append(f"nothing to erase: what was replaced longer than {keep} ago left no file in {store}")
+    if done.version is not None:
+        lines.append(f"version {done.version} published, with the same memories")
+    if done.stays and not done.done:
+        lines.append(_staying(done.stays))
+    if done.files and not done.done:
+        lines.append("dry run: nothing was changed; add --apply to erase")
+    return lines
+
+
+def _staying(stays: Mapping[str, str]) -> str:
+    name, why = next(iter(stays.items()))
+    more = f"; and {len(stays) - 1:,} more: --json names them" if len(stays) > 1 else ""
+    stay = "stays" if len(stays) == 1 else "stay"
+    return f"{counted(len(stays), 'file')} {stay} that may hold removed text: {as_line(name, 200)} ({why}){more}"
 
 
 def _shown(names: tuple[str, ...]) -> list[str]:

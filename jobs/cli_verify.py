@@ -14,7 +14,7 @@ from audit.provenance import durable
 from audit.report.untrusted import as_line
 from audit.snapshot.attest import MAX_ATTESTATION_BYTES, verify_attestation
 from audit.snapshot.layout import versions
-from audit.snapshot.reader import open_snapshot
+from audit.snapshot.reader import open_snapshot, read_manifest
 from audit.snapshot.verify import verify_store
 from jobs.cli_store import (
     DEFAULT_KEYS,
@@ -103,16 +103,16 @@ def _attested(file: Path, store: Path, policy: TrustPolicy, now: int) -> Attesta
         raise UsageError(f"{file}: no such file")
     data = durable.read_bounded(file, MAX_ATTESTATION_BYTES, str(file))
     about = verify_attestation(data, policy, str(file))
-    present = versions(store)
-    if about.version > present[-1]:
+    newest = read_manifest(store, policy, versions(store)[-1], now_ms=now, check_expiry=False)
+    if about.version > newest.version:
         raise VerificationError(
-            f"{store}: its newest version is {present[-1]}, and the auditor signed that version {about.version} was "
+            f"{store}: its newest version is {newest.version}, and the auditor signed that version {about.version} was "
             f"published ({file}): the store was rolled back, or is another one"
         )
-    if about.version < present[0]:
+    if about.version < newest.oldest:
         raise UsageError(
             f"{file}: about version {about.version}, which a vacuum erased from {store}: "
-            f"it has {present[0]} to {present[-1]}"
+            f"it has {newest.oldest} to {newest.version}"
         )
     snapshot = open_snapshot(store, policy, now_ms=now, version=about.version, check_expiry=False)
     return verify_attestation(data, policy, str(file), snapshot=snapshot)

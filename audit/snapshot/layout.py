@@ -17,19 +17,21 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from audit.errors import UsageError, VerificationError
 from audit.provenance import durable
+from audit.provenance.folder_lock import locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 __all__ = [
-    "STORE_FOLDERS", "FileRef", "Kind", "bucket_of", "by_bucket", "file_path", "has_store", "manifest_path", "put_file",
-    "read_file", "stored_files", "versions",
+    "STORE_FOLDERS", "FileRef", "Kind", "behind_link", "bucket_of", "by_bucket", "file_path", "has_store", "hold",
+    "manifest_path", "put_file", "read_file", "stored_files", "versions",
 ]  # fmt: skip
 
 Kind = Literal["data", "leaves", "tombstones", "checkpoints"]
@@ -47,8 +49,6 @@ STORE_FOLDERS = (*SUFFIX, "manifests", "scratch")
 _MANIFEST = re.compile(r"([1-9][0-9]*)\.json", re.ASCII)
 _BUCKET = re.compile(r"b=[0-9a-f]{2}")
 _CONTENT = {kind: re.compile(rf"[0-9a-f]{{64}}\.{suffix}") for kind, suffix in SUFFIX.items()}
-_PARTIAL = re.compile(rf"\.[0-9a-f]{{24}}{re.escape(durable.PARTIAL_SUFFIX)}")
-"""How `audit.provenance.durable` names what it is writing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,35 +102,68 @@ def versions(store: Path) -> list[int]:
     matches = [_MANIFEST.fullmatch(path.name) for path in folder.iterdir()] if folder.is_dir() else []
     names = [match[1] for match in matches if match]
     if not names:
-        raise UsageError(f"no store at {store}: make one with `memaudit import`")
+        raise UsageError(_no_store(store))
     too_long = [name for name in names if len(name) > len(str(MAX_VERSION))]
     if too_long:
         raise VerificationError(f"manifests/{too_long[0]:.20}.json: version above {MAX_VERSION} (fast-forward)")
     return sorted(int(name) for name in names)
 
 
+@contextmanager
+def hold(store: Path, *, alone_within_s: float | None = None) -> Iterator[bool]:
+    """Hold a store while it is written to.
+
+    Publishers hold it together, from the first file that no manifest names yet to the manifest. A vacuum holds it
+    alone: what no manifest names then, no one is about to publish.
+
+    Args:
+        store: It has been published to, or is about to be.
+        alone_within_s: For who wants it alone: how long to wait for the others, in seconds.
+
+    Yields:
+        For who wants it alone: whether no publisher can be at work now, also on another machine.
+
+    Raises:
+        UsageError: there is no store.
+        IncompleteError: an operating system error, or others hold it all the time.
+    """
+    folder = store / "manifests"
+    if not folder.is_dir():
+        raise UsageError(_no_store(store))
+    with locked(folder, shared=alone_within_s is None, wait_s=alone_within_s) as only:
+        yield only
+
+
 def stored_files(store: Path) -> Iterator[Path]:
     """Every file that a store's writers can have put there, whether or not a manifest names it.
 
-    Goes by place and name alone, and leaves out links and what lies behind them: they lead to what is not the store's.
+    Goes by place and name alone; some may lie `behind_link`.
     """
-    yield from _plain_files(store / "manifests", _MANIFEST)
-    yield from _plain_files(store / "scratch", _PARTIAL)
+    yield from _named_files(store / "manifests", _MANIFEST)
+    yield from _named_files(store / "scratch", durable.PARTIAL)
     for kind, content in _CONTENT.items():
-        for folder in _own_entries(store / kind, _BUCKET):
-            yield from _plain_files(folder, content)
-            yield from _plain_files(folder, _PARTIAL)  # the repair of a damaged file writes beside it
+        for folder in _named(store / kind, _BUCKET):
+            yield from _named_files(folder, content)
+            yield from _named_files(folder, durable.PARTIAL)  # the repair of a damaged file writes beside it
 
 
-def _plain_files(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
-    return (path for path in _own_entries(folder, name) if path.is_file())
+def behind_link(store: Path, path: Path) -> bool:
+    """Tell whether a file of `stored_files` is a link, or lies in a folder that is one: it may not be the store's."""
+    parts = path.relative_to(store).parts
+    return any(store.joinpath(*parts[:depth]).is_symlink() for depth in range(1, len(parts) + 1))
 
 
-def _own_entries(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
-    """Return what has such a name in a folder; neither the folder nor the entry is a link."""
-    if folder.is_symlink() or not folder.is_dir():
-        return iter(())
-    return (path for path in sorted(folder.iterdir()) if name.fullmatch(path.name) and not path.is_symlink())
+def _named_files(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
+    return (path for path in _named(folder, name) if path.is_file())
+
+
+def _named(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
+    """Return what has such a name in a folder."""
+    return (path for path in sorted(folder.iterdir()) if name.fullmatch(path.name)) if folder.is_dir() else iter(())
+
+
+def _no_store(store: Path) -> str:
+    return f"no store at {store}: make one with `memaudit import`"
 
 
 def read_file(store: Path, kind: Kind, bucket: int, ref: FileRef) -> bytes:

@@ -10,7 +10,8 @@ Life of a version:
    this is the only step that readers see. Of two publishers exactly one gets the name; the other learns that its plan
    is stale.
 
-A kill before step 3 leaves files that no manifest names: harmless, and reused if the same content comes again.
+A kill before step 3 leaves files that no manifest names: harmless, and reused if the same content comes again. While
+they are written the publisher holds the store (`layout.hold`), so that no vacuum takes them for left over.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from audit.provenance.checkpoint import Checkpoint, log_origin, sign_checkpoint
 from audit.provenance.leaf import SIGNATURE_DOMAIN, entry_encoder
 from audit.snapshot.checkpoints import encode_checkpoints
 from audit.snapshot.columns import SignedEntry, read_entry_table, write_entries, write_entry_table, write_tombstones
-from audit.snapshot.layout import bucket_of, has_store, manifest_path, put_file, read_file, versions
+from audit.snapshot.layout import bucket_of, has_store, hold, manifest_path, put_file, read_file, versions
 from audit.snapshot.manifest import (
     MAX_SETTING_BYTES,
     BucketFiles,
@@ -170,25 +171,27 @@ def create_store(  # noqa: PLR0913
     """
     if has_store(path):
         raise UsageError(f"{path} holds a store already: append to it, or choose another folder")
+    additions = _by_bucket(entries)
+    for tenants in additions.values():
+        for tenant in sorted(tenants):
+            check_new_entries(tenant, tenants[tenant], {})
     store_id = secrets.token_hex(16) if store_id is None else store_id
     buckets: dict[int, BucketFiles] = {}
     notes: dict[str, bytes] = {}
-    for bucket, additions in sorted(_by_bucket(entries).items()):
-        logs = {}
-        rows: list[SignedEntry] = []
-        for tenant in sorted(additions):
-            check_new_entries(tenant, additions[tenant], {})
-            logs[tenant] = LogWriter(store_id, tenant, (), keyring)
-            rows.extend(logs[tenant].append_entry(entry) for entry in additions[tenant])
-        buckets[bucket], new_notes = write_bucket(
-            path, bucket, data=[write_entries(rows)], tombstones=(), logs=logs, unchanged={}
-        )
-        notes |= new_notes
-    manifest = build_manifest(
-        store_id=store_id, version=1, oldest=1, operation="import", parent=None, now_ms=now_ms,
-        expires_ms=expires_ms, keyring=keyring, buckets=buckets, notes=notes,
-    )  # fmt: skip
-    return publish_manifest(path, manifest, keyring)
+    durable.ensure_folder(path / "manifests")
+    with hold(path):
+        for bucket, tenants in sorted(additions.items()):
+            logs = {tenant: LogWriter(store_id, tenant, (), keyring) for tenant in sorted(tenants)}
+            rows = [logs[tenant].append_entry(entry) for tenant in logs for entry in tenants[tenant]]
+            buckets[bucket], new_notes = write_bucket(
+                path, bucket, data=[write_entries(rows)], tombstones=(), logs=logs, unchanged={}
+            )
+            notes |= new_notes
+        manifest = build_manifest(
+            store_id=store_id, version=1, oldest=1, operation="import", parent=None, now_ms=now_ms,
+            expires_ms=expires_ms, keyring=keyring, buckets=buckets, notes=notes,
+        )  # fmt: skip
+        return publish_manifest(path, manifest, keyring)
 
 
 def append_entries(  # noqa: PLR0913
@@ -209,18 +212,19 @@ def append_entries(  # noqa: PLR0913
         IncompleteError: the disk is full; the newest version is unchanged.
         StalePlanError: another process published first; nothing was appended.
     """
-    base = open_snapshot(path, keyring.policy, now_ms=now_ms, pin=pin, check_expiry=False)
-    check_dated_near(base.manifest, now_ms)
-    buckets = dict(base.manifest.buckets)
-    notes = {tenant: ref.note for tenant, ref in base.log_refs.items()}
-    for bucket, additions in sorted(_by_bucket(entries).items()):
-        buckets[bucket], new_notes = _append_to_bucket(base, bucket, additions, keyring)
-        notes |= new_notes
-    manifest = build_manifest(
-        store_id=base.store_id, version=base.version + 1, oldest=base.manifest.oldest, operation="append",
-        parent=base.digest, now_ms=now_ms, expires_ms=expires_ms, keyring=keyring, buckets=buckets, notes=notes,
-    )  # fmt: skip
-    return publish_manifest(path, manifest, keyring)
+    with hold(path):
+        base = open_snapshot(path, keyring.policy, now_ms=now_ms, pin=pin, check_expiry=False)
+        check_dated_near(base.manifest, now_ms)
+        buckets = dict(base.manifest.buckets)
+        notes = {tenant: ref.note for tenant, ref in base.log_refs.items()}
+        for bucket, additions in sorted(_by_bucket(entries).items()):
+            buckets[bucket], new_notes = _append_to_bucket(base, bucket, additions, keyring)
+            notes |= new_notes
+        manifest = build_manifest(
+            store_id=base.store_id, version=base.version + 1, oldest=base.manifest.oldest, operation="append",
+            parent=base.digest, now_ms=now_ms, expires_ms=expires_ms, keyring=keyring, buckets=buckets, notes=notes,
+        )  # fmt: skip
+        return publish_manifest(path, manifest, keyring)
 
 
 def write_bucket(  # noqa: PLR0913

@@ -16,7 +16,7 @@ from audit.errors import StalePlanError, UsageError
 from audit.provenance import strict_json
 from audit.provenance.leaf import SIGNATURE_DOMAIN, Tombstone, encode_tombstone
 from audit.snapshot.columns import SignedTombstone
-from audit.snapshot.layout import bucket_of, by_bucket
+from audit.snapshot.layout import bucket_of, by_bucket, hold
 from audit.snapshot.manifest import check_dated_near
 from audit.snapshot.newest import read_newest
 from audit.snapshot.publish import LogWriter, build_manifest, publish_manifest, sign_readable, write_bucket
@@ -149,11 +149,12 @@ def purify(  # noqa: PLR0913 - what is removed, by whom, and what the record say
     sign_readable(path, successor(), keyring)  # with the files as they are: what the run says of itself is the same
     if dry_run:
         return plan
-    for bucket in sorted({bucket_of(item.tenant) for item in removed}):
-        mine = [stone for stone in stones if bucket_of(stone.tenant) == bucket]
-        buckets[bucket], new_notes = _rewrite_bucket(snapshot, bucket, mine, keyring)
-        notes |= new_notes
-    published = publish_manifest(path, successor(), keyring)
+    with hold(path):
+        for bucket in sorted({bucket_of(item.tenant) for item in removed}):
+            mine = [stone for stone in stones if bucket_of(stone.tenant) == bucket]
+            buckets[bucket], new_notes = _rewrite_bucket(snapshot, bucket, mine, keyring)
+            notes |= new_notes
+        published = publish_manifest(path, successor(), keyring)
     return Purified(
         store_id=plan.store_id, audited_version=plan.audited_version, audited_digest=plan.audited_digest,
         version=published.version, digest=published.digest, published=True, removed=removed, entries=published.entries,

@@ -8,6 +8,7 @@ import os
 import pyarrow.parquet as pq
 import pytest
 
+from audit.snapshot.layout import hold
 from jobs.cli_vacuum import retention_ms
 
 DAY_MS = 86_400_000
@@ -89,12 +90,45 @@ def test_a_dry_run_names_ten_of_many_files(store, run):
     assert [line.strip() for line in lines] == [*files[:10], f"and {len(files) - 10:,} more: --json names them"]
 
 
-def test_what_another_command_may_be_about_to_publish_stays(store, run):
-    left = store / "scratch" / ".0123456789abcdef01234567.part"
-    left.write_bytes(b"half")
-    for _ in range(2):  # the second time there is no version to erase
-        assert run("vacuum", "store", "--keep", "0d", "--apply")[0] == 0
-        assert left.exists()
+def test_a_vacuum_beside_a_command_that_writes_to_the_store_is_exit_3_and_erases_nothing(store, run, monkeypatch):
+    monkeypatch.setattr("audit.snapshot.vacuum.WAIT_S", 0)
+    (store / "scratch" / ".0123456789abcdef01234567.part").write_bytes(b"half")
+    before = sorted(store.rglob("*"))
+    with hold(store):
+        code, out, err = run("vacuum", "store", "--keep", "0d", "--apply")
+        assert (code, out) == (3, "")
+        assert "another command is at work in store/manifests: start again when it is done" in err
+        assert run("vacuum", "store", "--keep", "0d")[0] == 0  # a dry run waits for nobody
+    assert sorted(store.rglob("*")) == before
+    assert run("vacuum", "store", "--keep", "0d", "--apply")[0] == 0
+    assert list((store / "scratch").iterdir()) == []
+
+
+def test_what_stays_is_said_and_is_exit_3(store, run, monkeypatch):
+    monkeypatch.setattr("audit.provenance.folder_lock.OF_ONE_MACHINE", frozenset())
+    for number in range(2):
+        (store / "scratch" / f".{number:024x}.part").write_bytes(b"half")
+    told = (
+        f"2 files stay that may hold removed text: scratch/.{0:024x}.part (it is younger than a day: a command on "
+        "another machine may be about to publish it); and 1 more: --json names them"
+    )
+    code, out, _ = run("vacuum", "store", "--keep", "0d")
+    assert (code, told in out.splitlines()) == (0, True)
+    code, out, err = run("vacuum", "store", "--keep", "0d", "--apply")
+    assert (code, err) == (3, f"memaudit: {told}; then start the same command again\n")
+    assert "version 3 published, with the same memories" in out
+    assert "secret 1" not in texts(store)
+    code, out, _ = run("vacuum", "store", "--keep", "0d", "--apply", "--json")
+    assert (code, list(json.loads(out)["stays"])) == (3, [f"scratch/.{number:024x}.part" for number in range(2)])
+
+
+def test_a_vacuum_with_nothing_to_erase_publishes_nothing(store, run):
+    for version in (3, None, None):
+        code, out, _ = run("vacuum", "store", "--keep", "0d", "--apply", "--json")
+        assert (code, json.loads(out)["version"]) == (0, version)
+    code, out, _ = run("vacuum", "store", "--keep", "0d", "--apply")
+    assert (code, out) == (0, "nothing to erase: what was replaced longer than 0d ago left no file in store\n")
+    assert sorted(path.name for path in (store / "manifests").iterdir()) == ["2.json", "3.json"]
 
 
 def test_a_store_in_the_folder_at_hand_leaves_keys_and_events_alone(folder, run):

@@ -15,7 +15,8 @@ from audit.snapshot.verify import verify_store
 from tests.unit.snapshot.stores import NOW, Killed, broken_os, entry, ids, keyring, make_history, open_store
 
 LATER = NOW + 1_000
-WEEK_MS = 7 * 24 * 3_600_000
+DAY_MS = 24 * 3_600_000
+WEEK_MS = 7 * DAY_MS
 DIGEST = "5a" * 32
 PARTIAL = ".0123456789abcdef01234567.part"
 
@@ -152,27 +153,60 @@ def test_what_is_not_the_stores_stays_however_old(tmp_path):
         assert keys | set(strange) <= set(files(store))
 
 
-def test_left_overs_go_once_they_are_as_old_as_what_is_kept(tmp_path):
+@pytest.fixture
+def stray(tmp_path):
+    """Names of files in a store that no manifest names, as an interrupted publisher leaves them."""
     store = tmp_path / "s"
     make_history(store)
+    dated(store, LATER - 10 * WEEK_MS)  # files of versions that are kept, whatever their age
     bucket = next(store.glob("data/b=*")).name
-    stray = {
+    names = {
         f"data/b=00/{DIGEST}.parquet", f"leaves/b=ff/{DIGEST}.bin", f"tombstones/b=00/{DIGEST}.parquet",
         f"checkpoints/b=00/{DIGEST}.json", f"scratch/{PARTIAL}", f"data/{bucket}/{PARTIAL}",
     }  # fmt: skip
-    kept = set(files(store))
-    dated(store, LATER - 10 * WEEK_MS)  # files of versions that are kept, whatever their age
-    for name in stray:
+    for name in names:
         (store / name).parent.mkdir(parents=True, exist_ok=True)
         (store / name).write_bytes(b"half")
-        dated(store / name, LATER - WEEK_MS + 1)
-    assert vacuum(store, keyring(), now_ms=LATER, retention_ms=WEEK_MS, dry_run=False).files == ()
+        dated(store / name, LATER)
+    return names
+
+
+def test_left_overs_go_whatever_their_age_where_no_one_else_writes(tmp_path, stray):
+    store = tmp_path / "s"
+    kept = set(files(store)) - stray
     for name in stray:
-        dated(store / name, LATER - WEEK_MS)
+        dated(store / name, LATER + DAY_MS)  # by a clock that was ahead
     result = vacuum(store, keyring(), now_ms=LATER, retention_ms=WEEK_MS, dry_run=False)
     assert result.files == tuple(sorted(stray))
-    assert (result.version, result.versions, result.bytes) == (None, (), 4 * len(stray))
+    assert (result.version, result.versions, result.bytes, result.stays) == (None, (), 4 * len(stray), {})
     assert set(files(store)) == kept
+
+
+def test_young_left_overs_stay_and_are_told_where_other_machines_may_write(tmp_path, stray, shared_disk):
+    store = tmp_path / "s"
+    for name in stray:
+        dated(store / name, LATER - DAY_MS + 1)
+    result = vacuum(store, keyring(), now_ms=LATER, retention_ms=0, dry_run=False)
+    assert (result.versions, stray & set(result.files), set(result.stays)) == ((1, 2), set(), stray)
+    assert all("younger than a day" in why for why in result.stays.values())
+    for name in stray:
+        dated(store / name, LATER - DAY_MS)
+    result = vacuum(store, keyring(), now_ms=LATER, retention_ms=0, dry_run=False)
+    assert (result.files, result.stays) == (tuple(sorted(stray)), {})
+
+
+def test_nothing_is_published_where_no_file_would_go(tmp_path):
+    store = tmp_path / "s"
+    make_history(store)
+    assert vacuum(store, keyring(), now_ms=LATER, retention_ms=0, dry_run=False).version == 4
+    before = files(store)
+    for dry_run in (True, False):
+        result = vacuum(store, keyring(), now_ms=LATER + 1, retention_ms=0, dry_run=dry_run)
+        assert (result.version, result.versions, result.files, result.bytes) == (None, (), (), 0)
+    assert files(store) == before
+    append_entries(store, [entry("acme", "later")], keyring(), now_ms=LATER + 2)
+    result = vacuum(store, keyring(), now_ms=LATER + 3, retention_ms=0, dry_run=False)
+    assert (result.version, result.versions) == (6, (3, 4))
 
 
 @pytest.mark.parametrize(("dies_at", "place"), [(3, "scratch"), (8, "data/b=*")])
