@@ -99,7 +99,7 @@ def run_batch(batch: tuple[str, int]) -> dict[str, Any]:
             if tally.interruptions.total() >= BATCH:
                 break
     return {
-        "scenario": name, "round": number, "interruptions": dict(tally.interruptions),
+        "scenario": name, "round": number, "interruptions": dict(tally.interruptions), "how": dict(tally.how),
         "found": {kind: len(found) for kind, found in tally.found.items()},
         "where": [seen for found in tally.found.values() for seen in found[:SHOWN]],
     }  # fmt: skip

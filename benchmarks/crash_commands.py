@@ -114,6 +114,8 @@ class Tally:
     interruptions: Counter[str] = field(default_factory=Counter)
     """By command."""
 
+    how: Counter[str] = field(default_factory=Counter)
+
     found: dict[Failure, list[str]] = field(default_factory=lambda: {kind: [] for kind in get_args(Failure)})
     """What did not hold, to where it was seen."""
 
@@ -125,12 +127,12 @@ class World:
         self._name = name
         self._folder = folder
         before, self._commands = SCENARIOS[name]
-        self._template = folder / "template"
-        self._template.mkdir(parents=True)
-        self._texts = _write_files(self._template)
+        self.template = folder / "template"
+        self.template.mkdir(parents=True)
+        self._texts = _write_files(self.template)
         for words in before:
-            _undisturbed(words, self._template)
-        place = shutil.copytree(self._template, folder / "undisturbed")
+            _undisturbed(words, self.template)
+        place = shutil.copytree(self.template, folder / "undisturbed")
         self._ended: list[Ended] = []
         self._states: list[dict[str, Any]] = []
         for words in self._commands:
@@ -140,7 +142,7 @@ class World:
     def trial(self, seed: int, tally: Tally) -> None:
         """Run the scenario in a copy, interrupting every command; a seed always draws the same interruptions."""
         draw = random.Random(f"{self._name} {seed}")
-        place = shutil.copytree(self._template, self._folder / f"trial-{seed}")
+        place = shutil.copytree(self.template, self._folder / f"trial-{seed}")
         for number in range(len(self._commands)):
             if not self._until_done(place, number, draw, tally, f"{self._name}, seed {seed}"):
                 break
@@ -153,7 +155,9 @@ class World:
             interruption = self._drawn(number, draw) if tries == 0 or draw.random() < AGAIN else None
             ended = run_command(words, place, interruption)
             tries += 1
-            tally.interruptions[words[0]] += ended.interrupted
+            if interruption is not None and ended.interrupted:
+                tally.interruptions[words[0]] += 1
+                tally.how[interruption.how] += 1
             seen = f"{where}, {' '.join(words)}, try {tries}, {interruption}: {ended.code} {ended.err.strip()[-200:]}"
             try:
                 state = state_of(place)

@@ -192,8 +192,8 @@ def _open_scratch(folder: Path, mode: int) -> tuple[Path, int]:
     while True:
         partial = folder / f".{secrets.token_hex(12)}.part"
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with contextlib.suppress(OSError):  # a network file system, say
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with contextlib.suppress(OSError):  # a network file system, say; or whoever looks holds it already
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(descriptor).st_nlink:
             return partial, descriptor
         os.close(descriptor)  # taken for a dead writer's before it was locked

@@ -44,6 +44,12 @@ MAX_FILE_BYTES = 1 << 40
 MAX_VERSION = 9_999_999
 """A version a minute for 19 years: larger ones are fast-forward attacks."""
 
+VACUUM_WAITS_S = 60.0
+"""For publishers, most of which are done by then: it may as well come again."""
+
+PUBLISHER_WAITS_S = 600.0
+"""For a vacuum, which erases some hundred files a second."""
+
 STORE_FOLDERS = (*SUFFIX, "manifests", "scratch")
 
 _MANIFEST = re.compile(r"([1-9][0-9]*)\.json", re.ASCII)
@@ -110,7 +116,7 @@ def versions(store: Path) -> list[int]:
 
 
 @contextmanager
-def hold(store: Path, *, alone_within_s: float | None = None) -> Iterator[bool]:
+def hold(store: Path, *, alone: bool = False) -> Iterator[bool]:
     """Hold a store while it is written to.
 
     Publishers hold it together, from the first file that no manifest names yet to the manifest. A vacuum holds it
@@ -118,19 +124,19 @@ def hold(store: Path, *, alone_within_s: float | None = None) -> Iterator[bool]:
 
     Args:
         store: It has been published to, or is about to be.
-        alone_within_s: For who wants it alone: how long to wait for the others, in seconds.
+        alone: As a vacuum does.
 
     Yields:
         For who wants it alone: whether no publisher can be at work now, also on another machine.
 
     Raises:
         UsageError: there is no store.
-        IncompleteError: an operating system error, or others hold it all the time.
+        IncompleteError: an operating system error, or others hold it all the time: whoever may read it can.
     """
     folder = store / "manifests"
     if not folder.is_dir():
         raise UsageError(_no_store(store))
-    with locked(folder, shared=alone_within_s is None, wait_s=alone_within_s) as only:
+    with locked(folder, shared=not alone, wait_s=VACUUM_WAITS_S if alone else PUBLISHER_WAITS_S) as only:
         yield only
 
 

@@ -43,9 +43,6 @@ __all__ = ["DEFAULT_RETENTION_MS", "Vacuumed", "vacuum"]
 LEFT_OVER_MS = 24 * 3_600_000
 """No publisher takes longer from its first file to its manifest."""
 
-WAIT_S = 60.0
-"""For publishers to be done: a nightly import of a day's memories is."""
-
 DEFAULT_RETENTION_MS = 7 * 24 * 3_600_000
 """A week to notice that a purification went wrong."""
 
@@ -119,7 +116,7 @@ def vacuum(
         plan = _plan(path, keyring, now_ms, retention_ms, alone=is_of_this_machine(path / "manifests"))
         doomed = {item: _size(item) for item in (*plan.files, *_manifests(path, plan))}
         return _vacuumed(path, plan, doomed, version=None, done=False)
-    with hold(path, alone_within_s=WAIT_S) as alone:
+    with hold(path, alone=True) as alone:
         plan = _plan(path, keyring, now_ms, retention_ms, alone=alone)
         version = None
         if plan.oldest != plan.newest.oldest:

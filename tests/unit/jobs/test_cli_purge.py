@@ -149,3 +149,13 @@ def test_a_run_that_was_told_to_read_no_hazards_is_purged_and_says_so(desk, run)
     for words in (PURGE[:-1], PURGE):
         code, out, _ = run(*words)
         assert (code, "the run read no hazards: these tombstones keep the ids out" in out) == (0, True)
+
+
+def test_an_attestation_of_a_version_that_an_interrupted_vacuum_gave_up_is_no_attack(desk, run):
+    assert run(*AUDIT, "--apply")[0] == 0
+    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    listed = (desk / "store" / "manifests" / "2.json").read_bytes()
+    assert run("vacuum", "store", "--keep", "0d", "--apply")[0] == 0
+    (desk / "store" / "manifests" / "2.json").write_bytes(listed)  # the last that a vacuum erases
+    code, _, err = run(*VERIFY)
+    assert (code, "which a vacuum erased from store: it has 3 to 4" in one_line(err)) == (UsageError.exit_code, True)

@@ -91,7 +91,7 @@ def test_a_dry_run_names_ten_of_many_files(store, run):
 
 
 def test_a_vacuum_beside_a_command_that_writes_to_the_store_is_exit_3_and_erases_nothing(store, run, monkeypatch):
-    monkeypatch.setattr("audit.snapshot.vacuum.WAIT_S", 0)
+    monkeypatch.setattr("audit.snapshot.layout.VACUUM_WAITS_S", 0)
     (store / "scratch" / ".0123456789abcdef01234567.part").write_bytes(b"half")
     before = sorted(store.rglob("*"))
     with hold(store):

@@ -111,7 +111,7 @@ def test_a_vacuum_leaves_alone_what_a_publisher_has_written_and_not_published_ye
         return original(*arguments)
 
     monkeypatch.setattr(publish, "publish_manifest", slowly)
-    monkeypatch.setattr("audit.snapshot.vacuum.WAIT_S", 0.1)
+    monkeypatch.setattr("audit.snapshot.layout.VACUUM_WAITS_S", 0.1)
     publisher = threading.Thread(
         target=append_entries, args=(store, [entry("acme", "new")], keyring()), kwargs={"now_ms": NOW + 3}
     )
@@ -136,6 +136,16 @@ def test_publishers_do_not_wait_for_each_other(tmp_path):
     with hold(tmp_path):
         append_entries(tmp_path, [entry("acme", "new")], keyring(), now_ms=NOW + 3)
     assert open_store(tmp_path).version == 4
+
+
+def test_a_publisher_beside_a_vacuum_waits_and_no_longer_than_is_said(tmp_path, monkeypatch):
+    make_history(tmp_path)
+    before = files(tmp_path)
+    monkeypatch.setattr("audit.snapshot.layout.PUBLISHER_WAITS_S", 0.1)
+    with hold(tmp_path, alone=True), pytest.raises(IncompleteError, match="another command is at work"):
+        append_entries(tmp_path, [entry("acme", "new")], keyring(), now_ms=NOW + 3)
+    assert files(tmp_path) == before
+    append_entries(tmp_path, [entry("acme", "new")], keyring(), now_ms=NOW + 3)
 
 
 def test_what_cannot_be_erased_is_told_and_erased_by_the_next_vacuum(tmp_path, monkeypatch):
