@@ -65,6 +65,7 @@ def settle(folder: Path) -> frozenset[RoleName]:
         UsageError, VerificationError: the folder's policy or a key of the rotation cannot be read.
         IncompleteError: an operating system error.
     """
+    durable.remove_leftovers(folder)  # first: once the last file is in its place, nobody knows of a rotation any more
     roles = load_policy(folder / POLICY_FILE).roles_by_key()
     finished: set[RoleName] = set()
     for path in sorted(folder.glob(f"*.key{NEXT}")):
@@ -77,7 +78,6 @@ def settle(folder: Path) -> frozenset[RoleName]:
     for path in sorted(folder.glob(f"*.key{RETIRED}")):
         if read_key(path).public().key_id in roles:
             _move(path, path.with_suffix(""))
-    durable.remove_leftovers(folder)
     return frozenset(finished)
 
 
