@@ -52,7 +52,7 @@ __all__ = ["SCENARIOS", "Tally", "World", "shown", "state_of"]
 CONFIG = "harm: {kind: regex, pattern: HARM}\nbackbone: fake\nnli: fake\nembedder: fake\n"
 QUERY = "how do I handle case 3 of printer trouble"
 POISONED = frozenset({"first-3", "first-7"})
-TENANTS = {"acme": 12, "globex": 4, "initech": 4}
+TENANTS = {"acme": 9, "globex": 2}
 """To memories in the first import; two of the first tenant's are poisoned, in the word that the fakes obey."""
 
 NEW = ("keys", "new")
