@@ -85,8 +85,8 @@ def replace(final: Path, data: bytes | Iterable[bytes], *, mode: int = 0o644) ->
     _keep_name(final)
 
 
-def ensure_folder(folder: Path) -> None:
-    """Create a folder and its parents, durably.
+def ensure_folder(folder: Path, *, mode: int = 0o777) -> None:
+    """Create a folder and its parents, durably; `mode` is the folder's, before the process's umask.
 
     Raises:
         UsageError: there is something else of that name.
@@ -101,7 +101,7 @@ def ensure_folder(folder: Path) -> None:
     try:
         for path in reversed(missing):
             with contextlib.suppress(FileExistsError):  # another writer was faster
-                os.mkdir(path)
+                os.mkdir(path, mode if path == missing[0] else 0o777)
             _sync_folder(path.parent)
     except OSError as error:
         raise IncompleteError(f"cannot create folder {path} ({_reason(error)})") from error

@@ -6,7 +6,8 @@
       tombstones/b=6d/<sha256>.parquet   tombstones with their signatures
       checkpoints/b=6d/<sha256>.json     the signed checkpoint of each log of the bucket
       manifests/7.json                   the signed list of all of these: version 7
-      scratch/.<24 hex digits>.part      files being written; one left by a killed writer is rubbish
+      scratch/.<24 hex digits>.part      files being written; one left by a killed writer is rubbish. Writers lock this
+                                         folder
 
 A tenant's bucket is the first byte of the SHA-256 of its name: reading one tenant reads one bucket. Paths are computed
 from digests, never read from a file, so no manifest can name a file outside the store. Whatever else lies in the folder
@@ -49,6 +50,9 @@ VACUUM_WAITS_S = 60.0
 
 PUBLISHER_WAITS_S = 600.0
 """For a vacuum, which erases some hundred files a second."""
+
+WRITERS_MODE = 0o770
+"""Of the folder that writers hold: who may open it can hold it too, so those who only read a store may not."""
 
 STORE_FOLDERS = (*SUFFIX, "manifests", "scratch")
 
@@ -131,11 +135,11 @@ def hold(store: Path, *, alone: bool = False) -> Iterator[bool]:
 
     Raises:
         UsageError: there is no store.
-        IncompleteError: an operating system error, or others hold it all the time: whoever may read it can.
+        IncompleteError: an operating system error, or others hold it all the time.
     """
-    folder = store / "manifests"
-    if not folder.is_dir():
+    if not (store / "manifests").is_dir():
         raise UsageError(_no_store(store))
+    durable.ensure_folder(folder := store / "scratch", mode=WRITERS_MODE)
     with locked(folder, shared=not alone, wait_s=VACUUM_WAITS_S if alone else PUBLISHER_WAITS_S) as only:
         yield only
 
@@ -198,7 +202,7 @@ def put_file(store: Path, kind: Kind, bucket: int, data: bytes, rows: int) -> Fi
     ref = FileRef(sha256=hashlib.sha256(data).hexdigest(), size=len(data), rows=rows)
     path = file_path(store, kind, bucket, ref.sha256)
     durable.ensure_folder(path.parent)
-    durable.ensure_folder(store / "scratch")
+    durable.ensure_folder(store / "scratch", mode=WRITERS_MODE)
     if not durable.create(path, data, scratch=store / "scratch"):
         try:
             read_file(store, kind, bucket, ref)

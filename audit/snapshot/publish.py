@@ -283,7 +283,6 @@ def publish_manifest(path: Path, manifest: Manifest, keyring: Keyring) -> Publis
     data = sign_readable(path, manifest, keyring)
     final = manifest_path(path, manifest.version)
     durable.ensure_folder(final.parent)
-    durable.ensure_folder(path / "scratch")
     if manifest.version > 1 and versions(path)[-1] >= manifest.version:
         raise StalePlanError(f"version {manifest.version} of {path} exists: someone else published; start again")
     with keyring.unchanged():

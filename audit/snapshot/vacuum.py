@@ -113,7 +113,7 @@ def vacuum(
         raise UsageError(f"retention of {retention_ms} ms: it must not be negative")
     keyring.signers("auditor")
     if dry_run:
-        plan = _plan(path, keyring, now_ms, retention_ms, alone=is_of_this_machine(path / "manifests"))
+        plan = _plan(path, keyring, now_ms, retention_ms, alone=is_of_this_machine(path / "scratch"))
         doomed = {item: _size(item) for item in (*plan.files, *_manifests(path, plan))}
         return _vacuumed(path, plan, doomed, version=None, done=False)
     with hold(path, alone=True) as alone:
@@ -159,7 +159,7 @@ def _plan(path: Path, keyring: Keyring, now_ms: int, retention_ms: int, *, alone
             continue
         if behind_link(path, left):
             plan.stays[left] = "it lies behind a link, and may be of somebody else"
-        elif alone or left.stat().st_mtime_ns // 1_000_000 <= now_ms - LEFT_OVER_MS:
+        elif alone or _changed_ms(left) <= now_ms - LEFT_OVER_MS:
             plan.files.append(left)
         else:
             plan.stays[left] = "it is younger than a day: a command on another machine may be about to publish it"
@@ -195,9 +195,17 @@ def _erase(path: Path, plan: _Plan) -> dict[Path, int]:
 
 
 def _size(item: Path) -> int:
-    """Return a file's bytes, 0 where it has gone meanwhile: a dry run looks on while others write."""
+    """Return a file's bytes, 0 where it has gone meanwhile: others may write."""
     try:
         return item.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _changed_ms(item: Path) -> int:
+    """Return when a file was changed last, Unix milliseconds; long ago where it has gone meanwhile."""
+    try:
+        return item.stat().st_mtime_ns // 1_000_000
     except FileNotFoundError:
         return 0
 

@@ -97,11 +97,12 @@ def test_a_vacuum_beside_a_command_that_writes_to_the_store_is_exit_3_and_erases
     with hold(store):
         code, out, err = run("vacuum", "store", "--keep", "0d", "--apply")
         assert (code, out) == (3, "")
-        assert "another command is at work in store/manifests: start again when it is done" in err
+        assert "another command is at work in store/scratch: start again when it is done" in err
         assert run("vacuum", "store", "--keep", "0d")[0] == 0  # a dry run waits for nobody
     assert sorted(store.rglob("*")) == before
     assert run("vacuum", "store", "--keep", "0d", "--apply")[0] == 0
     assert list((store / "scratch").iterdir()) == []
+    assert (store / "scratch").stat().st_mode & 0o007 == 0  # who may only read the store cannot hold it
 
 
 def test_what_stays_is_said_and_is_exit_3(store, run, monkeypatch):
