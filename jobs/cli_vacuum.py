@@ -16,8 +16,8 @@ from audit.snapshot.reader import open_snapshot
 from audit.snapshot.vacuum import Vacuumed
 from audit.snapshot.vacuum import vacuum as erase
 from audit.snapshot.verify import verify_store
-from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, known_pin, print_json, remember
-from jobs.clock import now_ms
+from jobs.cli_store import DEFAULT_KEYS, Json, Keys, PinFile, Store, check_pin_place, known_pin, print_json, remember
+from jobs.clock import now_ms, publisher_ms
 from jobs.progress import Reporter
 
 if TYPE_CHECKING:
@@ -47,10 +47,12 @@ def vacuum(
     The log keeps their hashes and stays provable. Changes nothing unless --apply is given. Exit code 3 says that a file
     stays which may hold removed text.
     """
-    retention, now, keyring, console = retention_ms(keep), now_ms(), load_keyring(keys), Console(soft_wrap=True)
+    retention, keyring, console = retention_ms(keep), load_keyring(keys), Console(soft_wrap=True)
+    now = publisher_ms(store) if apply else now_ms()
     known = known_pin(store, pin, keyring.policy, now)
     open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)  # nothing rolled back
     if apply:
+        check_pin_place(pin)
         with Reporter(console, quiet=as_json).steps() as progress:  # what is erased may be the last good copy
             verify_store(store, keyring.policy, now_ms=now, pin=known, progress=progress)
     done = erase(store, keyring, now_ms=now, retention_ms=retention, dry_run=not apply)
@@ -63,7 +65,8 @@ def vacuum(
         for line in _lines(done, store, keep):
             console.print(line, markup=False, highlight=False)
     if apply:
-        remember(open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False), pin)
+        seen = open_snapshot(store, keyring.policy, now_ms=now_ms(), pin=known, check_expiry=False)
+        remember(seen, pin, published=done.version)
         if done.stays:
             raise IncompleteError(f"{_staying(done.stays)}; then start the same command again")
 

@@ -13,8 +13,8 @@ from audit.errors import StalePlanError, UsageError, VerificationError
 from audit.provenance import durable
 from audit.report.untrusted import as_line
 from audit.snapshot.attest import MAX_ATTESTATION_BYTES, verify_attestation
-from audit.snapshot.layout import versions
-from audit.snapshot.reader import open_snapshot, read_manifest
+from audit.snapshot.newest import read_newest
+from audit.snapshot.reader import open_snapshot
 from audit.snapshot.verify import verify_store
 from jobs.cli_store import (
     DEFAULT_KEYS,
@@ -103,7 +103,7 @@ def _attested(file: Path, store: Path, policy: TrustPolicy, now: int) -> Attesta
         raise UsageError(f"{file}: no such file")
     data = durable.read_bounded(file, MAX_ATTESTATION_BYTES, str(file))
     about = verify_attestation(data, policy, str(file))
-    newest = read_manifest(store, policy, versions(store)[-1], now_ms=now, check_expiry=False)
+    newest = read_newest(store, policy, now_ms=now, check_expiry=False)
     if about.version > newest.version:
         raise VerificationError(
             f"{store}: its newest version is {newest.version}, and the auditor signed that version {about.version} was "

@@ -27,7 +27,7 @@ from audit.errors import IncompleteError, UsageError, VerificationError
 from audit.provenance import durable
 from audit.provenance.folder_lock import is_of_this_machine
 from audit.snapshot.layout import behind_link, file_path, hold, manifest_path, stored_files, versions
-from audit.snapshot.manifest import files_of
+from audit.snapshot.manifest import check_dated_near, files_of
 from audit.snapshot.publish import publish_manifest
 from audit.snapshot.reader import read_manifest
 
@@ -104,7 +104,7 @@ def vacuum(
         Also where a file could not be erased: whoever needs it gone looks at `stays`, and starts again.
 
     Raises:
-        UsageError: no store, a negative retention, or a file to erase is a link.
+        UsageError: no store, a negative retention, a link in the place of a file to erase, a clock far ahead.
         VerificationError: the newest manifest, or one whose files would be kept, does not verify.
         StalePlanError: someone else published meanwhile; nothing was erased.
         IncompleteError: other commands write to the store all the time, or an operating system error; start again.
@@ -120,6 +120,7 @@ def vacuum(
         plan = _plan(path, keyring, now_ms, retention_ms, alone=alone)
         version = None
         if plan.oldest != plan.newest.oldest:
+            check_dated_near(plan.newest, now_ms)
             successor = replace(
                 plan.newest, version=plan.newest.version + 1, oldest=plan.oldest, operation="vacuum",
                 parent=plan.newest.digest, created_ms=now_ms, run_id="", models={}, config={},
