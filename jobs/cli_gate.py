@@ -143,7 +143,7 @@ def _explain_entry(entry_id: str, lineage: VerifiedLineage, console: Console | N
     _say(console, f"{as_line(entry_id)}: {label}")
     _print_path(console, path, lineage)
     enough = _weight(lineage.dag.tau_ppm)
-    if label != "external" and drawn:
+    if label != "external" and drawn and lineage.dag.rules.propagation == "shares":
         rest = f", and {_weight(unrecorded)} of it is recorded nowhere" if unrecorded else ""
         _say(console, f"  draws {_weight(drawn)} on untrusted memories{rest}; from {enough} together it is untrusted")
     if below:

@@ -99,6 +99,9 @@ def test_shares_that_make_an_entry_untrusted_together_are_told(explain, run, fol
     assert said("m4") == ["m4: trusted", f"draws 0.1 on untrusted memories; {together}"]
     assert "m5 [external; the agent recorded parents for 0.3 of it alone]: a b" in said("m5")
     assert "m6 [external; the agent recorded no parents for it that weigh anything]: a b" in said("m6")
+    strongest = POLICY.replace("trust: {", "trust: {propagation: strongest, ")
+    (folder / "paper.yaml").write_text(strongest, encoding="utf-8")
+    assert explain("--policy", "paper.yaml", "--entry", "m3")[1].splitlines() == ["m3: trusted"]
     answer = json.loads(explain("--policy", "gate.yaml", "--entry", "m3", "--json")[1])
     assert (answer["untrusted_ppm"], answer["unrecorded_ppm"], answer["tau_ppm"]) == (100_000, 150_000, 200_000)
 
