@@ -52,10 +52,10 @@ def without_witness(patch):
     [
         (1, ("import", "jsonl", "more.jsonl", "store")), (9_000, ("import", "jsonl", "more.jsonl", "store")),
         (24, ("import", "jsonl", "more.jsonl", "new")), (1, (*FORGET, "--apply")),
-        (24, ("purge", "run", "store", "--apply")),
+        (24, ("purge", "run", "store", "--apply")), (24, ("vacuum", "store", "--keep", "0d", "--apply")),
         (1, (*AUDIT[:-3], "other", "--local", "--quiet", "--apply")),
     ],
-    ids=["import", "import, a year", "new store", "forget", "purge", "audit"],
+    ids=["import", "import, a year", "new store", "forget", "purge", "vacuum", "audit"],
 )  # fmt: skip
 def test_a_clock_ahead_of_the_stores_file_system_publishes_nothing(desk, run, monkeypatch, words, hours):
     if words[0] == "purge":
