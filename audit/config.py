@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from audit import strict_yaml
 from audit.errors import UsageError
+from audit.outside_file import read_at_most
 from audit.setting_types import describe_type, fits_type
-from audit.user_file import read_at_most
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,9 @@ One JSON object per line. Example (one line in the file):
 Rules: `retrieved` is what the event is replayed with, `[]` is no memory; it may be missing (it is then reconstructed
 with the audit's own retrieval, and the report says so).
 `harm.label` is `harmful` or `benign`; benign events are probes: an audit must keep their answers. Unknown fields are
-kept in `extra` untouched. A reader MUST reject a repeated event id, a line that is not one JSON object, invalid UTF-8
-and a line longer than MAX_LINE_BYTES, naming the line.
+kept in `extra` untouched; `harm` has no others. A reader MUST reject a repeated event id, a line that is not one JSON
+object as `audit.outside_json` reads it (a member twice, invalid UTF-8) and one longer than MAX_LINE_BYTES, naming the
+line.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+from audit import outside_json
 from audit.entry import MAX_NAME_BYTES, MAX_TEXT_BYTES
 from audit.errors import EventError
-from audit.nesting import MAX_DEPTH, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -123,24 +124,18 @@ def parse_events(lines: Iterable[bytes], source: str) -> Iterator[Event]:
 
 
 def _parse_line(raw: bytes, where: str) -> Event:
-    try:
-        record = json.loads(raw.decode("utf-8-sig"))  # Windows writes a BOM
-    except UnicodeDecodeError as error:
-        raise EventError(f"{where}: not valid UTF-8 at byte {error.start}") from None
-    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
-        raise EventError(f"{where}: not JSON ({str(error)[:80]})") from None
-    if too_deep(raw, record):
-        raise EventError(f"{where}: more than {MAX_DEPTH} levels of JSON")
+    record = outside_json.decode(raw, where, error=EventError)
     if not isinstance(record, dict):
         raise EventError(f"{where}: expected one JSON object")
-    if b"\\ud" in raw.lower():  # JSON can spell half a surrogate pair, which no UTF-8 can hold
-        try:
-            json.dumps(record, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise EventError(f"{where}: not valid Unicode (a lone surrogate)") from None
     harm = record.get("harm")
     if not isinstance(harm, Mapping) or harm.get("label") not in ("harmful", "benign"):
         raise EventError(f'{where}: "harm" must be an object whose "label" is "harmful" or "benign"')
+    unknown = sorted(harm.keys() - {"label", "source"})
+    if unknown:
+        raise EventError(f'{where}: "harm" has an unknown member {unknown[0]!r:.60}; known are label, source')
+    harm_source = harm.get("source", "")
+    if not isinstance(harm_source, str) or len(harm_source.encode()) > MAX_NAME_BYTES:
+        raise EventError(f'{where}: "source" of "harm" must be text of at most {MAX_NAME_BYTES} bytes')
     ts_ms = record.get("ts_ms", 0)
     if not isinstance(ts_ms, int) or isinstance(ts_ms, bool) or ts_ms < 0:
         raise EventError(f'{where}: "ts_ms" must be a whole number of Unix milliseconds')
@@ -152,7 +147,7 @@ def _parse_line(raw: bytes, where: str) -> Event:
         output=_text(record, "output", where, MAX_TEXT_BYTES),
         retrieved=_retrieved(record, where),
         harm=harm["label"],
-        harm_source=str(harm.get("source", ""))[:MAX_NAME_BYTES],
+        harm_source=harm_source,
         extra=MappingProxyType({key: value for key, value in record.items() if key not in _FIELDS}),
     )
 

@@ -5,6 +5,7 @@ Its exit codes stand in `EXIT_CODES`, which ends `memaudit --help`.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -89,7 +90,8 @@ def main() -> NoReturn:
     except SystemExit as stop:  # typer's 1 where nobody reads on (`memaudit … | head`) would say findings
         code = IncompleteError.exit_code if stop.code == FINDINGS else stop.code
     except OSError as error:
-        fail(f"{error.filename or 'system'}: {error.strerror or error}", IncompleteError.exit_code)
+        kind = UsageError if error.errno == errno.ENAMETOOLONG else IncompleteError
+        fail(f"{error.filename or 'system'!s:.300}: {error.strerror or error}", kind.exit_code)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is no finding
         show = getattr(error, "show", None)  # typer's own usage errors know how to print themselves
         if show is None:

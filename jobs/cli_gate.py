@@ -20,6 +20,7 @@ from audit.lineage.call import MAX_CALL_BYTES, parse_question
 from audit.lineage.gate import Gate
 from audit.lineage.policy import GatePolicy, load_gate_policy
 from audit.lineage.verified import VerifiedLineage
+from audit.outside_file import read_at_most
 from audit.report.untrusted import as_line
 from audit.snapshot.reader import open_snapshot
 from jobs.cli_store import (
@@ -96,14 +97,7 @@ def explain(
 
 def _explain_call(file: Path, gate: Gate, lineage: VerifiedLineage, now: int, console: Console | None) -> bool:
     """Print a decision, as JSON where there is no console, and tell whether the call is not made as proposed."""
-    try:
-        with file.open("rb") as stream:  # also a pipe, such as a shell's <(…)
-            data = stream.read(MAX_CALL_BYTES + 1)
-    except FileNotFoundError:
-        raise UsageError(f"{file}: no such file") from None
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
-    proposed, context = parse_question(data, file.name)
+    proposed, context = parse_question(read_at_most(file, MAX_CALL_BYTES), file.name)
     decision = gate.decide(proposed, context, now_ms=now)
     if console is None:
         print_json({"tool": proposed.tool, **_decision_record(decision, lineage)})

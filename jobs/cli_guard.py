@@ -18,6 +18,7 @@ from audit.forget.decision import FAILURES, Decision
 from audit.forget.decision_log import as_record
 from audit.forget.recent_writes import UNNAMED
 from audit.forget.settings import GuardSettings
+from audit.outside_file import named_file
 from audit.report.untrusted import as_line
 from jobs.cli_forget import TaxonomyFile  # noqa: TC001 - typer reads the annotation
 from jobs.cli_options import spread_options
@@ -282,7 +283,7 @@ def calibrate(
 
     named = taxonomy_of(taxonomy)
     thresholds((), named, most_false=most_false)  # a wrong share is to be heard before the work
-    labelled = calibration_texts() if texts is None else tuple(parse_labelled(_lines(texts), texts.name))
+    labelled = calibration_texts() if texts is None else tuple(parse_labelled(_lines(texts), texts.name, named.names))
 
     async def read(models: HazardModels, progress: Stage) -> list[dict[str, float] | None]:
         async def one(text: str) -> dict[str, float] | None:
@@ -318,11 +319,8 @@ def calibrate(
 
 def _lines(file: Path) -> Iterator[bytes]:
     """Read lines, none much longer than is allowed: the file is not ours."""
-    try:
-        with file.open("rb") as stream:
-            yield from iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
+    with named_file(file) as stream:
+        yield from iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
 
 
 @contextlib.contextmanager

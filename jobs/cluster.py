@@ -18,9 +18,11 @@ import hashlib
 import os
 import re
 import shlex
+import stat
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
 import aiohttp
@@ -28,6 +30,7 @@ from ray.exceptions import AuthenticationError, RayError
 from ray.job_submission import JobSubmissionClient
 
 from audit.errors import IncompleteError, UsageError
+from audit.outside_file import walk
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -118,8 +121,8 @@ def submit(
         The submission id.
 
     Raises:
-        UsageError: no cluster there, or none that answers in time, an id that was used, a folder that is not there, or
-            what looks like a secret.
+        UsageError: no cluster there, or none that answers in time, an id that was used, a folder that is not there or
+            cannot be uploaded, or what looks like a secret.
     """
     env_vars = dict(env_vars or {})
     if not argv:
@@ -135,6 +138,7 @@ def submit(
     if working_dir is not None:
         if not working_dir.is_dir():
             raise UsageError(f"{working_dir}: no such folder to upload as the job's working folder")
+        _check_upload(working_dir)
         runtime_env |= {"working_dir": str(working_dir), "excludes": list(EXCLUDED)}
     client = _client(address)
     deadline = time.monotonic() + PATIENCE_S
@@ -264,6 +268,31 @@ class _PunctualClient(JobSubmissionClient):  # type: ignore[misc]
             if "timed out" not in str(error):
                 raise
             raise TimeoutError(f"it said nothing for {patience_s:.0f} s") from None
+
+
+def _check_upload(folder: Path) -> None:
+    """Refuse a folder that Ray would never finish reading: it opens whatever is there, and follows every link.
+
+    What is ignored by a `.gitignore` counts too.
+
+    Raises:
+        UsageError: names what is in the way.
+    """
+    for path, is_folder in walk(folder, follow_links=True, skip=_is_excluded):
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:  # a link to nothing, which Ray passes over
+            continue
+        except OSError:
+            mode = 0
+        if is_folder or not mode:
+            raise UsageError(f"{path}: too many folders below {folder}, or too deep; are links there that lead back?")
+        if not stat.S_ISREG(mode):
+            raise UsageError(f"{path}: is no file, and uploading it would not end; name another working folder")
+
+
+def _is_excluded(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in EXCLUDED)
 
 
 def _refuse_secrets(argv: Sequence[str], env_vars: Mapping[str, str]) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -24,6 +25,7 @@ from rich.text import Text
 from audit.config import load_config
 from audit.counted import counted
 from audit.errors import UsageError
+from audit.outside_file import read_regular
 from audit.provenance import durable
 from audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, save_keyring
 from audit.report.summary import removed_of, summarise, untold
@@ -51,7 +53,7 @@ from jobs.run_audit import (
     read_events,
     run_audit,
 )
-from jobs.run_folder import KINDS
+from jobs.run_folder import KINDS, MAX_MARKER_BYTES
 from jobs.run_seal import Sealer
 from jobs.sealed_run import open_sealed
 from models.generator_vllm import VllmSettings
@@ -209,14 +211,27 @@ def _claim(place: _Layout, source: Path, config: AuditConfig) -> None:
 
 def _read_marker(marker: Path) -> object:
     try:
-        return json.loads(marker.read_bytes())
-    except ValueError:
+        return json.loads(read_regular(marker, MAX_MARKER_BYTES))
+    except (OSError, ValueError, RecursionError):
         return None
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of this demo with all that is in it; absent is fine.
+
+    Raises:
+        UsageError: somebody nested folders in it as deep as no demo does.
+    """
+    try:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+    except RecursionError:
+        raise UsageError(f"{folder}: folders nested too deep to be removed; remove it yourself") from None
 
 
 def _keys(place: _Layout) -> Keyring:
     if not (place.keys / POLICY_FILE).is_file():  # it is written last: without it the folder is a torso
-        shutil.rmtree(place.keys, ignore_errors=True)
+        _remove(place.keys)
         save_keyring(generate_keys(), place.keys)
     return load_keyring(place.keys)
 
@@ -224,7 +239,7 @@ def _keys(place: _Layout) -> Keyring:
 def _sign(place: _Layout, keyring: Keyring) -> VerifiedSnapshot:
     """Import the corpus, unless that is done, and return version 1, verified to the last entry."""
     if not (place.store / "manifests" / "1.json").is_file():
-        shutil.rmtree(place.run, ignore_errors=True)  # of a store that is gone
+        _remove(place.run)  # of a store that is gone
         path = place.folder / ENTRIES_FILE
         with path.open("rb") as lines:
             entries = list(parse_entries(lines, path.name, {}))
@@ -372,7 +387,7 @@ def _close(place: _Layout, result: AuditResult, say: _Narrator, *, keep: bool) -
         say.plain(f"  memaudit guard check WRITES {place.store} --keys {place.keys} --tenant TENANT")
     else:
         for path in (place.keys, place.store, *(place.run / kind for kind in KINDS)):
-            shutil.rmtree(path)
+            _remove(path)
         say.plain("keys, store and replays of the demo are deleted; report, result and attestation stay")
     say.plain("on your own data:")
     say.plain("  memaudit keys new")

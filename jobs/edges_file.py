@@ -4,7 +4,8 @@
 
 Proposals, not facts: nobody signed them. An audit lets them quarantine an entry and never remove one, and they make no
 trust label better. `weight` is the estimated probability that the child draws on the parent. A reader MUST reject a
-line with other fields, an edge named twice, and entries that are not in the store or not in the order parent, child.
+line with other fields, a member or an edge named twice, and entries that are not in the store or not in the order
+parent, child.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from audit import outside_json
 from audit.entry import MAX_NAME_BYTES, PARTS_PER_MILLION
 from audit.errors import UsageError
-from audit.nesting import MAX_DEPTH, too_deep
-from audit.user_file import read_at_most
+from audit.outside_file import read_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -87,14 +88,7 @@ def parse_edges(lines: Iterable[bytes], source: str) -> tuple[EstimatedEdge, ...
 def _parse(raw: bytes, where: str) -> EstimatedEdge:
     if len(raw) > MAX_LINE_BYTES:
         raise UsageError(f"{where}: {len(raw)} bytes, at most {MAX_LINE_BYTES} are allowed in one edge")
-    try:
-        record = json.loads(raw.decode("utf-8-sig"))  # Windows writes a BOM
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where}: not JSON ({str(error)[:80]})") from None
-    if too_deep(raw, record):
-        raise UsageError(f"{where}: more than {MAX_DEPTH} levels of JSON")
-    if b"\\ud" in raw.lower() and not _is_unicode(record):
-        raise UsageError(f"{where}: not valid Unicode (a lone surrogate)")
+    record = outside_json.decode(raw, where)
     if not isinstance(record, dict) or not record.keys() <= _FIELDS or not record.keys() >= _FIELDS - {"evidence"}:
         raise UsageError(f"{where}: expected an object with tenant, child, parent, weight, and evidence if any")
     evidence = record.get("evidence", {})
@@ -114,15 +108,6 @@ def _name(record: Mapping[str, object], name: str, where: str) -> str:
     if not isinstance(value, str) or not value or len(value.encode(errors="replace")) > MAX_NAME_BYTES:
         raise UsageError(f"{where}: {name} is {value!r:.40}, expected the name of one")
     return unicodedata.normalize("NFC", value)  # as the store spells it
-
-
-def _is_unicode(record: object) -> bool:
-    """Tell whether UTF-8 can hold a JSON value: JSON can spell half a surrogate pair."""
-    try:
-        json.dumps(record, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_number(value: object) -> bool:

@@ -10,14 +10,14 @@ there once. A line that breaks a rule stops the import before anything is writte
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any
 
+from audit import outside_json
 from audit.entry import PARTS_PER_MILLION, Entry, Parent
-from audit.errors import EntryError, UsageError
-from audit.nesting import MAX_DEPTH, too_deep
+from audit.errors import EntryError
 from audit.nfc import nfc
+from audit.outside_file import named_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -48,16 +48,11 @@ def read_entries(file: Path, defaults: Mapping[str, object], *, once: bool = Fal
     read = _read_once if once else parse_entries
     if str(file) == "-":
         return list(read(_lines(sys.stdin.buffer), "standard input", defaults))
-    try:
-        with file.open("rb") as stream:  # also a pipe, such as a shell's <(…)
-            return list(read(_lines(stream), file.name, defaults))
-    except FileNotFoundError:
-        raise UsageError(f"{file}: no such file") from None
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
+    with named_file(file) as stream:
+        return list(read(_lines(stream), file.name, defaults))
 
 
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
     """Read lines, none much longer than is allowed: a pipe or a device may send one that no memory holds."""
     return iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
 
@@ -103,14 +98,7 @@ def _numbered(lines: Iterable[bytes], source: str, defaults: Mapping[str, object
 
 
 def _parse(raw: bytes, where: str, defaults: Mapping[str, object]) -> Entry:
-    try:
-        record = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_unique)  # Windows writes a BOM
-    except UnicodeDecodeError as error:
-        raise EntryError(f"{where}: not valid UTF-8 at byte {error.start}") from None
-    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
-        raise EntryError(f"{where}: not JSON ({str(error)[:80]})") from None
-    if too_deep(raw, record):
-        raise EntryError(f"{where}: more than {MAX_DEPTH} levels of JSON")
+    record = outside_json.decode(raw, where, error=EntryError)
     if not isinstance(record, dict):
         raise EntryError(f"{where}: expected one JSON object")
     unknown = sorted(record.keys() - _FIELDS)
@@ -133,14 +121,6 @@ def _parse(raw: bytes, where: str, defaults: Mapping[str, object]) -> Entry:
     for name in ("tenant", "entry_id", "principal", "request", "response"):
         values[name] = _nfc(values[name], f"{where}: {name}")
     return Entry(**values)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object; of a member that is there twice another reader may take the other one."""
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        raise ValueError("a member is there twice")
-    return record
 
 
 def _parents(value: object, where: str) -> tuple[Parent, ...]:

@@ -14,7 +14,7 @@ from audit.errors import UsageError
 from jobs.pieces import pieces
 from jobs.run_folder import EMBEDDING, ENTAILMENT, read_identity, read_models, shard_code, shards
 from jobs.run_seal import Sealer
-from jobs.shards import parse_vectors, parse_weights
+from jobs.shards import parse_vectors, parse_weights, read_shard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -74,11 +74,11 @@ class EarlierRun:
         passed_over = 0
         for shard in shards(self.path, kind):
             try:
-                data = shard.read_bytes()
+                data = read_shard(shard)
                 found = (
                     parse(data, str(shard)) if shard.stem == shard_code(self._codes, kind, self.models, data) else None
                 )
-            except (OSError, UsageError):
+            except UsageError:
                 found = None
             if found is None:
                 passed_over += 1

@@ -17,9 +17,9 @@ from audit.counted import counted
 from audit.errors import EventError, UsageError
 from audit.events import parse_events
 from audit.forget.hazard import load_taxonomy
+from audit.outside_file import read_at_most, read_regular
 from audit.report.html import render_html
-from audit.report.json import from_json, to_json
-from audit.user_file import read_at_most
+from audit.report.json import MAX_BYTES, from_json, to_json
 from jobs.audit_memory import audit_memory, check_events
 from jobs.edges_file import check_edges
 from jobs.executor_local import LocalExecutor
@@ -240,7 +240,11 @@ def read_result(run: Path) -> AuditResult:
     if not path.is_file():
         hint = "it is not finished: start the same audit again" if (run / "run.json").is_file() else "no run there"
         raise UsageError(f"{run}: no {RESULT_FILE} ({hint})")
-    return from_json(path.read_bytes(), str(path))
+    try:
+        data = read_regular(path, MAX_BYTES)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    return from_json(data, str(path))
 
 
 def prepare_models(config: AuditConfig, progress: Progress) -> None:

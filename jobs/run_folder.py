@@ -17,7 +17,6 @@ embedder said depends on texts and weights alone: another run may take it over (
 
 from __future__ import annotations
 
-import io
 import json
 import shlex
 import time
@@ -25,9 +24,9 @@ from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-import pyarrow.parquet as pq
-
+from audit import outside_json, parquet
 from audit.errors import IncompleteError, ModelError, UsageError, VerificationError
+from audit.outside_file import read_regular
 from audit.provenance import durable
 from jobs.run_seal import Sealer
 from jobs.shards import (
@@ -35,6 +34,7 @@ from jobs.shards import (
     parse_outcomes,
     parse_vectors,
     parse_weights,
+    read_shard,
     vectors_table,
     weights_table,
 )
@@ -52,15 +52,18 @@ if TYPE_CHECKING:
     from jobs.run_seal import Codes
 
 __all__ = [
-    "KINDS", "MARKER_FILE", "MODELS_FILE", "RESULT_FILE", "RUN_FORMAT", "RunFolder", "parse_marker", "read_identity",
-    "read_models", "resumable", "shard_code", "shards",
+    "KINDS", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE", "RESULT_FILE", "RUN_FORMAT", "RunFolder", "parse_marker",
+    "read_identity", "read_models", "resumable", "shard_code", "shards",
 ]  # fmt: skip
 
 T = TypeVar("T")
 
 RUN_FORMAT = "memaudit run v3"
-"""Of what a run folder holds: another where `Entry.text`, a column or key of `jobs.shards`, the weight of a pair or a
-code of `jobs.run_seal` changes."""
+"""Of what a run folder holds: another where `Entry.text`, a column or key of `jobs.shards`, how these are written, the
+weight of a pair or a code of `jobs.run_seal` changes."""
+
+MAX_MARKER_BYTES = 1 << 20
+"""Of a file of digests or of model ids."""
 
 MARKER_FILE = "run.json"
 MODELS_FILE = "models.json"
@@ -235,17 +238,13 @@ class RunFolder:
         return self.path / name
 
     def _write(self, kind: str, table: pa.Table) -> None:
-        data = io.BytesIO()  # a shard is small (SHARD_ROWS, `jobs.pieces`)
-        pq.write_table(table, data)
-        code = shard_code(self._codes, kind, self._models, data.getvalue())
-        self.write(f"{kind}/{code}.parquet", data.getvalue())
+        data = parquet.write(table)
+        code = shard_code(self._codes, kind, self._models, data)
+        self.write(f"{kind}/{code}.parquet", data)
 
     def _read(self, kind: str, parse: Callable[[bytes, str], T]) -> Iterator[T]:
         for shard in shards(self.path, kind):
-            try:
-                data = shard.read_bytes()
-            except OSError as error:
-                raise UsageError(f"{shard}: not readable ({error.strerror}); delete it and resume") from None
+            data = read_shard(shard)
             if shard.stem != shard_code(self._codes, kind, self._models, data):
                 raise VerificationError(f"{shard}: {STRANGE}; delete it and resume, or choose another --out")
             self.sealer.note(f"{kind}/{shard.name}", data)
@@ -304,8 +303,8 @@ def parse_marker(data: bytes, where: str) -> dict[str, str]:
         UsageError: not the marker of a run.
     """
     try:
-        known = json.loads(data)
-    except (ValueError, RecursionError):
+        known = outside_json.decode(data, where)
+    except UsageError:
         known = None
     if not isinstance(known, dict) or not all(isinstance(value, str) for value in known.values()):
         raise UsageError(f"{where}: not a run's marker; choose another --out")
@@ -338,7 +337,7 @@ def _mark(marker: Path, data: bytes) -> None:
 
 def _read_marker(marker: Path) -> tuple[dict[str, str], bytes]:
     try:
-        data = marker.read_bytes()
+        data = read_regular(marker, MAX_MARKER_BYTES)
     except OSError as error:
         raise UsageError(f"{marker}: cannot be read ({error.strerror}); choose another --out") from None
     return parse_marker(data, str(marker)), data

@@ -1,7 +1,7 @@
 """Shards of a run folder: Parquet files of replays, contradiction weights and embeddings, read back strictly.
 
-A shard may be damaged, or no shard: whatever is wrong with it, the reader names it and says that it can be deleted,
-since a run asks again for what it does not find.
+A shard may be damaged, no shard, or made to fill the memory (`audit.parquet`, `audit.outside_file`): whatever is wrong
+with it, the reader names it and says that it can be deleted, since a run asks again for what it does not find.
 """
 
 from __future__ import annotations
@@ -12,36 +12,43 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from audit import parquet
 from audit.attribution.ablation import Outcome
 from audit.errors import UsageError
+from audit.outside_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
 __all__ = [
     "OUTCOMES_SCHEMA", "VECTORS_SCHEMA", "WEIGHTS_SCHEMA", "outcomes_table", "pair_key", "parse_outcomes",
-    "parse_vectors", "parse_weights", "text_key", "vectors_table", "weights_table",
+    "parse_vectors", "parse_weights", "read_shard", "text_key", "vectors_table", "weights_table",
 ]  # fmt: skip
+
+MAX_SHARD_BYTES = 256 << 20
+"""Hundreds of replays with all their answers, or a hundredth of the embeddings of millions of texts."""
+
+_TEXTS = pa.list_(pa.field("element", pa.string()))
 
 OUTCOMES_SCHEMA = pa.schema(
     [
         ("pair_id", pa.string()),
         ("event_id", pa.string()),
-        ("context", pa.list_(pa.string())),
+        ("context", _TEXTS),
         ("harm", pa.float64()),
         ("log_odds_nats", pa.float64()),
         ("output", pa.string()),
-        ("answers", pa.list_(pa.string())),
+        ("answers", _TEXTS),
         ("prompt_hash", pa.string()),
         ("memoised", pa.bool_()),
         ("prompt_tokens", pa.int64()),
         ("cached_tokens", pa.int64()),
         ("completion_tokens", pa.int64()),
-        ("left_out", pa.list_(pa.string())),
+        ("left_out", _TEXTS),
         ("fits", pa.bool_()),
     ]
 )
@@ -79,6 +86,18 @@ def vectors_table(vectors: Mapping[str, NDArray[np.float32]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=VECTORS_SCHEMA)
 
 
+def read_shard(path: Path) -> bytes:
+    """Return a shard's bytes.
+
+    Raises:
+        UsageError: names the shard; no regular file, too large, or not readable.
+    """
+    try:
+        return read_regular(path, MAX_SHARD_BYTES)
+    except OSError as error:
+        raise UsageError(f"{path}: not readable ({error.strerror}); delete it and resume") from None
+
+
 def parse_outcomes(data: bytes, where: str) -> list[Outcome]:
     """Read a shard of replays.
 
@@ -114,12 +133,10 @@ def parse_vectors(data: bytes, where: str) -> dict[str, NDArray[np.float32]]:
 
 def _rows(data: bytes, schema: pa.Schema, optional: set[str], where: str) -> list[dict[str, Any]]:
     try:
-        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-        if not table.schema.equals(schema):
-            raise ValueError(f"columns {table.schema.names!r:.60}")  # noqa: TRY301 - as unreadable as no Parquet
+        table = parquet.read(data, schema)
         table.validate(full=True)  # UTF-8, offsets
         rows: list[dict[str, Any]] = table.to_pylist()
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (parquet.ParquetError, pa.ArrowException, ValueError) as error:
         text = " ".join(str(error).split())[:100]
         raise UsageError(f"{where}: not readable ({text}); delete it and resume") from None
     for row in rows:

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from audit.errors import AuditError, ModelError, UsageError
+from audit.outside_file import read_regular
 from models.library_noise import without_bars
 from models.onnx_export import INT8_GRAPH, export_int8_in_subprocess
 from models.telemetry import tell_nobody
 from models.text_tokens import read_as_text
-from models.weights_cache import cache_dir, cannot_load, folder_id, is_packaged, locked
+from models.weights_cache import MAX_RECORD_BYTES, cache_dir, cannot_load, folder_id, is_packaged, locked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,7 +159,7 @@ def scoring_id(folder: Path, precision: str) -> str:
     plain id, and what they found is not to be taken over.
     """
     try:
-        kinds = json.loads((folder / "config.json").read_bytes()).get("type_vocab_size", 0)
+        kinds = json.loads(read_regular(folder / "config.json", MAX_RECORD_BYTES)).get("type_vocab_size", 0)
     except (OSError, ValueError, RecursionError, AttributeError):  # `label_columns` says what is wrong with it
         kinds = 0
     segments = isinstance(kinds, int) and kinds > 1
@@ -172,7 +173,7 @@ def label_columns(folder: Path) -> list[int]:
         UsageError: a label is missing, doubled or unknown; names what the model has.
     """
     try:
-        data = (folder / "config.json").read_bytes()
+        data = read_regular(folder / "config.json", MAX_RECORD_BYTES)
     except OSError as error:
         raise UsageError(
             f"{folder}: no readable config.json ({error!s:.120}); give a Hugging Face NLI folder"

@@ -7,15 +7,15 @@ the packaged taxonomy; for one of your own, bring labelled texts of your own.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from audit import outside_json
 from audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from audit.forget.hazard import Taxonomy
 
@@ -38,8 +38,13 @@ def calibration_texts() -> tuple[LabelledText, ...]:
     return tuple(parse_labelled(data.splitlines(), "the packaged calibration texts"))
 
 
-def parse_labelled(lines: Iterable[bytes], source: str) -> Iterable[LabelledText]:
+def parse_labelled(lines: Iterable[bytes], source: str, known: Collection[str] | None = None) -> Iterable[LabelledText]:
     """Parse JSON lines `{"text": "…", "labels": ["skip_validation"]}`.
+
+    Args:
+        lines: Raw lines.
+        source: Name of the file, for messages.
+        known: Labels that there are; None for any: one that is misspelt would count as its text's not having it.
 
     Raises:
         UsageError: names the source, the line and the rule broken.
@@ -50,15 +55,16 @@ def parse_labelled(lines: Iterable[bytes], source: str) -> Iterable[LabelledText
             raise UsageError(f"{where}: {len(raw)} bytes, at most {MAX_LINE_BYTES} are allowed")
         if not raw.strip():
             continue
-        try:
-            value = json.loads(raw.decode())
-        except (ValueError, RecursionError):
-            raise UsageError(f"{where}: not JSON") from None
+        value = outside_json.decode(raw, where)
         if not isinstance(value, dict) or value.keys() != {"text", "labels"} or not isinstance(value["text"], str):
             raise UsageError(f'{where}: expected an object with "text" and "labels"')
         labels = value["labels"]
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
             raise UsageError(f"{where}: labels must be a list of names")
+        if len(set(labels)) != len(labels):
+            raise UsageError(f"{where}: a label is named twice")
+        if known is not None and (unknown := sorted(set(labels) - set(known))):
+            raise UsageError(f"{where}: no label {unknown[0]!r:.60}; there are {', '.join(known)}")
         yield LabelledText(text=value["text"], labels=frozenset(labels))
 
 

@@ -27,7 +27,7 @@ from models.generator_vllm import VllmGenerator, VllmSettings
 from models.hazard_probe import HazardProbe
 from models.hidden_states import BACKBONE as PROBED
 from models.packaged import BACKBONES, ensure, installed
-from models.weights_cache import folder_id
+from models.weights_cache import folder_id, model_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -292,10 +292,15 @@ def _folder(
     """
     if spec == PACKAGED_PREFIX and packaged:
         return ensure(packaged, progress)
-    path = Path(spec).expanduser()
-    if path.is_dir():
+    try:
+        path = Path(spec).expanduser()
+        is_folder = path.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:  # too long a name, no such user's home, or a NUL
+        raise UsageError(f"{spec!r:.200}: names no model ({error!s:.120})") from None
+    if is_folder:
         if not any((path / name).is_file() for name in settings):
             raise UsageError(f"{path}: no {' or '.join(settings)} in it; give a Hugging Face model folder")
+        model_files(path)  # here: what is no file is to be heard before a library waits for it
         return path
     if path.is_absolute() or spec.startswith((".", "~")) or spec.count("/") != 1:
         raise UsageError(f"{spec!r:.200}: no such model folder; give a folder, a Hugging Face id or a packaged model")

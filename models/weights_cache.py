@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,13 +27,14 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 from audit.errors import ModelError, UsageError
+from audit.outside_file import read_regular, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
-    "CACHE_VARIABLE", "DIGEST_FILE", "Progress", "build_folder", "cache_dir", "cannot_load", "copy_checked",
-    "folder_id", "is_finished", "is_packaged", "locked", "require_space", "sha256_file",
+    "CACHE_VARIABLE", "DIGEST_FILE", "MAX_RECORD_BYTES", "Progress", "build_folder", "cache_dir", "cannot_load",
+    "copy_checked", "folder_id", "is_finished", "is_packaged", "locked", "model_files", "require_space", "sha256_file",
 ]  # fmt: skip
 
 Progress = Callable[[str, int, int], None]
@@ -42,6 +44,9 @@ CACHE_VARIABLE = "MEMAUDIT_CACHE"
 DIGEST_FILE = "memaudit-digest.json"
 
 BLOCK_BYTES = 1 << 22
+MAX_RECORD_BYTES = 1 << 20
+"""Of a record of ours, of the list of a model's modules, or of its `config.json`."""
+
 SPARE_BYTES = 200_000_000
 """Left free beyond what a build needs: a disk filled to the last byte breaks everything else on the machine."""
 
@@ -191,7 +196,12 @@ def cannot_load(path: Path, what: str, error: Exception) -> ModelError:
 
 
 def folder_id(folder: Path) -> str:
-    """Return `name@sha256-prefix` of a model folder: cheap for a packaged one, cached by state for others."""
+    """Return `name@sha256-prefix` of a model folder: cheap for a packaged one, cached by state for others.
+
+    Raises:
+        ModelError: no weights and no settings there.
+        UsageError: as `model_files`.
+    """
     if (known := _packaged_id(folder)) is not None:
         return known
     files = _files(folder, beside=True)
@@ -222,7 +232,7 @@ def _packaged_id(folder: Path) -> str | None:
 def _recorded(path: Path) -> str | None:
     """Return the id that a record holds; one that cannot be read is as none."""
     try:
-        record = json.loads(path.read_bytes())
+        record = json.loads(read_regular(path, MAX_RECORD_BYTES))
         return _id(record["name"], record["sha256"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -245,8 +255,9 @@ def _files(folder: Path, *, beside: bool) -> list[Path]:
 
     Raises:
         ModelError: no weights and no settings there.
+        UsageError: as `model_files`.
     """
-    files = [path for path in folder.rglob("*") if path.is_file()]
+    files = model_files(folder)
     found = {path for path in files if path.suffix in _WEIGHTS or path.name in _SETTINGS}
     if not found:
         raise ModelError(f"{folder}: no weights and no config.json in it; give a Hugging Face model folder")
@@ -261,10 +272,27 @@ def _files(folder: Path, *, beside: bool) -> list[Path]:
     return sorted(found)
 
 
+def model_files(folder: Path) -> list[Path]:
+    """Return all files below a model's folder, links to files among them.
+
+    Raises:
+        UsageError: something there is no file, such as a named pipe, for which a library would wait for ever.
+    """
+    files = []
+    for path, is_folder in walk(folder):
+        if is_folder:
+            raise UsageError(f"{path}: folders nested too deep for a model, or not readable")
+        with suppress(FileNotFoundError):  # a link to nothing
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise UsageError(f"{path}: is no file, and no part of a model")
+            files.append(path)
+    return files
+
+
 def _module_folders(folder: Path) -> list[Path]:
     """Return the folders that sentence-transformers reads, by its `modules.json`; none where there is no such file."""
     try:
-        modules = json.loads((folder / "modules.json").read_bytes())
+        modules = json.loads(read_regular(folder / "modules.json", MAX_RECORD_BYTES))
         return [folder / module["path"] for module in modules if module["path"]]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):  # the library says what is wrong with it
         return []

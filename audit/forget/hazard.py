@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from audit import strict_yaml
 from audit.errors import UsageError
+from audit.outside_file import read_at_most
 from audit.provenance import strict_json
-from audit.user_file import read_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

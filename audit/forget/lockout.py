@@ -178,7 +178,7 @@ def _tenants_with_a_say(snapshot: VerifiedSnapshot, tenant: str) -> Sequence[str
         if files.tombstones is None:
             continue
         data = read_file(snapshot.path, "tombstones", bucket, files.tombstones)
-        for item in read_tombstones(data, f"tombstones/b={bucket:02x}"):
+        for item in read_tombstones(data, f"tombstones/b={bucket:02x}", files.tombstones.rows):
             stone = read_hazard(item.tombstone)
             if stone is not None and stone.lock.scope == "operator":
                 found.add(item.tombstone.tenant)

@@ -13,13 +13,12 @@ MAX_CALL_BYTES, and more items than the limits below.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from audit import outside_json
 from audit.errors import UsageError
-from audit.nesting import MAX_DEPTH, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,13 +82,7 @@ def parse_question(data: bytes, where: str) -> tuple[ToolCall, Context]:
     """
     if len(data) > MAX_CALL_BYTES:
         raise UsageError(f"{where}: {len(data)} bytes, a call and its context have at most {MAX_CALL_BYTES}")
-    try:
-        record = json.loads(data.decode(), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_unique)
-        json.dumps(record, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where}: not JSON ({' '.join(str(error).split())[:120]})") from None
-    if too_deep(data, record):
-        raise UsageError(f"{where}: more than {MAX_DEPTH} levels of JSON")
+    record = outside_json.decode(data, where)
     members = _members(record, {"tool", "arguments", "request", "memories", "outputs", "executed"}, where)
     request, memories = members.get("request", ""), members.get("memories", [])
     if not isinstance(request, str):
@@ -140,21 +133,3 @@ def _items(members: Mapping[str, Any], name: str, where: str) -> list[Any]:
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, list) and len(value) <= MAX_ITEMS
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        raise ValueError("a member is there twice")
-    return record
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):  # JSON has no infinity, but a way to write one
-        raise ValueError(f"{text:.40} is no number that a float holds")
-    return number
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not a JSON number")

@@ -57,7 +57,7 @@ from audit.lineage.dag import DEFAULT_TAU_PPM
 from audit.lineage.parts import PartKind
 from audit.lineage.trust import TrustRules, parse_trust_rules
 from audit.lineage.values import Kind
-from audit.user_file import read_at_most
+from audit.outside_file import read_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,14 +8,15 @@
 
 A kill leaves the final name absent or complete, and at worst a scratch file that nobody reads. `replace` does the same
 with `rename`, for the few files that are meant to change (pins, policies). A writer locks its scratch file, so that
-`remove_leftovers` can tell those of the dead. Reads are bounded: the size is checked before anything is read. Only this
-module writes; it calls `os` by attribute, so that tests can make any call fail.
+`remove_leftovers` can tell those of the dead. Reads are bounded (`audit.outside_file`). Only this module writes; it
+calls `os` by attribute, so that tests can make any call fail.
 """
 # ruff: noqa: PTH102, PTH105, PTH108 - plain `os` calls, one per system call, are what the crash tests break
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -23,6 +24,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from audit.errors import IncompleteError, UsageError, VerificationError
+from audit.outside_file import UnfitFileError, read_regular
 from audit.provenance.folder_lock import is_of_this_machine
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ __all__ = [
 
 PARTIAL = re.compile(r"\.[0-9a-f]{24}\.part")
 """How a scratch file is named."""
+
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+"""Nothing is there; a link that leads back to itself leads nowhere."""
 
 
 def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> bool:
@@ -152,24 +157,17 @@ def read_bounded(path: Path, max_bytes: int, what: str) -> bytes:
     """Read a whole file of at most `max_bytes`.
 
     Raises:
-        VerificationError: the file is missing or larger, or no file: opening a named pipe waits for ever.
+        VerificationError: the file is missing or larger, or no regular file (`audit.outside_file`).
         UsageError: the operating system refuses to read it.
     """
     try:
-        if not path.is_file():
-            raise VerificationError(f"{what}: {'not a file' if path.exists() else 'missing'}")
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > max_bytes:
-                raise VerificationError(f"{what}: {size} bytes, at most {max_bytes} are expected")
-            data = file.read(max_bytes + 1)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        raise VerificationError(f"{what}: missing") from None
+        return read_regular(path, max_bytes)
+    except UnfitFileError as error:
+        raise VerificationError(f"{what}: {error.strerror}") from None
     except OSError as error:
+        if error.errno in _ABSENT:
+            raise VerificationError(f"{what}: missing") from None
         raise UsageError(f"{what}: cannot read it ({_reason(error)})") from None
-    if len(data) > max_bytes:
-        raise VerificationError(f"{what}: grew beyond {max_bytes} bytes while it was read")
-    return data
 
 
 @contextlib.contextmanager

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING
 
 from audit.errors import UsageError
 from audit.provenance import durable
-from audit.provenance.keys import NEXT, POLICY_FILE, RETIRED, key_file, load_policy, read_key, save_policy
+from audit.provenance.keys import (
+    MAX_KEY_FILE_BYTES,
+    NEXT,
+    POLICY_FILE,
+    RETIRED,
+    key_file,
+    load_policy,
+    read_key,
+    save_policy,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,8 +99,12 @@ def _move(path: Path, to: Path) -> None:
 
     Raises:
         UsageError: there is another key of that name; neither is touched.
+        VerificationError: what is there is no file, or larger than a key.
     """
     data = read_key(path).to_text().encode()
-    if not durable.create(to, data, scratch=to.parent, mode=0o600) and to.read_bytes() != data:
+    there = f"private key {to.name}"
+    if not durable.create(to, data, scratch=to.parent, mode=0o600) and (
+        durable.read_bounded(to, MAX_KEY_FILE_BYTES, there) != data
+    ):
         raise UsageError(f"{to}: exists, and no key is overwritten: move it, then start again")
     durable.remove(path)

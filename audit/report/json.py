@@ -24,7 +24,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from audit.errors import UsageError
 from audit.result import AuditResult, TenantResult
 
-__all__ = ["FORMAT", "VERSION", "from_json", "to_json"]
+__all__ = ["FORMAT", "MAX_BYTES", "VERSION", "from_json", "to_json"]
 
 FORMAT = "memaudit-result"
 VERSION = 1

@@ -102,7 +102,8 @@ def read_bucket(  # noqa: PLR0913 - where the bucket is, and what is known of it
     tombstones: dict[str, list[SignedTombstone]] = {}
     if files is not None and files.tombstones is not None:
         data = read_file(path, "tombstones", bucket, files.tombstones)
-        for item in read_tombstones(data, str(file_path(path, "tombstones", bucket, files.tombstones.sha256).name)):
+        where = file_path(path, "tombstones", bucket, files.tombstones.sha256).name
+        for item in read_tombstones(data, where, files.tombstones.rows):
             tombstones.setdefault(item.tombstone.tenant, []).append(item)
     return BucketView(
         bucket=bucket,
@@ -122,4 +123,4 @@ def read_data_file(path: Path, bucket: int, ref: FileRef, *, ids_only: bool = Fa
     """Read one data file. Raises like `read_bucket`."""
     data = read_file(path, "data", bucket, ref)
     columns = ["tenant", "entry_id"] if ids_only else None
-    return read_entry_table(data, f"data/b={bucket:02x}/{ref.sha256}.parquet", columns)
+    return read_entry_table(data, f"data/b={bucket:02x}/{ref.sha256}.parquet", columns, rows=ref.rows)

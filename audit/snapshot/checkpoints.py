@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from audit.errors import VerificationError
+from audit.errors import UsageError, VerificationError
 from audit.provenance import strict_json
 from audit.provenance.checkpoint import parse_checkpoint_text
 from audit.provenance.merkle import HASH_BYTES
 from audit.provenance.note import MAX_NOTE_BYTES, parse_note
-from audit.snapshot.layout import MAX_FILE_BYTES, FileRef, bucket_of
+from audit.snapshot.layout import FileRef, bucket_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["LogRef", "encode_checkpoints", "parse_checkpoints"]
 
 MAX_LOGS_PER_BUCKET = 1_000_000
+MAX_CHECKPOINTS_BYTES = 64 << 20
+"""A quarter of a million logs in one bucket; JSON takes many times its size in memory."""
 
 _FORMAT = "memaudit checkpoints v1"
 
@@ -42,9 +44,19 @@ class LogRef:
 
 
 def encode_checkpoints(notes: Mapping[str, bytes]) -> bytes:
-    """Return the checkpoint file of a bucket from tenant to signed note."""
+    """Return the checkpoint file of a bucket from tenant to signed note.
+
+    Raises:
+        UsageError: no reader would take it.
+    """
     logs = [{"tenant": tenant, "note": notes[tenant].decode()} for tenant in sorted(notes)]
-    return strict_json.encode({"format": _FORMAT, "logs": logs})
+    data = strict_json.encode({"format": _FORMAT, "logs": logs})
+    if len(data) > MAX_CHECKPOINTS_BYTES:
+        raise UsageError(
+            f"{len(notes)} tenants in one bucket have {len(data)} bytes of checkpoints, and readers take "
+            f"{MAX_CHECKPOINTS_BYTES}: put some into another store"
+        )
+    return data
 
 
 def parse_checkpoints(data: bytes, bucket: int, leaves: FileRef, where: str) -> list[LogRef]:
@@ -54,7 +66,7 @@ def parse_checkpoints(data: bytes, bucket: int, leaves: FileRef, where: str) -> 
         VerificationError: not that format, a tenant of another bucket or out of order, or sizes that do not add up to
             the leaf file.
     """
-    fields = strict_json.Fields(strict_json.decode(data, max_bytes=MAX_FILE_BYTES, where=where), where)
+    fields = strict_json.Fields(strict_json.decode(data, max_bytes=MAX_CHECKPOINTS_BYTES, where=where), where)
     if fields.text("format") != _FORMAT:
         raise VerificationError(f"{where}: not a {_FORMAT}")
     logs: list[LogRef] = []

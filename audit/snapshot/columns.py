@@ -1,8 +1,8 @@
 """Entries and tombstones as Parquet: one column per field, so that any Parquet reader can look at a store.
 
 Leaf bytes are not stored: they follow from the columns (`audit.provenance.leaf`), so no copy of an entry can differ
-from what was signed. Statistics are off: minima and maxima of text columns would keep removed text in metadata. Files
-are parsed only after their digest matched a signed manifest.
+from what was signed. Files are parsed only after their digest matched a signed manifest, and decoded only where they
+are written as here and within the bounds of `audit.parquet`: who signed may be an attacker.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from audit import parquet
 from audit.entry import Entry, Parent
 from audit.errors import EntryError, VerificationError
 from audit.provenance.leaf import Tombstone
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SignedEntry",
     "SignedTombstone",
+    "file_parts",
     "join_tables",
     "read_entries",
     "read_entry_table",
@@ -71,6 +72,9 @@ TOMBSTONE_SCHEMA = _schema(
 ROWS_PER_GROUP = 2_048
 """Parquet row groups are the smallest pieces of a file that verifiers share out among processes."""
 
+DATA_FILE_BYTES = 256 << 20
+"""Of texts and all else in memory, before a table is cut into several data files; a row at its limits has half a MB."""
+
 _REPEATING = ("tenant", "principal", "source", "key_id", "run_id")
 
 
@@ -116,15 +120,36 @@ def write_entry_table(table: pa.Table) -> bytes:
     return _to_parquet(table)
 
 
+def file_parts(table: pa.Table, most_rows: int) -> list[pa.Table]:
+    """Cut a table into parts of at most `most_rows` and DATA_FILE_BYTES, each a data file."""
+    rows = table.num_rows
+    if rows <= most_rows and (rows == 1 or table.nbytes <= DATA_FILE_BYTES):
+        return [table] if rows else []
+    step = most_rows if rows > most_rows else -(-rows // 2)
+    return [part for start in range(0, rows, step) for part in file_parts(table.slice(start, step), step)]
+
+
 def read_entry_table(
-    data: bytes, where: str, columns: list[str] | None = None, *, part: tuple[int, int] = (0, 1)
+    data: bytes,
+    where: str,
+    columns: list[str] | None = None,
+    *,
+    rows: int | None = None,
+    part: tuple[int, int] = (0, 1),
 ) -> pa.Table:
     """Parse a data file whose digest has been verified, or some of its columns, or one of n parts of its rows.
 
+    Args:
+        data: The file.
+        where: Its name, for errors.
+        columns: Those wanted; None for all.
+        rows: How many the manifest says it has.
+        part: Number and count of the part.
+
     Raises:
-        VerificationError: not the schema of a data file.
+        VerificationError: not a data file, or one of another number of rows.
     """
-    return _from_parquet(data, ENTRY_SCHEMA, where, columns, part)
+    return _from_parquet(data, ENTRY_SCHEMA, where, rows, columns, part)
 
 
 def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
@@ -181,13 +206,18 @@ def write_tombstones(tombstones: Sequence[SignedTombstone]) -> bytes:
     return _to_parquet(pa.Table.from_pydict(columns, schema=TOMBSTONE_SCHEMA))
 
 
-def read_tombstones(data: bytes, where: str) -> list[SignedTombstone]:
+def read_tombstones(data: bytes, where: str, rows: int | None = None) -> list[SignedTombstone]:
     """Parse a tombstone file whose digest has been verified; signatures are not verified here.
 
+    Args:
+        data: The file.
+        where: Its name, for errors.
+        rows: How many the manifest says it has.
+
     Raises:
-        VerificationError: not the schema of a tombstone file, or a row that is not a valid tombstone.
+        VerificationError: not a tombstone file, one of another number of rows, or a row that is not a valid tombstone.
     """
-    table = _from_parquet(data, TOMBSTONE_SCHEMA, where)
+    table = _from_parquet(data, TOMBSTONE_SCHEMA, where, rows)
     result = []
     try:
         for row in table.to_pylist():
@@ -212,31 +242,22 @@ def _unique(pairs: list[tuple[str, str]]) -> Mapping[str, str]:
 
 
 def _to_parquet(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
-        sink,
-        compression="zstd",
-        row_group_size=ROWS_PER_GROUP,
-        use_dictionary=[name for name in _REPEATING if name in table.schema.names],
-        write_statistics=False,
-        store_schema=False,
-    )
-    return bytes(sink.getvalue())
+    repeating = [name for name in _REPEATING if name in table.schema.names]
+    return parquet.write(table, repeating=repeating, rows_per_group=ROWS_PER_GROUP)
 
 
-def _from_parquet(
-    data: bytes, schema: pa.Schema, where: str, columns: list[str] | None = None, part: tuple[int, int] = (0, 1)
+def _from_parquet(  # noqa: PLR0913, PLR0917 - a file, what it must be, and what is wanted of it
+    data: bytes,
+    schema: pa.Schema,
+    where: str,
+    rows: int | None,
+    columns: list[str] | None = None,
+    part: tuple[int, int] = (0, 1),
 ) -> pa.Table:
     try:
-        file = pq.ParquetFile(pa.BufferReader(data))
-        number, parts = part
-        groups = range(file.num_row_groups * number // parts, file.num_row_groups * (number + 1) // parts)
-        table = file.read_row_groups(list(groups), columns=columns, use_threads=False)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise VerificationError(f"{where}: not Parquet ({str(error)[:80]})") from None
-    if not file.schema_arrow.equals(schema, check_metadata=False):
-        raise VerificationError(f"{where}: columns are not those of the format: {file.schema_arrow.names!r:.120}")
+        table = parquet.read(data, schema, repeating=_REPEATING, rows=rows, columns=columns, part=part)
+    except parquet.ParquetError as error:
+        raise VerificationError(f"{where}: {error}") from None
     if any(column.null_count for column in table.columns):
         raise VerificationError(f"{where}: null in a column that has none")
     return table

@@ -39,8 +39,9 @@ Kind = Literal["data", "leaves", "tombstones", "checkpoints"]
 
 SUFFIX: dict[Kind, str] = {"data": "parquet", "leaves": "bin", "tombstones": "parquet", "checkpoints": "json"}
 
-MAX_FILE_BYTES = 1 << 40
-"""Sizes come from a signed manifest; this only keeps an absurd one from reaching an allocation."""
+MAX_FILE_BYTES = 1 << 30
+"""A reader holds a file in memory: this is 33 million leaf hashes of one bucket, and four times what a data file
+decodes to (`audit.snapshot.columns`)."""
 
 MAX_VERSION = 9_999_999
 """A version a minute for 19 years: larger ones are fast-forward attacks."""

@@ -29,7 +29,14 @@ from audit.provenance import durable, merkle
 from audit.provenance.checkpoint import Checkpoint, log_origin, sign_checkpoint
 from audit.provenance.leaf import SIGNATURE_DOMAIN, entry_encoder
 from audit.snapshot.checkpoints import encode_checkpoints
-from audit.snapshot.columns import SignedEntry, read_entry_table, write_entries, write_entry_table, write_tombstones
+from audit.snapshot.columns import (
+    SignedEntry,
+    file_parts,
+    read_entry_table,
+    write_entries,
+    write_entry_table,
+    write_tombstones,
+)
 from audit.snapshot.layout import bucket_of, has_store, hold, manifest_path, put_file, read_file, versions
 from audit.snapshot.manifest import (
     MAX_SETTING_BYTES,
@@ -252,7 +259,7 @@ def write_bucket(  # noqa: PLR0913
     data_refs: list[FileRef] = []
     for item in data:
         if isinstance(item, pa.Table):
-            parts = [item.slice(start, ROWS_PER_FILE) for start in range(0, item.num_rows, ROWS_PER_FILE)]
+            parts = file_parts(item, ROWS_PER_FILE)
             data_refs += [put_file(path, "data", bucket, write_entry_table(part), part.num_rows) for part in parts]
         else:
             data_refs.append(item)
@@ -373,7 +380,8 @@ def _append_to_bucket(
     kept: tuple[FileRef, ...] = view.files.data if view.files else ()
     if kept and kept[-1].rows < MERGE_BELOW_ROWS:
         data = read_file(base.path, "data", bucket, kept[-1])
-        last = read_entry_table(data, f"data/b={bucket:02x}/{kept[-1].sha256}.parquet")
+        where = f"data/b={bucket:02x}/{kept[-1].sha256}.parquet"
+        last = read_entry_table(data, where, rows=kept[-1].rows)
         table = pa.concat_tables([last, table]).sort_by([("tenant", "ascending"), ("leaf_index", "ascending")])
         kept = kept[:-1]
     tombstones = [item for tenant in sorted(view.tombstones) for item in view.tombstones[tenant]]

@@ -13,12 +13,14 @@ What does not verify since a vacuum erased it meanwhile is no attack: then all s
 
 from __future__ import annotations
 
+import heapq
 import os
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from audit.errors import StalePlanError, VerificationError
+from audit.outside_file import walk
 from audit.provenance import merkle
 from audit.provenance.checkpoint import log_origin
 from audit.snapshot.judge import Judges
@@ -82,7 +84,7 @@ class VerificationReport:
     steps: tuple[LogStep, ...]
     leftovers: tuple[str, ...]
     """Files that no kept version names, which nothing reads: remains of an interrupted publisher, or planted (the first
-    1 000)."""
+    1 000). A folder too deep to look into stands for its files."""
 
     def to_json(self) -> dict[str, object]:
         """Return the report as JSON-able values."""
@@ -272,11 +274,11 @@ def _leftovers(
     path: Path, trust: TrustPolicy, named: Mapping[Path, FileRef], history: Sequence[_Version]
 ) -> tuple[str, ...]:
     """Name what is in a store's own folders and no part of it; what else lies beside them is not the store's."""
-    there = [item for folder in STORE_FOLDERS for item in (path / folder).rglob("*") if item.is_file()]
+    there = [item for folder in STORE_FOLDERS for item, _ in walk(path / folder)]
     known = {manifest_path(path, item.manifest.version) for item in history} | named.keys()
     for version in versions(path):  # looked for last: what others published meanwhile is left over from nobody
         if version > history[-1].manifest.version:
             later = read_manifest(path, trust, version, now_ms=0, check_expiry=False)
             known |= {file_path(path, kind, bucket, ref.sha256) for kind, bucket, ref in files_of(later)}
             known.add(manifest_path(path, version))
-    return tuple(sorted(str(item.relative_to(path)) for item in there if item not in known))[:LEFTOVERS_SHOWN]
+    return tuple(heapq.nsmallest(LEFTOVERS_SHOWN, (str(item.relative_to(path)) for item in there if item not in known)))

@@ -151,7 +151,7 @@ def test_an_operator_wide_tombstone_holds_for_other_tenants(desk, run):
         ((*FORGET, "--hazard", "made_up"), "no hazard 'made_up'"),
         ((*FORGET, "--expires", "2001-01-01"), "in the past"),
         ((*FORGET, "--expires", "soon"), "expected days like 90d"),
-        (("guard", "check", "none.jsonl", "store"), "no such file"),
+        (("guard", "check", "none.jsonl", "store"), "none.jsonl: cannot be read (No such file"),
         (("guard", "check", "store", "store"), "store: cannot be read (Is a directory)"),
         (("guard", "check", "/dev/null", "store"), "/dev/null: no writes in it"),
         (("guard", "check", "memories.jsonl", "store", "--mode", "fuzzy"), "mode is 'fuzzy'"),

@@ -119,7 +119,10 @@ def test_only_fail_on_makes_a_refusal_an_exit_code(explain):
         (("--entry", "m0", "--call", "call.json"), "give one of --entry and --call"),
         (("--call", "call.json"), "--call needs --policy"),
         (("--entry", "ghost"), "no entry 'ghost' in the lineage"),
-        (("--call", "nothing.json", "--policy", "gate.yaml"), "nothing.json: no such file"),
+        (
+            ("--call", "nothing.json", "--policy", "gate.yaml"),
+            "nothing.json: cannot be read (No such file or directory)",
+        ),
         (("--entry", "m0", "--policy", "call.json"), "format is missing"),
         (("--entry", "m0", "--fail-on", "removed"), "expected refused"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import threading
 import time
@@ -11,11 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from audit import parquet
 from audit.attribution.ablation import Outcome
 from audit.errors import IncompleteError, UsageError, VerificationError
 from audit.provenance import durable
@@ -317,24 +316,21 @@ def test_a_marker_that_json_or_python_cannot_hold_is_refused(raw):
 def test_a_shard_without_a_value_or_of_other_columns_is_refused():
     other = pa.schema([("pair", pa.string()), ("contradiction", pa.string())])
     for row, schema in (({"pair": None}, WEIGHTS_SCHEMA), ({"pair": "ab", "contradiction": "0.5"}, other)):
-        sink = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist([row], schema=schema), sink)
+        data = parquet.write(pa.Table.from_pylist([row], schema=schema))
         with pytest.raises(UsageError, match="delete it and resume"):
-            parse_weights(sink.getvalue(), "f")
+            parse_weights(data, "f")
 
 
 @pytest.mark.parametrize("vectors", [[b"abc"], [b"abcd", b"abcdefgh"], [b"\x00\x00\xc0\x7f"]])
 def test_embeddings_of_other_sizes_or_no_numbers_are_refused(vectors):
-    sink = io.BytesIO()
     rows = [{"text": f"{number}", "vector": vector} for number, vector in enumerate(vectors)]
-    pq.write_table(pa.Table.from_pylist(rows, schema=VECTORS_SCHEMA), sink)
+    data = parquet.write(pa.Table.from_pylist(rows, schema=VECTORS_SCHEMA))
     with pytest.raises(UsageError, match="delete it and resume"):
-        parse_vectors(sink.getvalue(), "f")
+        parse_vectors(data, "f")
 
 
 @pytest.mark.parametrize("weight", [-0.1, 1.5, float("nan")])
 def test_weights_that_are_none_are_refused(weight):
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([{"pair": "ab", "contradiction": weight}], schema=WEIGHTS_SCHEMA), sink)
+    data = parquet.write(pa.Table.from_pylist([{"pair": "ab", "contradiction": weight}], schema=WEIGHTS_SCHEMA))
     with pytest.raises(UsageError, match="a weight outside 0 to 1; delete it and resume"):
-        parse_weights(sink.getvalue(), "f")
+        parse_weights(data, "f")

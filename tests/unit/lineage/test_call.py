@@ -46,7 +46,7 @@ def test_equal_calls_have_equal_keys_in_any_order_of_arguments():
         (b'{"tool": "t", "arguments": {"a": NaN}}', "not a JSON number"),
         (b'{"tool": "t", "arguments": {"a": 1e999}}', "1e999 is no number that a float holds"),
         (b'{"tool": "t", "arguments": {"a": [-2.5E+400]}}', "-2.5E+400 is no number"),
-        (b'{"tool": "t", "arguments": {"a": "\\ud800"}}', "not JSON"),
+        (b'{"tool": "t", "arguments": {"a": "\\ud800"}}', "not valid Unicode"),
         (b'{"tool": "t", "request": 1}', '"request" must be text'),
         (b'{"tool": "t", "memories": "m1"}', '"memories" must be'),
         (b'{"tool": "t", "outputs": [{"tool": "x"}]}', '"tool" and "text" must be texts'),

@@ -1,12 +1,13 @@
 """A rotation in a key folder, whole and cut off at any step."""
 
 import contextlib
+import os
 import stat
 import threading
 
 import pytest
 
-from audit.errors import StalePlanError, UsageError
+from audit.errors import StalePlanError, UsageError, VerificationError
 from audit.provenance import durable, key_folder
 from audit.provenance.folder_lock import locked
 from audit.provenance.key_folder import install_rotation, settle
@@ -41,6 +42,16 @@ def test_a_key_file_of_that_name_is_not_overwritten(rotation):
     with pytest.raises(UsageError, match=r"memaudit-new\.key: exists.*--name"):
         install_rotation(folder, before, after)
     assert (folder / "memaudit-new.key").read_bytes() == b"mine"
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_in_the_place_of_a_new_key_is_not_waited_for(rotation):
+    folder, before, after = rotation
+    install_rotation(folder, before, after)
+    (folder / "memaudit-new.key").rename(folder / "memaudit-new.key.next")
+    os.mkfifo(folder / "memaudit-new.key")
+    with pytest.raises(VerificationError, match=r"private key memaudit-new\.key: not a file"):
+        settle(folder)
 
 
 def test_a_retired_key_of_that_name_is_not_overwritten(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from audit.entry import MAX_TIME_MS, Parent
 from audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
-from audit.snapshot import publish
+from audit.snapshot import columns, publish
 from audit.snapshot.publish import append_entries, create_store, recorded_settings
 from audit.snapshot.verify import verify_store
 from tests.unit.snapshot.stores import (
@@ -231,3 +231,21 @@ def test_a_setting_is_recorded_as_text_while_a_reader_accepts_it(size):
     text = "ü" * (size // 2) + "x" * (size % 2)
     digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
     assert recorded_settings({"agent": text, "k": "5"}) == {"agent": text if size == 65_536 else digest, "k": "5"}
+
+
+def test_memories_too_large_for_one_data_file_are_cut_into_several_and_come_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(columns, "DATA_FILE_BYTES", 1_500)
+    entries = [entry("acme", f"e{number}", response=f"{number} " * 200) for number in range(9)]
+    create_store(tmp_path / "s", entries, keyring(), now_ms=NOW)
+    snapshot = open_store(tmp_path / "s")
+    (files,) = snapshot.manifest.buckets.values()
+    assert len(files.data) > 4
+    assert list(snapshot.entries("acme")) == entries
+    assert verify_store(tmp_path / "s", keyring().policy, now_ms=NOW + 1, workers=1).entries == 9
+
+
+def test_memories_that_are_one_text_over_and_over_come_back(tmp_path):
+    entries = [entry("acme", f"e{number}", request="x" * 60_000, response="y" * 60_000) for number in range(40)]
+    create_store(tmp_path / "s", entries, keyring(), now_ms=NOW)
+    assert list(open_store(tmp_path / "s").entries("acme")) == entries
+    assert verify_store(tmp_path / "s", keyring().policy, now_ms=NOW + 1, workers=1).entries == 40
