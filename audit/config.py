@@ -12,15 +12,19 @@ import math
 import re
 from collections.abc import Mapping  # noqa: TC003 - `get_type_hints` reads the record's annotations
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from audit import strict_yaml
+from audit.attribution.agents import AGENTS, load_agent
+from audit.attribution.harm import SCORERS, load_harm
 from audit.errors import UsageError
+from audit.lineage.trust import parse_trust_rules
 from audit.outside_file import read_at_most
 from audit.setting_types import describe_type, fits_type
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["AuditConfig", "load_config", "parse_options"]
@@ -30,10 +34,27 @@ MAX_CONFIG_BYTES = 1 << 20
 MAX_SAMPLES = 100
 """Of one question: what a hundred replays do not tell is no evidence."""
 
+MAX_COUNT = 10_000_000
+"""Of memories retrieved, compared or removed, and of replays: more is a slip of the finger."""
+
+MAX_SEED = (1 << 31) - 1 - MAX_SAMPLES
+"""faiss takes 31 bits, and each sample of a question has a seed of its own after the first."""
+
 _NO_RESULTS = frozenset({"backbone_key_env"})
 
 MAX_ALL_PAIRS = 1_500
 """Entries of a store whose every pair may be compared: 1.1 million pairs are already hours of NLI."""
+
+_RANGES = (
+    ("k", 1, MAX_COUNT, ""),
+    ("neighbours", 1, MAX_COUNT, ""),
+    ("all_pairs_below", 0, MAX_ALL_PAIRS, ": larger stores are compared by their nearest neighbours (neighbours)"),
+    ("samples", 0, MAX_SAMPLES, ": each is a whole replay"),
+    ("seed", 0, MAX_SEED, ""),
+    ("budget", 0, MAX_COUNT, ""),
+    ("max_replays", 0, MAX_COUNT, ""),
+)
+"""Setting, least, most (None is in every range), and what to say to who asks for more."""
 
 
 def _default_agent() -> dict[str, object]:
@@ -119,34 +140,37 @@ class AuditConfig:
     embedder: str = "packaged"
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.alpha <= 1.0:
-            raise UsageError(f"alpha is {self.alpha}, expected 0 to 1")
-        if not 0.0 <= self.tau <= 1.0:
-            raise UsageError(f"tau is {self.tau}, expected 0 to 1")
+        for name in ("alpha", "tau"):
+            _expect(name, getattr(self, name), "0 to 1", fits=0.0 <= getattr(self, name) <= 1.0)
         for name in ("culprit_nats", "fitting_nats"):
-            if not 0.0 <= getattr(self, name) < math.inf:
-                raise UsageError(f"{name} is {getattr(self, name)}, expected nats, 0 or more")
-        for name, minimum in (("k", 1), ("neighbours", 1), ("all_pairs_below", 0), ("samples", 0), ("seed", 0)):
-            if getattr(self, name) < minimum:
-                raise UsageError(f"{name} is {getattr(self, name)}, expected {minimum} or more")
-        if self.samples > MAX_SAMPLES:
-            raise UsageError(f"samples is {self.samples}, expected at most {MAX_SAMPLES}: each is a whole replay")
-        if self.all_pairs_below > MAX_ALL_PAIRS:
-            raise UsageError(
-                f"all_pairs_below is {self.all_pairs_below}, expected at most {MAX_ALL_PAIRS}: larger stores are "
-                "compared by their nearest neighbours (neighbours)"
-            )
-        for name in ("budget", "max_replays"):
+            _expect(name, getattr(self, name), "nats, 0 or more", fits=0.0 <= getattr(self, name) < math.inf)
+        for name, least, most, why in _RANGES:
             value = getattr(self, name)
-            if value is not None and value < 0:
-                raise UsageError(f"{name} is {value}, expected 0 or more")
+            _expect(name, value, f"{least} or more", fits=value is None or value >= least)
+            _expect(name, value, f"at most {most}{why}", fits=value is None or value <= most)
+        for name in ("backbone", "nli", "embedder", "backbone_key_env", "taxonomy"):
+            value = getattr(self, name)
+            _expect(name, value, "a name, without NUL", fits=value is None or (value != "" and "\0" not in value))
         if self.probe_pattern is not None:
+            _expect(
+                "probe_pattern", self.probe_pattern, "a pattern: every answer has it", fits=self.probe_pattern != ""
+            )
             try:
                 re.compile(self.probe_pattern)
             except (re.error, OverflowError, RecursionError) as error:
-                raise UsageError(
-                    f"probe_pattern {self.probe_pattern!r:.80} is not a regular expression: {error}"
+                raise _SettingError(
+                    "probe_pattern", f"probe_pattern {self.probe_pattern!r:.80} is not a regular expression: {error}"
                 ) from None
+        self._check_blocks()
+
+    def _check_blocks(self) -> None:
+        """Refuse what agent, harm scorer and trust could not be built of; no code of the user's is run here."""
+        for name, known, load in (("agent", AGENTS, load_agent), ("harm", SCORERS, load_harm)):
+            settings = getattr(self, name)
+            kind = str(settings.get("kind"))
+            if (settings or name == "agent") and (kind in known or ":" not in kind):
+                _checked(name, partial(load, settings))
+        _checked("trust", partial(parse_trust_rules, self.trust, "trust"))
 
     def canonical(self) -> dict[str, object]:
         """Return the configuration as plain JSON values, sorted by name, without what no result depends on."""
@@ -169,22 +193,44 @@ def load_config(path: Path | None, overrides: Mapping[str, object]) -> AuditConf
     Raises:
         UsageError: the file cannot be read, is not a YAML mapping, or names an unknown option or a wrong type.
     """
-    values: dict[str, object] = {}
-    if path is not None:
-        values = _read(path)
-    values |= {name: value for name, value in overrides.items() if value is not None}
+    given = {name: value for name, value in overrides.items() if value is not None}
+    values = ({} if path is None else _read(path)) | given
     hints = _option_types()
+
+    def where(name: str) -> str:
+        return "command line" if path is None or name in given else str(path)
+
     for name, value in values.items():
         if name not in hints:
-            known = ", ".join(sorted(hints))
-            raise UsageError(f"{path or 'command line'}: unknown option {name!r:.60}; known are {known}")
+            raise UsageError(f"{where(name)}: unknown option {name!r:.60}; known are {', '.join(sorted(hints))}")
         if not fits_type(value, hints[name]):
-            raise UsageError(
-                f"{path or 'command line'}: {name} is {value!r:.60}, expected {describe_type(hints[name])}"
-            )
+            raise UsageError(f"{where(name)}: {name} is {value!r:.60}, expected {describe_type(hints[name])}")
         if hints[name] is float and isinstance(value, int):
             values[name] = float(value)
-    return AuditConfig(**values)  # type: ignore[arg-type]
+    try:
+        return AuditConfig(**values)  # type: ignore[arg-type]
+    except _SettingError as error:
+        raise UsageError(f"{where(error.setting)}: {error}") from None
+
+
+class _SettingError(UsageError):
+    """A value that a setting cannot have."""
+
+    def __init__(self, setting: str, text: str) -> None:
+        super().__init__(text)
+        self.setting = setting
+
+
+def _expect(setting: str, value: object, expected: str, *, fits: bool) -> None:
+    if not fits:
+        raise _SettingError(setting, f"{setting} is {value!r:.60}, expected {expected}")
+
+
+def _checked(setting: str, read: Callable[[], object]) -> None:
+    try:
+        read()
+    except UsageError as error:
+        raise _SettingError(setting, str(error)) from None
 
 
 @cache

@@ -10,6 +10,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from audit.errors import UsageError
+
 __all__ = ["Completion", "GenerationRequest", "Message", "TokenLogprob"]
 
 Role = Literal["system", "user", "assistant"]
@@ -25,7 +27,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
-    """One call of the backbone."""
+    """One call of the backbone.
+
+    Raises:
+        UsageError: no token may be generated: an empty answer would be no replay.
+    """
 
     messages: tuple[Message, ...]
     """The conversation so far; the model speaks next."""
@@ -56,6 +62,10 @@ class GenerationRequest:
 
     json_schema: str | None = None
     """When set, guided decoding: the answer is JSON that satisfies this JSON Schema (as JSON text)."""
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise UsageError(f"an agent asks for an answer of {self.max_tokens} tokens, expected 1 or more")
 
     def digest(self) -> str:
         """SHA-256 (hex) over the canonical JSON of the request: the memo key of a replay."""

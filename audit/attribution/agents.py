@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, get_type_hints, runtime_checkable
 
@@ -21,7 +22,24 @@ if TYPE_CHECKING:
 
     from audit.entry import Entry
 
-__all__ = ["Agent", "FewShotAgent", "TemplateAgent", "build_named", "check_fields", "load_agent", "load_object"]
+__all__ = [
+    "AGENTS",
+    "Agent",
+    "FewShotAgent",
+    "TemplateAgent",
+    "build_named",
+    "check_fields",
+    "load_agent",
+    "load_object",
+]
+
+MAX_TOKENS = 1 << 20
+"""Of one answer: more than any model's context."""
+
+MAX_TEMPERATURE = 2.0
+"""As servers take it."""
+
+_IMPORT_PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 Episode = "Generator[GenerationRequest, Completion, str]"
 
@@ -53,6 +71,9 @@ class FewShotAgent:
     temperature: float = 0.0
     stop: tuple[str, ...] = ()
     name: str = "few-shot"
+
+    def __post_init__(self) -> None:
+        _check_sampling(self.max_tokens, self.temperature, self.stop)
 
     def episode(
         self, query: str, memories: Sequence[Entry], seed: int
@@ -86,6 +107,7 @@ class TemplateAgent:
     name: str = "template"
 
     def __post_init__(self) -> None:
+        _check_sampling(self.max_tokens, self.temperature, self.stop)
         if self.template.count("{memories}") != 1:
             raise UsageError("the agent's template must contain {memories} exactly once")
 
@@ -109,14 +131,28 @@ class TemplateAgent:
         return entry.request.join(part.replace("{response}", entry.response) for part in parts)
 
 
+AGENTS: dict[str, type] = {"few-shot": FewShotAgent, "template": TemplateAgent}
+"""Built-in agents by kind."""
+
+
+def _check_sampling(max_tokens: int, temperature: float, stop: tuple[str, ...]) -> None:
+    """Refuse what no model can answer under: with no token every answer is empty, and no event is reproduced."""
+    if not 1 <= max_tokens <= MAX_TOKENS:
+        raise UsageError(f"max_tokens is {max_tokens}, expected 1 to {MAX_TOKENS}")
+    if not 0.0 <= temperature <= MAX_TEMPERATURE:  # NaN is not
+        raise UsageError(f"temperature is {temperature}, expected 0 to {MAX_TEMPERATURE:g}")
+    if not all(stop):
+        raise UsageError("stop holds an empty text, before which every answer ends")
+
+
 def load_object(path: str, what: str) -> object:
     """Import `package.module:attribute`, named by the user's own configuration (never by memory text).
 
     Raises:
-        UsageError: the path has no colon, or does not import.
+        UsageError: the path is none, or does not import.
     """
-    module_name, colon, attribute = path.partition(":")
-    if not colon:
+    module_name, _, attribute = path.partition(":")
+    if not _IMPORT_PATH.fullmatch(path):
         raise UsageError(f"{what} {path!r:.80} is neither a built-in name nor an import path like package.module:name")
     try:
         return getattr(importlib.import_module(module_name), attribute)
@@ -143,7 +179,8 @@ def build_named(builder: Callable[..., object], fields: Mapping[str, object], wh
     """Build an agent or a scorer from its settings.
 
     Raises:
-        UsageError: a field is missing or unknown; names it and the fields there are.
+        UsageError: a field is missing or unknown; names it and the fields there are. What the builder itself refuses is
+            named with `what` as well.
     """
     try:
         taken = list(inspect.signature(builder).parameters.values())
@@ -159,7 +196,7 @@ def build_named(builder: Callable[..., object], fields: Mapping[str, object], wh
             raise UsageError(f"{what}: {', '.join(wrong)}; its fields are {', '.join(names)}")
     try:
         return builder(**fields)
-    except TypeError as error:
+    except (TypeError, UsageError) as error:
         raise UsageError(f"{what}: {error}") from None
 
 
@@ -174,12 +211,11 @@ def load_agent(settings: Mapping[str, object]) -> Agent:
     """
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
     kind = str(fields.pop("kind", "few-shot"))
-    builders: dict[str, type] = {"few-shot": FewShotAgent, "template": TemplateAgent}
-    builder = builders[kind] if kind in builders else load_object(kind, "agent")
+    builder = AGENTS[kind] if kind in AGENTS else load_object(kind, "agent")
     if not callable(builder):
         raise UsageError(f"agent {kind!r:.80} is not a class or function that builds an agent")
-    if kind in builders:
-        check_fields(builders[kind], fields, f"agent {kind!r:.80}")
+    if kind in AGENTS:
+        check_fields(AGENTS[kind], fields, f"agent {kind!r:.80}")
     agent = build_named(builder, fields, f"agent {kind!r:.80}")
     if not isinstance(agent, Agent):
         raise UsageError(f"agent {kind!r:.80} has no name or no episode(query, memories, seed)")

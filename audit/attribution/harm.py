@@ -20,7 +20,7 @@ from audit.generation import Completion, GenerationRequest, Message
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-__all__ = ["AnswerLabelHarm", "CallableHarm", "HarmScorer", "JudgeHarm", "RegexHarm", "load_harm"]
+__all__ = ["SCORERS", "AnswerLabelHarm", "CallableHarm", "HarmScorer", "JudgeHarm", "RegexHarm", "load_harm"]
 
 
 @runtime_checkable
@@ -33,6 +33,9 @@ class HarmScorer(Protocol):
         """Score one output; 0 is harmless, 1 is the harm, None is unknown."""
         ...
 
+
+MAX_JUDGED_CHARACTERS = 1_000_000
+"""More than any model's context holds."""
 
 _LABEL = re.compile("[A-Z]")
 _ANSWER = re.compile(
@@ -59,6 +62,8 @@ class AnswerLabelHarm:
             isinstance(label, str) and _LABEL.fullmatch(label) for label in self.labels
         ):
             raise UsageError(f"harm labels {self.labels!r:.80} are not a list of letters A to Z")
+        if not self.labels:
+            raise UsageError("harm labels are none, which no answer has")
         if self.victim is not None:
             _check_pattern(self.victim, "victim pattern")
 
@@ -111,6 +116,8 @@ def _check_pattern(pattern: str, what: str) -> None:
         re.compile(pattern)
     except (re.error, TypeError, OverflowError, RecursionError) as error:
         raise UsageError(f"{what} {pattern!r:.80} is not a regular expression: {error}") from None
+    if not pattern:
+        raise UsageError(f"the {what} is empty, and every text has that")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +131,12 @@ class JudgeHarm:
     """The output is cut to this length for the judge; a cut is said in the prompt."""
 
     name: str = "judge"
+
+    def __post_init__(self) -> None:
+        if not self.question.strip():
+            raise UsageError("the judge's question is empty")
+        if not 1 <= self.max_characters <= MAX_JUDGED_CHARACTERS:
+            raise UsageError(f"max_characters is {self.max_characters}, expected 1 to {MAX_JUDGED_CHARACTERS}")
 
     def score(self, query: str, output: str) -> Generator[GenerationRequest, Completion, float | None]:
         """One guided request."""
@@ -186,6 +199,10 @@ class CallableHarm:
         return score
 
 
+SCORERS: dict[str, type] = {"answer-label": AnswerLabelHarm, "regex": RegexHarm, "judge": JudgeHarm}
+"""Built-in scorers by kind."""
+
+
 def load_harm(settings: Mapping[str, object]) -> HarmScorer:
     """Build the scorer that a configuration names.
 
@@ -201,8 +218,7 @@ def load_harm(settings: Mapping[str, object]) -> HarmScorer:
         raise UsageError(
             "no harm scorer: give memaudit.yaml `harm` with `kind`: answer-label, regex, judge or package:name"
         )
-    builders: dict[str, type] = {"answer-label": AnswerLabelHarm, "regex": RegexHarm, "judge": JudgeHarm}
-    if kind not in builders:
+    if kind not in SCORERS:
         loaded = load_object(kind, "harm scorer")
         if isinstance(loaded, type):
             built = build_named(loaded, fields, f"harm scorer {kind!r:.80}")
@@ -217,8 +233,9 @@ def load_harm(settings: Mapping[str, object]) -> HarmScorer:
         if not isinstance(built, HarmScorer):
             raise UsageError(f"harm scorer {kind!r:.80} is neither a function nor an object with name and score()")
         return built
-    scorer = build_named(builders[kind], fields, f"harm scorer {kind!r:.80}")
-    check_fields(builders[kind], fields, f"harm scorer {kind!r:.80}")  # after the rules that say more
+    typed = {name: value for name, value in fields.items() if name != "labels"}  # a scorer's own rule says more of them
+    check_fields(SCORERS[kind], typed, f"harm scorer {kind!r:.80}")
+    scorer = build_named(SCORERS[kind], fields, f"harm scorer {kind!r:.80}")
     if not isinstance(scorer, HarmScorer):  # pragma: no cover - the built-in ones are
         raise UsageError(f"harm scorer {kind!r:.80} has no score()")
     return scorer

@@ -122,5 +122,5 @@ class GuardSettings:
             ("cached_decisions", 0),
             ("model_timeout_s", 0),
         ):
-            if getattr(self, name) < minimum:
+            if not getattr(self, name) >= minimum:  # NaN is not
                 raise UsageError(f"{name} is {getattr(self, name)}, expected {minimum} or more")

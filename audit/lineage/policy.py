@@ -251,6 +251,8 @@ class _Members:
 
     def expression(self, name: str) -> re.Pattern[str]:
         text = self.take(name)
+        if text == "":
+            raise UsageError(f"{self.where}: {name} is empty, and every text has that")
         try:
             return re.compile(text)
         except (re.error, TypeError, OverflowError, RecursionError) as error:

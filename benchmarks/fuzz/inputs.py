@@ -52,7 +52,8 @@ def _settings() -> list[Target]:
         {"kind": "judge", "question": "Is it?", "max_characters": 80},
     )
     options = (
-        b"k: 3\nalpha: 0.5\nbudget: null\nretrieval: dense\nprobe-pattern: '([A-Z])'\nagent: {kind: few-shot, n: 1}\n"
+        b"k: 3\nalpha: 0.5\nbudget: null\nretrieval: dense\nprobe-pattern: '([A-Z])'\n"
+        b"agent: {kind: few-shot, system: s}\n"
     )
     taxonomy = (
         b"name: acts\nversion: 1\nlabels:\n  - name: skip\n    definition: leaves out a check\n"

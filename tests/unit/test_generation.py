@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from audit.errors import UsageError
 from audit.generation import GenerationRequest, Message
 
 MESSAGES = st.lists(
@@ -62,3 +63,9 @@ def test_text_cannot_move_between_messages():
 def test_any_text_of_a_request_can_be_named(content):
     request = replace(BASE, messages=(Message(role="user", content=content),))
     assert len(request.digest()) == 64
+
+
+@pytest.mark.parametrize("tokens", [0, -1])
+def test_an_answer_of_no_tokens_is_not_asked_for(tokens):
+    with pytest.raises(UsageError, match=f"asks for an answer of {tokens} tokens, expected 1 or more"):
+        GenerationRequest(messages=(), max_tokens=tokens)

@@ -562,8 +562,10 @@ def test_a_tenant_that_was_emptied_has_nothing_to_audit(snapshot):
 
 def test_wrong_agents_and_scorers_are_told_before_any_model_is_asked(snapshot, tmp_path):
     generator = FakeGenerator()
-    config = dataclasses.replace(CONFIG, agent={"kind": "few-shot", "sistem": "x"})
     with pytest.raises(UsageError, match=r"agent 'few-shot': .*'sistem' is no field of it"):
+        dataclasses.replace(CONFIG, agent={"kind": "few-shot", "sistem": "x"})
+    config = dataclasses.replace(CONFIG, agent={"kind": "nowhere:Agent"})
+    with pytest.raises(UsageError, match="agent 'nowhere:Agent' cannot be imported"):
         run_local(snapshot, tmp_path / "run", config=config, generator=generator)
     config = dataclasses.replace(CONFIG, harm={})
     with pytest.raises(UsageError, match="no harm scorer: give memaudit"):
