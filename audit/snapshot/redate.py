@@ -8,9 +8,11 @@ that is put in the place of the newest is refused as before, and the pins of tho
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from audit.snapshot.layout import hold
 from audit.snapshot.manifest import MAX_CLOCK_SKEW_MS, MAX_GAP_MS
 from audit.snapshot.newest import read_newest
 from audit.snapshot.publish import publish_manifest
@@ -59,15 +61,17 @@ def redate(path: Path, keyring: Keyring, *, now_ms: int, pin: Pin | None = None,
         IncompleteError: the disk is full; the newest version is unchanged.
     """
     keyring.signers("log")
-    newest = read_newest(path, keyring.policy, now_ms=now_ms, check_expiry=False)
-    if pin is not None:
-        check_pin(path, keyring.policy, newest, load_logs(path, newest), pin)
-    needed = not -MAX_CLOCK_SKEW_MS <= now_ms - newest.created_ms <= MAX_GAP_MS
-    version = None
-    if needed and not dry_run:
-        successor = replace(
-            newest, version=newest.version + 1, operation="append", parent=newest.digest, created_ms=now_ms, run_id="",
-            models={}, config={}, policy_version=keyring.policy.version, policy_sha256=keyring.policy.digest,
-        )  # fmt: skip
-        version = publish_manifest(path, successor, keyring).version
+    with nullcontext() if dry_run else hold(path):  # a vacuum beside it would take its scratch file for a left-over
+        newest = read_newest(path, keyring.policy, now_ms=now_ms, check_expiry=False)
+        if pin is not None:
+            check_pin(path, keyring.policy, newest, load_logs(path, newest), pin)
+        needed = not -MAX_CLOCK_SKEW_MS <= now_ms - newest.created_ms <= MAX_GAP_MS
+        version = None
+        if needed and not dry_run:
+            successor = replace(
+                newest, version=newest.version + 1, operation="append", parent=newest.digest, created_ms=now_ms,
+                run_id="", models={}, config={}, policy_version=keyring.policy.version,
+                policy_sha256=keyring.policy.digest,
+            )  # fmt: skip
+            version = publish_manifest(path, successor, keyring).version
     return Redated(version=newest.version, created_ms=newest.created_ms, needed=needed, published=version)
