@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from audit.lineage import values
-from audit.lineage.parts import parts
-from audit.lineage.readings import MAX_READINGS, readings
+from audit.lineage.parts import Identified, Part, is_number, parts
+from audit.lineage.readings import MAX_STATES, readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -67,8 +67,8 @@ class ContextText:
     """One text of the context; folded once, when first compared."""
 
     __slots__ = (
-        "_folded", "_lowered", "_offered", "_read", "_squeezed", "_whole", "_worded", "beside", "memory", "origin",
-        "text", "where",
+        "_folded", "_lowered", "_offered", "_read", "_squeezed", "_whole", "_worded", "beside", "identified", "memory",
+        "origin", "text", "where",
     )  # fmt: skip
 
     def __init__(self, text: str, origin: Origin, where: str, memory: str | None = None, beside: str = "") -> None:
@@ -83,6 +83,7 @@ class ContextText:
         self.beside = beside
         """What else its author wrote: names of a record, metadata. It makes a value suspect and authorises none."""
 
+        self.identified = Identified(text)
         self._folded: str | None = None
         self._lowered: str | None = None
         self._worded: str | None = None
@@ -117,14 +118,15 @@ class ContextText:
         """All that its author wrote, in every reading: for suspecting a value only."""
         if self._whole is None:
             written = f"{self.text}\0{self.beside}" if self.beside else self.text
-            self._whole = "\0".join((written, *readings(written)))
+            self._whole = "\0".join((written, *readings(written).texts))
         return self._whole
 
     @property
     def read(self) -> tuple[ContextText, ...]:
         """The other readings of the text."""
         if self._read is None:
-            self._read = tuple(ContextText(text, self.origin, self.where, self.memory) for text in readings(self.text))
+            texts = readings(self.text).texts
+            self._read = tuple(ContextText(text, self.origin, self.where, self.memory) for text in texts)
         return self._read
 
     def offers(self, rule: ParameterRule) -> tuple[tuple[str, str], ...]:
@@ -152,8 +154,12 @@ class ContextText:
             rule: Of the parameter.
         """
         if rule.kind == "text":
+            if isinstance(value, str) and rule.parts == "quotes":
+                return values.occurs(form, self.worded)
+            if isinstance(value, Part) and self.identified.has(value):
+                return True
             if isinstance(value, str):
-                return values.occurs(form, self.worded if rule.parts == "quotes" else self.folded)
+                return values.occurs(values.fold(value), self.folded)
             return any(values.canonical(spelling, "number") == form for spelling in values.offers(self.text, "number"))
         if not values.may_offer(form, rule.kind, self.lowered if rule.kind == "email" else self.text):
             return False
@@ -219,7 +225,8 @@ def judge_argument(parameter: str, value: Any, rule: ParameterRule, texts: Seque
     """
     leaves = list(_leaves(value, 0)) if isinstance(value, _NESTED) else [] if value is None else [value]
     if len(leaves) > MAX_LEAVES:
-        return _unread(parameter, value, f"holds more than {MAX_LEAVES:,} values")
+        why = f"holds more than {MAX_LEAVES:,} values"
+        return [_finding(parameter, value, "unknown", None, unread=why)]
     judged: list[Scalar] = leaves
     read: list[Scalar] = []
     if rule.parts is not None:
@@ -229,14 +236,16 @@ def judge_argument(parameter: str, value: Any, rule: ParameterRule, texts: Seque
                 judged.append(leaf)
                 continue
             others = readings(leaf)
-            if len(others) == MAX_READINGS:
-                return _unread(parameter, value, f"has {MAX_READINGS} readings or more, one escaped in another")
+            if not others.complete:
+                why = f"has {MAX_STATES} readings or more, one escaped in another"
+                return [_finding(parameter, value, "unknown", None, unread=why)]
             judged += parts(leaf, rule.parts)
-            read += [part for other in others for part in parts(other, rule.parts)]
+            read += [part for other in others.texts for part in parts(other, rule.parts)]
         known = set(judged)
         read = [part for part in dict.fromkeys(read) if part not in known]
     if (len(judged) + len(read)) * sum(len(text.whole) for text in texts) > MAX_LOOKED_THROUGH:
-        return _unread(parameter, value, "has too many values to look for in a context of this size")
+        why = "has too many values to look for in a context of this size"
+        return [_finding(parameter, value, "unknown", None, unread=why)]
     return [
         *(_judge(parameter, part, rule, texts) for part in judged),
         *(_judge(parameter, part, rule, texts, read=True) for part in read),
@@ -292,7 +301,8 @@ def _judge(
         return text.holds(form, value, rule) or (read and any(other.holds(form, value, rule) for other in text.read))
 
     authority = rule.authority
-    form = values.canonical(value, rule.kind, rule.pattern)
+    spelling = value.form if isinstance(value, Part) else value
+    form = values.canonical(spelling, rule.kind, rule.pattern)
     if form is not None:
         for text in texts:
             if text.origin in authority and holds(text, form):
@@ -306,23 +316,18 @@ def _judge(
     if suspect is not None:
         return _finding(parameter, value, suspect.origin, suspect)
     known_authors = all(text.origin in authority for text in texts)
-    composed = rule.unknown == "allow" and (not isinstance(value, str) or values.is_plain(value))
+    allowed = rule.unknown == "allow" or (isinstance(value, Part) and value.listed)
+    composed = allowed and (not isinstance(spelling, str) or values.is_plain(spelling))
     return _finding(parameter, value, "unknown", None, authorised=known_authors or composed)
 
 
-def _finding(
-    parameter: str, value: Any, origin: Origin, text: ContextText | None, *, authorised: bool = False
+def _finding(  # noqa: PLR0913 - what is told of a value
+    parameter: str, value: Any, origin: Origin, text: ContextText | None, *, authorised: bool = False, unread: str = ""
 ) -> Finding:
     return Finding(
         parameter=parameter, value=value, origin=origin, where=text.where if text else "",
-        memory=text.memory if text else None, authorised=authorised,
+        memory=text.memory if text else None, authorised=authorised, unread=unread,
     )  # fmt: skip
-
-
-def _unread(parameter: str, value: Any, why: str) -> list[Finding]:
-    return [
-        Finding(parameter=parameter, value=value, origin="unknown", where="", memory=None, authorised=False, unread=why)
-    ]
 
 
 def _rival(form: str, value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> ContextText | None:
@@ -341,7 +346,9 @@ def _rival(form: str, value: Scalar, rule: ParameterRule, texts: Sequence[Contex
 
 def _suspect(form: str | None, value: Scalar, rule: ParameterRule, texts: Sequence[ContextText]) -> ContextText | None:
     """Return an untrusted text that has a value which no text authorises, in whatever spelling."""
-    how: Squeeze = "iban" if rule.kind == "iban" else "words" if rule.parts == "quotes" else "text"
+    how: Squeeze = "words" if rule.parts == "quotes" else "text"
+    if rule.kind == "iban" or (rule.kind == how == "text" and isinstance(value, str) and is_number(value)):
+        how = "iban"
     if rule.kind == "number" or (isinstance(value, _NUMBERS) and not isinstance(value, bool)):
         how = "number"
     spellings = {values.squeeze(str(value), how)}

@@ -45,6 +45,7 @@ __all__ = [
     "occurs",
     "offers",
     "revealed",
+    "spans",
     "squeeze",
     "stands_apart",
     "words",
@@ -264,12 +265,18 @@ def offers(text: str, kind: Kind, pattern: re.Pattern[str] | None = None, choice
             for other, sign in _SIGNS:
                 if sign in text:
                     text = blanked(text, other)
-        for start, end in _spans(text, kind):
+        for start, end in spans(text, kind):
             value = text[start:end]
             yield value.rstrip(".,;:!?)]}") if kind == "url" else value
 
 
-def _spans(text: str, kind: Kind) -> Iterator[tuple[int, int]]:
+def spans(text: str, kind: Kind) -> Iterator[tuple[int, int]]:
+    """Yield where the values start and end that `offers` finds.
+
+    Args:
+        text: As written.
+        kind: One with a form of its own: neither `text` nor `choice` nor `pattern`.
+    """
     finder = _FINDERS[kind]
     found = finder.search(text)
     while found is not None:
@@ -286,7 +293,7 @@ def blanked(text: str, kind: Kind) -> str:
         kind: One with a form of its own: neither `text` nor `choice` nor `pattern`.
     """
     rest, last = [], 0
-    for start, end in _spans(text, kind):
+    for start, end in spans(text, kind):
         rest.append(text[last:start])
         last = end
     return " ".join([*rest, text[last:]])

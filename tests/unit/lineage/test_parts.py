@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.lineage.parts import PartKind, parts
-from audit.lineage.readings import MAX_READINGS, readings
+from audit.lineage.readings import readings
 from audit.lineage.values import NOTHING_SEEN, is_plain
 
 
@@ -109,7 +109,7 @@ def test_paths_times_and_abbreviations_are_no_addresses() -> None:
 
 
 def everywhere(text: str) -> list[str]:
-    return [part for reading in (text, *readings(text)) for part in parts(reading, "prose")]
+    return [part for reading in (text, *readings(text).texts) for part in parts(reading, "prose")]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_whatever_markdown_renders_to_a_link_that_leads_away_has_parts(pieces: s
     text = form.format(pieces)
     links = _Links()
     links.feed(markdown.MarkdownIt("commonmark").render(text))
-    if is_plain(text) and len(readings(text)) < MAX_READINGS and any(map(leads_away, links.found)):
+    if is_plain(text) and readings(text).complete and any(map(leads_away, links.found)):
         assert everywhere(text)
 
 
@@ -191,11 +191,11 @@ def test_no_text_takes_long_to_take_apart(unit: str) -> None:
     text = unit * (100_000 // len(unit))
     started = time.process_time()
     for kind in ("prose", "words", "quotes"):
-        for reading in (text, *readings(text)):
+        for reading in (text, *readings(text).texts):
             parts(reading, kind)
     assert time.process_time() - started < 10
 
 
 def test_a_text_escaped_over_and_over_is_not_read_to_its_end() -> None:
-    assert len(readings("&" + "amp;" * 50 + "#46;")) == MAX_READINGS
-    assert readings("Plain words, 100 of them.") == ()
+    assert not readings("&" + "amp;" * 50 + "#46;").complete
+    assert readings("Plain words, 100 of them.") == ((), True)
