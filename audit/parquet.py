@@ -180,6 +180,7 @@ def _without_dictionaries(table: pa.Table, schema: pa.Schema, repeating: Collect
             continue
         column = table.column(number)
         for chunk in column.chunks:
+            chunk.validate(full=True)  # read so, nobody has looked whether each index is one of the dictionary's
             longest = pc.max(pc.binary_length(chunk.dictionary)).as_py()
             if longest is not None and longest > MAX_NAME_BYTES:
                 raise ParquetError(f"{name} of {longest} bytes, at most {MAX_NAME_BYTES} are allowed")

@@ -171,6 +171,14 @@ def test_a_name_is_no_longer_than_names_are():
             assert read(data, SCHEMA, repeating=NAMES).num_rows == 9
 
 
+def test_an_index_that_is_none_of_its_dictionary_is_not_looked_up():
+    for index in (1, -1, 2**31 - 1):
+        indices = pa.array([0, index], pa.int32())
+        column = pa.DictionaryArray.from_arrays(indices, pa.array(["acme"]), safe=False)
+        with pytest.raises(pa.ArrowInvalid, match="indices invalid"):
+            parquet._without_dictionaries(pa.table({"tenant": column}), SCHEMA, NAMES)
+
+
 def test_names_at_their_limit_count_at_their_limit():
     data = file_of(table_of([{"tenant": "x" * MAX_NAME_BYTES, "number": 1}] * 60_000), use_dictionary=["tenant"])
     with pytest.raises(ParquetError, match="bytes that decode to"):
