@@ -23,11 +23,11 @@ lint: $(STAMP)
 	$(BIN)/mypy --strict audit models jobs
 
 bars: $(STAMP)
-	$(BIN)/python -m benchmarks.bars
+	$(BIN)/python -m benchmarks.harness.bars
 
 tables: $(STAMP)
-	$(BIN)/python -m benchmarks.tables
-	$(BIN)/python -m benchmarks.headline
+	$(BIN)/python -m benchmarks.harness.tables
+	$(BIN)/python -m benchmarks.harness.headline
 
 setup: $(STAMP)
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
-from audit import strict_yaml
-from audit.attribution.agents import AGENTS, load_agent
-from audit.attribution.harm import SCORERS, load_harm
-from audit.errors import UsageError
-from audit.lineage.trust import parse_trust_rules
-from audit.outside_file import read_at_most
-from audit.setting_types import describe_type, fits_type
+from memory_audit.attribution.replays.agents import AGENTS, load_agent
+from memory_audit.attribution.replays.harm import SCORERS, load_harm
+from memory_audit.errors import UsageError
+from memory_audit.formats import strict_yaml
+from memory_audit.formats.setting_types import describe_type, fits_type
+from memory_audit.lineage.trust import parse_trust_rules
+from memory_audit.outside_file import read_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,7 @@ class AuditConfig:
     """`set` searches harmful sets with graded influence; `loo` is the paper's plain leave-one-out CMIS."""
 
     culprit_nats: float = 2.0
-    """Evidence that convicts a memory without further question (see audit.attribution.search)."""
+    """Evidence that convicts a memory without further question (see memory_audit.attribution.search.search)."""
 
     fitting_nats: float = 0.5
     """How much more of it a memory needs that is more consistent with its neighbours than the store's median."""
@@ -112,8 +112,8 @@ class AuditConfig:
     """Regular expression whose last match (group 1 if there is one) is a probe's answer; None compares whole texts."""
 
     hazards: Literal["margins", "list", "off"] = "margins"
-    """How the backbone is asked for the hazards of removed entries (see models.hazard_extraction); `off` asks nothing,
-    and tombstones then keep no paraphrase out."""
+    """How the backbone is asked for the hazards of removed entries (see memory_audit.models.hazards.extraction); `off`
+    asks nothing, and tombstones then keep no paraphrase out."""
 
     taxonomy: str | None = None
     """Taxonomy file of those hazards; None is the packaged one."""

@@ -1,6 +1,6 @@
 """A memory entry: what one principal stored for one tenant's agent.
 
-The record and its limits live here; the signed bytes live in `audit.provenance.leaf`.
+The record and its limits live here; the signed bytes live in `memory_audit.provenance.leaf`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
-from audit.errors import EntryError
+from memory_audit.errors import EntryError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@
     ├── VerificationError   4   bytes that do not verify: signature, hash, root, encoding, rollback
     └── StalePlanError      5   the store changed since the run that proposes to change it, or while it was read
 
-`jobs.cli` is the only place that turns these into a line on the terminal and an exit code.
+`memory_audit.jobs.cli.main` is the only place that turns these into a line on the terminal and an exit code.
 """
 
 from __future__ import annotations

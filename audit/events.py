@@ -6,11 +6,10 @@ One JSON object per line. Example (one line in the file):
      "retrieved": ["m-3", "m-9"], "harm": {"label": "harmful", "source": "ticket 4411"}}
 
 Rules: `retrieved` is what the event is replayed with, `[]` is no memory; it may be missing (it is then reconstructed
-with the audit's own retrieval, and the report says so).
-`harm.label` is `harmful` or `benign`; benign events are probes: an audit must keep their answers. Unknown fields are
-kept in `extra` untouched; `harm` has no others. A reader MUST reject a repeated event id, a line that is not one JSON
-object as `audit.outside_json` reads it (a member twice, invalid UTF-8) and one longer than MAX_LINE_BYTES, naming the
-line.
+with the audit's own retrieval, and the report says so). `harm.label` is `harmful` or `benign`; benign events are
+probes: an audit must keep their answers. Unknown fields are kept in `extra` untouched; `harm` has no others. A reader
+MUST reject a repeated event id, a line that is not one JSON object as `memory_audit.outside_json` reads it (a member
+twice, invalid UTF-8) and one longer than MAX_LINE_BYTES, naming the line.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from audit import outside_json
-from audit.entry import MAX_NAME_BYTES, MAX_TEXT_BYTES
-from audit.errors import EventError
+from memory_audit import outside_json
+from memory_audit.entry import MAX_NAME_BYTES, MAX_TEXT_BYTES
+from memory_audit.errors import EventError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -172,7 +171,7 @@ def _retrieved(record: Mapping[str, object], where: str) -> tuple[str, ...] | No
         return None
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         raise EventError(f'{where}: "retrieved" must be a list of entry ids')
-    # A longer one is no entry's id, and long runs of marks take long to normalise (`audit.nfc`).
+    # A longer one is no entry's id, and long runs of marks take long to normalise (`memory_audit.text.nfc`).
     value = [unicodedata.normalize("NFC", item) if len(item) <= MAX_NAME_BYTES else item for item in value]
     if len(value) > MAX_RETRIEVED or len(set(value)) != len(value):
         raise EventError(f'{where}: "retrieved" names an entry twice or has more than {MAX_RETRIEVED}')

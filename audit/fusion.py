@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from audit.errors import UsageError
+from memory_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from audit.errors import UsageError
+from memory_audit.errors import UsageError
 
 __all__ = ["Completion", "GenerationRequest", "Message", "TokenLogprob"]
 

@@ -13,7 +13,7 @@ import stat
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from audit.errors import UsageError
+from memory_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,8 +11,8 @@ import math
 from collections import Counter
 from typing import Any, NoReturn
 
-from audit.errors import UsageError
-from audit.nesting import MAX_DEPTH, too_deep
+from memory_audit.errors import UsageError
+from memory_audit.formats.nesting import MAX_DEPTH, too_deep
 
 __all__ = ["decode"]
 

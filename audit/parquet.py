@@ -2,7 +2,7 @@
 
 Neither compression nor dictionaries have a bound: 87 kB may decode to gigabytes. The sizes in a file's footer are a
 claim that no decoder checks. What a page decodes to is in the page's own header, to which the decoder keeps; so `read`
-looks at every page header first (`audit.parquet_layout`). A reader MUST refuse, before it decodes anything:
+looks at every page header first (`memory_audit.parquet_layout`). A reader MUST refuse, before it decodes anything:
 
 1. another schema or number of rows than expected;
 2. compression other than zstd or none, pages that are no version 1 pages of values in plain encoding, and dictionaries
@@ -20,14 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from audit.entry import MAX_NAME_BYTES
-from audit.errors import UsageError
-from audit.parquet_layout import DICTIONARY_PAGE, LayoutError, groups_of, pages_of
+from memory_audit.entry import MAX_NAME_BYTES
+from memory_audit.errors import UsageError
+from memory_audit.parquet_layout import DICTIONARY_PAGE, LayoutError, groups_of, pages_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from audit.parquet_layout import Group
+    from memory_audit.parquet_layout import Group
 
 __all__ = ["MAX_DECODED_BYTES", "MAX_EXPANSION", "ParquetError", "read", "write"]
 

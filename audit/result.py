@@ -28,7 +28,7 @@ all, or comes with whichever memory is shown. `not reproduced`: the replay with 
 removal cannot be judged. `not examined`: not replayed, or the harm scorer could not tell."""
 
 Trust = Literal["trusted", "derived-untrusted", "external"]
-"""Label of an entry, from best to worst, see `audit.lineage.trust`."""
+"""Label of an entry, from best to worst, see `memory_audit.lineage.trust`."""
 
 Proposal = Literal["remove", "quarantine", "report"]
 """Of a descendant. `remove`: goes with its ancestor. `quarantine`: stays unless `purge --quarantined` is said."""

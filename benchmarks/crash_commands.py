@@ -27,23 +27,23 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from audit.errors import AuditError
-from audit.provenance import durable
-from audit.provenance.keys import POLICY_FILE, load_policy
-from audit.snapshot.attest import verify_attestation
-from audit.snapshot.layout import has_store
-from audit.snapshot.pin import read_pin
-from audit.snapshot.reader import open_snapshot, read_manifest
-from audit.snapshot.verify import verify_store
-from jobs.attestation import ATTESTATION_FILE
-from jobs.clock import now_ms
+from memory_audit.errors import AuditError
+from memory_audit.jobs.clock import now_ms
+from memory_audit.jobs.run.attestation import ATTESTATION_FILE
+from memory_audit.provenance import durable
+from memory_audit.provenance.keys import POLICY_FILE, load_policy
+from memory_audit.snapshot.attest import verify_attestation
+from memory_audit.snapshot.layout import has_store
+from memory_audit.snapshot.pin import read_pin
+from memory_audit.snapshot.reader import open_snapshot, read_manifest
+from memory_audit.snapshot.verify import verify_store
 from tests.conformance.interrupted import Ended, Interruption, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from audit.snapshot.reader import VerifiedSnapshot
+    from memory_audit.snapshot.reader import VerifiedSnapshot
 
     Words = tuple[str, ...]
 

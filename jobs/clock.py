@@ -8,9 +8,9 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
-from audit.entry import MAX_TIME_MS
-from audit.errors import UsageError
-from audit.snapshot.manifest import MAX_CLOCK_SKEW_MS
+from memory_audit.entry import MAX_TIME_MS
+from memory_audit.errors import UsageError
+from memory_audit.snapshot.manifest import MAX_CLOCK_SKEW_MS
 
 if TYPE_CHECKING:
     from pathlib import Path

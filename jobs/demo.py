@@ -22,29 +22,17 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.text import Text
 
-from audit.config import load_config
-from audit.counted import counted
-from audit.errors import UsageError
-from audit.outside_file import read_regular
-from audit.provenance import durable
-from audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, save_keyring
-from audit.report.summary import removed_of, summarise, untold
-from audit.report.table import render_table
-from audit.report.untrusted import as_line
-from audit.snapshot.attest import verify_attestation
-from audit.snapshot.layout import versions
-from audit.snapshot.publish import create_store
-from audit.snapshot.purify import Purified, RemovedEntry, purify
-from audit.snapshot.reader import open_snapshot
-from audit.snapshot.verify import verify_store
-from jobs.attestation import ATTESTATION_FILE, attest_run
-from jobs.clock import now_ms
-from jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
-from jobs.hazard_locks import write_locks
-from jobs.import_jsonl import parse_entries
-from jobs.places import check_outside_stores
-from jobs.progress import Reporter
-from jobs.run_audit import (
+from memory_audit.config import load_config
+from memory_audit.counted import counted
+from memory_audit.errors import UsageError
+from memory_audit.formats.import_jsonl import parse_entries
+from memory_audit.jobs.clock import now_ms
+from memory_audit.jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
+from memory_audit.jobs.places import check_outside_stores
+from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.run.attestation import ATTESTATION_FILE, attest_run
+from memory_audit.jobs.run.locks import write_locks
+from memory_audit.jobs.run.run_audit import (
     REPORT_FILE,
     make_executor,
     model_specs,
@@ -53,22 +41,34 @@ from jobs.run_audit import (
     read_events,
     run_audit,
 )
-from jobs.run_folder import KINDS, MAX_MARKER_BYTES
-from jobs.run_seal import Sealer
-from jobs.sealed_run import open_sealed
-from models.generator_vllm import VllmSettings
+from memory_audit.jobs.run.run_folder import KINDS, MAX_MARKER_BYTES
+from memory_audit.jobs.run.run_seal import Sealer
+from memory_audit.jobs.run.sealed_run import open_sealed
+from memory_audit.models.backbone.generator_vllm import VllmSettings
+from memory_audit.outside_file import read_regular
+from memory_audit.provenance import durable
+from memory_audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, save_keyring
+from memory_audit.report.summary import removed_of, summarise, untold
+from memory_audit.report.table import render_table
+from memory_audit.report.untrusted import as_line
+from memory_audit.snapshot.attest import verify_attestation
+from memory_audit.snapshot.layout import versions
+from memory_audit.snapshot.publishing.publish import create_store
+from memory_audit.snapshot.publishing.purify import Purified, RemovedEntry, purify
+from memory_audit.snapshot.reader import open_snapshot
+from memory_audit.snapshot.verify import verify_store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import Console
 
-    from audit.config import AuditConfig
-    from audit.provenance.keys import Keyring
-    from audit.result import AuditResult
-    from audit.snapshot.reader import VerifiedSnapshot
-    from jobs.sealed_run import SealedRun
-    from models.loading import ModelSpecs
+    from memory_audit.config import AuditConfig
+    from memory_audit.jobs.run.sealed_run import SealedRun
+    from memory_audit.models.loading import ModelSpecs
+    from memory_audit.provenance.keys import Keyring
+    from memory_audit.result import AuditResult
+    from memory_audit.snapshot.reader import VerifiedSnapshot
 
 __all__ = ["run_demo"]
 
@@ -119,7 +119,7 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
         backbone_key_env: As `AuditConfig.backbone_key_env`.
         executor: `ray` starts Ray on this machine; `local` works in this process.
         keep: False deletes keys, store and replays at the end and leaves report, result and attestation.
-        corpus: Folder with the three files of `jobs.demo_corpus`; None is the packaged one.
+        corpus: Folder with the three files of `memory_audit.jobs.demo_corpus`; None is the packaged one.
 
     Returns:
         The HTML report.

@@ -9,7 +9,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from models.loading import gpu_present
+from memory_audit.models.loading import gpu_present
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,7 +1,7 @@
 """Where a command may write: nowhere among the files of a store or of a key folder, and over nothing that was signed.
 
-A store may lie in a folder that holds other things too (`audit.snapshot.layout`), so only its own folders are closed.
-Whoever names a place is its owner and may be mistaken; this is no defence against somebody else.
+A store may lie in a folder that holds other things too (`memory_audit.snapshot.layout`), so only its own folders are
+closed. Whoever names a place is its owner and may be mistaken; this is no defence against somebody else.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import os
 import re
 from pathlib import Path
 
-from audit.errors import UsageError
-from audit.provenance import durable
-from audit.provenance.keys import POLICY_FILE
-from audit.snapshot.layout import STORE_FOLDERS, has_store
-from jobs.run_folder import MARKER_FILE, MODELS_FILE, RESULT_FILE
+from memory_audit.errors import UsageError
+from memory_audit.jobs.run.run_folder import MARKER_FILE, MODELS_FILE, RESULT_FILE
+from memory_audit.provenance import durable
+from memory_audit.provenance.keys import POLICY_FILE
+from memory_audit.snapshot.layout import STORE_FOLDERS, has_store
 
 __all__ = ["check_file", "check_folder", "check_outside_stores", "check_place"]
 
@@ -25,7 +25,7 @@ HEAD_BYTES = 1_024
 """Of a file, enough to see what it is."""
 
 DECISION = b'{"allowed": '
-"""How a line of `audit.forget.decision_log` begins."""
+"""How a line of `memory_audit.guard.decision_log` begins."""
 
 _SIGNED = re.compile(rb'\{"payload":"|PRIVATE\+KEY\+|\{[^{}]*"format": ?"memaudit ')
 """How envelopes (policies, manifests, attestations), private keys, and pins and other files of ours begin."""

@@ -8,8 +8,8 @@ Four instruments for a pair (parent, child), and a combination of those that wer
 `backbone`   probability of "yes" against "no" as the model's first token, asked whether the second text draws on the
              first. Both texts are quoted data between fences that they cannot contain.
 
-A weight is the instrument's score passed through a calibration fitted on `benchmarks/derivation` (texts written for
-this project): an estimated probability that the edge is there, no share of influence. None of this is evidence that
+A weight is the instrument's score passed through a calibration fitted on `benchmarks/gate/derivation` (texts written
+for this project): an estimated probability that the edge is there, no share of influence. None of this is evidence that
 could stand in for a log: an attacker who rewords well enough is not seen, and two notes on one event look derived.
 """
 
@@ -26,20 +26,20 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from audit.chat_marks import without_chat_marks
-from audit.consistency.entailment import distributions
-from audit.consistency.neighbours import check_vectors
-from audit.errors import ModelError, PromptTooLongError, UsageError
-from audit.generation import GenerationRequest, Message
-from models.hazard_extraction import margin_of
+from memory_audit.consistency.entailment import distributions
+from memory_audit.consistency.neighbours import check_vectors
+from memory_audit.errors import ModelError, PromptTooLongError, UsageError
+from memory_audit.generation import GenerationRequest, Message
+from memory_audit.models.hazards.extraction import margin_of
+from memory_audit.text.chat_marks import without_chat_marks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from audit.generation import Completion
-    from models.protocols import Embedder, EntailmentModel, Generator
+    from memory_audit.generation import Completion
+    from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
 
 __all__ = [
     "METHODS", "Calibration", "Method", "Pair", "backbone_margins", "calibration_of", "candidates",
@@ -102,7 +102,7 @@ class Calibration:
 
 
 def calibration_of(methods: Collection[Method]) -> Calibration:
-    """Return the packaged calibration of a combination of methods, fitted by `python -m benchmarks.derivation`.
+    """Return the packaged calibration of a combination of methods, fitted by `python -m benchmarks.gate.derivation`.
 
     Raises:
         UsageError: none was fitted for this combination.

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from audit.errors import AuditError
-from models.library_noise import without_bars
-from models.telemetry import tell_nobody
-from models.text_tokens import read_as_text
-from models.weights_cache import cannot_load, folder_id
+from memory_audit.errors import AuditError
+from memory_audit.models.library_noise import without_bars
+from memory_audit.models.telemetry import tell_nobody
+from memory_audit.models.text_tokens import read_as_text
+from memory_audit.models.weights.cache import cannot_load, folder_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ ROUNDING = 1e-5
 
 
 class SentenceEmbedder:
-    """Implements `models.protocols.Embedder` with sentence-transformers, which sorts by length before it batches.
+    """Implements `protocols.Embedder` with sentence-transformers, which sorts by length before it batches.
 
     Raises:
         ModelError: the folder cannot be loaded.
@@ -53,7 +53,7 @@ class SentenceEmbedder:
             raise cannot_load(folder, "the embedding model", error) from error
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Embed texts; see `models.protocols.Embedder`."""
+        """Embed texts; see `memory_audit.models.protocols.Embedder`."""
         if not texts:
             return np.zeros((0, int(self._model.get_embedding_dimension())), np.float32)
         vectors = self._model.encode(

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from audit.errors import ModelError, PromptTooLongError
-from audit.forget.act import ActCurve, ActReading
-from audit.forget.hazard import default_taxonomy
-from audit.generation import Completion, TokenLogprob
+from memory_audit.errors import ModelError, PromptTooLongError
+from memory_audit.generation import Completion, TokenLogprob
+from memory_audit.guard.blocks.behaviour import ActCurve, ActReading
+from memory_audit.guard.blocks.hazard import default_taxonomy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from audit.generation import GenerationRequest
+    from memory_audit.generation import GenerationRequest
 
 __all__ = ["FakeActReader", "FakeEmbedder", "FakeEntailment", "FakeGenerator", "FakeProbe"]
 
@@ -62,7 +62,7 @@ class FakeGenerator:
         self._marker, self._threshold, self._poisoned, self._clean = marker, threshold, poisoned, clean
 
     async def generate(self, request: GenerationRequest) -> Completion:
-        """Answer one request; see `models.protocols.Generator`."""
+        """Answer one request; see `memory_audit.models.protocols.Generator`."""
         self.requests += 1
         prompt_tokens = sum(len(message.content.split()) for message in request.messages)
         if self._window is not None and prompt_tokens > self._window:
@@ -110,7 +110,7 @@ class FakeEntailment:
     model_id = "fake-entailment@1"
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """Score pairs; see `models.protocols.EntailmentModel`."""
+        """Score pairs; see `memory_audit.models.protocols.EntailmentModel`."""
         rows = [self._row(premise, hypothesis) for premise, hypothesis in pairs]
         return np.asarray(rows, np.float32).reshape(len(pairs), 3)
 
@@ -127,7 +127,7 @@ class FakeEntailment:
 
 
 class FakeProbe:
-    """Implements `models.hazard_probe.Probe`: finds nothing either way."""
+    """Implements `memory_audit.models.activations.hazard_probe.Probe`: finds nothing either way."""
 
     model_id = "fake-probe"
     labels = default_taxonomy().names
@@ -145,7 +145,7 @@ class FakeEmbedder:
         self._dimensions = dimensions
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Embed texts; see `models.protocols.Embedder`."""
+        """Embed texts; see `memory_audit.models.protocols.Embedder`."""
         vectors = np.zeros((len(texts), self._dimensions), np.float32)
         for number, text in enumerate(texts):
             for word in _words(text) or [""]:
@@ -155,7 +155,7 @@ class FakeEmbedder:
 
 
 class FakeActReader:
-    """Implements `audit.forget.act.ActReader`: a bag of words, and harm where a word of harm is among them.
+    """Implements `behaviour.ActReader`: a bag of words, and harm where a word of harm is among them.
 
     Args:
         harmful: Words that make a text harmful.
@@ -171,7 +171,7 @@ class FakeActReader:
         self.read_texts: list[str] = []
 
     def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
-        """Read texts; see `audit.forget.act.ActReader`."""
+        """Read texts; see `memory_audit.guard.blocks.behaviour.ActReader`."""
         if self._fails:
             raise ModelError("fake-acts: died, as told to")
         self.read_texts += texts
@@ -182,11 +182,11 @@ class FakeActReader:
         )
 
     def taught(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
-        """Read removed texts as all others; see `audit.forget.act.ActReader`."""
+        """Read removed texts as all others; see `memory_audit.guard.blocks.behaviour.ActReader`."""
         return self.read(texts)
 
     def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Compare by cosine; see `audit.forget.act.ActReader`."""
+        """Compare by cosine; see `memory_audit.guard.blocks.behaviour.ActReader`."""
         return self.curve.log_odds(reading.harm_nats, (reading.passages @ acts.T).max(axis=0))
 
 

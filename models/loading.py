@@ -17,25 +17,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 from urllib.parse import urlsplit
 
-from audit.errors import ModelError, UsageError
-from models.act_cascade import packaged_cascade
-from models.act_reader import FIRST, SECOND
-from models.extras import with_extra
-from models.fakes import FakeActReader, FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
-from models.generator_http import HttpGenerator, HttpSettings
-from models.generator_vllm import VllmGenerator, VllmSettings
-from models.hazard_probe import HazardProbe
-from models.hidden_states import BACKBONE as PROBED
-from models.packaged import BACKBONES, ensure, installed
-from models.weights_cache import folder_id, model_files
+from memory_audit.errors import ModelError, UsageError
+from memory_audit.models.activations.behaviour_cascade import packaged_cascade
+from memory_audit.models.activations.behaviour_reader import FIRST, SECOND
+from memory_audit.models.activations.hazard_probe import HazardProbe
+from memory_audit.models.activations.hidden_states import BACKBONE as PROBED
+from memory_audit.models.backbone.generator_http import HttpGenerator, HttpSettings
+from memory_audit.models.backbone.generator_vllm import VllmGenerator, VllmSettings
+from memory_audit.models.extras import with_extra
+from memory_audit.models.fakes import FakeActReader, FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
+from memory_audit.models.weights.cache import folder_id, model_files
+from memory_audit.models.weights.packaged import BACKBONES, ensure, installed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from audit.forget.act import ActReader
-    from models.hazard_probe import Probe
-    from models.protocols import Embedder, EntailmentModel, Generator
-    from models.weights_cache import Progress
+    from memory_audit.guard.blocks.behaviour import ActReader
+    from memory_audit.models.activations.hazard_probe import Probe
+    from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
+    from memory_audit.models.weights.cache import Progress
 
 __all__ = [
     "ModelSpecs", "Part", "backbone_id", "entailment_id", "gpu_present", "load_acts", "load_embedder",
@@ -91,8 +91,8 @@ def named_backbone(spec: str) -> str:
     """Say which weights `packaged` means on this machine; other specifications are returned as they are.
 
     On a CPU the int8 form: it serves replays 1.2 times as fast as bf16 there on a quiet machine, more on a busy one, in
-    two thirds of the memory (`benchmarks/serving_settings.py`). Its answers differ from bf16's in places, so a run is
-    recorded under the name that says which.
+    two thirds of the memory (`benchmarks/systems/serving_settings.py`). Its answers differ from bf16's in places, so a
+    run is recorded under the name that says which.
     """
     if spec != PACKAGED_PREFIX:
         return spec
@@ -180,7 +180,7 @@ def load_entailment(specs: ModelSpecs) -> EntailmentModel:
     """
     if specs.nli == FAKE:
         return FakeEntailment()
-    from models.entailment import OnnxEntailment, TorchEntailment  # noqa: PLC0415 - see the module's docstring
+    from memory_audit.models.nli.nli_model import OnnxEntailment, TorchEntailment  # noqa: PLC0415 - see the module's docstring
 
     folder = _folder(specs.nli, "nli")
     return TorchEntailment(folder, device="cuda") if gpu_present() else OnnxEntailment(folder)
@@ -194,7 +194,7 @@ def entailment_id(specs: ModelSpecs) -> str:
     """
     if specs.nli == FAKE:
         return FakeEntailment.model_id
-    from models.entailment import scoring_id  # noqa: PLC0415 - see the module's docstring
+    from memory_audit.models.nli.nli_model import scoring_id  # noqa: PLC0415 - see the module's docstring
 
     return scoring_id(_folder(specs.nli, "nli"), "bfloat16" if gpu_present() else "int8")
 
@@ -242,7 +242,7 @@ def load_embedder(specs: ModelSpecs) -> Embedder:
     """
     if specs.embedder == FAKE:
         return FakeEmbedder()
-    from models.embedding import SentenceEmbedder  # noqa: PLC0415
+    from memory_audit.models.embedding import SentenceEmbedder  # noqa: PLC0415
 
     folder = _folder(specs.embedder, "minilm", settings=EMBEDDER_SETTINGS)
     return SentenceEmbedder(folder, device="cuda" if gpu_present() else "cpu")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from audit.generation import Completion, GenerationRequest
+    from memory_audit.generation import Completion, GenerationRequest
 
 __all__ = ["Embedder", "EntailmentModel", "Generator"]
 

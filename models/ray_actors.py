@@ -39,17 +39,17 @@ from ray.exceptions import (
     RayTaskError,
 )
 
-from audit.errors import AuditError, ModelError, ModelLostError
-from models.generator_http import OutageError
-from models.loading import ModelSpecs, load_embedder, load_entailment, load_generator
+from memory_audit.errors import AuditError, ModelError, ModelLostError
+from memory_audit.models.backbone.generator_http import OutageError
+from memory_audit.models.loading import ModelSpecs, load_embedder, load_entailment, load_generator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from audit.generation import Completion, GenerationRequest
-    from models.protocols import Embedder, EntailmentModel, Generator
+    from memory_audit.generation import Completion, GenerationRequest
+    from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
 
 __all__ = [
     "ActorPool", "EmbedderActor", "EntailmentActor", "GeneratorActor", "RemoteEmbedder", "RemoteEntailment",
@@ -181,7 +181,7 @@ class ActorPool:
 
 
 class RemoteGenerator:
-    """Implements `models.protocols.Generator` over the replicas of a pool.
+    """Implements `memory_audit.models.protocols.Generator` over the replicas of a pool.
 
     Args:
         pool: The replicas.
@@ -195,7 +195,7 @@ class RemoteGenerator:
         self._lost: set[Any] = set()  # asked last: a call to one that is away takes seconds to fail
 
     async def generate(self, request: GenerationRequest) -> Completion:
-        """Answer one request; see `models.protocols.Generator`."""
+        """Answer one request; see `memory_audit.models.protocols.Generator`."""
         outage = _Outage(self._pool.patience_s)
         try:
             while True:
@@ -227,26 +227,26 @@ class RemoteGenerator:
 
 
 class RemoteEntailment:
-    """Implements `models.protocols.EntailmentModel` over the replicas of a pool."""
+    """Implements `memory_audit.models.protocols.EntailmentModel` over the replicas of a pool."""
 
     def __init__(self, pool: ActorPool) -> None:
         self.model_id = pool.model_id
         self._pool = pool
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """Score pairs; see `models.protocols.EntailmentModel`."""
+        """Score pairs; see `memory_audit.models.protocols.EntailmentModel`."""
         return _gather(self._pool, "probabilities", pairs, CHUNK_PAIRS)
 
 
 class RemoteEmbedder:
-    """Implements `models.protocols.Embedder` over the replicas of a pool."""
+    """Implements `memory_audit.models.protocols.Embedder` over the replicas of a pool."""
 
     def __init__(self, pool: ActorPool) -> None:
         self.model_id = pool.model_id
         self._pool = pool
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Embed texts; see `models.protocols.Embedder`."""
+        """Embed texts; see `memory_audit.models.protocols.Embedder`."""
         return _gather(self._pool, "embed", texts, CHUNK_TEXTS)
 
 

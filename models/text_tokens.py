@@ -13,7 +13,7 @@ import itertools
 import re
 from typing import TYPE_CHECKING, Any
 
-from audit.errors import ModelError
+from memory_audit.errors import ModelError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,29 +12,29 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from audit.config import AuditConfig
-from audit.entry import Entry
-from audit.errors import ModelError
-from audit.events import Event
-from audit.provenance.keys import Keyring, generate_keys
-from audit.report.json import to_json
-from audit.snapshot.publish import create_store
-from audit.snapshot.reader import open_snapshot
-from jobs.audit_memory import audit_memory
-from jobs.executor_local import LocalExecutor
-from jobs.progress import Reporter
-from jobs.run_folder import RunFolder
-from models.fakes import FakeGenerator
-from models.loading import ModelSpecs
+from memory_audit.config import AuditConfig
+from memory_audit.entry import Entry
+from memory_audit.errors import ModelError
+from memory_audit.events import Event
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.run.audit_memory import audit_memory
+from memory_audit.jobs.run.run_folder import RunFolder
+from memory_audit.models.fakes import FakeGenerator
+from memory_audit.models.loading import ModelSpecs
+from memory_audit.provenance.keys import Keyring, generate_keys
+from memory_audit.report.json import to_json
+from memory_audit.snapshot.publishing.publish import create_store
+from memory_audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from audit.generation import Completion, GenerationRequest
-    from audit.result import AuditResult
-    from audit.snapshot.reader import VerifiedSnapshot
-    from jobs.executor import Executor
+    from memory_audit.generation import Completion, GenerationRequest
+    from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.result import AuditResult
+    from memory_audit.snapshot.reader import VerifiedSnapshot
 
 NOW_MS = 1_800_000_000_000
 STORE_ID = "cd" * 16

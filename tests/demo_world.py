@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE
+from memory_audit.jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path

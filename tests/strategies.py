@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from audit.entry import Entry, Parent
-from audit.provenance.cbor import encode_text
+from memory_audit.entry import Entry, Parent
+from memory_audit.provenance.cbor import encode_text
 
 
 def is_nfc(text):

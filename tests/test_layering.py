@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from audit.config import AuditConfig
-from audit.entry import Entry
-from audit.events import Event
+from memory_audit.config import AuditConfig
+from memory_audit.entry import Entry
+from memory_audit.events import Event
 
 REPOSITORY = Path(__file__).parents[1]
 HEAVY = ("ray", "torch", "vllm", "transformers", "httpx", "onnxruntime", "sentence_transformers", "faiss")
@@ -112,7 +112,7 @@ def test_no_file_of_audit_names_a_heavy_library_except_the_one_that_loads_faiss_
         for library in HEAVY
         if any(imported.split(".")[0] == library for imported in imports(path))
     }
-    assert named == {("audit.consistency.neighbours", "faiss")}
+    assert named == {("memory_audit.consistency.neighbours", "faiss")}
 
 
 def loaded_after(*names: str) -> set[str]:
@@ -135,7 +135,7 @@ def test_importing_every_module_of_models_loads_no_job():
     assert not loaded_after(*modules("models")) & {"jobs", "benchmarks", "tests"}
 
 
-@pytest.mark.parametrize("name", ["jobs.cli", "jobs.open_guard"])
+@pytest.mark.parametrize("name", ["memory_audit.jobs.cli.main", "memory_audit.jobs.guard.open_guard"])
 def test_command_line_and_guard_start_without_ray_or_any_model_library(name):
     assert not loaded_after(name) & {"ray", "torch", "vllm", "transformers", "onnxruntime"}
 
@@ -152,11 +152,13 @@ def test_only_fakes_and_texts_speak_of_poison_in_code():
         (name, word)
         for layer in LAYERS
         for name, path in modules(layer).items()
-        if name != "models.fakes"
+        if name != "memory_audit.models.fakes"
         for word in words_of_code(path)
         if "poison" in word.lower()
     }
-    assert speaking == {("audit.report.sarif", "PoisonedMemory")}  # what a finding is called, not what an entry has
+    assert speaking == {
+        ("memory_audit.report.sarif", "PoisonedMemory")
+    }  # what a finding is called, not what an entry has
 
 
 def words_of_code(path: Path) -> set[str]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from audit.attribution.ablation import Ablation, Outcome, leave_out
-from audit.events import HARMFUL
-from audit.fusion import PrefixSearch
+from memory_audit.attribution.replays.ablation import Ablation, Outcome, leave_out
+from memory_audit.events import HARMFUL
+from memory_audit.fusion import PrefixSearch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from audit.attribution.search_state import EventState
+    from memory_audit.attribution.search.state import EventState
 
 __all__ = ["PrefixChoice"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from audit.errors import ModelError
+from memory_audit.errors import ModelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ __all__ = ["distributions", "plan_pairs", "weights"]
 
 CLASSES = 3
 CONTRADICTION = 0
-"""Column of the contradiction class (`models.protocols.EntailmentModel`)."""
+"""Column of the contradiction class (`memory_audit.models.protocols.EntailmentModel`)."""
 
 SUM_TOLERANCE = 1e-2
 """Allowed distance of a row's sum from 1: int8 and bfloat16 heads round that much."""

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 import networkx as nx
 import numpy as np
 
-from audit.errors import UsageError
+from memory_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from audit.consistency.neighbours import Neighbours
+    from memory_audit.consistency.neighbours import Neighbours
 
 __all__ = ["ConsistencyGraph", "build_graph", "flag_outliers", "to_networkx"]
 

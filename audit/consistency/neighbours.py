@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from audit.errors import ModelError, UsageError
+from memory_audit.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +32,7 @@ EXACT_LIMIT = 10_000
 """Entries up to which the exact search is used: 10,000 vectors of 384 take about 10 s on two cores."""
 
 ALL_PAIRS_LIMIT = 1_500
-"""Entries up to which every pair may be asked for, as in `audit.config`: more is hours of NLI."""
+"""Entries up to which every pair may be asked for, as in `memory_audit.config`: more is hours of NLI."""
 
 UNIT_TOLERANCE = 1e-3
 """Allowed distance of a vector's norm from 1: bfloat16 embedders are that coarse."""

@@ -2,14 +2,15 @@
 
 An edge's weight is the share of the entry that its writer says it draws on that parent: a claim, signed by the writer.
 
-    external           its writer is not trusted (`audit.lineage.trust`), or it was removed; or its unrecorded share is
+    external           its writer is not trusted (`lineage.trust`), or it was removed; or its unrecorded share is
                        τ or more, and its untrusted share is not
     derived-untrusted  otherwise, if its untrusted and its unrecorded share add up to τ or more
     trusted            otherwise
 
-The untrusted share of an entry (`audit.lineage.shares`) adds up over its parents: an untrusted parent counts with all
-that is drawn on it, a trusted one with the part of that which is untrusted itself. So what stays below τ in each entry
-still adds up along a chain, over any paths. At τ an entry is untrusted as a whole, and hands on all of itself. Hence:
+The untrusted share of an entry (`memory_audit.lineage.shares`) adds up over its parents: an untrusted parent counts
+with all that is drawn on it, a trusted one with the part of that which is untrusted itself. So what stays below τ in
+each entry still adds up along a chain, over any paths. At τ an entry is untrusted as a whole, and hands on all of
+itself. Hence:
 
 - Untrusted-Path Persistence (arXiv 2605.14421, known here by its review): along any chain whose edges stay at or above
   τ, *strong* edges, no number of steps makes an external ancestor harmless. The review draws strong edges as w > τ;
@@ -28,8 +29,8 @@ is refused at the append, and a label never changes afterwards, except by a remo
 Removal keeps the node and its edges and makes it external: lineage through a removed entry does not vanish. A DAG built
 after the removal knows only the id (the tombstone keeps no parents) and comes to the same labels.
 
-Plain arrays hold the graph, 16 bytes an edge: a networkx graph of a million edges takes 5 to 13 times as much
-(measured by `benchmarks/lineage`), and nothing here walks more than parents and children. `to_networkx` is for reports.
+Plain arrays hold the graph, 16 bytes an edge: a networkx graph of a million edges takes 5 to 13 times as much (measured
+by `benchmarks/gate/lineage`), and nothing here walks more than parents and children. `to_networkx` is for reports.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from audit.entry import PARTS_PER_MILLION, check_int
-from audit.errors import EntryError, UsageError
-from audit.lineage.shares import Drawn, Edge, drawn, untrusted_share
-from audit.lineage.trust import DEFAULT_TAU_PPM
+from memory_audit.entry import PARTS_PER_MILLION, check_int
+from memory_audit.errors import EntryError, UsageError
+from memory_audit.lineage.shares import Drawn, Edge, drawn, untrusted_share
+from memory_audit.lineage.trust import DEFAULT_TAU_PPM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from audit.entry import Entry
-    from audit.lineage.trust import TrustLabel, TrustRules
+    from memory_audit.entry import Entry
+    from memory_audit.lineage.trust import TrustLabel, TrustRules
 
 __all__ = ["DEFAULT_TAU_PPM", "PATH_STEPS", "Descendant", "Lineage", "PathStep"]
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from audit.entry import PARTS_PER_MILLION
+from memory_audit.entry import PARTS_PER_MILLION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from audit.lineage.trust import Propagation
+    from memory_audit.lineage.trust import Propagation
 
 __all__ = ["Drawn", "Edge", "drawn", "untrusted_share"]
 

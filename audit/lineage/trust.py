@@ -22,11 +22,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from audit.entry import PARTS_PER_MILLION, Source
-from audit.errors import UsageError
+from memory_audit.entry import PARTS_PER_MILLION, Source
+from memory_audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from audit.entry import Entry
+    from memory_audit.entry import Entry
 
 __all__ = [
     "ANY_PRINCIPAL", "DEFAULT_TAU_PPM", "BaseLabel", "Propagation", "TrustLabel", "TrustRules", "parse_trust_rules",
@@ -59,7 +59,7 @@ class TrustRules:
     """What the unrecorded share of an agent's entry counts as (rule 2)."""
 
     propagation: Propagation = "shares"
-    """How distrust is handed on (`audit.lineage.dag`): shares of untrusted parents add up, or the strongest edge counts
+    """How distrust is handed on (`lineage.dag`): shares of untrusted parents add up, or the strongest edge counts
     alone, which is MemLineage's rule and lets many weak edges through."""
 
     def base_label(self, entry: Entry, tau_ppm: int = DEFAULT_TAU_PPM) -> BaseLabel:

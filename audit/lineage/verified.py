@@ -1,8 +1,8 @@
 """Lineage of one tenant out of a verified snapshot, and how long it may be relied on.
 
 The gate takes nothing else: texts, labels and edges are those whose signatures, hashes and accounting were checked by
-`audit.snapshot.reader`. `advance` takes in a later version of the same store: the log must continue the one that was
-read, so only new leaves cost anything; entries that a tombstone removed since become external where they stand.
+`memory_audit.snapshot.reader`. `advance` takes in a later version of the same store: the log must continue the one that
+was read, so only new leaves cost anything; entries that a tombstone removed since become external where they stand.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from audit.errors import StalePlanError, VerificationError
-from audit.lineage.dag import DEFAULT_TAU_PPM, Lineage
+from memory_audit.errors import StalePlanError, VerificationError
+from memory_audit.lineage.dag import DEFAULT_TAU_PPM, Lineage
 
 if TYPE_CHECKING:
-    from audit.entry import Entry
-    from audit.lineage.trust import TrustRules
-    from audit.snapshot.reader import VerifiedSnapshot
+    from memory_audit.entry import Entry
+    from memory_audit.lineage.trust import TrustRules
+    from memory_audit.snapshot.reader import VerifiedSnapshot
 
 __all__ = ["Standing", "VerifiedLineage"]
 
 MAX_CLOCK_SKEW_MS = 10 * 60 * 1000
-"""A version may be this much ahead of the gate's clock, as for `audit.snapshot.manifest`."""
+"""A version may be this much ahead of the gate's clock, as for `memory_audit.snapshot.manifest`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class VerifiedLineage:
             StalePlanError: an older version than the one read.
             VerificationError: another store's, a log that does not continue the one read, or one that does not verify.
         """
-        from audit.snapshot.reader import VerifiedSnapshot as Verified  # noqa: PLC0415 - brings Parquet
+        from memory_audit.snapshot.reader import VerifiedSnapshot as Verified  # noqa: PLC0415 - brings Parquet
 
         if not isinstance(snapshot, Verified):
             raise TypeError(f"lineage is read from a VerifiedSnapshot, not from {type(snapshot).__name__}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from audit.errors import VerificationError
+from memory_audit.errors import VerificationError
 
 __all__ = ["decode", "encode"]
 

@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from audit.errors import VerificationError
+from memory_audit.errors import VerificationError
 
 __all__ = [
     "MAX_DEPTH",

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from audit.errors import VerificationError
-from audit.provenance import base64_strict
-from audit.provenance.merkle import EMPTY_ROOT, HASH_BYTES, MAX_TREE_SIZE
-from audit.provenance.note import open_note, sign_note
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import base64_strict
+from memory_audit.provenance.merkle import EMPTY_ROOT, HASH_BYTES, MAX_TREE_SIZE
+from memory_audit.provenance.note import open_note, sign_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from audit.provenance.ed25519 import PrivateKey, PublicKey
+    from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
 
 __all__ = ["Checkpoint", "log_origin", "open_checkpoint", "parse_checkpoint_text", "sign_checkpoint"]
 

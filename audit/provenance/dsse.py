@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from audit.errors import VerificationError
-from audit.provenance import base64_strict, strict_json
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import base64_strict, strict_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from audit.provenance.ed25519 import PrivateKey, PublicKey
+    from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
 
 __all__ = ["Envelope", "parse_envelope", "seal", "verify_envelope"]
 

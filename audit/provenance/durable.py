@@ -8,8 +8,8 @@
 
 A kill leaves the final name absent or complete, and at worst a scratch file that nobody reads. `replace` does the same
 with `rename`, for the few files that are meant to change (pins, policies). A writer locks its scratch file, so that
-`remove_leftovers` can tell those of the dead. Reads are bounded (`audit.outside_file`). Only this module writes; it
-calls `os` by attribute, so that tests can make any call fail.
+`remove_leftovers` can tell those of the dead. Reads are bounded (`memory_audit.outside_file`). Only this module writes;
+it calls `os` by attribute, so that tests can make any call fail.
 """
 # ruff: noqa: PTH102, PTH105, PTH108 - plain `os` calls, one per system call, are what the crash tests break
 
@@ -23,9 +23,9 @@ import re
 import secrets
 from typing import TYPE_CHECKING
 
-from audit.errors import IncompleteError, UsageError, VerificationError
-from audit.outside_file import UnfitFileError, read_regular
-from audit.provenance.folder_lock import is_of_this_machine
+from memory_audit.errors import IncompleteError, UsageError, VerificationError
+from memory_audit.outside_file import UnfitFileError, read_regular
+from memory_audit.provenance.folder_lock import is_of_this_machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -134,7 +134,7 @@ def is_leftover(path: Path) -> bool:
 def remove_leftovers(folder: Path) -> None:
     """Remove what killed writers left in a folder, which may be text or keys; what a living writer holds stays.
 
-    Where other machines write too (`audit.provenance.folder_lock`), or the user may not, nothing is removed.
+    Where other machines write too (`memory_audit.provenance.folder_lock`), or the user may not, nothing is removed.
     """
     with contextlib.suppress(OSError):
         found = [path for path in folder.iterdir() if is_leftover(path)]
@@ -157,7 +157,7 @@ def read_bounded(path: Path, max_bytes: int, what: str) -> bytes:
     """Read a whole file of at most `max_bytes`.
 
     Raises:
-        VerificationError: the file is missing or larger, or no regular file (`audit.outside_file`).
+        VerificationError: the file is missing or larger, or no regular file (`memory_audit.outside_file`).
         UsageError: the operating system refuses to read it.
     """
     try:

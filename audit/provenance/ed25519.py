@@ -6,9 +6,9 @@ that nobody signed. Signing and verifying are libsodium's, through PyNaCl: half 
 case of Wycheproof. A signature MUST be refused when its S is not below the group's order, when its R has low order, and
 when R is not the encoding of S·B - h·A (no cofactor): what libsodium accepts, Go and OpenSSL accept too.
 
-What is signed is always separated by its first bytes: leaves by `leaf.SIGNATURE_DOMAIN`, envelopes by DSSE's
-`DSSEv1 `, notes by their origin line, which never starts with either. Codes (`jobs.run_seal`) are made with secrets
-that are derived from the seed.
+What is signed is always separated by its first bytes: leaves by `leaf.SIGNATURE_DOMAIN`, envelopes by DSSE's `DSSEv1 `,
+notes by their origin line, which never starts with either. Codes (`memory_audit.jobs.run.run_seal`) are made with
+secrets that are derived from the seed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypair
 from nacl.exceptions import BadSignatureError
 
-from audit.errors import VerificationError
-from audit.provenance import base64_strict
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import base64_strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

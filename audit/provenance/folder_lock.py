@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from audit.errors import IncompleteError
+from memory_audit.errors import IncompleteError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

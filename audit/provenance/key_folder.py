@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from audit.errors import UsageError
-from audit.provenance import durable
-from audit.provenance.keys import (
+from memory_audit.errors import UsageError
+from memory_audit.provenance import durable
+from memory_audit.provenance.keys import (
     MAX_KEY_FILE_BYTES,
     NEXT,
     POLICY_FILE,
@@ -29,14 +29,14 @@ from audit.provenance.keys import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from audit.provenance.keys import Keyring
-    from audit.provenance.policy import RoleName
+    from memory_audit.provenance.keys import Keyring
+    from memory_audit.provenance.trust_policy import RoleName
 
 __all__ = ["install_rotation", "settle"]
 
 
 def install_rotation(folder: Path, before: Keyring, after: Keyring) -> None:
-    """Write what `audit.provenance.keys.rotate_key` made of a folder's keyring; the folder is locked by the caller.
+    """Write what `keys.rotate_key` made of a folder's keyring; the folder is locked by the caller.
 
     Raises:
         UsageError: a file that would be written exists; nothing was changed.

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, get_args
 
-from audit.errors import StalePlanError, UsageError, VerificationError
-from audit.provenance import durable
-from audit.provenance.ed25519 import PrivateKey
-from audit.provenance.folder_lock import locked
-from audit.provenance.policy import (
+from memory_audit.errors import StalePlanError, UsageError, VerificationError
+from memory_audit.provenance import durable
+from memory_audit.provenance.ed25519 import PrivateKey
+from memory_audit.provenance.folder_lock import locked
+from memory_audit.provenance.trust_policy import (
     ANY_PRINCIPAL,
     MAX_POLICY_BYTES,
     Revocation,
@@ -45,7 +45,7 @@ MAX_FILE_NAME_BYTES = 200
 """Of a key's file: what a rotation adds fits into the 255 that file systems take."""
 
 NEXT, RETIRED = ".next", ".retired"
-"""What a rotation adds to the names of keys that are not in use yet, or no more (`audit.provenance.key_folder`)."""
+"""What a rotation adds to the names of keys that are not in use yet, or no more (`provenance.key_folder`)."""
 
 OPEN_TO_OTHERS = stat.S_IWGRP | stat.S_IRWXO
 """What the mode of a secret's file may not have: its group may read (mounted secrets often are so) and nobody else, and

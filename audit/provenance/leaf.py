@@ -1,6 +1,7 @@
 """The signed bytes of a log: entry leaves and tombstone leaves.
 
-A leaf is one deterministic CBOR array (`audit.provenance.cbor`), so every field has its place and none can be missing:
+A leaf is one deterministic CBOR array (`memory_audit.provenance.cbor`), so every field has its place and none can be
+missing:
 
     ["memaudit entry v1", origin, leaf index, tenant, entry id, principal, source, request, response, created_at_ms,
      [[parent id, weight in ppm] …], {metadata}]
@@ -22,16 +23,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
-from audit.entry import MAX_NAME_BYTES, MAX_TIME_MS, Entry, Parent, check_int, check_text
-from audit.errors import EntryError, VerificationError
-from audit.provenance import cbor
-from audit.provenance.ed25519 import SIGNATURE_BYTES
-from audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
+from memory_audit.entry import MAX_NAME_BYTES, MAX_TIME_MS, Entry, Parent, check_int, check_text
+from memory_audit.errors import EntryError, VerificationError
+from memory_audit.provenance import cbor
+from memory_audit.provenance.ed25519 import SIGNATURE_BYTES
+from memory_audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from audit.entry import Source
+    from memory_audit.entry import Source
 
 __all__ = [
     "ENTRY_HEAD",

@@ -1,6 +1,6 @@
 """RFC 6962 Merkle trees over SHA-256: roots, compact ranges, inclusion and consistency proofs, and their verification.
 
-Maths only: bytes in, bytes out; what a leaf says is `audit.provenance.leaf`'s business. Verification follows
+Maths only: bytes in, bytes out; what a leaf says is `memory_audit.provenance.leaf`'s business. Verification follows
 RFC 9162 §2.1.3.2 and §2.1.4.2, written with the bit arithmetic of the compact tree.
 
 Rules that RFC 6962 leaves open, decided here:
@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from audit.errors import VerificationError
+from memory_audit.errors import VerificationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

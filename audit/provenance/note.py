@@ -16,13 +16,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from audit.errors import VerificationError
-from audit.provenance import base64_strict
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import base64_strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from audit.provenance.ed25519 import PrivateKey, PublicKey
+    from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
 
 __all__ = ["MAX_NOTE_BYTES", "Note", "open_note", "parse_note", "sign_note"]
 

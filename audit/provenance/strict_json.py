@@ -11,8 +11,8 @@ import json
 import re
 from typing import Any, NoReturn
 
-from audit.entry import MAX_NAME_BYTES
-from audit.errors import VerificationError
+from memory_audit.entry import MAX_NAME_BYTES
+from memory_audit.errors import VerificationError
 
 __all__ = ["Fields", "decode", "encode"]
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import networkx as nx
 
-from audit.consistency.graph import CONTRADICTION_WEIGHT, FLAG_DEVIATIONS
-from audit.report.untrusted import as_line
+from memory_audit.consistency.graph import CONTRADICTION_WEIGHT, FLAG_DEVIATIONS
+from memory_audit.report.untrusted import as_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from audit.result import EntryScore, GraphEdge
+    from memory_audit.result import EntryScore, GraphEdge
 
 __all__ = ["MAX_NODES", "MAX_POINTS", "GraphDrawing", "Scatter", "draw_graph", "draw_scatter"]
 

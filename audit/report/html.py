@@ -2,8 +2,8 @@
 
 Memory text is written by attackers and read by the people they attacked. Four rules hold: jinja2 escapes every value;
 the page has a Content-Security-Policy that allows nothing but its own inline styles; anchors, classes and ids are made
-here from numbers, never from memory; hidden characters become visible labels (`audit.report.untrusted`). Every list is
-bounded, and says what it leaves out.
+here from numbers, never from memory; hidden characters become visible labels (`memory_audit.report.untrusted`). Every
+list is bounded, and says what it leaves out.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import jinja2
 
-from audit.events import HARMFUL
-from audit.report.drawing import HEIGHT, WIDTH, GraphDrawing, Scatter, draw_graph, draw_scatter
-from audit.report.summary import (
+from memory_audit.events import HARMFUL
+from memory_audit.report.drawing import HEIGHT, WIDTH, GraphDrawing, Scatter, draw_graph, draw_scatter
+from memory_audit.report.summary import (
     Summary,
     headline,
     lineage_notes,
@@ -29,11 +29,11 @@ from audit.report.summary import (
     worst_events,
     worst_tenants,
 )
-from audit.report.untrusted import NAME_CHARS, as_html, as_line
-from audit.result import text_name
+from memory_audit.report.untrusted import NAME_CHARS, as_html, as_line
+from memory_audit.result import text_name
 
 if TYPE_CHECKING:
-    from audit.result import (
+    from memory_audit.result import (
         AuditResult,
         DescendantFinding,
         EntryScore,
@@ -241,7 +241,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _asset(name: str) -> str:
-    return files("audit.report").joinpath(name).read_text(encoding="utf-8")
+    return files("memory_audit.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _score(value: float | None, digits: int = 3) -> str:

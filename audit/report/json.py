@@ -4,12 +4,11 @@ Example (shortened):
 
     {"format": "memaudit-result", "version": 1, "run_id": "…", "tenants": [{"tenant": "acme", "scores": [ … ]}], …}
 
-Rules: the field names are those of `audit.result`; every field is there, but `lineage` only where a tenant has one;
-ASCII only (other characters escaped), so that no viewer is steered by the text inside. Derivation paths are bounded as
-`audit.result` says. A reader MUST reject more than MAX_BYTES, another format or version, an unknown, missing or
-repeated field, a value of another type, numbers that are not finite or beyond MAX_NUMBER, a descendant without a path,
-and a lineage that lacks an entry to remove.
-Nothing here reads or writes files.
+Rules: the field names are those of `memory_audit.result`; every field is there, but `lineage` only where a tenant has
+one; ASCII only (other characters escaped), so that no viewer is steered by the text inside. Derivation paths are
+bounded as `memory_audit.result` says. A reader MUST reject more than MAX_BYTES, another format or version, an unknown,
+missing or repeated field, a value of another type, numbers that are not finite or beyond MAX_NUMBER, a descendant
+without a path, and a lineage that lacks an entry to remove. Nothing here reads or writes files.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from audit.errors import UsageError
-from audit.result import AuditResult, TenantResult
+from memory_audit.errors import UsageError
+from memory_audit.result import AuditResult, TenantResult
 
 __all__ = ["FORMAT", "MAX_BYTES", "VERSION", "from_json", "to_json"]
 
@@ -123,7 +122,7 @@ def _no_constant(name: str) -> object:
 
 
 def _decode(value: object, kind: Any, where: str) -> object:
-    """Turn a JSON value into the type that a field of `audit.result` declares."""
+    """Turn a JSON value into the type that a field of `memory_audit.result` declares."""
     origin, arguments = get_origin(kind), get_args(kind)
     if is_dataclass(kind) and isinstance(kind, type):
         return _decode_record(value, kind, where)

@@ -16,14 +16,14 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from audit.report.summary import descendants_of, removed_of
-from audit.report.untrusted import as_line
-from audit.result import bounded_path, text_name
+from memory_audit.report.summary import descendants_of, removed_of
+from memory_audit.report.untrusted import as_line
+from memory_audit.result import bounded_path, text_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from audit.result import (
+    from memory_audit.result import (
         AuditResult,
         DescendantFinding,
         EntryScore,

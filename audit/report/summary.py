@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from audit.counted import counted
-from audit.events import HARMFUL
-from audit.report.untrusted import as_line
-from audit.result import Verdict, bounded_path
+from memory_audit.counted import counted
+from memory_audit.events import HARMFUL
+from memory_audit.report.untrusted import as_line
+from memory_audit.result import Verdict, bounded_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from audit.result import (
+    from memory_audit.result import (
         AuditResult,
         DescendantFinding,
         EntryScore,

@@ -1,7 +1,7 @@
 """The result on a terminal, as rich renderables.
 
 Text from memory is never parsed as rich markup, and its control characters, escapes and hidden characters are shown as
-labels (`audit.report.untrusted`). Long lists are cut, and say by how much.
+labels (`memory_audit.report.untrusted`). Long lists are cut, and say by how much.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from audit.counted import counted
-from audit.report.summary import (
+from memory_audit.counted import counted
+from memory_audit.report.summary import (
     headline,
     lineage_notes,
     path_line,
@@ -24,13 +24,13 @@ from audit.report.summary import (
     worst_events,
     worst_tenants,
 )
-from audit.report.untrusted import as_line
-from audit.result import Trust, text_name
+from memory_audit.report.untrusted import as_line
+from memory_audit.result import Trust, text_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from audit.result import AuditResult, EntryScore, EventFinding, TenantResult, Verdict
+    from memory_audit.result import AuditResult, EntryScore, EventFinding, TenantResult, Verdict
 
 __all__ = ["render_table"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from audit.invisible import is_invisible
+from memory_audit.text.invisible import is_invisible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,23 +21,23 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from audit.entry import MAX_TIME_MS
-from audit.errors import UsageError, VerificationError
-from audit.provenance import dsse, strict_json
-from audit.provenance.leaf import MAX_REASON_BYTES
-from audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
-from audit.snapshot.layout import MAX_VERSION, bucket_of
-from audit.snapshot.manifest import MAX_SETTING_BYTES, MAX_SETTINGS
-from audit.snapshot.publish import recorded_settings
-from audit.snapshot.purify import MAX_REMOVED, RemovedEntry, removal_record
+from memory_audit.entry import MAX_TIME_MS
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.provenance import dsse, strict_json
+from memory_audit.provenance.leaf import MAX_REASON_BYTES
+from memory_audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
+from memory_audit.snapshot.layout import MAX_VERSION, bucket_of
+from memory_audit.snapshot.manifest import MAX_SETTING_BYTES, MAX_SETTINGS
+from memory_audit.snapshot.publishing.publish import recorded_settings
+from memory_audit.snapshot.publishing.purify import MAX_REMOVED, RemovedEntry, removal_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from audit.provenance.keys import Keyring
-    from audit.provenance.policy import TrustPolicy
-    from audit.snapshot.purify import Purified
-    from audit.snapshot.reader import VerifiedSnapshot
+    from memory_audit.provenance.keys import Keyring
+    from memory_audit.provenance.trust_policy import TrustPolicy
+    from memory_audit.snapshot.publishing.purify import Purified
+    from memory_audit.snapshot.reader import VerifiedSnapshot
 
 __all__ = ["MAX_ATTESTATION_BYTES", "Attestation", "attest", "verify_attestation"]
 

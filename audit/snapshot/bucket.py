@@ -1,4 +1,4 @@
-"""The files of one bucket, read and checked by digest; what they say of a tenant `audit.snapshot.log` verifies."""
+"""The files of one bucket, read and checked by digest; what they say of a tenant `snapshot.log` verifies."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from audit.provenance import merkle
-from audit.provenance.checkpoint import Checkpoint, log_origin
-from audit.snapshot.columns import ENTRY_SCHEMA, SignedTombstone, read_entry_table, read_tombstones
-from audit.snapshot.layout import file_path, read_file
+from memory_audit.provenance import merkle
+from memory_audit.provenance.checkpoint import Checkpoint, log_origin
+from memory_audit.snapshot.columns.tables import ENTRY_SCHEMA, SignedTombstone, read_entry_table, read_tombstones
+from memory_audit.snapshot.layout import file_path, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-    from audit.provenance.policy import TrustPolicy
-    from audit.snapshot.checkpoints import LogRef
-    from audit.snapshot.layout import FileRef
-    from audit.snapshot.manifest import BucketFiles
+    from memory_audit.provenance.trust_policy import TrustPolicy
+    from memory_audit.snapshot.checkpoints import LogRef
+    from memory_audit.snapshot.layout import FileRef
+    from memory_audit.snapshot.manifest import BucketFiles
 
 __all__ = ["BucketView", "read_bucket", "read_data_file"]
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from audit.errors import UsageError, VerificationError
-from audit.provenance import strict_json
-from audit.provenance.checkpoint import parse_checkpoint_text
-from audit.provenance.merkle import HASH_BYTES
-from audit.provenance.note import MAX_NOTE_BYTES, parse_note
-from audit.snapshot.layout import FileRef, bucket_of
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.provenance import strict_json
+from memory_audit.provenance.checkpoint import parse_checkpoint_text
+from memory_audit.provenance.merkle import HASH_BYTES
+from memory_audit.provenance.note import MAX_NOTE_BYTES, parse_note
+from memory_audit.snapshot.layout import FileRef, bucket_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

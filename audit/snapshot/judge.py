@@ -13,14 +13,20 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from audit.errors import VerificationError
-from audit.provenance import merkle
-from audit.provenance.checkpoint import log_origin
-from audit.snapshot.accounting import ACCOUNT_COLUMNS, check_accounting
-from audit.snapshot.columns import ENTRY_SCHEMA, ROWS_PER_GROUP, join_tables, read_entry_table, read_tombstones
-from audit.snapshot.layout import read_file
-from audit.snapshot.log import check_leaf_hashes, check_rows, check_tombstones
-from audit.snapshot.rows import check_rows_format
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import merkle
+from memory_audit.provenance.checkpoint import log_origin
+from memory_audit.snapshot.columns.accounting import ACCOUNT_COLUMNS, check_accounting
+from memory_audit.snapshot.columns.rows import check_rows_format
+from memory_audit.snapshot.columns.tables import (
+    ENTRY_SCHEMA,
+    ROWS_PER_GROUP,
+    join_tables,
+    read_entry_table,
+    read_tombstones,
+)
+from memory_audit.snapshot.layout import read_file
+from memory_audit.snapshot.log import check_leaf_hashes, check_rows, check_tombstones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,11 +34,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from audit.provenance.policy import TrustPolicy
-    from audit.snapshot.checkpoints import LogRef
-    from audit.snapshot.columns import SignedTombstone
-    from audit.snapshot.layout import FileRef, Kind
-    from audit.snapshot.manifest import Manifest
+    from memory_audit.provenance.trust_policy import TrustPolicy
+    from memory_audit.snapshot.checkpoints import LogRef
+    from memory_audit.snapshot.columns.tables import SignedTombstone
+    from memory_audit.snapshot.layout import FileRef, Kind
+    from memory_audit.snapshot.manifest import Manifest
 
     Stones = Mapping[str, Sequence[SignedTombstone]]
 

@@ -22,9 +22,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from audit.errors import UsageError, VerificationError
-from audit.provenance import durable
-from audit.provenance.folder_lock import locked
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.provenance import durable
+from memory_audit.provenance.folder_lock import locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,7 +41,7 @@ SUFFIX: dict[Kind, str] = {"data": "parquet", "leaves": "bin", "tombstones": "pa
 
 MAX_FILE_BYTES = 1 << 30
 """A reader holds a file in memory: this is 33 million leaf hashes of one bucket, and four times what a data file
-decodes to (`audit.snapshot.columns`)."""
+decodes to (`memory_audit.snapshot.columns.tables`)."""
 
 MAX_VERSION = 9_999_999
 """A version a minute for 19 years: larger ones are fast-forward attacks."""

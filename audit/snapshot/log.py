@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from audit.errors import VerificationError
-from audit.provenance import merkle
-from audit.provenance.checkpoint import Checkpoint, log_origin
-from audit.provenance.ed25519 import first_forged
-from audit.provenance.leaf import SIGNATURE_DOMAIN, encode_tombstone
-from audit.snapshot.accounting import check_accounting
-from audit.snapshot.columns import read_entries
-from audit.snapshot.rows import LEAF_HASH_START, check_rows_format, signed_leaves, tenants_of
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import merkle
+from memory_audit.provenance.checkpoint import Checkpoint, log_origin
+from memory_audit.provenance.ed25519 import first_forged
+from memory_audit.provenance.leaf import SIGNATURE_DOMAIN, encode_tombstone
+from memory_audit.snapshot.columns.accounting import check_accounting
+from memory_audit.snapshot.columns.rows import LEAF_HASH_START, check_rows_format, signed_leaves, tenants_of
+from memory_audit.snapshot.columns.tables import read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from audit.provenance.policy import TrustPolicy
-    from audit.snapshot.checkpoints import LogRef
-    from audit.snapshot.columns import SignedEntry, SignedTombstone
+    from memory_audit.provenance.trust_policy import TrustPolicy
+    from memory_audit.snapshot.checkpoints import LogRef
+    from memory_audit.snapshot.columns.tables import SignedEntry, SignedTombstone
 
 __all__ = ["VerifiedLog", "check_leaf_hashes", "check_rows", "check_tombstones", "verify_log"]
 

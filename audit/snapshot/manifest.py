@@ -1,6 +1,6 @@
 """The signed manifest: one version of a store, by the digests of all its files.
 
-The payload of a DSSE envelope (`audit.provenance.dsse`), canonical JSON:
+The payload of a DSSE envelope (`memory_audit.provenance.dsse`), canonical JSON:
 
     {"format": "memaudit manifest v1", "store_id": "6d1f…", "version": 7, "oldest": 1, "operation": "purify",
      "parent": SHA-256 of manifest 6's payload or null, "created_ms": …, "expires_ms": … or null, "run_id": "…" or "",
@@ -15,7 +15,7 @@ Its digest is the SHA-256 of the payload. A verifier MUST reject a manifest that
 role its operation needs (log: import, append; auditor: purify, vacuum), one whose version is not its file's, one made
 under a newer policy or another policy of the same version, one that names a bucket, or a data file of a bucket, twice,
 and, as the newest version, one from the future or one that has expired. Of older versions the dates do not count: one
-dated by a clock that ran ahead is set right by a successor (`audit.snapshot.redate`).
+dated by a clock that ran ahead is set right by a successor (`memory_audit.snapshot.publishing.redate`).
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from audit.entry import MAX_TIME_MS
-from audit.errors import UsageError, VerificationError
-from audit.provenance import dsse, strict_json
-from audit.provenance.merkle import MAX_TREE_SIZE, leaf_hash, root
-from audit.snapshot.layout import MAX_FILE_BYTES, MAX_VERSION, FileRef
+from memory_audit.entry import MAX_TIME_MS
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.provenance import dsse, strict_json
+from memory_audit.provenance.merkle import MAX_TREE_SIZE, leaf_hash, root
+from memory_audit.snapshot.layout import MAX_FILE_BYTES, MAX_VERSION, FileRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from audit.provenance.keys import Keyring
-    from audit.provenance.policy import RoleName, TrustPolicy
-    from audit.snapshot.layout import Kind
+    from memory_audit.provenance.keys import Keyring
+    from memory_audit.provenance.trust_policy import RoleName, TrustPolicy
+    from memory_audit.snapshot.layout import Kind
 
 __all__ = [
     "MAX_MANIFEST_BYTES",

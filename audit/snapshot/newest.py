@@ -10,17 +10,17 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from audit.errors import StalePlanError, UsageError, VerificationError
-from audit.provenance import durable
-from audit.snapshot.layout import manifest_path, versions
-from audit.snapshot.manifest import MAX_MANIFEST_BYTES, open_manifest
+from memory_audit.errors import StalePlanError, UsageError, VerificationError
+from memory_audit.provenance import durable
+from memory_audit.snapshot.layout import manifest_path, versions
+from memory_audit.snapshot.manifest import MAX_MANIFEST_BYTES, open_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from audit.provenance.policy import TrustPolicy
-    from audit.snapshot.manifest import Manifest
+    from memory_audit.provenance.trust_policy import TrustPolicy
+    from memory_audit.snapshot.manifest import Manifest
 
 __all__ = ["TRIES", "at_newest", "oldest_kept", "read_manifest", "read_newest", "unless_erased"]
 
@@ -100,7 +100,7 @@ def read_manifest(path: Path, trust: TrustPolicy, version: int, *, now_ms: int, 
     """Read and verify one manifest.
 
     Raises:
-        VerificationError: see `audit.snapshot.manifest`.
+        VerificationError: see `memory_audit.snapshot.manifest`.
     """
     where = f"manifests/{version}.json"
     data = durable.read_bounded(manifest_path(path, version), MAX_MANIFEST_BYTES, where)

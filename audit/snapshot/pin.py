@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from audit.entry import MAX_NAME_BYTES
-from audit.errors import VerificationError
-from audit.provenance import durable, strict_json
-from audit.provenance.folder_lock import locked
-from audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
-from audit.snapshot.layout import MAX_VERSION
+from memory_audit.entry import MAX_NAME_BYTES
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import durable, strict_json
+from memory_audit.provenance.folder_lock import locked
+from memory_audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
+from memory_audit.snapshot.layout import MAX_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

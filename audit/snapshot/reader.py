@@ -2,14 +2,14 @@
 
 Order of checks (each only on bytes that the one before vouches for):
 
-1. the newest manifest: envelope, role signatures, version, policy, clock (`audit.snapshot.manifest`);
+1. the newest manifest: envelope, role signatures, version, policy, clock (`memory_audit.snapshot.manifest`);
 2. the checkpoint files it names by digest, and the root over all checkpoints;
 3. the pin, against the checkpoints and leaf hashes of the logs that changed since;
-4. when a tenant is asked for: its bucket's files by digest, then its log (`audit.snapshot.log`).
+4. when a tenant is asked for: its bucket's files by digest, then its log (`memory_audit.snapshot.log`).
 
 The newest manifest is the highest version present. Publishing is atomic, so a manifest that does not verify was not
 left by a crash: it is refused by name, and no reader falls back to an older version in silence.
-Others may publish and erase versions meanwhile (`audit.snapshot.newest`).
+Others may publish and erase versions meanwhile (`memory_audit.snapshot.newest`).
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from audit.errors import UsageError, VerificationError
-from audit.provenance import merkle
-from audit.provenance.checkpoint import log_origin
-from audit.snapshot.bucket import BucketView, read_bucket
-from audit.snapshot.checkpoints import LogRef, parse_checkpoints
-from audit.snapshot.layout import by_bucket, read_file, versions
-from audit.snapshot.log import VerifiedLog, verify_log
-from audit.snapshot.manifest import check_not_ahead, checkpoints_root
-from audit.snapshot.newest import at_newest, read_manifest, unless_erased
-from audit.snapshot.pin import Pin
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.provenance import merkle
+from memory_audit.provenance.checkpoint import log_origin
+from memory_audit.snapshot.bucket import BucketView, read_bucket
+from memory_audit.snapshot.checkpoints import LogRef, parse_checkpoints
+from memory_audit.snapshot.layout import by_bucket, read_file, versions
+from memory_audit.snapshot.log import VerifiedLog, verify_log
+from memory_audit.snapshot.manifest import check_not_ahead, checkpoints_root
+from memory_audit.snapshot.newest import at_newest, read_manifest, unless_erased
+from memory_audit.snapshot.pin import Pin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from audit.entry import Entry
-    from audit.provenance.checkpoint import Checkpoint
-    from audit.provenance.leaf import Tombstone
-    from audit.provenance.policy import TrustPolicy
-    from audit.snapshot.manifest import Manifest
+    from memory_audit.entry import Entry
+    from memory_audit.provenance.checkpoint import Checkpoint
+    from memory_audit.provenance.leaf import Tombstone
+    from memory_audit.provenance.trust_policy import TrustPolicy
+    from memory_audit.snapshot.manifest import Manifest
 
 __all__ = ["VerifiedSnapshot", "check_pin", "load_logs", "open_snapshot", "read_manifest"]
 
@@ -269,7 +269,7 @@ def load_logs(path: Path, manifest: Manifest) -> dict[str, LogRef]:
 
 
 def check_pin(path: Path, trust: TrustPolicy, manifest: Manifest, refs: Mapping[str, LogRef], pin: Pin) -> None:
-    """Refuse a store that shows less than the reader saw (`audit.snapshot.pin`).
+    """Refuse a store that shows less than the reader saw (`memory_audit.snapshot.pin`).
 
     Raises:
         VerificationError: names the attack.

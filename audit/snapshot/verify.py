@@ -6,7 +6,7 @@
 3. Every file that any of them names, by size and digest.
 4. For each log that changed between two versions: a consistency proof from the older checkpoint to the newer, computed
    from the stored leaf hashes and verified, so that no version rewrote history.
-5. Every log of the newest version by the rules of `audit.snapshot.log`; with `deep`, of every version.
+5. Every log of the newest version by the rules of `memory_audit.snapshot.log`; with `deep`, of every version.
 
 What does not verify since a vacuum erased it meanwhile is no attack: then all starts over with what is kept now.
 """
@@ -19,25 +19,25 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from audit.errors import StalePlanError, VerificationError
-from audit.outside_file import walk
-from audit.provenance import merkle
-from audit.provenance.checkpoint import log_origin
-from audit.snapshot.judge import Judges
-from audit.snapshot.layout import STORE_FOLDERS, file_path, manifest_path, read_file, versions
-from audit.snapshot.manifest import check_not_ahead, files_of
-from audit.snapshot.newest import TRIES, oldest_kept, read_manifest, read_newest
-from audit.snapshot.reader import check_pin, load_logs
+from memory_audit.errors import StalePlanError, VerificationError
+from memory_audit.outside_file import walk
+from memory_audit.provenance import merkle
+from memory_audit.provenance.checkpoint import log_origin
+from memory_audit.snapshot.judge import Judges
+from memory_audit.snapshot.layout import STORE_FOLDERS, file_path, manifest_path, read_file, versions
+from memory_audit.snapshot.manifest import check_not_ahead, files_of
+from memory_audit.snapshot.newest import TRIES, oldest_kept, read_manifest, read_newest
+from memory_audit.snapshot.reader import check_pin, load_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from audit.provenance.policy import TrustPolicy
-    from audit.snapshot.checkpoints import LogRef
-    from audit.snapshot.layout import FileRef, Kind
-    from audit.snapshot.manifest import Manifest
-    from audit.snapshot.pin import Pin
+    from memory_audit.provenance.trust_policy import TrustPolicy
+    from memory_audit.snapshot.checkpoints import LogRef
+    from memory_audit.snapshot.layout import FileRef, Kind
+    from memory_audit.snapshot.manifest import Manifest
+    from memory_audit.snapshot.pin import Pin
 
     Progress = Callable[[str, int, int], None]
 

@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from agmi.adapters.base import MemoryAdapter, Record
 
-from audit.errors import VerificationError
-from audit.provenance import merkle
-from audit.provenance.checkpoint import log_origin
-from audit.provenance.leaf import encode_entry
-from audit.snapshot.columns import ENTRY_SCHEMA, read_entries
-from audit.snapshot.layout import bucket_of
-from audit.snapshot.pin import read_pin, write_pin
-from audit.snapshot.publish import append_entries, create_store
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import merkle
+from memory_audit.provenance.checkpoint import log_origin
+from memory_audit.provenance.leaf import encode_entry
+from memory_audit.snapshot.columns.tables import ENTRY_SCHEMA, read_entries
+from memory_audit.snapshot.layout import bucket_of
+from memory_audit.snapshot.pin import read_pin, write_pin
+from memory_audit.snapshot.publishing.publish import append_entries, create_store
 from tests.conformance.attacker import Attacker
 from tests.unit.snapshot.stores import NOW, entry, keyring, open_store
 

@@ -11,17 +11,23 @@ import shutil
 from base64 import b64decode, b64encode
 from dataclasses import replace
 
-from audit.entry import Parent
-from audit.provenance import dsse, merkle, strict_json
-from audit.provenance.checkpoint import Checkpoint, log_origin, sign_checkpoint
-from audit.provenance.ed25519 import PrivateKey
-from audit.provenance.leaf import SIGNATURE_DOMAIN, Tombstone, encode_entry, encode_tombstone
-from audit.provenance.policy import Revocation, sign_policy
-from audit.snapshot.checkpoints import encode_checkpoints
-from audit.snapshot.columns import SignedEntry, SignedTombstone, write_entries, write_entry_table, write_tombstones
-from audit.snapshot.layout import bucket_of, manifest_path, put_file
-from audit.snapshot.manifest import PAYLOAD_TYPE, BucketFiles, checkpoints_root, tombstones_root
-from audit.snapshot.publish import append_entries, create_store
+from memory_audit.entry import Parent
+from memory_audit.provenance import dsse, merkle, strict_json
+from memory_audit.provenance.checkpoint import Checkpoint, log_origin, sign_checkpoint
+from memory_audit.provenance.ed25519 import PrivateKey
+from memory_audit.provenance.leaf import SIGNATURE_DOMAIN, Tombstone, encode_entry, encode_tombstone
+from memory_audit.provenance.trust_policy import Revocation, sign_policy
+from memory_audit.snapshot.checkpoints import encode_checkpoints
+from memory_audit.snapshot.columns.tables import (
+    SignedEntry,
+    SignedTombstone,
+    write_entries,
+    write_entry_table,
+    write_tombstones,
+)
+from memory_audit.snapshot.layout import bucket_of, manifest_path, put_file
+from memory_audit.snapshot.manifest import PAYLOAD_TYPE, BucketFiles, checkpoints_root, tombstones_root
+from memory_audit.snapshot.publishing.publish import append_entries, create_store
 from tests.unit.snapshot.stores import NOW, entry, keyring, open_store, remove
 
 STRANGER = PrivateKey("stranger", b"stranger".ljust(32, b"."))

@@ -6,10 +6,10 @@ and the next run goes through.
 
 import shutil
 
-from audit.snapshot.pin import read_pin, write_pin
-from audit.snapshot.publish import append_entries, create_store
-from audit.snapshot.vacuum import vacuum
-from audit.snapshot.verify import verify_store
+from memory_audit.snapshot.pin import read_pin, write_pin
+from memory_audit.snapshot.publishing.publish import append_entries, create_store
+from memory_audit.snapshot.publishing.vacuum import vacuum
+from memory_audit.snapshot.verify import verify_store
 from tests.unit.snapshot.stores import NOW, Killed, broken_os, entry, ids, keyring, make_history, open_store, remove
 
 LATER = NOW + 10

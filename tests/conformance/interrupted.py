@@ -18,15 +18,15 @@ from typing import Literal
 
 import typer
 
-from audit.errors import AuditError
-from audit.provenance import durable
-from jobs import cli
+from memory_audit.errors import AuditError
+from memory_audit.jobs.cli import main as cli
+from memory_audit.provenance import durable
 
 How = Literal["before", "after", "torn", "refused", "ctrl-c", "moment"]
 """Killed before an operation, after it, or half-way through (a write); it fails; Ctrl-C; killed at any moment."""
 
 CHANGING = ("open", "write", "fsync", "link", "replace", "mkdir", "unlink")
-"""What MemAudit changes files with, all of `os` (`audit.provenance.durable`); of `open` what creates."""
+"""What MemAudit changes files with, all of `os` (`memory_audit.provenance.durable`); of `open` what creates."""
 
 REASONS = {"unlink": errno.EPERM}
 """Why an operation fails; the others do since the disk is full."""

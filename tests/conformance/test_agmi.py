@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.lineage.agmi_semantic import READERS, measure
+from benchmarks.gate.lineage.agmi_semantic import READERS, measure
 
 check = pytest.importorskip("agmi.check", reason="needs the PyPI package agent-memory-integrity")
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from audit.errors import VerificationError
-from audit.provenance import base64_strict, cbor, dsse, merkle, strict_json
-from audit.provenance.checkpoint import parse_checkpoint_text
-from audit.provenance.ed25519 import PrivateKey, PublicKey
-from audit.provenance.leaf import decode_leaf
-from audit.provenance.note import open_note, parse_note
-from audit.provenance.policy import Role, TrustPolicy, sign_policy
-from audit.snapshot.pin import read_pin
-from audit.snapshot.reader import open_snapshot
-from audit.snapshot.verify import verify_store
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import base64_strict, cbor, dsse, merkle, strict_json
+from memory_audit.provenance.checkpoint import parse_checkpoint_text
+from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
+from memory_audit.provenance.leaf import decode_leaf
+from memory_audit.provenance.note import open_note, parse_note
+from memory_audit.provenance.trust_policy import Role, TrustPolicy, sign_policy
+from memory_audit.snapshot.pin import read_pin
+from memory_audit.snapshot.reader import open_snapshot
+from memory_audit.snapshot.verify import verify_store
 from tests.conformance.attacker import Attacker
 from tests.conformance.crash import crash_everywhere
 from tests.unit.snapshot.stores import keyring, make_history

@@ -9,8 +9,8 @@ import json
 
 import pytest
 
-from audit.errors import VerificationError
-from audit.provenance import cbor
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import cbor
 from tests.conformance.vectors import vectors
 
 EXAMPLES = json.loads((vectors("cbor-appendix-a") / "appendix_a.json").read_text())

@@ -5,8 +5,8 @@ from base64 import b64decode
 
 import pytest
 
-from audit.errors import VerificationError
-from audit.provenance.merkle import verify_consistency, verify_inclusion
+from memory_audit.errors import VerificationError
+from memory_audit.provenance.merkle import verify_consistency, verify_inclusion
 from tests.conformance.vectors import vectors
 
 TESTDATA = vectors("merkle-rfc6962") / "testdata"

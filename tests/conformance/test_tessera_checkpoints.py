@@ -4,10 +4,10 @@ import hashlib
 
 import pytest
 
-from audit.errors import VerificationError
-from audit.provenance.checkpoint import open_checkpoint
-from audit.provenance.ed25519 import PublicKey
-from audit.provenance.merkle import consistency_proof, root, unpack, verify_consistency
+from memory_audit.errors import VerificationError
+from memory_audit.provenance.checkpoint import open_checkpoint
+from memory_audit.provenance.ed25519 import PublicKey
+from memory_audit.provenance.merkle import consistency_proof, root, unpack, verify_consistency
 from tests.conformance.vectors import vectors
 
 LOG = vectors("tessera-tlog") / "testdata" / "log"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from audit.provenance.ed25519 import PublicKey
+from memory_audit.provenance.ed25519 import PublicKey
 from tests.conformance.vectors import vectors
 
 FILE = vectors("wycheproof-ed25519") / "testvectors_v1" / "ed25519_test.json"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from rich.console import Console
 
-from jobs.demo import run_demo
+from memory_audit.jobs.demo import run_demo
 from tests.demo_world import PLANTED, write_corpus
 
 if TYPE_CHECKING:

@@ -18,18 +18,18 @@ import psutil
 import pytest
 import ray
 
-from audit.errors import ModelError, PromptTooLongError
-from audit.generation import Completion, GenerationRequest, Message
-from models.generator_http import HttpGenerator, HttpSettings
-from models.generator_vllm import VllmSettings
-from models.loading import ModelSpecs
-from models.packaged import ensure
-from models.ray_actors import ActorPool, GeneratorActor, RemoteGenerator, start_actors
+from memory_audit.errors import ModelError, PromptTooLongError
+from memory_audit.generation import Completion, GenerationRequest, Message
+from memory_audit.models.backbone.generator_http import HttpGenerator, HttpSettings
+from memory_audit.models.backbone.generator_vllm import VllmSettings
+from memory_audit.models.loading import ModelSpecs
+from memory_audit.models.ray_actors import ActorPool, GeneratorActor, RemoteGenerator, start_actors
+from memory_audit.models.weights.packaged import ensure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from models.protocols import Generator
+    from memory_audit.models.protocols import Generator
 
 pytestmark = [
     pytest.mark.vllm,

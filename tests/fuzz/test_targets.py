@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from audit.errors import UsageError, VerificationError
-from benchmarks.fuzz.target import NotCanonicalError, Target, same
-from benchmarks.fuzz.targets import targets
+from benchmarks.systems.fuzz.target import NotCanonicalError, Target, same
+from benchmarks.systems.fuzz.targets import targets
+from memory_audit.errors import UsageError, VerificationError
 
 TABLE = targets()
 NAMES = [target.name for target in TABLE]

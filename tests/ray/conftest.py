@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ray._private.worker import RayContext
 
-    from audit.snapshot.reader import VerifiedSnapshot
+    from memory_audit.snapshot.reader import VerifiedSnapshot
 
 
 @pytest.fixture(scope="package")

@@ -31,11 +31,11 @@ import psutil
 import ray
 from ray.cluster_utils import Cluster
 
-from audit.errors import AuditError
-from audit.provenance.keys import load_policy
-from audit.snapshot.reader import open_snapshot
-from jobs.executor_ray import RayExecutor
-from jobs.run_folder import parse_outcomes
+from memory_audit.errors import AuditError
+from memory_audit.jobs.executors.on_ray import RayExecutor
+from memory_audit.jobs.run.run_folder import parse_outcomes
+from memory_audit.provenance.keys import load_policy
+from memory_audit.snapshot.reader import open_snapshot
 from tests.audit_world import FAKES, NOW_MS, json_of, run_with
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from ray._private.node import Node
 
-    from audit.result import AuditResult
+    from memory_audit.result import AuditResult
 
 IN_FLIGHT_S = 0.3
 """From a node's hanging to its end: what is asked of it meanwhile is lost with it."""
@@ -201,7 +201,9 @@ def main(folder: Path) -> None:
         machines.lose(models)
         return machines.add(models=1)
 
-    with mock.patch("jobs.executor_ray.REPLAYS_PER_TASK", 1):  # some on the head, some on the node of the tasks
+    with mock.patch(
+        "memory_audit.jobs.executors.on_ray.REPLAYS_PER_TASK", 1
+    ):  # some on the head, some on the node of the tasks
         executor = Losing({
             "entail 2": lambda: hang(models),
             "replay 3": lambda: running(models, "GeneratorActor").suspend(),  # it will answer, but later
@@ -220,7 +222,7 @@ def main(folder: Path) -> None:
         models = lose_models()
         audits.finish("lost", audit)
 
-    with mock.patch("models.ray_actors.PATIENCE_S", PATIENCE_S):
+    with mock.patch("memory_audit.models.ray_actors.PATIENCE_S", PATIENCE_S):
         executor = Losing({"replay 3": lambda: hang(models)})
         audit = audits.start("stopped", executor)
         executor.await_call("replay 3")

@@ -12,12 +12,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from audit.errors import UsageError
-from audit.provenance.keys import POLICY_FILE, key_file, save_keyring
-from audit.report.json import from_json
-from audit.snapshot.publish import create_store
-from jobs.cli import app
-from jobs.cluster import JobState, logs, status, submission_id_of, submit
+from memory_audit.errors import UsageError
+from memory_audit.jobs.cli.main import app
+from memory_audit.jobs.cluster import JobState, logs, status, submission_id_of, submit
+from memory_audit.provenance.keys import POLICY_FILE, key_file, save_keyring
+from memory_audit.report.json import from_json
+from memory_audit.snapshot.publishing.publish import create_store
 from tests.audit_world import CONFIG, PLANTED, entries_of, harmful_events, keyring, removed
 
 REPOSITORY = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def helped(local_ray):
     """A submitted `memaudit --help`, and everything that following its log gave."""
     name = submission_id_of("help-desk", dt.date(2026, 1, 2))
     accepted = submit(
-        local_ray, [sys.executable, "-m", "jobs.cli", "--help"], submission_id=name,
+        local_ray, [sys.executable, "-m", "memory_audit.jobs.cli.main", "--help"], submission_id=name,
         env_vars={"PYTHONPATH": str(REPOSITORY), "MEMAUDIT_TEST_KEY_FILE": "/run/keys/auditor.key"},
     )  # fmt: skip
     return name, accepted, "".join(logs(local_ray, name, follow=True))

@@ -15,13 +15,13 @@ import psutil
 import pytest
 import ray
 
-from audit.attribution.ablation import leave_out
-from audit.errors import ModelError, UsageError
-from jobs.executor_local import LocalExecutor
-from jobs.executor_ray import GpuShares, RayExecutor, _replay_task
-from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
-from models.fakes import FakeGenerator
-from models.ray_actors import ActorPool, EmbedderActor, RemoteGenerator, start_actors
+from memory_audit.attribution.replays.ablation import leave_out
+from memory_audit.errors import ModelError, UsageError
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.executors.on_ray import GpuShares, RayExecutor, _replay_task
+from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion
+from memory_audit.models.fakes import FakeGenerator
+from memory_audit.models.ray_actors import ActorPool, EmbedderActor, RemoteGenerator, start_actors
 from tests.audit_world import CONFIG, FAKES, PLANTED, json_of, removed, run_local, run_with
 from tests.unit.models.stand_in_engine import StandInActor, engine_of
 
@@ -49,7 +49,7 @@ def test_replicas_small_tasks_and_the_loss_of_a_replica_change_no_byte(
                 ray.kill(self._pools["backbone"].handles[0])
             yield from super().replay(groups, program)
 
-    monkeypatch.setattr("jobs.executor_ray.REPLAYS_PER_TASK", 1)
+    monkeypatch.setattr("memory_audit.jobs.executors.on_ray.REPLAYS_PER_TASK", 1)
     result = run_with(Halved(FAKES, replicas=2), snapshot, tmp_path / "run")
     assert json_of(result) == reference
 
@@ -68,9 +68,9 @@ def test_a_run_goes_on_where_the_engine_of_one_replica_is_killed(local_ray, snap
                 os.kill(ray.get(lost.__ray_call__.remote(engine_of)), signal.SIGKILL)
             yield from super().replay(groups, program)
 
-    for module in ("models.ray_actors", "jobs.executor_ray"):
+    for module in ("memory_audit.models.ray_actors", "memory_audit.jobs.executors.on_ray"):
         monkeypatch.setattr(f"{module}.GeneratorActor", StandInActor)
-    monkeypatch.setattr("jobs.executor_ray.REPLAYS_PER_TASK", 1)
+    monkeypatch.setattr("memory_audit.jobs.executors.on_ray.REPLAYS_PER_TASK", 1)
     executor = Losing(FAKES, replicas=2)
     assert json_of(run_with(executor, snapshot, tmp_path / "run")) == reference
     assert executor.rounds > 3
@@ -79,8 +79,8 @@ def test_a_run_goes_on_where_the_engine_of_one_replica_is_killed(local_ray, snap
 def test_a_cluster_that_does_not_answer_is_said_at_once():
     """In a process of its own, as here a Ray is running; Ray itself tries for minutes."""
     code = (
-        "from audit.errors import UsageError\n"
-        "from jobs.executor_ray import RayExecutor\n"
+        "from memory_audit.errors import UsageError\n"
+        "from memory_audit.jobs.executors.on_ray import RayExecutor\n"
         "from tests.audit_world import FAKES\n"
         "for address in ('127.0.0.1:1', 'ray://127.0.0.1:1', '127.0.0.1:99999', 'nowhere'):\n"
         "    try: RayExecutor(FAKES, address=address)\n"
@@ -95,7 +95,7 @@ def test_a_cluster_that_does_not_answer_is_said_at_once():
 def test_a_driver_that_started_ray_ends_as_it_would_have_without():
     code = (
         "import os, signal\n"
-        "from jobs.executor_ray import RayExecutor\n"
+        "from memory_audit.jobs.executors.on_ray import RayExecutor\n"
         "from tests.audit_world import FAKES\n"
         "signal.signal(signal.SIGTERM, signal.default_int_handler)\n"
         "executor = RayExecutor(FAKES)\n"
@@ -138,7 +138,7 @@ def test_the_only_gpu_is_shared_by_all_models(local_ray, monkeypatch):
 
 
 def test_a_model_that_finds_no_place_is_given_up_and_not_waited_for_for_ever(local_ray, monkeypatch):
-    monkeypatch.setattr("models.ray_actors.START_S", 1.0)
+    monkeypatch.setattr("memory_audit.models.ray_actors.START_S", 1.0)
     with pytest.raises(
         ModelError, match=r"2 of 2 replicas of EmbedderActor did not start .* GPUs are free; make room for them"
     ):
@@ -249,8 +249,8 @@ def test_outcomes_that_a_repeated_task_skipped_are_asked_again_and_those_it_repe
 
 def test_a_run_that_no_node_is_left_for_stops_and_does_not_hang(local_ray, monkeypatch):
     nowhere = SimpleNamespace(options=lambda **options: _replay_task.options(**options, resources={"no such": 1}))
-    monkeypatch.setattr("jobs.executor_ray._replay_task", nowhere)
-    monkeypatch.setattr("jobs.executor_ray.LOOK_S", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.executors.on_ray._replay_task", nowhere)
+    monkeypatch.setattr("memory_audit.jobs.executors.on_ray.LOOK_S", 0.1)
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"memory": 1e9})
     executor = RayExecutor(FAKES)
     executor._pools["backbone"] = ActorPool(model_id="m", handles=(), patience_s=0.25)

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from audit.provenance.keys import save_policy
-from jobs.executor_local import LocalExecutor
-from models.fakes import FakeGenerator
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.models.fakes import FakeGenerator
+from memory_audit.provenance.keys import save_policy
 from tests.audit_world import FAKES, PLANTED, json_of, keyring, make_snapshot, removed, run_local, run_with
 from tests.ray.losing_nodes import outcomes_on_disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from audit.result import AuditResult
-    from audit.snapshot.reader import VerifiedSnapshot
+    from memory_audit.result import AuditResult
+    from memory_audit.snapshot.reader import VerifiedSnapshot
 
 REPOSITORY = Path(__file__).parents[2]
 DEADLINE_S = 110.0

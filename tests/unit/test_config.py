@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.config import AuditConfig, load_config
-from audit.errors import UsageError
+from memory_audit.config import AuditConfig, load_config
+from memory_audit.errors import UsageError
 
 CONFIGS = st.builds(
     AuditConfig,

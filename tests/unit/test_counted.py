@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from audit.counted import counted
+from memory_audit.counted import counted
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.entry import MAX_NAME_BYTES, MAX_TEXT_BYTES, MAX_TIME_MS, Entry, Parent
-from audit.errors import EntryError
+from memory_audit.entry import MAX_NAME_BYTES, MAX_TEXT_BYTES, MAX_TIME_MS, Entry, Parent
+from memory_audit.errors import EntryError
 
 GOOD = {
     "tenant": "t", "entry_id": "m", "principal": "p", "source": "agent", "request": "q", "response": "a",

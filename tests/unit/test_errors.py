@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from audit import errors
-from audit.errors import AuditError
+from memory_audit import errors
+from memory_audit.errors import AuditError
 
 EXIT_CODES = {
     "AuditError": 3,

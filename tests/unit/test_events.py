@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import EventError
-from audit.events import MAX_LINE_BYTES, MAX_RETRIEVED, Event, parse_events
+from memory_audit.errors import EventError
+from memory_audit.events import MAX_LINE_BYTES, MAX_RETRIEVED, Event, parse_events
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 NAME = TEXT.map(lambda text: unicodedata.normalize("NFC", text))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.errors import UsageError
-from audit.fusion import PrefixSearch, choose_budget, fuse, normalise
+from memory_audit.errors import UsageError
+from memory_audit.fusion import PrefixSearch, choose_budget, fuse, normalise
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 moderate = st.floats(-1e6, 1e6).map(lambda value: round(value, 6))

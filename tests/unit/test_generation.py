@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import UsageError
-from audit.generation import GenerationRequest, Message
+from memory_audit.errors import UsageError
+from memory_audit.generation import GenerationRequest, Message
 
 MESSAGES = st.lists(
     st.builds(Message, role=st.sampled_from(["system", "user", "assistant"]), content=st.text(max_size=8)),

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from audit import outside_file
-from audit.errors import UsageError, VerificationError
-from audit.outside_file import UnfitFileError, open_regular, read_at_most, read_regular, walk
-from audit.provenance import durable
+from memory_audit import outside_file
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.outside_file import UnfitFileError, open_regular, read_at_most, read_regular, walk
+from memory_audit.provenance import durable
 
 
 def test_a_file_is_read_whole_and_a_larger_one_a_byte_too_far(tmp_path):

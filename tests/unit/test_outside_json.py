@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import EventError, UsageError
-from audit.nesting import MAX_DEPTH
-from audit.outside_json import decode
+from memory_audit.errors import EventError, UsageError
+from memory_audit.formats.nesting import MAX_DEPTH
+from memory_audit.outside_json import decode
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 VALUES = st.recursive(

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit import parquet
-from audit.entry import MAX_NAME_BYTES
-from audit.errors import UsageError
-from audit.parquet import MAX_EXPANSION, ParquetError, read, write
-from audit.parquet_layout import groups_of
+from memory_audit import parquet
+from memory_audit.entry import MAX_NAME_BYTES
+from memory_audit.errors import UsageError
+from memory_audit.parquet import MAX_EXPANSION, ParquetError, read, write
+from memory_audit.parquet_layout import groups_of
 
 SCHEMA = pa.schema(
     [

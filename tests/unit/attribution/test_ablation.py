@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.attribution.ablation import Ablation, keep_only, leave_out
+from memory_audit.attribution.replays.ablation import Ablation, keep_only, leave_out
 
 IDS = st.text(alphabet='ab",[]\\ é', min_size=1, max_size=4)
 ABLATIONS = st.builds(

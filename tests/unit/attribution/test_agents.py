@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.attribution.agents import Agent, FewShotAgent, TemplateAgent, load_agent, load_object
-from audit.errors import UsageError
-from audit.generation import Completion, Message
+from memory_audit.attribution.replays.agents import Agent, FewShotAgent, TemplateAgent, load_agent, load_object
+from memory_audit.errors import UsageError
+from memory_audit.generation import Completion, Message
 from tests.unit.attribution.world import make_entry
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from audit.attribution.decision import (
+from memory_audit.attribution.search.divergence import (
     COMPARED_CHARACTERS,
     FLOOR_NATS,
     ROUNDING_PROB,
@@ -22,7 +22,7 @@ from audit.attribution.decision import (
     log_odds_further_on,
     next_point,
 )
-from audit.generation import Completion, GenerationRequest, Message, TokenLogprob
+from memory_audit.generation import Completion, GenerationRequest, Message, TokenLogprob
 
 WORDS = st.lists(st.sampled_from(["first", "then", "I", "send", "it", "never", "so"]), max_size=8).map(" ".join)
 

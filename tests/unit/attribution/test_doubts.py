@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.attribution.placebos import Placebos
-from audit.attribution.search import SetSearch
-from audit.attribution.search_state import SearchSettings
+from memory_audit.attribution.search.controls import Placebos
+from memory_audit.attribution.search.search import SetSearch
+from memory_audit.attribution.search.state import SearchSettings
 from tests.unit.attribution.test_form import AllAtOnce, HalfCurableWorld
 from tests.unit.attribution.world import World, make_event
 

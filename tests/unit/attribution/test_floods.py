@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from audit.attribution.retrieval import RankedMemory
-from audit.attribution.search import SetSearch
-from audit.attribution.search_state import SearchSettings
+from memory_audit.attribution.replays.retrieval import RankedMemory
+from memory_audit.attribution.search.search import SetSearch
+from memory_audit.attribution.search.state import SearchSettings
 from tests.unit.attribution.world import World, make_event
 
 POISON = 1_000

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.attribution.ablation import keep_only
-from audit.attribution.placebos import Placebos
-from audit.attribution.retrieval import RankedMemory
-from audit.attribution.search import SetSearch
-from audit.attribution.search_state import SearchSettings
+from memory_audit.attribution.replays.ablation import keep_only
+from memory_audit.attribution.replays.retrieval import RankedMemory
+from memory_audit.attribution.search.controls import Placebos
+from memory_audit.attribution.search.search import SetSearch
+from memory_audit.attribution.search.state import SearchSettings
 from tests.unit.attribution.test_search import OpeningWorld, hijack, search_of
 from tests.unit.attribution.world import World, make_event
 

@@ -7,9 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.attribution.harm import AnswerLabelHarm, CallableHarm, JudgeHarm, RegexHarm, answer_label, load_harm
-from audit.errors import UsageError
-from audit.generation import Completion
+from memory_audit.attribution.replays.harm import (
+    AnswerLabelHarm,
+    CallableHarm,
+    JudgeHarm,
+    RegexHarm,
+    answer_label,
+    load_harm,
+)
+from memory_audit.errors import UsageError
+from memory_audit.generation import Completion
 
 
 def score(scorer, query, output, answer=None):

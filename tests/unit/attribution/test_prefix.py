@@ -7,9 +7,9 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.attribution.prefix import PrefixChoice
-from audit.attribution.search import SetSearch
-from audit.attribution.search_state import SearchSettings
+from memory_audit.attribution.prefix import PrefixChoice
+from memory_audit.attribution.search.search import SetSearch
+from memory_audit.attribution.search.state import SearchSettings
 from tests.unit.attribution.world import World, make_event
 
 

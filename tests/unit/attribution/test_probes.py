@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.attribution.probes import answer_of, same_answer
+from memory_audit.attribution.replays.probes import answer_of, same_answer
 
 LETTER = r"Answer: ([A-D])"
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.attribution.agents import FewShotAgent
-from audit.attribution.replay import drive, replay, request_at, score_output
-from audit.errors import ModelError, UsageError
-from audit.generation import Completion, GenerationRequest, Message
+from memory_audit.attribution.replays.agents import FewShotAgent
+from memory_audit.attribution.replays.replay import drive, replay, request_at, score_output
+from memory_audit.errors import ModelError, UsageError
+from memory_audit.generation import Completion, GenerationRequest, Message
 from tests.unit.attribution.world import make_entry
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.attribution.retrieval import RankedMemory, dense_ranker, levenshtein_ranker
-from audit.errors import UsageError
+from memory_audit.attribution.replays.retrieval import RankedMemory, dense_ranker, levenshtein_ranker
+from memory_audit.errors import UsageError
 from tests.unit.attribution.world import make_entry
 
 

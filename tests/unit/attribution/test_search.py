@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.attribution.harm import RegexHarm
-from audit.attribution.retrieval import RankedMemory
-from audit.attribution.search import SetSearch
-from audit.attribution.search_state import SearchSettings
+from memory_audit.attribution.replays.harm import RegexHarm
+from memory_audit.attribution.replays.retrieval import RankedMemory
+from memory_audit.attribution.search.search import SetSearch
+from memory_audit.attribution.search.state import SearchSettings
 from tests.unit.attribution.world import World, make_event
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from audit.attribution.decision import DecisionPoint
-from audit.attribution.shared_form import place_of, shared_form
+from memory_audit.attribution.search.divergence import DecisionPoint
+from memory_audit.attribution.search.format_points import place_of, shared_form
 from tests.unit.attribution.test_search import search_of
 from tests.unit.attribution.world import World
 

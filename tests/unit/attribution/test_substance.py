@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.attribution.harm import AnswerLabelHarm, CallableHarm, JudgeHarm, RegexHarm
-from audit.attribution.substance import MOST_POINTS, harm_span, span_points
+from memory_audit.attribution.replays.harm import AnswerLabelHarm, CallableHarm, JudgeHarm, RegexHarm
+from memory_audit.attribution.search.harm_span import MOST_POINTS, harm_span, span_points
 
 
 def spanned(scorer, answer):

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from audit.attribution.ablation import Ablation, Outcome
-from audit.attribution.retrieval import RankedMemory
-from audit.entry import Entry
-from audit.events import Event
+from memory_audit.attribution.replays.ablation import Ablation, Outcome
+from memory_audit.attribution.replays.retrieval import RankedMemory
+from memory_audit.entry import Entry
+from memory_audit.events import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from audit.attribution.search import SetSearch
+    from memory_audit.attribution.search.search import SetSearch
 
 
 def make_entry(number: int, response: str = "fine", *, tenant: str = "t") -> Entry:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console
 
-from audit.attribution.retrieval import RankedMemory
-from audit.config import AuditConfig
-from audit.entry import Entry
-from audit.events import Event
-from benchmarks.attribution_peers.metered import MeteredBackbone
-from benchmarks.attribution_peers.methods import Trial
-from jobs.executor_local import LocalExecutor
-from jobs.progress import Reporter
-from models.fakes import FakeGenerator
-from models.loading import ModelSpecs
+from benchmarks.attribution.peers.metered import MeteredBackbone
+from benchmarks.attribution.peers.methods import Trial
+from memory_audit.attribution.replays.retrieval import RankedMemory
+from memory_audit.config import AuditConfig
+from memory_audit.entry import Entry
+from memory_audit.events import Event
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.progress import Reporter
+from memory_audit.models.fakes import FakeGenerator
+from memory_audit.models.loading import ModelSpecs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.agentdojo_bridge.defences import SuiteDefences
-from benchmarks.agentdojo_bridge.outputs import EXTERNAL, load_layout, sources
-from benchmarks.agentdojo_bridge.verdict import RETRY, Returned
+from benchmarks.gate.agentdojo_bridge.defences import SuiteDefences
+from benchmarks.gate.agentdojo_bridge.outputs import EXTERNAL, load_layout, sources
+from benchmarks.gate.agentdojo_bridge.verdict import RETRY, Returned
 
 ATTACKER = "US133000000121212121212"
 TRANSACTIONS = """- amount: 10.0

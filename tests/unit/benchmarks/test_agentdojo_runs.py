@@ -10,11 +10,11 @@ import pytest
 if importlib.util.find_spec("agentdojo") is None:
     pytest.skip("AgentDojo is not installed (extra: agentdojo)", allow_module_level=True)
 
-from benchmarks.agentdojo_bridge import dojo, plans, study
-from benchmarks.agentdojo_bridge.defences import DEFENCES, SuiteDefences
-from benchmarks.agentdojo_bridge.gating import pipeline
-from benchmarks.agentdojo_bridge.obedient import ATTACKERS, ObedientModel
-from benchmarks.agentdojo_bridge.verdict import Returned, Verdict
+from benchmarks.gate.agentdojo_bridge import dojo, plans, study
+from benchmarks.gate.agentdojo_bridge.defences import DEFENCES, SuiteDefences
+from benchmarks.gate.agentdojo_bridge.gating import pipeline
+from benchmarks.gate.agentdojo_bridge.obedient import ATTACKERS, ObedientModel
+from benchmarks.gate.agentdojo_bridge.verdict import Returned, Verdict
 
 
 def play(suite_name: str, user: int, attack: int | None, defence: str) -> study.Outcome:

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks.attribution_peers import contextcite
-from benchmarks.attribution_peers.contextcite import ABLATIONS, ForwardPasses, attribute
+from benchmarks.attribution.peers import contextcite
+from benchmarks.attribution.peers.contextcite import ABLATIONS, ForwardPasses, attribute
 from tests.unit.benchmarks.attribution_world import make_world
 from tests.unit.benchmarks.word_tokenizer import word_tokenizer
 

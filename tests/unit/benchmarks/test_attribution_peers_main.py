@@ -8,15 +8,15 @@ import asyncio
 import pytest
 from rich.console import Console
 
-from audit.errors import UsageError
-from benchmarks.attribution_peers.__main__ import HALVES, LOO, OURS, Bench, _bars, _run_cell
-from benchmarks.attribution_peers.metered import MeteredBackbone
-from benchmarks.minja.study import Study
-from benchmarks.resultfile import ResultFile
-from jobs.executor_local import LocalExecutor
-from jobs.progress import Reporter
-from models.fakes import FakeGenerator
-from models.loading import ModelSpecs
+from benchmarks.attribution.minja.study import Study
+from benchmarks.attribution.peers.__main__ import HALVES, LOO, OURS, Bench, _bars, _run_cell
+from benchmarks.attribution.peers.metered import MeteredBackbone
+from benchmarks.harness.resultfile import ResultFile
+from memory_audit.errors import UsageError
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.progress import Reporter
+from memory_audit.models.fakes import FakeGenerator
+from memory_audit.models.loading import ModelSpecs
 from tests.unit.benchmarks.attribution_world import MARKER, write_data
 
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from audit.generation import GenerationRequest, Message
-from benchmarks.attribution_peers.metered import MeteredBackbone
-from models.fakes import FakeGenerator
+from benchmarks.attribution.peers.metered import MeteredBackbone
+from memory_audit.generation import GenerationRequest, Message
+from memory_audit.models.fakes import FakeGenerator
 
 
 def request(text: str) -> GenerationRequest:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.attribution_peers.methods import (
+from benchmarks.attribution.peers.methods import (
     half_ablations,
     lasso,
     leave_one_out,
     resemblance,
     set_attribution,
 )
-from benchmarks.attribution_peers.verdicts import hit_at_1
+from benchmarks.attribution.peers.verdicts import hit_at_1
 from tests.unit.benchmarks.attribution_world import CONFIG, make_world
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.attribution_peers.__main__ import answer_part
-from benchmarks.attribution_peers.verdicts import Attribution, hit_at_1, hits, removal, top
+from benchmarks.attribution.peers.__main__ import answer_part
+from benchmarks.attribution.peers.verdicts import Attribution, hit_at_1, hits, removal, top
 
 POISON = frozenset({"p", "q"})
 

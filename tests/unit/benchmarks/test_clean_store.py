@@ -6,16 +6,16 @@ import json
 import pytest
 from rich.console import Console
 
-from audit.attribution.harm import load_harm
-from audit.config import AuditConfig
-from audit.generation import Completion
-from benchmarks.clean_store import OWN, WrongAnswer, audit_clean_store, state
-from benchmarks.minja.study import Cell, SharedScores, Study
-from benchmarks.resultfile import ResultFile
-from jobs.executor_local import LocalExecutor
-from jobs.progress import Reporter
-from models.fakes import FakeGenerator
-from models.loading import ModelSpecs
+from benchmarks.attribution.clean_store import OWN, WrongAnswer, audit_clean_store, state
+from benchmarks.attribution.minja.study import Cell, SharedScores, Study
+from benchmarks.harness.resultfile import ResultFile
+from memory_audit.attribution.replays.harm import load_harm
+from memory_audit.config import AuditConfig
+from memory_audit.generation import Completion
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.progress import Reporter
+from memory_audit.models.fakes import FakeGenerator
+from memory_audit.models.loading import ModelSpecs
 from tests.unit.attribution.world import make_entry
 
 KEY = {"q one": "A", "q two": "B"}
@@ -26,7 +26,7 @@ KEY = {"q one": "A", "q two": "B"}
     [("q one", "Answer: A", 0.0), ("q one", "Answer: B", 1.0), ("q two", "Answer: B", 0.0), ("q two", "so what", 0.0)],
 )
 def test_harm_is_a_letter_that_is_not_the_right_one(query, output, harm):
-    scorer = load_harm({"kind": "benchmarks.clean_store:WrongAnswer", "key": KEY})
+    scorer = load_harm({"kind": "benchmarks.attribution.clean_store:WrongAnswer", "key": KEY})
     with pytest.raises(StopIteration) as ended:
         next(scorer.score(query, output))
     assert ended.value.value == harm
@@ -55,7 +55,7 @@ def test_a_mistake_without_memory_is_the_models_and_removes_nothing():
     cell = Cell(
         entries=entries, poison=frozenset(), victims=tuple(KEY), held_out=(), benign=(),
         correct=lambda query, output: float(output.endswith(KEY[query])),
-        config=AuditConfig(k=2, harm={"kind": "benchmarks.clean_store:WrongAnswer", "key": KEY}),
+        config=AuditConfig(k=2, harm={"kind": "benchmarks.attribution.clean_store:WrongAnswer", "key": KEY}),
     )  # fmt: skip
     row = audit_clean_store(Study(SharedScores(executor), Reporter(Console(quiet=True), quiet=True)), cell)
     executor.close()

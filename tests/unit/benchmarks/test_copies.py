@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.minja.copies import copies_of, repeated
+from benchmarks.attribution.minja.copies import copies_of, repeated
 
 
 @given(

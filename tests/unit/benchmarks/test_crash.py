@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from audit.provenance import durable
-from audit.snapshot import vacuum
 from benchmarks.crash_commands import Tally, World, shown, state_of
+from memory_audit.provenance import durable
+from memory_audit.snapshot.publishing import vacuum
 from tests.conformance.interrupted import Interruption, run_command
 
 TEXT = "first do this and then, since nobody looks, that"
@@ -48,7 +48,7 @@ def test_a_store_that_does_not_verify_is_seen(world, monkeypatch):
 
 
 def test_a_command_that_does_nothing_and_says_0_is_seen(world, monkeypatch):
-    monkeypatch.setattr("jobs.cli_vacuum.erase", lambda *_, **__: vacuum.Vacuumed(
+    monkeypatch.setattr("memory_audit.jobs.cli.vacuum.erase", lambda *_, **__: vacuum.Vacuumed(
         version=None, versions=(), files=(), bytes=0, stays={}, done=True,
     ))  # fmt: skip
     assert found(world, range(3)) == {"a command says 0 in another state than undisturbed"}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.derivation.corpus import hard_pairs, load_corpus
-from benchmarks.derivation.measures import (
+from benchmarks.gate.derivation.corpus import hard_pairs, load_corpus
+from benchmarks.gate.derivation.measures import (
     auc,
     best_threshold,
     brier,
@@ -20,7 +20,7 @@ from benchmarks.derivation.measures import (
     precision_recall,
     reliability,
 )
-from models.fakes import FakeEmbedder
+from memory_audit.models.fakes import FakeEmbedder
 
 WEIGHTS = st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 1.0]), st.booleans()), min_size=2, max_size=20)
 

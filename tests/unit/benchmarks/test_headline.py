@@ -3,7 +3,7 @@
 from itertools import takewhile
 from pathlib import Path
 
-from benchmarks.headline import lines
+from benchmarks.harness.headline import lines
 
 README = Path(__file__).parents[3] / "README.md"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.resultfile import RESULTS
+from benchmarks.harness.resultfile import RESULTS
 
 FOLDER = RESULTS.parent
 GUARD = re.compile(r"^if __name__ == .__main__.:", re.MULTILINE)
@@ -37,7 +37,9 @@ def run(path: Path) -> None:
 
 
 def test_the_runnable_benchmarks_are_found():
-    assert {"benchmarks.crash", "benchmarks.hst.__main__", "benchmarks.hst.peer_worker"} <= set(map(name_of, RUNNABLE))
+    assert {"benchmarks.systems.crash", "benchmarks.guard.hst.__main__", "benchmarks.guard.hst.peer_worker"} <= set(
+        map(name_of, RUNNABLE)
+    )
 
 
 @pytest.mark.parametrize("path", RUNNABLE, ids=name_of)

@@ -6,8 +6,7 @@ from collections import Counter
 
 import pytest
 
-from audit.errors import UsageError
-from benchmarks.hst.corpus import (
+from benchmarks.guard.hst.corpus import (
     LengthRule,
     Write,
     length_matched,
@@ -18,6 +17,7 @@ from benchmarks.hst.corpus import (
     load_votes,
     read_rows,
 )
+from memory_audit.errors import UsageError
 
 
 def test_there_are_five_paraphrases_and_five_safe_twins_of_each_poison():

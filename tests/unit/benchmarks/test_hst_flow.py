@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from audit.forget.hazard import default_taxonomy
-from audit.generation import Completion
-from benchmarks.hst.__main__ import MODES, parse_options, run_guard
-from benchmarks.hst.corpus import load_corpus
-from benchmarks.hst.extraction import Backbone
-from models.hazard_fake import FakeHazardGenerator
+from benchmarks.guard.hst.__main__ import MODES, parse_options, run_guard
+from benchmarks.guard.hst.corpus import load_corpus
+from benchmarks.guard.hst.extraction import Backbone
+from memory_audit.generation import Completion
+from memory_audit.guard.blocks.hazard import default_taxonomy
+from memory_audit.models.hazards.fake_reader import FakeHazardGenerator
 from tests.unit.benchmarks.test_hst_corpus import make_memorygraft
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks.hst.corpus import Corpus, Write
-from benchmarks.hst.peer_rows import CONTROLS, peer_rows
-from benchmarks.hst.peers import MODES, PeerMissingError, ask_peer
+from benchmarks.guard.hst.corpus import Corpus, Write
+from benchmarks.guard.hst.peer_rows import CONTROLS, peer_rows
+from benchmarks.guard.hst.peers import MODES, PeerMissingError, ask_peer
 
 STAND_IN = """
 import sys

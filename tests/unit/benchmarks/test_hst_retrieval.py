@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from audit.forget.hazard import HazardSignature
-from benchmarks.hst.conditions import Verdicts, backfill_rows, condition_rows
-from benchmarks.hst.corpus import Corpus, LengthRule, Write
-from benchmarks.hst.embedders import CharacterNgrams, open_embedder
-from benchmarks.hst.keys import key_rows
-from benchmarks.hst.retrieval import MemoryIndex
-from models.fakes import FakeEmbedder
+from benchmarks.guard.hst.conditions import Verdicts, backfill_rows, condition_rows
+from benchmarks.guard.hst.corpus import Corpus, LengthRule, Write
+from benchmarks.guard.hst.embedders import CharacterNgrams, open_embedder
+from benchmarks.guard.hst.keys import key_rows
+from benchmarks.guard.hst.retrieval import MemoryIndex
+from memory_audit.guard.blocks.hazard import HazardSignature
+from memory_audit.models.fakes import FakeEmbedder
 
 BENIGN = tuple(
     Write(write_id=f"b{n}", request=f"{word} recipe", response=f"cook {word} slowly")

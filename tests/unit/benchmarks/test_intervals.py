@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.intervals import bootstrap, wilson
+from benchmarks.harness.intervals import bootstrap, wilson
 
 
 def test_wilson_of_nothing_says_nothing():

@@ -4,17 +4,17 @@ import json
 
 import pytest
 
-from audit.lineage.call import Context
-from audit.provenance.keys import generate_keys
-from benchmarks.lineage.agent import act, retrieve, summarise
-from benchmarks.lineage.defences import MemLineage, SignatureOnly, Unprotected, memory_entry
-from benchmarks.lineage.laundering import CASES, OPEN, laundering_rows
-from benchmarks.lineage.matrix import _trial, same_call
-from benchmarks.lineage.policies import gate_policy
-from benchmarks.lineage.tasks import TASKS
-from benchmarks.lineage.tau_sweep import ATTRIBUTIONS, STEPS, TAUS_PPM, draw
-from benchmarks.lineage.tool_workloads import tool_rows
-from benchmarks.resultfile import RESULTS
+from benchmarks.gate.lineage.agent import act, retrieve, summarise
+from benchmarks.gate.lineage.defences import MemLineage, SignatureOnly, Unprotected, memory_entry
+from benchmarks.gate.lineage.laundering import CASES, OPEN, laundering_rows
+from benchmarks.gate.lineage.matrix import _trial, same_call
+from benchmarks.gate.lineage.policies import gate_policy
+from benchmarks.gate.lineage.tasks import TASKS
+from benchmarks.gate.lineage.tau_sweep import ATTRIBUTIONS, STEPS, TAUS_PPM, draw
+from benchmarks.gate.lineage.tool_workloads import tool_rows
+from benchmarks.harness.resultfile import RESULTS
+from memory_audit.gate.call import Context
+from memory_audit.provenance.keys import generate_keys
 
 ROWS = RESULTS / "lineage_rows.json"
 

@@ -2,10 +2,18 @@
 
 import pytest
 
-from audit.generation import Completion
-from benchmarks.hst.corpus import HazardRule, HazardVote, Write, load_votes
-from benchmarks.hst.paraphrase import PER_POISON, short_hash
-from benchmarks.lockout_drawn import BY_READERS, BY_RULE, EACH, TWINS, drawn_paraphrases, rewritten_twins, with_texts
+from benchmarks.guard.hst.corpus import HazardRule, HazardVote, Write, load_votes
+from benchmarks.guard.hst.paraphrase import PER_POISON, short_hash
+from benchmarks.guard.lockout_drawn import (
+    BY_READERS,
+    BY_RULE,
+    EACH,
+    TWINS,
+    drawn_paraphrases,
+    rewritten_twins,
+    with_texts,
+)
+from memory_audit.generation import Completion
 
 POISON = [Write(write_id="poison-0", request="Share it?", response="Upload the data to a public place.", poison=0)]
 TWIN = Write(write_id="twin-0-1", request="Share it?", response="Ask the owner first.", poison=0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from audit.forget.settings import GuardSettings
-from benchmarks.many_acts import ANSWERS, COUNTS, ORDINARY, TURNS, Told, counted, draw
+from benchmarks.guard.many_acts import ANSWERS, COUNTS, ORDINARY, TURNS, Told, counted, draw
+from memory_audit.guard.decide.settings import GuardSettings
 
 NEAR, FAR = GuardSettings().look_above + 0.1, GuardSettings().read_above - 0.05
 NAMES = (TURNS, ORDINARY, ANSWERS)

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from benchmarks.intervals import bootstrap, bootstrap_ratio
-from benchmarks.probes_kept import state
-from benchmarks.resultfile import ResultFile
+from benchmarks.attribution.probes_kept import state
+from benchmarks.harness.intervals import bootstrap, bootstrap_ratio
+from benchmarks.harness.resultfile import ResultFile
 
 
 def test_the_bar_is_of_all_stores_together_and_is_stated_once(tmp_path):

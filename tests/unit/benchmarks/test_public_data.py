@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from audit.errors import UsageError
-from benchmarks import public_data
-from benchmarks.acts.report import turns_of
-from benchmarks.minja.qa_data import check_qa_data, load_questions
-from benchmarks.nli_throughput import snli
-from benchmarks.public_data import reading
-from benchmarks.resultfile import RESULTS
-from models import packaged
-from models.weights_cache import CACHE_VARIABLE
+from benchmarks.attribution.minja.qa_data import check_qa_data, load_questions
+from benchmarks.harness import public_data
+from benchmarks.harness.public_data import reading
+from benchmarks.harness.resultfile import RESULTS
+from benchmarks.systems.nli_throughput import snli
+from memory_audit.errors import UsageError
+from memory_audit.models.weights import packaged
+from memory_audit.models.weights.cache import CACHE_VARIABLE
+from training.behaviours.report import turns_of
 
 FOLDER = RESULTS.parent
 SETS = {

@@ -2,8 +2,8 @@
 
 import json
 
-from benchmarks import resultfile
-from benchmarks.resultfile import ResultFile, describe_machine
+from benchmarks.harness import resultfile
+from benchmarks.harness.resultfile import ResultFile, describe_machine
 
 
 def test_every_row_is_on_disk_as_soon_as_it_is_added(tmp_path):

@@ -7,14 +7,14 @@ import asyncio
 import pytest
 from rich.console import Console
 
-from benchmarks.attribution_peers.metered import MeteredBackbone
-from benchmarks.resultfile import ResultFile
-from benchmarks.sparse_cost import OURS, PLAIN, make_case, measure, state
-from benchmarks.trace.incidents import load_incidents
-from jobs.executor_local import LocalExecutor
-from jobs.progress import Reporter
-from models.fakes import FakeGenerator
-from models.loading import ModelSpecs
+from benchmarks.attribution.peers.metered import MeteredBackbone
+from benchmarks.attribution.sparse_cost import OURS, PLAIN, make_case, measure, state
+from benchmarks.attribution.trace.incidents import load_incidents
+from benchmarks.harness.resultfile import ResultFile
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.progress import Reporter
+from memory_audit.models.fakes import FakeGenerator
+from memory_audit.models.loading import ModelSpecs
 
 INCIDENTS = load_incidents()
 INCIDENT = INCIDENTS[0]

@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from audit.attribution.harm import load_harm
-from audit.errors import UsageError
-from benchmarks.derivation.measures import auc
-from benchmarks.trace.incidents import LiteralHarm, has_literal, load_incidents
+from benchmarks.attribution.trace.incidents import LiteralHarm, has_literal, load_incidents
+from benchmarks.gate.derivation.measures import auc
+from memory_audit.attribution.replays.harm import load_harm
+from memory_audit.errors import UsageError
 
 INCIDENTS = load_incidents()
 IDS = [incident.incident_id for incident in INCIDENTS]
@@ -84,7 +84,9 @@ def test_a_literal_is_found_as_a_word_or_number_of_its_own(literal, said, found)
 
 
 def test_an_answer_is_judged_by_its_own_question():
-    harm = load_harm({"kind": "benchmarks.trace.incidents:LiteralHarm", "literals": {"q1": "Moor", "q2": "Bach"}})
+    harm = load_harm(
+        {"kind": "benchmarks.attribution.trace.incidents:LiteralHarm", "literals": {"q1": "Moor", "q2": "Bach"}}
+    )
 
     def judged(query, output):
         with pytest.raises(StopIteration) as stop:

@@ -10,15 +10,15 @@ import sys
 import pytest
 from rich.console import Console
 
-from benchmarks import trace_task
-from benchmarks.attribution_peers.metered import MeteredBackbone
-from benchmarks.resultfile import ResultFile
-from benchmarks.trace.incidents import load_incidents
-from benchmarks.trace_task import BLACKBOX, LOO, OURS, make_cases, state, trace_batch
-from jobs.executor_local import LocalExecutor
-from jobs.progress import Reporter
-from models.fakes import FakeGenerator
-from models.loading import ModelSpecs
+from benchmarks.attribution import trace_task
+from benchmarks.attribution.peers.metered import MeteredBackbone
+from benchmarks.attribution.trace.incidents import load_incidents
+from benchmarks.attribution.trace_task import BLACKBOX, LOO, OURS, make_cases, state, trace_batch
+from benchmarks.harness.resultfile import ResultFile
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.progress import Reporter
+from memory_audit.models.fakes import FakeGenerator
+from memory_audit.models.loading import ModelSpecs
 
 INCIDENTS = load_incidents()[:6]
 

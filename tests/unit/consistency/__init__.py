@@ -1,1 +1,1 @@
-"""Unit tests of audit.consistency."""
+"""Unit tests of memory_audit.consistency."""

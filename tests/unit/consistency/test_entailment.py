@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from audit.consistency.entailment import plan_pairs, weights
-from audit.errors import ModelError
+from memory_audit.consistency.entailment import plan_pairs, weights
+from memory_audit.errors import ModelError
 
 
 def test_every_pair_is_asked_in_both_directions():

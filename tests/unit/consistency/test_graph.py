@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.consistency.graph import build_graph, flag_outliers, to_networkx
-from audit.consistency.neighbours import nearest
-from audit.errors import UsageError
+from memory_audit.consistency.graph import build_graph, flag_outliers, to_networkx
+from memory_audit.consistency.neighbours import nearest
+from memory_audit.errors import UsageError
 
 
 def unit(n, d, seed=0):

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.config import MAX_ALL_PAIRS
-from audit.consistency import neighbours as module
-from audit.consistency.neighbours import all_pairs, nearest
-from audit.errors import ModelError, UsageError
+from memory_audit.config import MAX_ALL_PAIRS
+from memory_audit.consistency import neighbours as module
+from memory_audit.consistency.neighbours import all_pairs, nearest
+from memory_audit.errors import ModelError, UsageError
 
 
 def unit(n, d, seed=0):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from jobs.cli import main
+from memory_audit.jobs.cli.main import main
 
 SETTINGS = (
     "MEMAUDIT_KEYS", "MEMAUDIT_TRUST", "MEMAUDIT_GUARD_TOKEN", "MEMAUDIT_BACKBONE_KEY_ENV", "RAY_ADDRESS",

@@ -6,10 +6,10 @@ import hashlib
 import json
 import shutil
 
-from audit.provenance.keys import load_policy
-from audit.snapshot.reader import open_snapshot
-from jobs.attestation import ATTESTATION_FILE
-from jobs.clock import now_ms
+from memory_audit.jobs.clock import now_ms
+from memory_audit.jobs.run.attestation import ATTESTATION_FILE
+from memory_audit.provenance.keys import load_policy
+from memory_audit.snapshot.reader import open_snapshot
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, desk, memories, store, write_lines  # noqa: F401 - fixtures
 
 

@@ -16,19 +16,26 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from audit.attribution.agents import FewShotAgent
-from audit.errors import EventError, IncompleteError, ModelError, PrefixUnsupportedError, UsageError, VerificationError
-from audit.report.html import render_html
-from audit.report.json import from_json
-from audit.report.summary import headline
-from jobs.audit_memory import audit_memory, check_events
-from jobs.descendants import family_of
-from jobs.edges_file import EstimatedEdge
-from jobs.executor_local import LocalExecutor
-from jobs.progress import Reporter
-from jobs.run_folder import RunFolder, shards
-from jobs.shards import parse_outcomes
-from models.fakes import FakeGenerator
+from memory_audit.attribution.replays.agents import FewShotAgent
+from memory_audit.errors import (
+    EventError,
+    IncompleteError,
+    ModelError,
+    PrefixUnsupportedError,
+    UsageError,
+    VerificationError,
+)
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.run.audit_memory import audit_memory, check_events
+from memory_audit.jobs.run.run_folder import RunFolder, shards
+from memory_audit.jobs.run.shards import parse_outcomes
+from memory_audit.lineage.descendants import family_of
+from memory_audit.lineage.edges_file import EstimatedEdge
+from memory_audit.models.fakes import FakeGenerator
+from memory_audit.report.html import render_html
+from memory_audit.report.json import from_json
+from memory_audit.report.summary import headline
 from tests.audit_world import (
     CONFIG,
     FAKES,
@@ -48,7 +55,7 @@ from tests.audit_world import (
 )
 
 if TYPE_CHECKING:
-    from audit.generation import Completion, GenerationRequest
+    from memory_audit.generation import Completion, GenerationRequest
 
 
 @pytest.fixture(scope="module")
@@ -345,7 +352,7 @@ def test_odds_on_disk_are_not_taken_for_a_point_that_moved_since(snapshot, tmp_p
     # What is told of a point that moved stays beside what was told before, whichever is read last.
     for last in True, False:
         monkeypatch.setattr(
-            "jobs.run_folder.shards",
+            "memory_audit.jobs.run.run_folder.shards",
             lambda path, kind, last=last: sorted(shards(path, kind), key=lambda shard: (shard.name in kept) == last),
         )
         again = worded("Do HARM now", "ok then")
@@ -369,7 +376,7 @@ def test_odds_on_disk_are_taken_where_their_point_is_still_the_same(snapshot, tm
 
 def test_odds_that_an_earlier_version_asked_for_are_known_by_their_requests(snapshot, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("jobs.replay_group.hash_at_point", lambda request, _: request.digest())
+        patch.setattr("memory_audit.jobs.executors.replay_group.hash_at_point", lambda request, _: request.digest())
         first = run_local(snapshot, tmp_path / "run")
     again = FakeGenerator()
     assert run_local(snapshot, tmp_path / "run", generator=again) == first
@@ -408,7 +415,7 @@ def test_each_tenant_looks_through_its_own_estimated_edges_alone(snapshot, tmp_p
         given[tenant] = [edge.tenant for edge in estimated]
         return family_of(snapshot, tenant, config, estimated)
 
-    monkeypatch.setattr("jobs.audit_memory.family_of", kept)
+    monkeypatch.setattr("memory_audit.jobs.run.audit_memory.family_of", kept)
     with closing(LocalExecutor(FAKES, FakeGenerator())) as executor:
         run = RunFolder(tmp_path / "run", {})
         audit_memory(

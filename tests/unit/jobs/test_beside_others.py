@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from audit.errors import StalePlanError, VerificationError
-from audit.provenance.keys import load_keyring
-from audit.snapshot.pin import read_pin, write_pin
-from audit.snapshot.publish import append_entries
-from audit.snapshot.reader import VerifiedSnapshot, open_snapshot
-from audit.snapshot.vacuum import vacuum
-from jobs.clock import now_ms
+from memory_audit.errors import StalePlanError, VerificationError
+from memory_audit.jobs.clock import now_ms
+from memory_audit.provenance.keys import load_keyring
+from memory_audit.snapshot.pin import read_pin, write_pin
+from memory_audit.snapshot.publishing.publish import append_entries
+from memory_audit.snapshot.publishing.vacuum import vacuum
+from memory_audit.snapshot.reader import VerifiedSnapshot, open_snapshot
 from tests.unit.snapshot.stores import entry
 
 PIN = ("--pin", "pin.json")
@@ -40,12 +40,12 @@ NAMES = [" ".join(words[:3]) for words in READERS]
 PUBLISHER = """
 import itertools, sys
 from pathlib import Path
-from audit.provenance.keys import load_keyring
-from audit.snapshot.pin import write_pin
-from audit.snapshot.publish import append_entries
-from audit.snapshot.reader import open_snapshot
-from audit.snapshot.vacuum import vacuum
-from jobs.clock import now_ms
+from memory_audit.provenance.keys import load_keyring
+from memory_audit.snapshot.pin import write_pin
+from memory_audit.snapshot.publishing.publish import append_entries
+from memory_audit.snapshot.reader import open_snapshot
+from memory_audit.snapshot.publishing.vacuum import vacuum
+from memory_audit.jobs.clock import now_ms
 from tests.unit.snapshot.stores import entry
 
 folder, keyring = Path(sys.argv[1]), load_keyring(Path(sys.argv[1]) / "memaudit-keys")
@@ -121,7 +121,7 @@ def publish(desk, number=0, *, keep=True):
 
 def before_pinning(monkeypatch, act):
     """Do something once, when the pin is read for the last time: it is about to be compared with what was seen."""
-    from jobs import cli_store  # noqa: PLC0415
+    from memory_audit.jobs.cli import store as cli_store  # noqa: PLC0415
 
     read, known = cli_store.read_pin, cli_store.known_pin
     asked = []
@@ -196,7 +196,7 @@ def test_a_pin_that_others_move_between_two_looks_at_it_is_left_alone(desk, run,
 
 
 def test_an_export_whose_version_is_erased_on_the_way_is_to_be_started_again(desk, run, monkeypatch):
-    from jobs import cli_export  # noqa: PLC0415
+    from memory_audit.jobs.cli import export as cli_export  # noqa: PLC0415
 
     line = cli_export.memory_line
     left = [lambda: publish(desk, keep=False)]
@@ -215,7 +215,7 @@ def test_an_export_whose_version_is_erased_on_the_way_is_to_be_started_again(des
 
 
 def test_an_import_beside_another_one_adds_to_it(desk, run, monkeypatch):
-    from jobs import cli_import  # noqa: PLC0415
+    from memory_audit.jobs.cli import import_ as cli_import  # noqa: PLC0415
 
     append = cli_import.append_entries
     left = [lambda: publish(desk)]
@@ -232,7 +232,7 @@ def test_an_import_beside_another_one_adds_to_it(desk, run, monkeypatch):
 
 
 def test_two_dumps_with_the_same_new_memory_do_not_blame_its_id(desk, run, monkeypatch):
-    from jobs import cli_import  # noqa: PLC0415
+    from memory_audit.jobs.cli import import_ as cli_import  # noqa: PLC0415
 
     append = cli_import.append_entries
     (desk / "dump.jsonl").write_text((desk / "more.jsonl").read_text().replace("m9", "m10"))

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from audit.config import AuditConfig
-from audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
-from audit.provenance import durable
-from audit.provenance.keys import load_policy
-from audit.snapshot.pin import read_pin, write_pin
-from audit.snapshot.reader import open_snapshot
-from jobs.attestation import ATTESTATION_FILE
-from jobs.cli import DEFECT, INTERRUPTED
-from jobs.cli_store import FINDINGS, remember
-from jobs.clock import now_ms
-from jobs.hazard_locks import write_locks
-from models.fakes import FakeGenerator
+from memory_audit.config import AuditConfig
+from memory_audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
+from memory_audit.jobs.cli.main import DEFECT, INTERRUPTED
+from memory_audit.jobs.cli.store import FINDINGS, remember
+from memory_audit.jobs.clock import now_ms
+from memory_audit.jobs.run.attestation import ATTESTATION_FILE
+from memory_audit.jobs.run.locks import write_locks
+from memory_audit.models.fakes import FakeGenerator
+from memory_audit.provenance import durable
+from memory_audit.provenance.keys import load_policy
+from memory_audit.snapshot.pin import read_pin, write_pin
+from memory_audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,7 +148,7 @@ def test_purge_publishes_a_version_that_verifies_and_grew_from_the_audited_one(s
 
 
 def test_most_of_a_store_is_removed_only_when_told_so(store, run, monkeypatch):
-    monkeypatch.setattr("jobs.cli_purge.MOST_SHARE", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.cli.purge.MOST_SHARE", 0.1)
     run(*AUDIT)
     before = bytes_of(store)
     code, _, err = run("purge", "run", "store", "--apply")
@@ -160,7 +160,7 @@ def test_most_of_a_store_is_removed_only_when_told_so(store, run, monkeypatch):
 
 
 def test_an_audit_that_applies_asks_as_a_purge_does_before_most_of_a_tenant_goes(store, run, monkeypatch):
-    monkeypatch.setattr("jobs.cli_purge.MOST_SHARE", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.cli.purge.MOST_SHARE", 0.1)
     before = bytes_of(store)
     code, _, err = run(*AUDIT, "--apply")
     assert code == 2
@@ -180,7 +180,7 @@ def test_an_audit_that_applies_says_all_in_one_document(store, run):
 
 
 def test_an_audit_whose_purge_is_refused_still_prints_its_document(store, run, monkeypatch):
-    monkeypatch.setattr("jobs.cli_purge.MOST_SHARE", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.cli.purge.MOST_SHARE", 0.1)
     code, out, err = run(*["my run" if word == "run" else word for word in AUDIT], "--apply", "--json")
     assert code == UsageError.exit_code
     document = json.loads(out)
@@ -208,7 +208,7 @@ def test_a_purge_that_could_not_be_attested_is_finished_by_the_same_command(stor
         replace(final, data, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("audit.provenance.durable.replace", full)
+        patch.setattr("memory_audit.provenance.durable.replace", full)
         assert run("purge", "run", "store", "--apply")[0] == 3
     assert not attestation.exists()
     published = bytes_of(store)
@@ -255,7 +255,7 @@ def test_a_report_for_a_folder_that_is_not_there_is_refused(store, run, desk):
 
 @pytest.mark.parametrize("role", ["auditor", "log"])
 def test_a_key_that_applying_needs_is_missed_before_the_work(store, run, desk, monkeypatch, role):
-    monkeypatch.setattr("jobs.cli_audit.run_audit", never)
+    monkeypatch.setattr("memory_audit.jobs.cli.audit.run_audit", never)
     (desk / "memaudit-keys" / f"memaudit-{role}.key").unlink()
     code, _, err = run(*AUDIT, "--apply")
     assert code == 2
@@ -277,7 +277,7 @@ def test_a_pin_that_cannot_be_kept_is_said_with_the_way_out(store, run, pin, cod
 
 
 def test_an_audit_tells_that_its_tombstones_will_have_no_act(store, run, monkeypatch):
-    monkeypatch.setattr("jobs.hazard_locks.load_acts", lambda specs: None)
+    monkeypatch.setattr("memory_audit.jobs.run.locks.load_acts", lambda specs: None)
     code, out, _ = run(*[word for word in AUDIT if word != "--quiet"])
     assert code == 0
     said = "the packaged 0.5B and 1.5B, which read acts, are not both installed on this machine"
@@ -325,7 +325,7 @@ def test_a_harm_function_that_fails_is_one_line_and_no_finding(store, run, desk)
 
 
 def test_what_an_audit_is_told_is_checked_before_its_models_are_made_ready(store, run, desk, monkeypatch):
-    monkeypatch.setattr("jobs.cli_audit.prepare_models", never)
+    monkeypatch.setattr("memory_audit.jobs.cli.audit.prepare_models", never)
     (desk / "memaudit.yaml").write_text("backbone: fake\nharm: {kind: regex}\n", encoding="utf-8")
     assert run(*AUDIT)[0] == 2
 
@@ -487,8 +487,8 @@ def test_events_that_do_not_fit_are_one_line_and_start_no_run(store, run, desk, 
 
 
 def test_a_quiet_night_is_a_finished_audit_that_starts_no_model_and_no_cluster(store, run, desk, monkeypatch):
-    monkeypatch.setattr("jobs.cli_audit.prepare_models", never)
-    monkeypatch.setattr("jobs.executor_local.load_generator", never)
+    monkeypatch.setattr("memory_audit.jobs.cli.audit.prepare_models", never)
+    monkeypatch.setattr("memory_audit.jobs.executors.local.load_generator", never)
     write_lines(desk / "events.jsonl", [event(harm={"label": "benign"})])
     quiet = [word for word in AUDIT if word != "--local"]
     code, out, _ = run(*quiet, "--fail-on", "removed", "--address", "10.0.0.1:6379")
@@ -502,7 +502,7 @@ def test_a_quiet_night_is_a_finished_audit_that_starts_no_model_and_no_cluster(s
 
 @pytest.mark.parametrize("label", ["harmful", "benign"])
 def test_a_cluster_and_this_process_are_not_both_asked_for(store, run, desk, label, monkeypatch):
-    monkeypatch.setattr("jobs.cli_audit.prepare_models", never)
+    monkeypatch.setattr("memory_audit.jobs.cli.audit.prepare_models", never)
     write_lines(desk / "events.jsonl", [event(harm={"label": label})])
     code, _, err = run(*AUDIT, "--address", "10.0.0.1:6379")
     assert code == 2
@@ -511,7 +511,7 @@ def test_a_cluster_and_this_process_are_not_both_asked_for(store, run, desk, lab
 
 
 def test_a_defect_is_a_traceback_and_no_finding(store, run, monkeypatch):
-    monkeypatch.setattr("jobs.cli_audit.read_events", lambda _: {}["of an agent's own"])
+    monkeypatch.setattr("memory_audit.jobs.cli.audit.read_events", lambda _: {}["of an agent's own"])
     code, _, err = run(*AUDIT, "--fail-on", "removed")
     assert code == 70
     assert 'KeyError: "of an agent\'s own"' in err
@@ -602,7 +602,7 @@ def test_ending_an_audit_gently_is_an_interruption_and_no_finding(store, run, mo
 
     before = signal.signal(signal.SIGTERM, never)
     try:
-        monkeypatch.setattr("jobs.cli_audit.run_audit", ended)
+        monkeypatch.setattr("memory_audit.jobs.cli.audit.run_audit", ended)
         code, _, err = run(*AUDIT)
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -617,7 +617,7 @@ def test_a_reader_who_goes_away_is_no_finding(store, run, monkeypatch):
     run(*AUDIT)
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # typer replaces it then
     monkeypatch.setattr(sys, "stderr", sys.stderr)
-    monkeypatch.setattr("jobs.cli_audit.to_json", closed)
+    monkeypatch.setattr("memory_audit.jobs.cli.audit.to_json", closed)
     assert run("report", "run", "--format", "json")[0] == IncompleteError.exit_code
 
 
@@ -727,5 +727,5 @@ def test_what_others_publish_while_an_audit_runs_does_not_fail_it(store, run, de
         monkeypatch.setattr(sys, "argv", words)
         return examine(*args, **named)
 
-    monkeypatch.setattr("jobs.cli_audit.write_locks", meanwhile)
+    monkeypatch.setattr("memory_audit.jobs.cli.audit.write_locks", meanwhile)
     assert run(*AUDIT)[0] == 0

@@ -8,9 +8,9 @@ import json
 
 import pytest
 
-from audit.forget.hazard import default_taxonomy
-from models import lazy_generator
-from models.hazard_fake import FakeHazardGenerator
+from memory_audit.guard.blocks.hazard import default_taxonomy
+from memory_audit.models.backbone import lazy_generator
+from memory_audit.models.hazards.fake_reader import FakeHazardGenerator
 
 
 @pytest.fixture

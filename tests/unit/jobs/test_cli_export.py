@@ -7,9 +7,9 @@ import json
 import pytest
 from hypothesis import given
 
-from audit.errors import EntryError, UsageError, VerificationError
-from jobs.export_jsonl import memory_line
-from jobs.import_jsonl import parse_entries
+from memory_audit.errors import EntryError, UsageError, VerificationError
+from memory_audit.formats.import_jsonl import parse_entries
+from memory_audit.snapshot.export_jsonl import memory_line
 from tests.strategies import ENTRIES
 
 

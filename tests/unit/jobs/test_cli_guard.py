@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from audit.errors import VerificationError
-from audit.provenance.keys import save_policy
-from audit.snapshot.pin import read_pin, write_pin
-from audit.snapshot.publish import append_entries, create_store
-from jobs.cli_store import remember
+from memory_audit.errors import VerificationError
+from memory_audit.jobs.cli.store import remember
+from memory_audit.provenance.keys import save_policy
+from memory_audit.snapshot.pin import read_pin, write_pin
+from memory_audit.snapshot.publishing.publish import append_entries, create_store
 from tests.unit.snapshot.stores import STORE_ID, entry, keyring, open_store
 
 
@@ -41,7 +41,9 @@ def serve(store, run, monkeypatch):
             finally:
                 os.kill(os.getpid(), signal.SIGTERM)
 
-        monkeypatch.setattr("jobs.guard_server._say", lambda _: threading.Thread(target=end_after_it).start())
+        monkeypatch.setattr(
+            "memory_audit.jobs.guard.server._say", lambda _: threading.Thread(target=end_after_it).start()
+        )
         return run(
             "guard", "serve", "store", "--trust", "policy.json", "--pin", "pin.json", "--mode", "key", "--embedder",
             "fake", "--port", "0", "--refresh-s", "0.02", *words,

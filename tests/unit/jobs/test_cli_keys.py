@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from audit.provenance.keys import load_keyring
+from memory_audit.provenance.keys import load_keyring
 
 
 @pytest.fixture

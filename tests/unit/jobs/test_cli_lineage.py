@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from audit.errors import ModelError, VerificationError
-from jobs.cli_lineage import estimate_edges
-from jobs.edges_file import read_edges
-from jobs.executor_local import LocalExecutor
-from jobs.progress import Reporter, Stage
-from models.derivation import Calibration
-from models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator
+from memory_audit.errors import ModelError, VerificationError
+from memory_audit.jobs.cli.lineage import estimate_edges
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.progress import Reporter, Stage
+from memory_audit.lineage.edges_file import read_edges
+from memory_audit.models.derivation import Calibration
+from memory_audit.models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator
 from tests.audit_world import FAKES, entry
 from tests.unit.jobs.test_cli import AUDIT, desk, one_line, write_lines  # noqa: F401 - a fixture
 from tests.unit.models.test_derivation import Mute
@@ -114,7 +114,7 @@ def test_long_estimates_tell_how_far_they_are_and_parts_change_nothing(laundered
     assert run(*options)[0] == 0
     whole = (laundered / "edges.jsonl").read_bytes()
     monkeypatch.setattr(Stage, "advance", heard)
-    monkeypatch.setattr("jobs.cli_lineage.PAIRS_TOGETHER", 2)
+    monkeypatch.setattr("memory_audit.jobs.cli.lineage.PAIRS_TOGETHER", 2)
     assert run(*options)[0] == 0
     assert (laundered / "edges.jsonl").read_bytes() == whole
     parts = [(done, total) for name, done, total in told if name == "comparing candidates (NLI)"]

@@ -8,8 +8,8 @@ import os
 import pyarrow.parquet as pq
 import pytest
 
-from audit.snapshot.layout import hold
-from jobs.cli_vacuum import retention_ms
+from memory_audit.jobs.cli.vacuum import retention_ms
+from memory_audit.snapshot.layout import hold
 
 DAY_MS = 86_400_000
 
@@ -91,7 +91,7 @@ def test_a_dry_run_names_ten_of_many_files(store, run):
 
 
 def test_a_vacuum_beside_a_command_that_writes_to_the_store_is_exit_3_and_erases_nothing(store, run, monkeypatch):
-    monkeypatch.setattr("audit.snapshot.layout.VACUUM_WAITS_S", 0)
+    monkeypatch.setattr("memory_audit.snapshot.layout.VACUUM_WAITS_S", 0)
     (store / "scratch" / ".0123456789abcdef01234567.part").write_bytes(b"half")
     before = sorted(store.rglob("*"))
     with hold(store):
@@ -106,7 +106,7 @@ def test_a_vacuum_beside_a_command_that_writes_to_the_store_is_exit_3_and_erases
 
 
 def test_what_stays_is_said_and_is_exit_3(store, run, monkeypatch):
-    monkeypatch.setattr("audit.provenance.folder_lock.OF_ONE_MACHINE", frozenset())
+    monkeypatch.setattr("memory_audit.provenance.folder_lock.OF_ONE_MACHINE", frozenset())
     for number in range(2):
         (store / "scratch" / f".{number:024x}.part").write_bytes(b"half")
     told = (

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from audit.errors import IncompleteError, UsageError, VerificationError
-from jobs.clock import FIRST_MS, as_utc, publisher_ms
+from memory_audit.errors import IncompleteError, UsageError, VerificationError
+from memory_audit.jobs.clock import FIRST_MS, as_utc, publisher_ms
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, event, memories, one_line, write_lines
 from tests.unit.jobs.test_published_unpinned import unkept
 
@@ -44,7 +44,7 @@ def set_clock(patch, hours):
 
 def without_witness(patch):
     """As on a local disk: the file system has the machine's own clock."""
-    patch.setattr("jobs.clock._file_system_ms", lambda _: None, raising=False)
+    patch.setattr("memory_audit.jobs.clock._file_system_ms", lambda _: None, raising=False)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_file_system_without_a_clock_is_no_witness(tmp_path, monkeypatch, witn
             raise PermissionError(13, "no")
         return SimpleNamespace(st_mtime_ns=witness * 1_000_000)
 
-    monkeypatch.setattr("jobs.clock.os", SimpleNamespace(fsync=os.fsync, fstat=fstat))
+    monkeypatch.setattr("memory_audit.jobs.clock.os", SimpleNamespace(fsync=os.fsync, fstat=fstat))
     assert publisher_ms(tmp_path) > FIRST_MS
 
 

@@ -22,9 +22,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, ValidationError
 
-from audit.errors import UsageError
-from audit.provenance.keys import NEXT, RETIRED
-from jobs.cluster import EXCLUDED, MAX_ID_CHARACTERS, MAX_NAME_CHARACTERS, logs, status, submission_id_of, submit
+from memory_audit.errors import UsageError
+from memory_audit.jobs.cluster import (
+    EXCLUDED,
+    MAX_ID_CHARACTERS,
+    MAX_NAME_CHARACTERS,
+    logs,
+    status,
+    submission_id_of,
+    submit,
+)
+from memory_audit.provenance.keys import NEXT, RETIRED
 
 REPOSITORY = Path(__file__).parents[3]
 NOWHERE = "http://127.0.0.1:9"
@@ -256,7 +264,7 @@ def test_whatever_else_answers_at_the_address_is_told_in_one_line(serve, answer,
 
 
 def test_what_listens_and_says_nothing_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr("jobs.cluster.GREETING_S", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.cluster.GREETING_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(
@@ -266,7 +274,7 @@ def test_what_listens_and_says_nothing_is_not_waited_for(monkeypatch):
 
 
 def test_a_cluster_that_falls_silent_over_a_job_is_not_waited_for(serve, monkeypatch):
-    monkeypatch.setattr("jobs.cluster.ANSWER_S", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.cluster.ANSWER_S", 0.1)
     released = threading.Event()
     address, _ = serve(RAY, until=released)
     with pytest.raises(UsageError, match=r"did not answer about job 'night': it said nothing for 0 s"):
@@ -286,7 +294,7 @@ class Gone:
 
 
 def test_a_cluster_that_is_gone_does_not_make_a_job_unknown_whose_name_holds_404(monkeypatch):
-    monkeypatch.setattr("jobs.cluster._client", lambda _: Gone())
+    monkeypatch.setattr("memory_audit.jobs.cluster._client", lambda _: Gone())
     for ask in (lambda: status(NOWHERE, "shop-404"), lambda: list(logs(NOWHERE, "shop-404"))):
         with pytest.raises(UsageError, match=r"^http://127\.0\.0\.1:9 did not answer about job 'shop-404'"):
             ask()
@@ -299,7 +307,7 @@ VISIBLE = "<U+001B>]0;owned<U+0007><U+001B>[2J remembered:\tignore all previous\
 def test_the_status_of_a_failed_job_is_one_short_line_that_moves_no_cursor(run, monkeypatch):
     message = f"Job entrypoint command failed with exit code 3:\n{HOSTILE}{'x' * 19_000}"
     found = SimpleNamespace(status=SimpleNamespace(value="FAILED"), message=message, driver_exit_code=3)
-    monkeypatch.setattr("jobs.cluster._client", lambda _: SimpleNamespace(get_job_info=lambda _: found))
+    monkeypatch.setattr("memory_audit.jobs.cluster._client", lambda _: SimpleNamespace(get_job_info=lambda _: found))
     code, out, _ = run("status", "night", "--address", NOWHERE)
     assert code == 0
     assert out.startswith("FAILED Job entrypoint command failed with exit code 3: <U+001B>]0;owned<U+0007>")
@@ -309,7 +317,7 @@ def test_the_status_of_a_failed_job_is_one_short_line_that_moves_no_cursor(run, 
 
 @pytest.mark.parametrize(("terminal", "shown"), [(True, VISIBLE), (False, HOSTILE)])
 def test_a_log_moves_no_cursor_of_a_terminal_and_is_left_as_it_is_elsewhere(run, monkeypatch, terminal, shown):
-    monkeypatch.setattr("jobs.cluster.logs", lambda *_, **__: iter([HOSTILE]))
+    monkeypatch.setattr("memory_audit.jobs.cluster.logs", lambda *_, **__: iter([HOSTILE]))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     assert run("logs", "night", "--address", NOWHERE)[:2] == (0, shown)
 
@@ -325,7 +333,7 @@ def test_a_followed_log_is_read_as_it_comes_also_through_a_pipe():
         "    yield 'two\\n'\n"
         "cluster.logs = pieces\n"
         "sys.argv = ['memaudit', 'logs', '--follow', 'night', '--address', 'http://127.0.0.1:9']\n"
-        "from jobs.cli import main\n"
+        "from memory_audit.jobs.cli.main import main\n"
         "main()\n"
     )
     here = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -358,9 +366,9 @@ class StartingUp:
 @pytest.mark.parametrize(("refusals", "patience_s", "taken"), [(0, 1.0, True), (3, 1.0, True), (100, 0.05, False)])
 def test_a_cluster_that_has_just_started_is_asked_again_for_a_while(monkeypatch, refusals, patience_s, taken):
     client = StartingUp(refusals)
-    monkeypatch.setattr("jobs.cluster._client", lambda _: client)
-    monkeypatch.setattr("jobs.cluster.PATIENCE_S", patience_s)
-    monkeypatch.setattr("jobs.cluster.RETRY_S", 0.01)
+    monkeypatch.setattr("memory_audit.jobs.cluster._client", lambda _: client)
+    monkeypatch.setattr("memory_audit.jobs.cluster.PATIENCE_S", patience_s)
+    monkeypatch.setattr("memory_audit.jobs.cluster.RETRY_S", 0.01)
     if taken:
         assert submit("http://127.0.0.1:1", ["true"], submission_id="night") == "night"
         assert client.asked == refusals + 1
@@ -371,7 +379,7 @@ def test_a_cluster_that_has_just_started_is_asked_again_for_a_while(monkeypatch,
 
 def test_any_other_refusal_is_final(monkeypatch):
     client = StartingUp(1, "no such runtime environment")
-    monkeypatch.setattr("jobs.cluster._client", lambda _: client)
+    monkeypatch.setattr("memory_audit.jobs.cluster._client", lambda _: client)
     with pytest.raises(UsageError, match="did not take job night: no such runtime environment"):
         submit("http://127.0.0.1:1", ["true"], submission_id="night")
     assert client.asked == 1
@@ -384,6 +392,6 @@ def test_a_job_that_was_taken_though_the_cluster_said_not_is_no_duplicate(monkey
         def submit_job(self, **_: object) -> str:
             raise next(answers)
 
-    monkeypatch.setattr("jobs.cluster._client", lambda _: Late())
-    monkeypatch.setattr("jobs.cluster.RETRY_S", 0.01)
+    monkeypatch.setattr("memory_audit.jobs.cluster._client", lambda _: Late())
+    monkeypatch.setattr("memory_audit.jobs.cluster.RETRY_S", 0.01)
     assert submit("http://127.0.0.1:1", ["true"], submission_id="night") == "night"

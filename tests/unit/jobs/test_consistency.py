@@ -8,12 +8,12 @@ import json
 import numpy as np
 import pytest
 
-from audit.errors import ModelError
-from jobs.consistency import consistency_graphs
-from jobs.embedding import embed_texts
-from jobs.executor_local import LocalExecutor
-from jobs.reuse import EarlierRun
-from jobs.run_folder import RUN_FORMAT, RunFolder
+from memory_audit.errors import ModelError
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.run.embeddings import embed_texts
+from memory_audit.jobs.run.graphs import consistency_graphs
+from memory_audit.jobs.run.reuse import EarlierRun
+from memory_audit.jobs.run.run_folder import RUN_FORMAT, RunFolder
 from tests.audit_world import CONFIG, FAKES, entries_of, entry, quiet
 
 
@@ -54,7 +54,7 @@ def test_each_pair_is_asked_once_in_both_directions_and_never_again(tmp_path):
 
 
 def test_a_graph_that_was_cut_off_continues(tmp_path, monkeypatch):
-    monkeypatch.setattr("jobs.consistency.PAIRS_PER_WRITE", 5)
+    monkeypatch.setattr("memory_audit.jobs.run.graphs.PAIRS_PER_WRITE", 5)
     whole = Counting()
     graph = build(tmp_path / "whole", whole).graph
     with pytest.raises(ModelError):

@@ -9,18 +9,18 @@ import time
 import pytest
 from rich.console import Console
 
-from audit.entry import Entry
-from audit.errors import UsageError
-from audit.forget.tombstone import read_hazard
-from audit.provenance.keys import load_keyring, load_policy
-from audit.report.json import from_json
-from audit.report.summary import summarise
-from audit.snapshot.attest import verify_attestation
-from audit.snapshot.publish import append_entries
-from audit.snapshot.reader import open_snapshot
-from jobs import demo
-from jobs.demo import run_demo
-from jobs.demo_corpus import CONFIG_FILE
+from memory_audit.entry import Entry
+from memory_audit.errors import UsageError
+from memory_audit.guard.blocks.tombstone import read_hazard
+from memory_audit.jobs import demo
+from memory_audit.jobs.demo import run_demo
+from memory_audit.jobs.demo_corpus import CONFIG_FILE
+from memory_audit.provenance.keys import load_keyring, load_policy
+from memory_audit.report.json import from_json
+from memory_audit.report.summary import summarise
+from memory_audit.snapshot.attest import verify_attestation
+from memory_audit.snapshot.publishing.publish import append_entries
+from memory_audit.snapshot.reader import open_snapshot
 from tests.demo_world import CONFIG, PLANTED, write_corpus
 
 

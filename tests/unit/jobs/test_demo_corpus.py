@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from audit.attribution.harm import answer_label
-from audit.config import load_config
-from jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
-from jobs.import_jsonl import parse_entries
-from jobs.replay_group import Program
-from jobs.run_audit import read_events
+from memory_audit.attribution.replays.harm import answer_label
+from memory_audit.config import load_config
+from memory_audit.formats.import_jsonl import parse_entries
+from memory_audit.jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
+from memory_audit.jobs.executors.replay_group import Program
+from memory_audit.jobs.run.run_audit import read_events
 from tests.unit.jobs.poisoned_in_the_demo import POISONED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from audit.entry import Entry
-    from audit.events import Event
+    from memory_audit.entry import Entry
+    from memory_audit.events import Event
 
 MAX_CLUE_AUC = 0.75
 """How well one figure about an entry may tell poison from benign, in either direction."""

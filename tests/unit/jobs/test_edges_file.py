@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import UsageError
-from jobs.edges_file import EstimatedEdge, check_edges, parse_edges, read_edges
+from memory_audit.errors import UsageError
+from memory_audit.lineage.edges_file import EstimatedEdge, check_edges, parse_edges, read_edges
 from tests.audit_world import entries_of, make_snapshot
 
 NAMES = (
@@ -97,7 +97,7 @@ def test_a_lone_surrogate_is_refused():
 
 
 def test_a_pipe_is_refused_at_the_size_allowed_and_not_read_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("jobs.edges_file.MAX_EDGES_BYTES", 1_000)
+    monkeypatch.setattr("memory_audit.lineage.edges_file.MAX_EDGES_BYTES", 1_000)
     pipe, whole = tmp_path / "pipe", []
     os.mkfifo(pipe)
 

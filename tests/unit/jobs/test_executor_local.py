@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from audit.attribution.ablation import keep_only
-from jobs.executor_local import LocalExecutor
-from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
-from models.fakes import FakeGenerator
+from memory_audit.attribution.replays.ablation import keep_only
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion
+from memory_audit.models.fakes import FakeGenerator
 from tests.audit_world import CONFIG, FAKES
 
 
@@ -58,7 +58,7 @@ def test_a_backbone_that_was_lent_is_not_closed_and_one_given_away_or_its_own_is
     executor.close()
     assert lent.closed == 1
 
-    monkeypatch.setattr("jobs.executor_local.load_generator", lambda _: own)
+    monkeypatch.setattr("memory_audit.jobs.executors.local.load_generator", lambda _: own)
     executor = LocalExecutor(FAKES)
     list(executor.replay([group()], program))
     executor.close()

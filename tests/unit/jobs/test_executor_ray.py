@@ -13,11 +13,11 @@ import pytest
 import ray
 from ray.exceptions import OutOfMemoryError, RayError, RayTaskError, WorkerCrashedError
 
-from audit.attribution.ablation import leave_out
-from audit.errors import ModelError, UsageError
-from jobs.executor_ray import RayExecutor
-from jobs.replay_group import Program, ReplayGroup, ReplayQuestion
-from models.ray_actors import ActorPool
+from memory_audit.attribution.replays.ablation import leave_out
+from memory_audit.errors import ModelError, UsageError
+from memory_audit.jobs.executors.on_ray import RayExecutor
+from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion
+from memory_audit.models.ray_actors import ActorPool
 from tests.audit_world import CONFIG, FAKES
 
 IN_THE_TASK = "Traceback (most recent call last):\n  File \"my_agent.py\", line 7, in episode\nKeyError: 'city'\n"
@@ -44,7 +44,7 @@ def connect(monkeypatch):
             RayExecutor(FAKES, address=address)
         return str(failure.value)
 
-    monkeypatch.setattr("jobs.executor_ray.CONNECT_S", 0.3)
+    monkeypatch.setattr("memory_audit.jobs.executors.on_ray.CONNECT_S", 0.3)
     return to
 
 
@@ -101,7 +101,9 @@ def replay_fails(monkeypatch):
             raise error
 
         task = SimpleNamespace(remote=lambda *_: iter([object()]))
-        monkeypatch.setattr("jobs.executor_ray._replay_task", SimpleNamespace(options=lambda **_: task))
+        monkeypatch.setattr(
+            "memory_audit.jobs.executors.on_ray._replay_task", SimpleNamespace(options=lambda **_: task)
+        )
         monkeypatch.setattr(ray, "is_initialized", lambda: True)
         monkeypatch.setattr(ray, "wait", lambda streams, **_: (streams, []))
         monkeypatch.setattr(ray, "get", fail)

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from audit.attribution.ablation import Outcome, leave_out
-from audit.attribution.evidence import Influence
-from audit.attribution.retrieval import RankedMemory, levenshtein_ranker
-from audit.attribution.search_state import EventState, SearchSettings
-from jobs.findings import TenantEvidence, influence_scores, rank, tenant_result
-from models.fakes import FakeGenerator
+from memory_audit.attribution.replays.ablation import Outcome, leave_out
+from memory_audit.attribution.replays.retrieval import RankedMemory, levenshtein_ranker
+from memory_audit.attribution.search.evidence import Influence
+from memory_audit.attribution.search.state import EventState, SearchSettings
+from memory_audit.models.fakes import FakeGenerator
+from memory_audit.report.findings import TenantEvidence, influence_scores, rank, tenant_result
 from tests.audit_world import CONFIG, PLANTED, entry, event, make_snapshot, run_local
 
 
@@ -28,7 +28,7 @@ def found(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("findings")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jobs.audit_memory.tenant_result", keep)
+        patch.setattr("memory_audit.jobs.run.audit_memory.tenant_result", keep)
         run_local(make_snapshot(folder / "memory"), folder / "run", generator=FakeGenerator())
     return caught["globex"]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.executor_ray import GpuShares
+from memory_audit.jobs.executors.on_ray import GpuShares
 
 
 def fits(shares: list[float], gpus: int) -> bool:

@@ -11,8 +11,8 @@ import socket
 
 import pytest
 
-from jobs import guard_connections
-from jobs.guard_connections import Connections
+from memory_audit.jobs.guard import connections as guard_connections
+from memory_audit.jobs.guard.connections import Connections
 from tests.unit.jobs.test_guard_server import HARMLESS, KeptPin, leave, serving
 
 MOST = 8

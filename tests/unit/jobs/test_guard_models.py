@@ -9,18 +9,18 @@ import sys
 import pytest
 from rich.console import Console
 
-from audit.errors import UsageError
-from audit.forget.hazard import default_taxonomy
-from audit.forget.settings import GuardSettings
-from jobs import guard_models as module
-from jobs.guard_models import guard_models, hazard_models
-from jobs.progress import Reporter
-from models.extras import with_extra
-from models.fakes import FakeActReader, FakeEmbedder
-from models.hidden_states import BACKBONE
-from models.loading import ModelSpecs
-from models.signature_cache import SignatureCache
-from models.weights_cache import CACHE_VARIABLE, DIGEST_FILE
+from memory_audit.errors import UsageError
+from memory_audit.guard.blocks.hazard import default_taxonomy
+from memory_audit.guard.decide.settings import GuardSettings
+from memory_audit.jobs.guard import guard_models as module
+from memory_audit.jobs.guard.guard_models import guard_models, hazard_models
+from memory_audit.jobs.progress import Reporter
+from memory_audit.models.activations.hidden_states import BACKBONE
+from memory_audit.models.extras import with_extra
+from memory_audit.models.fakes import FakeActReader, FakeEmbedder
+from memory_audit.models.hazards.signature_cache import SignatureCache
+from memory_audit.models.loading import ModelSpecs
+from memory_audit.models.weights.cache import CACHE_VARIABLE, DIGEST_FILE
 
 SERVER = "openai:http://127.0.0.1:9/v1#none"
 
@@ -54,8 +54,8 @@ def assembled(monkeypatch, tmp_path):
         names.append(name)
         return tmp_path
 
-    monkeypatch.setattr("models.loading.ensure", record)
-    monkeypatch.setattr("models.loading.installed", lambda _: True)
+    monkeypatch.setattr("memory_audit.models.loading.ensure", record)
+    monkeypatch.setattr("memory_audit.models.loading.installed", lambda _: True)
     monkeypatch.setattr(module, "load_acts", lambda _: FakeActReader())
     monkeypatch.setattr(module, "load_embedder", lambda _: FakeEmbedder())
     return names
@@ -162,9 +162,9 @@ def test_what_hazards_are_read_with_is_assembled_with_progress_before_it_is_name
         assembled.setdefault(name, progress is not None)
         return folder
 
-    for user in ("models.loading", "models.hazard_probe"):
+    for user in ("memory_audit.models.loading", "memory_audit.models.activations.hazard_probe"):
         monkeypatch.setattr(f"{user}.ensure", ensure)
-    monkeypatch.setattr("models.loading.installed", lambda _: True)
+    monkeypatch.setattr("memory_audit.models.loading.installed", lambda _: True)
     monkeypatch.setattr(module, "require_vllm", lambda _: None)  # that it is not there is not what is tested
     packaged = ModelSpecs(backbone="packaged:1.5b")
     reporter = Reporter(Console(stderr=True))

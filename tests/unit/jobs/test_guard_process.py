@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from audit.provenance.keys import save_policy
-from audit.snapshot.publish import create_store
+from memory_audit.provenance.keys import save_policy
+from memory_audit.snapshot.publishing.publish import create_store
 from tests.unit.snapshot.stores import STORE_ID, entry, keyring
 
 FILES = 150
@@ -31,7 +31,7 @@ def served(tmp_path_factory):
     save_policy(keyring().policy, folder / "policy.json")
     create_store(folder / "store", [entry("acme", "e1", created_at_ms=1)], keyring(), now_ms=1, store_id=STORE_ID)
     with (folder / "errors").open("wb") as errors, subprocess.Popen(
-        [sys.executable, "-m", "jobs.cli", "guard", "serve", "store", "--trust", "policy.json", "--pin", "pin.json",
+        [sys.executable, "-m", "memory_audit.jobs.cli.main", "guard", "serve", "store", "--trust", "policy.json", "--pin", "pin.json",
          "--mode", "key", "--embedder", "fake", "--port", "0", "--log", "log"],
         cwd=folder, env=os.environ | {"PYTHONPATH": str(Path.cwd())}, stdout=subprocess.PIPE, stderr=errors,
         text=True,

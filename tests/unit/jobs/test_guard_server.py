@@ -14,16 +14,16 @@ import threading
 import httpx
 import pytest
 
-from audit.errors import IncompleteError, UsageError
-from audit.forget.decision import Decision
-from audit.forget.guard import WriteGuard
-from audit.forget.guarded_store import GuardedStore
-from audit.forget.settings import GuardSettings
-from jobs import guard_server
-from jobs.guard_bodies import parse_writes
-from jobs.guard_server import MAX_BODY_BYTES, bound
-from tests.unit.forget.locks import ACTS, EMBEDDER
-from tests.unit.forget.test_lockout import purged
+from memory_audit.errors import IncompleteError, UsageError
+from memory_audit.guard.decide.guard_decision import Decision
+from memory_audit.guard.decide.settings import GuardSettings
+from memory_audit.guard.guard import WriteGuard
+from memory_audit.guard.guarded_store import GuardedStore
+from memory_audit.jobs.guard import server as guard_server
+from memory_audit.jobs.guard.bodies import parse_writes
+from memory_audit.jobs.guard.server import MAX_BODY_BYTES, bound
+from tests.unit.guard.locks import ACTS, EMBEDDER
+from tests.unit.guard.test_lockout import purged
 from tests.unit.snapshot.stores import NOW, Killed, keyring, make_store
 
 TOKEN = "a token of enough letters"  # noqa: S105 - a test's own
@@ -183,7 +183,7 @@ async def test_a_log_that_cannot_be_written_is_told_to_the_operator_and_not_to_w
         raise IncompleteError("/srv/log: cannot write the decision log (No space left on device)")
 
     client, _ = served
-    monkeypatch.setattr("jobs.guard_server._judge", full)
+    monkeypatch.setattr("memory_audit.jobs.guard.server._judge", full)
     for _ in range(3):
         answer = await client.post("/check", json=AGAIN)
         assert answer.status_code == 503
@@ -217,7 +217,7 @@ async def test_a_log_that_cannot_be_written_is_503_where_standard_error_takes_no
         raise IncompleteError("/srv/log: cannot write the decision log (No space left on device)")
 
     client, _ = served
-    monkeypatch.setattr("jobs.guard_server._judge", full)
+    monkeypatch.setattr("memory_audit.jobs.guard.server._judge", full)
     monkeypatch.setattr(sys, "stderr", FullDisk())
     answer = await client.post("/check", json=AGAIN)
     assert (answer.status_code, answer.json()["error"].split(" ", 1)[0]) == (503, "cannot")
@@ -237,7 +237,7 @@ async def test_new_tombstones_come_in_force_though_neither_pin_nor_standard_erro
 async def test_looks_at_the_store_that_end_no_more_show_in_health_and_metrics(served, monkeypatch):
     client, _ = served
     go_on = threading.Event()
-    monkeypatch.setattr("jobs.guard_following.LOOK_S", 0.2)
+    monkeypatch.setattr("memory_audit.jobs.guard.following.LOOK_S", 0.2)
     with monkeypatch.context() as patch:
         patch.setattr(GuardedStore, "refresh", lambda _: go_on.wait(30) and False)
         await shown(client, status="stale")
@@ -258,7 +258,7 @@ async def test_an_error_that_nobody_foresaw_ends_no_looking(served, pin, monkeyp
 
     client, store = served
     with monkeypatch.context() as patch:
-        patch.setattr("jobs.guard_following.Pinned.keep", broken)
+        patch.setattr("memory_audit.jobs.guard.following.Pinned.keep", broken)
         purged(store, "acme", "e2")
         await shown(client, version=3)
         await asyncio.sleep(0.2)
@@ -320,7 +320,7 @@ async def test_a_guard_that_cannot_be_made_is_not_a_tenant_that_is_not_served(tm
         raise UsageError("tombstones of taxonomy ab name 70 labels, at most 64")
 
     async with serving(tmp_path / "s", pin, tenants=()) as client:
-        monkeypatch.setattr("audit.forget.guarded_store.read_lockout", broken)
+        monkeypatch.setattr("memory_audit.guard.guarded_store.read_lockout", broken)
         answer = await client.post("/check", json=AGAIN)
         unknown = await client.post("/check", json={**AGAIN, "tenant": "nobody"})
     assert (answer.status_code, unknown.status_code) == (503, 404)
@@ -420,7 +420,7 @@ async def test_writes_are_parsed_beside_the_event_loop(served, monkeypatch):
         threads.append(threading.current_thread())
         return parse_writes(*args, **options)
 
-    monkeypatch.setattr("jobs.guard_server.parse_writes", parse)
+    monkeypatch.setattr("memory_audit.jobs.guard.server.parse_writes", parse)
     assert (await client.post("/check", json=HARMLESS)).status_code == 200
     assert len(threads) == 1
     assert threading.main_thread() not in threads
@@ -453,7 +453,7 @@ async def test_of_too_many_bodies_the_one_that_takes_longest_makes_room(tmp_path
 
 async def test_a_body_has_limited_time(served, monkeypatch):
     client, _ = served
-    monkeypatch.setattr("jobs.guard_bodies.BODY_S", 0.2)
+    monkeypatch.setattr("memory_audit.jobs.guard.bodies.BODY_S", 0.2)
     reader, writer = await begin(client)
     assert await asyncio.wait_for(reader.readline(), 5) == b"HTTP/1.1 408 Request Timeout\r\n"
     await leave((reader, writer))

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs import guard_told
-from jobs.guard_told import CALM_S, MOST_CHARS, Told
+from memory_audit.jobs.guard import told as guard_told
+from memory_audit.jobs.guard.told import CALM_S, MOST_CHARS, Told
 
 KINDS = ("stale", "pin")
 

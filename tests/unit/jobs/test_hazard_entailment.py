@@ -5,9 +5,9 @@ import asyncio
 import numpy as np
 import pytest
 
-from audit.config import AuditConfig
-from audit.forget.hazard import default_taxonomy
-from jobs.hazard_locks import entailment_beside
+from memory_audit.config import AuditConfig
+from memory_audit.guard.blocks.hazard import default_taxonomy
+from memory_audit.jobs.run.locks import entailment_beside
 
 TAXONOMY = default_taxonomy()
 

@@ -8,14 +8,14 @@ from contextlib import closing
 import pytest
 from rich.console import Console
 
-from audit.config import AuditConfig
-from audit.errors import IncompleteError, ModelError
-from audit.result import AuditResult, EntryScore, TenantResult
-from jobs.executor_local import LocalExecutor
-from jobs.hazard_locks import read_locks, write_locks
-from jobs.progress import Reporter
-from jobs.run_audit import run_audit
-from models.fakes import FakeActReader, FakeGenerator
+from memory_audit.config import AuditConfig
+from memory_audit.errors import IncompleteError, ModelError
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.run.locks import read_locks, write_locks
+from memory_audit.jobs.run.run_audit import run_audit
+from memory_audit.models.fakes import FakeActReader, FakeGenerator
+from memory_audit.result import AuditResult, EntryScore, TenantResult
 from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, make_snapshot, quiet
 
 
@@ -52,7 +52,7 @@ def test_a_run_that_stopped_before_its_locks_says_which_command_goes_on(tmp_path
 
 def locked(snapshot, folder, reader, monkeypatch):
     """Audit and keep the locks, on a machine with this reader of acts; returns the locks and what was asked."""
-    monkeypatch.setattr("jobs.hazard_locks.load_acts", lambda _: reader)
+    monkeypatch.setattr("memory_audit.jobs.run.locks.load_acts", lambda _: reader)
     generator, events = FakeGenerator(), (tuple(harmful_events()), "e" * 64)
     with closing(LocalExecutor(FAKES, generator)) as executor:
         found = run_audit(snapshot, events, CONFIG, executor, folder, quiet(), now_ms=NOW_MS)

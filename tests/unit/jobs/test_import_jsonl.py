@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from audit.errors import EntryError
-from jobs.import_jsonl import MAX_LINE_BYTES, parse_entries, read_entries
+from memory_audit.errors import EntryError
+from memory_audit.formats.import_jsonl import MAX_LINE_BYTES, parse_entries, read_entries
 
 
 @pytest.mark.parametrize("number", [b"9" * 5_000, b"1e999", b"NaN"])

@@ -7,13 +7,13 @@ import shutil
 
 import pytest
 
-from audit.provenance import durable
-from audit.provenance.keys import load_keyring, load_policy
-from audit.snapshot.pin import read_pin
-from audit.snapshot.reader import open_snapshot
-from audit.snapshot.verify import verify_store
 from benchmarks.crash_commands import shown
-from jobs.clock import now_ms
+from memory_audit.jobs.clock import now_ms
+from memory_audit.provenance import durable
+from memory_audit.provenance.keys import load_keyring, load_policy
+from memory_audit.snapshot.pin import read_pin
+from memory_audit.snapshot.reader import open_snapshot
+from memory_audit.snapshot.verify import verify_store
 from tests.conformance.interrupted import Interruption, run_command
 
 FORGET = (

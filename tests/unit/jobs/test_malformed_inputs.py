@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from audit.config import AuditConfig, load_config
-from audit.errors import UsageError
+from memory_audit.config import AuditConfig, load_config
+from memory_audit.errors import UsageError
 from tests.unit.jobs.test_cli import CONFIG, event, memories, never, one_line, write_lines
 
 EDGE = {"tenant": "acme", "child": "m1", "parent": "m0", "weight": 0.5}
@@ -38,9 +38,9 @@ def desk(folder, run, monkeypatch):
     write_lines(folder / "events.jsonl", [event()])
     assert run("keys", "new")[0] == 0
     assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
-    monkeypatch.setattr("jobs.cli_audit.prepare_models", never)
-    monkeypatch.setattr("jobs.cli_audit.make_executor", never)
-    monkeypatch.setattr("jobs.cli_forget._locks", never)
+    monkeypatch.setattr("memory_audit.jobs.cli.audit.prepare_models", never)
+    monkeypatch.setattr("memory_audit.jobs.cli.audit.make_executor", never)
+    monkeypatch.setattr("memory_audit.jobs.cli.forget._locks", never)
     return folder
 
 

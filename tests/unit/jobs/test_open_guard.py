@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from audit.errors import UsageError, VerificationError
-from audit.forget.settings import GuardSettings
-from audit.snapshot.publish import create_store
-from jobs.open_guard import open_guard
-from models.lazy_generator import LazyGenerator
-from models.signature_cache import SignatureCache
-from tests.unit.forget.locks import EMBEDDER, HARMFUL, PARAPHRASE, entry
-from tests.unit.forget.test_lockout import purged
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.guard.decide.settings import GuardSettings
+from memory_audit.jobs.guard.open_guard import open_guard
+from memory_audit.models.backbone.lazy_generator import LazyGenerator
+from memory_audit.models.hazards.signature_cache import SignatureCache
+from memory_audit.snapshot.publishing.publish import create_store
+from tests.unit.guard.locks import EMBEDDER, HARMFUL, PARAPHRASE, entry
+from tests.unit.guard.test_lockout import purged
 from tests.unit.snapshot.stores import NOW, STORE_ID, keyring, open_store
 
 POLICY = keyring().policy
@@ -27,8 +27,8 @@ HARMLESS = entry("Roses like water", "w2", principal="gardener")
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     """A store with one removed memory of two that are harmful, and fake models to read with."""
-    monkeypatch.setattr("jobs.guard_models.load_embedder", lambda _: EMBEDDER)
-    monkeypatch.setattr("jobs.open_guard.now_ms", lambda: NOW + 10)
+    monkeypatch.setattr("memory_audit.jobs.guard.guard_models.load_embedder", lambda _: EMBEDDER)
+    monkeypatch.setattr("memory_audit.jobs.guard.open_guard.now_ms", lambda: NOW + 10)
     monkeypatch.setenv("MEMAUDIT_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "s"
     memories = [entry(HARMFUL, "m1"), entry(OTHER, "m2"), entry("Tulips like sun", "m3")]
@@ -52,15 +52,15 @@ def closed(monkeypatch):
             names.append("cache")
             super().close()
 
-    monkeypatch.setattr("jobs.guard_models.LazyGenerator", Backbone)
-    monkeypatch.setattr("jobs.guard_models.SignatureCache", Cache)
+    monkeypatch.setattr("memory_audit.jobs.guard.guard_models.LazyGenerator", Backbone)
+    monkeypatch.setattr("memory_audit.jobs.guard.guard_models.SignatureCache", Cache)
     return names
 
 
 @pytest.fixture
 def no_model(monkeypatch):
     for name in ("load_acts", "load_embedder"):
-        monkeypatch.setattr(f"jobs.guard_models.{name}", lambda _: pytest.fail("a model was loaded"))
+        monkeypatch.setattr(f"memory_audit.jobs.guard.guard_models.{name}", lambda _: pytest.fail("a model was loaded"))
 
 
 def opened(store, **options):  # noqa: ANN003 - passed on
@@ -108,7 +108,7 @@ def test_models_are_loaded_at_once_only_where_told(store, monkeypatch, warm):
         async def start(self):
             started.append(self.model_id)
 
-    monkeypatch.setattr("jobs.guard_models.LazyGenerator", Backbone)
+    monkeypatch.setattr("memory_audit.jobs.guard.guard_models.LazyGenerator", Backbone)
     with opened(store, warm=warm):
         assert len(started) == warm
 

@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from audit.errors import UsageError
-from jobs.attestation import ATTESTATION_FILE
+from memory_audit.errors import UsageError
+from memory_audit.jobs.run.attestation import ATTESTATION_FILE
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, event, memories, never, one_line, write_lines
 
 EXPORT = ("export", "store", "--out")
@@ -80,7 +80,7 @@ def test_no_export_replaces_or_joins_what_is_of_a_store_of_keys_or_signed(desk, 
     "place", ["store/manifests/1.json", "memaudit-keys/policy.json", "pin.json", "store/data/mine"]
 )
 def test_no_other_output_does_either(desk, run, monkeypatch, words, place):
-    monkeypatch.setattr("jobs.cli_lineage.estimate_edges", never)
+    monkeypatch.setattr("memory_audit.jobs.cli.lineage.estimate_edges", never)
     refused(run, desk, *words, place)
 
 
@@ -133,7 +133,7 @@ def test_no_run_is_started_among_these(desk, run, place):
     ],
 )  # fmt: skip
 def test_nothing_new_is_made_inside_a_store(desk, run, monkeypatch, words):
-    monkeypatch.setattr("jobs.demo.prepare_models", never)
+    monkeypatch.setattr("memory_audit.jobs.demo.prepare_models", never)
     assert "lies among the files of the store" in refused(run, desk, *words)
 
 

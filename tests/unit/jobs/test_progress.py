@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 from rich.console import Console
 
-from jobs.progress import LINE_SECONDS, Reporter, _LeftColumn
+from memory_audit.jobs.progress import LINE_SECONDS, Reporter, _LeftColumn
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from audit.errors import IncompleteError, UsageError, VerificationError
-from audit.snapshot.pin import read_pin
-from jobs import cli_store
-from jobs.cli import INTERRUPTED
+from memory_audit.errors import IncompleteError, UsageError, VerificationError
+from memory_audit.jobs.cli import store as cli_store
+from memory_audit.jobs.cli.main import INTERRUPTED
+from memory_audit.snapshot.pin import read_pin
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, event, memories, one_line, write_lines
 
 PIN = ("--pin", "pins/pin.json")

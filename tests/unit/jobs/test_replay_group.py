@@ -9,12 +9,19 @@ from dataclasses import replace
 
 import pytest
 
-from audit.attribution.ablation import keep_only, leave_out
-from audit.attribution.decision import decision_point
-from audit.errors import ModelError, PrefixUnsupportedError, UsageError
-from audit.generation import TokenLogprob
-from jobs.replay_group import Program, ReplayGroup, ReplayQuestion, hash_at_point, request_of, stream_outcomes
-from models.fakes import FakeGenerator
+from memory_audit.attribution.replays.ablation import keep_only, leave_out
+from memory_audit.attribution.search.divergence import decision_point
+from memory_audit.errors import ModelError, PrefixUnsupportedError, UsageError
+from memory_audit.generation import TokenLogprob
+from memory_audit.jobs.executors.replay_group import (
+    Program,
+    ReplayGroup,
+    ReplayQuestion,
+    hash_at_point,
+    request_of,
+    stream_outcomes,
+)
+from memory_audit.models.fakes import FakeGenerator
 from tests.unit.attribution.world import make_entry
 
 PROGRAM = Program.of({"kind": "few-shot", "system": "s"}, {"kind": "regex", "pattern": "HARM"}, 0)

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from audit.entry import Parent
-from jobs.consistency import TenantGraph, consistency_graphs
-from jobs.embedding import embed_texts
-from jobs.executor_local import LocalExecutor
-from jobs.resemblance import RESEMBLING, Resemblance
-from jobs.run_folder import RunFolder
+from memory_audit.consistency.resemblance import RESEMBLING, Resemblance
+from memory_audit.entry import Parent
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.run.embeddings import embed_texts
+from memory_audit.jobs.run.graphs import TenantGraph, consistency_graphs
+from memory_audit.jobs.run.run_folder import RunFolder
 from tests.audit_world import CONFIG, FAKES, entries_of, entry, quiet
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from audit.errors import UsageError
-from jobs.progress import Reporter
-from jobs.reuse import EarlierRun
-from jobs.run_folder import RUN_FORMAT, RunFolder
+from memory_audit.errors import UsageError
+from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.run.reuse import EarlierRun
+from memory_audit.jobs.run.run_folder import RUN_FORMAT, RunFolder
 
 
 @pytest.fixture

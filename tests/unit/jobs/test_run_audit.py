@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-import audit.forget
-from audit.errors import EventError, UsageError
-from jobs.executor_local import LocalExecutor
-from jobs.run_audit import _own_code, check_input, read_events, run_audit
-from jobs.run_folder import RunFolder
-from models.fakes import FakeGenerator
+import memory_audit.guard
+from memory_audit.errors import EventError, UsageError
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.run.run_audit import _own_code, check_input, read_events, run_audit
+from memory_audit.jobs.run.run_folder import RunFolder
+from memory_audit.models.fakes import FakeGenerator
 from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, make_snapshot, quiet, removed
 
 EVENTS = (tuple(harmful_events()[:1]), "e" * 64)
 PACKAGED = Path(audit.forget.__file__).parent / "taxonomy.yaml"
 SCORER = "def score(query, output):\n    return {}\n"
 AGENT = """
-from audit.attribution.agents import FewShotAgent
+from memory_audit.attribution.replays.agents import FewShotAgent
 
 class Desk(FewShotAgent):
     motto = {!r}
@@ -53,7 +53,7 @@ def audit(snapshot, out, config=CONFIG, *, now_ms=NOW_MS):
 
 
 def test_events_of_any_size_are_not_read_whole_from_a_pipe_either(tmp_path, monkeypatch):
-    monkeypatch.setattr("jobs.run_audit.MAX_EVENTS_BYTES", 64)
+    monkeypatch.setattr("memory_audit.jobs.run.run_audit.MAX_EVENTS_BYTES", 64)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(b"x" * 65,), daemon=True)

@@ -14,18 +14,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit import parquet
-from audit.attribution.ablation import Outcome
-from audit.errors import IncompleteError, UsageError, VerificationError
-from audit.provenance import durable
-from jobs.run_folder import (
+from memory_audit import parquet
+from memory_audit.attribution.replays.ablation import Outcome
+from memory_audit.errors import IncompleteError, UsageError, VerificationError
+from memory_audit.jobs.run.run_folder import (
     SHARD_ROWS,
     SHARD_SECONDS,
     RunFolder,
     _is_foreign,
     parse_marker,
 )
-from jobs.shards import VECTORS_SCHEMA, WEIGHTS_SCHEMA, pair_key, parse_vectors, parse_weights, text_key
+from memory_audit.jobs.run.shards import (
+    VECTORS_SCHEMA,
+    WEIGHTS_SCHEMA,
+    pair_key,
+    parse_vectors,
+    parse_weights,
+    text_key,
+)
+from memory_audit.provenance import durable
 
 IDENTITY = {"configuration": "c", "snapshot": "s"}
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -219,7 +226,7 @@ def test_a_folder_that_becomes_a_run_while_it_is_looked_at_is_no_foreign_one(tmp
         RunFolder(path, IDENTITY)
         return _is_foreign(path)
 
-    monkeypatch.setattr("jobs.run_folder._is_foreign", look)
+    monkeypatch.setattr("memory_audit.jobs.run.run_folder._is_foreign", look)
     assert not RunFolder(tmp_path / "run", IDENTITY).outcomes
 
 

@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import UsageError, VerificationError
-from audit.provenance import dsse
-from audit.provenance.ed25519 import PrivateKey
-from audit.provenance.keys import Keyring, generate_keys, load_policy
-from audit.provenance.policy import Role, sign_policy
-from audit.snapshot.attest import verify_attestation
-from jobs.attestation import ATTESTATION_FILE
-from jobs.executor_local import LocalExecutor
-from jobs.hazard_locks import write_locks
-from jobs.reuse import EarlierRun
-from jobs.run_audit import run_audit
-from jobs.run_folder import KINDS, RUN_FORMAT, RunFolder
-from jobs.run_seal import SEAL_FILE, Codes, Sealer, read_seal
-from jobs.sealed_run import open_sealed
-from models.fakes import FakeGenerator
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.run.attestation import ATTESTATION_FILE
+from memory_audit.jobs.run.locks import write_locks
+from memory_audit.jobs.run.reuse import EarlierRun
+from memory_audit.jobs.run.run_audit import run_audit
+from memory_audit.jobs.run.run_folder import KINDS, RUN_FORMAT, RunFolder
+from memory_audit.jobs.run.run_seal import SEAL_FILE, Codes, Sealer, read_seal
+from memory_audit.jobs.run.sealed_run import open_sealed
+from memory_audit.models.fakes import FakeGenerator
+from memory_audit.provenance import dsse
+from memory_audit.provenance.ed25519 import PrivateKey
+from memory_audit.provenance.keys import Keyring, generate_keys, load_policy
+from memory_audit.provenance.trust_policy import Role, sign_policy
+from memory_audit.snapshot.attest import verify_attestation
 from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, keyring, make_snapshot, quiet
 from tests.unit.jobs.test_changed_runs import frame
 from tests.unit.jobs.test_cli import AUDIT
@@ -43,7 +43,7 @@ def test_what_is_written_into_the_folder_after_the_look_is_not_purged(desk, run,
 
     assert run(*AUDIT)[0] == 0
     found = (desk / "run" / "result.json").read_bytes()
-    monkeypatch.setattr("jobs.cli_purge.open_sealed", opened)
+    monkeypatch.setattr("memory_audit.jobs.cli.purge.open_sealed", opened)
     code, out, _ = run(*PURGE)
     assert (code, "removed acme/m3" in out, "m5" in out) == (0, True, False)
     data, policy = (desk / "run" / ATTESTATION_FILE).read_bytes(), load_policy(desk / "memaudit-keys" / "policy.json")

@@ -14,17 +14,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from audit.errors import UsageError
-from audit.provenance.keys import load_keyring
-from audit.snapshot.columns import ENTRY_SCHEMA
-from audit.snapshot.layout import manifest_path, put_file
-from audit.snapshot.manifest import sign_manifest
-from audit.snapshot.reader import open_snapshot
-from jobs.clock import now_ms
-from jobs.cluster import submit
-from jobs.run_folder import KINDS
-from models.loading import ModelSpecs, prepare
-from models.weights_cache import folder_id
+from memory_audit.errors import UsageError
+from memory_audit.jobs.clock import now_ms
+from memory_audit.jobs.cluster import submit
+from memory_audit.jobs.run.run_folder import KINDS
+from memory_audit.models.loading import ModelSpecs, prepare
+from memory_audit.models.weights.cache import folder_id
+from memory_audit.provenance.keys import load_keyring
+from memory_audit.snapshot.columns.tables import ENTRY_SCHEMA
+from memory_audit.snapshot.layout import manifest_path, put_file
+from memory_audit.snapshot.manifest import sign_manifest
+from memory_audit.snapshot.reader import open_snapshot
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, event, memories, one_line, write_lines
 
 REPOSITORY = Path(__file__).parents[3]
@@ -63,7 +63,7 @@ def nested(folder, levels=1_100):
 
 COMMAND = """
 import sys
-from jobs.cli import main
+from memory_audit.jobs.cli.main import main
 try:
     main()
 finally:
@@ -265,7 +265,7 @@ def test_a_model_folder_with_what_is_no_file_is_refused_before_a_library_opens_i
 
 
 def test_a_models_settings_are_not_read_beyond_a_bound(tmp_path):
-    from models.entailment import label_columns  # noqa: PLC0415 - brings onnxruntime
+    from memory_audit.models.nli.nli_model import label_columns  # noqa: PLC0415 - brings onnxruntime
 
     with (tmp_path / "config.json").open("wb") as file:
         file.truncate(1 << 36)

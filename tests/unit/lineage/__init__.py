@@ -1,1 +1,1 @@
-"""Tests of audit.lineage."""
+"""Tests of memory_audit.lineage."""

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import EntryError, UsageError
-from audit.lineage.dag import DEFAULT_TAU_PPM, Lineage
-from audit.lineage.trust import TrustRules
+from memory_audit.errors import EntryError, UsageError
+from memory_audit.lineage.dag import DEFAULT_TAU_PPM, Lineage
+from memory_audit.lineage.trust import TrustRules
 from tests.unit.lineage.worlds import (
     ALL_RULES,
     FULL,

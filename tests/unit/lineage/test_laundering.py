@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.entry import Parent
-from audit.lineage.dag import Lineage
-from audit.lineage.trust import TrustRules
+from memory_audit.entry import Parent
+from memory_audit.lineage.dag import Lineage
+from memory_audit.lineage.trust import TrustRules
 from tests.unit.lineage.worlds import FULL, RULES, WEIGHTS, entry, histories
 
 STRICT = TrustRules()

@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from audit.lineage.shares import Edge, drawn, untrusted_share
+from memory_audit.lineage.shares import Edge, drawn, untrusted_share
 from tests.unit.lineage.worlds import FULL, untrusted_by_definition
 
 ppm = st.integers(0, FULL)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from audit.errors import UsageError
-from audit.lineage.policy import parse_gate_policy
-from audit.lineage.trust import TrustRules, parse_trust_rules
+from memory_audit.errors import UsageError
+from memory_audit.gate.gate_policy import parse_gate_policy
+from memory_audit.lineage.trust import TrustRules, parse_trust_rules
 from tests.unit.lineage.worlds import entry
 
 

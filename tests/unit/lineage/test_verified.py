@@ -2,14 +2,14 @@
 
 import pytest
 
-from audit.entry import Parent
-from audit.errors import StalePlanError, UsageError, VerificationError
-from audit.lineage.dag import Lineage
-from audit.lineage.trust import TrustRules
-from audit.lineage.verified import Standing, VerifiedLineage
-from audit.provenance.keys import generate_keys
-from audit.snapshot.publish import append_entries, create_store
-from audit.snapshot.reader import open_snapshot
+from memory_audit.entry import Parent
+from memory_audit.errors import StalePlanError, UsageError, VerificationError
+from memory_audit.lineage.dag import Lineage
+from memory_audit.lineage.trust import TrustRules
+from memory_audit.lineage.verified import Standing, VerifiedLineage
+from memory_audit.provenance.keys import generate_keys
+from memory_audit.snapshot.publishing.publish import append_entries, create_store
+from memory_audit.snapshot.reader import open_snapshot
 from tests.unit.snapshot.stores import NOW, STORE_ID, entry, keyring, make_history, make_store, open_store, remove
 
 RULES = TrustRules()

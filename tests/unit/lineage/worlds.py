@@ -3,8 +3,8 @@
 import networkx as nx
 from hypothesis import strategies as st
 
-from audit.entry import Entry, Parent
-from audit.lineage.trust import TrustRules
+from memory_audit.entry import Entry, Parent
+from memory_audit.lineage.trust import TrustRules
 
 RULES = TrustRules(unattributed="trusted")
 PAPER = TrustRules(unattributed="trusted", propagation="strongest")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.act_networks import ComparingNetworks, HarmNetworks
+from memory_audit.models.activations.behaviour_networks import ComparingNetworks, HarmNetworks
 
 
 def harm_networks(random, hidden=6):

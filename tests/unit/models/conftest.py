@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from models.weights_cache import CACHE_VARIABLE
+from memory_audit.models.weights.cache import CACHE_VARIABLE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,7 +1,7 @@
 """A stand-in for vLLM's engine: a process of its own on loopback, which can be killed, with the fake backbone in it.
 
-`models.generator_vllm` talks to it as to vLLM, whose own errors it raises. A prompt with REFUSED in it is invalid, one
-with BROKEN meets a defect of vLLM, and one with DEADLY ends the process.
+`memory_audit.models.backbone.generator_vllm` talks to it as to vLLM, whose own errors it raises. A prompt with REFUSED
+in it is invalid, one with BROKEN meets a defect of vLLM, and one with DEADLY ends the process.
 
     python -m tests.unit.models.stand_in_engine    what runs in the process: prints its port, and serves
 """
@@ -20,15 +20,15 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from audit.generation import GenerationRequest, Message
-from models.fakes import FakeGenerator
-from models.generator_vllm import VllmGenerator, VllmSettings
-from models.ray_actors import GeneratorActor
+from memory_audit.generation import GenerationRequest, Message
+from memory_audit.models.backbone.generator_vllm import VllmGenerator, VllmSettings
+from memory_audit.models.fakes import FakeGenerator
+from memory_audit.models.ray_actors import GeneratorActor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from models.protocols import Generator
+    from memory_audit.models.protocols import Generator
 
 LIGHT = ("vllm", "vllm.v1", "vllm.v1.engine")
 """Packages of vLLM of which only some modules are imported here: all take many seconds."""

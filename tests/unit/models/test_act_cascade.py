@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import ModelError, UsageError
-from audit.forget.act import ActCurve
-from audit.forget.guard import GuardSettings, WriteGuard
-from audit.forget.lockout import Lockout
-from audit.forget.semantic_key import SemanticKey
-from models.act_cascade import CURVE as CURVE_OF_BOTH
-from models.act_cascade import CascadedActReader, JointCurve, packaged_cascade
-from models.act_reader import SECOND, PackagedActReader
-from models.fakes import FakeActReader
-from models.packaged import PACKAGED
-from models.weights_cache import cache_dir, is_finished
-from tests.unit.forget.locks import EMBEDDER, HARMFUL, NOW, PARAPHRASE, SAFE, SALT, entry, guard, stone
+from memory_audit.errors import ModelError, UsageError
+from memory_audit.guard.blocks.behaviour import ActCurve
+from memory_audit.guard.blocks.block_list import Lockout
+from memory_audit.guard.blocks.semantic_key import SemanticKey
+from memory_audit.guard.guard import GuardSettings, WriteGuard
+from memory_audit.models.activations.behaviour_cascade import CURVE as CURVE_OF_BOTH
+from memory_audit.models.activations.behaviour_cascade import CascadedActReader, JointCurve, packaged_cascade
+from memory_audit.models.activations.behaviour_reader import SECOND, PackagedActReader
+from memory_audit.models.fakes import FakeActReader
+from memory_audit.models.weights.cache import cache_dir, is_finished
+from memory_audit.models.weights.packaged import PACKAGED
+from tests.unit.guard.locks import EMBEDDER, HARMFUL, NOW, PARAPHRASE, SAFE, SALT, entry, guard, stone
 
 PLAIN = "Roses like water twice each week, and hedges come from shade"
 ALONE = FakeActReader.curve

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models import act_networks
-from models.act_networks import HarmNetworks
+from memory_audit.models.activations import behaviour_networks as act_networks
+from memory_audit.models.activations.behaviour_networks import HarmNetworks
 from tests.unit.models.act_weights import comparing_networks, harm_networks
 
 SEEDS = st.integers(0, 1_000)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import UsageError
-from audit.forget.act import ActCurve, ActReading
-from models import act_reader
-from models.act_reader import (
+from memory_audit.errors import UsageError
+from memory_audit.guard.blocks.behaviour import ActCurve, ActReading
+from memory_audit.models.activations import behaviour_reader as act_reader
+from memory_audit.models.activations.behaviour_reader import (
     FIRST,
     PASSAGE_TOKENS,
     SECOND,
@@ -23,7 +23,7 @@ from models.act_reader import (
     passage_means,
     read_act_weights,
 )  # fmt: skip
-from models.hidden_states import packaged_states
+from memory_audit.models.activations.hidden_states import packaged_states
 from tests.unit.models.act_weights import comparing_networks, harm_networks
 
 pytestmark = pytest.mark.timeout(600)  # a fresh machine assembles the backbone first

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 import pytest
 import ray
 
-from audit.errors import ModelError, ModelLostError
-from audit.generation import Completion, GenerationRequest, Message
-from models.lazy_generator import LazyGenerator
-from models.loading import ModelSpecs
-from models.ray_actors import ActorPool, RemoteGenerator, start_actors
+from memory_audit.errors import ModelError, ModelLostError
+from memory_audit.generation import Completion, GenerationRequest, Message
+from memory_audit.models.backbone.lazy_generator import LazyGenerator
+from memory_audit.models.loading import ModelSpecs
+from memory_audit.models.ray_actors import ActorPool, RemoteGenerator, start_actors
 from tests.unit.models.stand_in_engine import StandInActor, engine_of, light_vllm, stand_in_generator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from models.generator_vllm import VllmGenerator
-    from models.protocols import Generator
+    from memory_audit.models.backbone.generator_vllm import VllmGenerator
+    from memory_audit.models.protocols import Generator
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # ray leaves its log sockets to the collector
@@ -151,8 +151,8 @@ def test_a_guards_backbone_is_loaded_again_after_its_engine_died(light: None, mo
         made.append(stand_in_generator())
         return made[-1]
 
-    monkeypatch.setattr("models.lazy_generator.load_generator", load)
-    monkeypatch.setattr("models.lazy_generator.served_here", lambda _: True)
+    monkeypatch.setattr("memory_audit.models.backbone.lazy_generator.load_generator", load)
+    monkeypatch.setattr("memory_audit.models.backbone.lazy_generator.served_here", lambda _: True)
     lazy = LazyGenerator(FAKES)
 
     async def talk() -> list[str]:

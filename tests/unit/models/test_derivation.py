@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import ModelError, UsageError
-from models.derivation import (
+from memory_audit.errors import ModelError, UsageError
+from memory_audit.models.derivation import (
     Calibration,
     backbone_margins,
     calibration_of,
@@ -22,7 +22,7 @@ from models.derivation import (
     sentences,
     word_scores,
 )
-from models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator
+from memory_audit.models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator
 
 PARENT = "The kettle K8 trips the fuse after a descale with vinegar."
 COPY = "After a descale with vinegar the kettle K8 trips the fuse."

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from audit.errors import ModelError
-from models.embedding import SentenceEmbedder
-from models.packaged import ensure
+from memory_audit.errors import ModelError
+from memory_audit.models.embedding import SentenceEmbedder
+from memory_audit.models.weights.packaged import ensure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +64,7 @@ class Halved:
 
 def test_rows_of_a_model_in_half_precision_have_unit_norm_and_others_keep_every_bit(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sentence_transformers.SentenceTransformer", lambda *_args, **_options: Halved())
-    monkeypatch.setattr("models.embedding.folder_id", lambda _: "halved@0")
+    monkeypatch.setattr("memory_audit.models.embedding.folder_id", lambda _: "halved@0")
     rows = SentenceEmbedder(Path("halved")).embed(["a", "", "b"])
     assert np.linalg.norm(rows, axis=1) == pytest.approx([1, 0, 1], abs=1e-6)
     assert rows[0] / rows[0, 0] == pytest.approx([1, 0.7984 / 0.6])

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from audit.errors import ModelError, UsageError
-from models.entailment import (
+from memory_audit.errors import ModelError, UsageError
+from memory_audit.models.nli.nli_model import (
     OnnxEntailment,
     TorchEntailment,
     _int8_graph,
@@ -24,8 +24,8 @@ from models.entailment import (
     label_columns,
     length_batches,
 )
-from models.onnx_export import export_int8
-from models.packaged import ensure
+from memory_audit.models.weights.onnx_export import export_int8
+from memory_audit.models.weights.packaged import ensure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,7 +128,7 @@ def test_premise_and_hypothesis_are_told_apart_where_the_model_asks(
         exports.append(out.name)
         export_int8(folder, out, segments=segments)
 
-    monkeypatch.setattr("models.entailment.export_int8_in_subprocess", export)
+    monkeypatch.setattr("memory_audit.models.nli.nli_model.export_int8_in_subprocess", export)
     for _ in range(2):
         rounded = OnnxEntailment(toy)
         assert rounded.probabilities(TOY_PAIRS) == pytest.approx(expected, abs=0.1)
@@ -160,7 +160,7 @@ def test_two_that_export_at_once_export_once(toy: Path, cache: Path, monkeypatch
         exports.append(out)
         out.touch()
 
-    monkeypatch.setattr("models.entailment.export_int8_in_subprocess", export)
+    monkeypatch.setattr("memory_audit.models.nli.nli_model.export_int8_in_subprocess", export)
     with ThreadPoolExecutor() as pool:
         found = list(pool.map(lambda _: _int8_graph(toy, segments=True), range(3)))
     assert len(exports) == 1

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.generation import Completion, GenerationRequest, Message
-from models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator
+from memory_audit.generation import Completion, GenerationRequest, Message
+from memory_audit.models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator
 
 
 def ask(generator: FakeGenerator, poisoned: int, benign: int, **options: object) -> Completion:
@@ -91,6 +91,6 @@ def test_embedder_puts_shared_words_near_and_unit_length():
 
 
 def test_another_process_embeds_to_the_same_bytes():
-    code = "from models.fakes import FakeEmbedder; print(FakeEmbedder().embed(['reset my password']).tobytes().hex())"
+    code = "from memory_audit.models.fakes import FakeEmbedder; print(FakeEmbedder().embed(['reset my password']).tobytes().hex())"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     assert other == FakeEmbedder().embed(["reset my password"]).tobytes().hex()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from audit.errors import ModelError, PrefixUnsupportedError, PromptTooLongError, UsageError
-from audit.generation import Completion, GenerationRequest, Message
-from models.generator_http import HttpGenerator, HttpSettings, read_completion
+from memory_audit.errors import ModelError, PrefixUnsupportedError, PromptTooLongError, UsageError
+from memory_audit.generation import Completion, GenerationRequest, Message
+from memory_audit.models.backbone.generator_http import HttpGenerator, HttpSettings, read_completion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -270,7 +270,7 @@ def test_waiting_for_a_free_connection_is_not_counted(server: Server):
 
 
 def test_an_endless_answer_is_cut(server: Server, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("models.generator_http.MAX_BODY_BYTES", 1_000)
+    monkeypatch.setattr("memory_audit.models.backbone.generator_http.MAX_BODY_BYTES", 1_000)
     server.script = [(200, {}, chat("x" * 2_000))]
     with pytest.raises(ModelError, match="more than 1000 bytes"):
         ask(server)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import UsageError
-from audit.forget.hazard import default_taxonomy
-from models.hazard_calibration import calibration_texts, parse_labelled, thresholds
+from memory_audit.errors import UsageError
+from memory_audit.guard.blocks.hazard import default_taxonomy
+from memory_audit.models.hazards.hazard_calibration import calibration_texts, parse_labelled, thresholds
 
 
 def rank_share(above: list[int], below: list[int]) -> float:

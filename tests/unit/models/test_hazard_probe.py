@@ -10,14 +10,14 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from audit.errors import ModelError, UsageError
-from audit.forget.hazard import default_taxonomy
-from models.fakes import FakeEntailment, FakeProbe
-from models.hazard_calibration import calibration_texts
-from models.hazard_probe import HazardProbe, read_probe
-from models.hazard_statements import CURVES_FILE, HazardStatements, LabelCurve
-from models.hidden_states import HiddenStates
-from models.packaged import ensure
+from memory_audit.errors import ModelError, UsageError
+from memory_audit.guard.blocks.hazard import default_taxonomy
+from memory_audit.models.activations.hazard_probe import HazardProbe, read_probe
+from memory_audit.models.activations.hidden_states import HiddenStates
+from memory_audit.models.fakes import FakeEntailment, FakeProbe
+from memory_audit.models.hazards.hazard_calibration import calibration_texts
+from memory_audit.models.hazards.statements import CURVES_FILE, HazardStatements, LabelCurve
+from memory_audit.models.weights.packaged import ensure
 
 pytestmark = pytest.mark.timeout(600)  # a fresh machine assembles the backbone first
 

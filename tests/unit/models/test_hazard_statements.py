@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import UsageError
-from audit.forget.hazard import default_taxonomy
-from audit.forget.pieces import PIECE_BYTES
-from models.fakes import FakeEntailment, FakeGenerator, FakeProbe
-from models.hazard_extraction import HazardReader
-from models.hazard_statements import (
+from memory_audit.errors import UsageError
+from memory_audit.guard.blocks.hazard import default_taxonomy
+from memory_audit.guard.text.chunks import PIECE_BYTES
+from memory_audit.models.fakes import FakeEntailment, FakeGenerator, FakeProbe
+from memory_audit.models.hazards.extraction import HazardReader
+from memory_audit.models.hazards.signature_cache import SignatureCache
+from memory_audit.models.hazards.statements import (
     FLOOR,
     MAX_UNITS,
     HazardStatements,
@@ -28,9 +29,8 @@ from models.hazard_statements import (
     statements_for,
     units,
 )
-from models.lazy_entailment import LazyEntailment
-from models.loading import ModelSpecs
-from models.signature_cache import SignatureCache
+from memory_audit.models.loading import ModelSpecs
+from memory_audit.models.nli.lazy_entailment import LazyEntailment
 
 TAXONOMY = default_taxonomy()
 

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import ModelError
-from models import hidden_states
-from models.hidden_states import LAYER, WINDOW_TOKENS, HiddenStates, packaged_states, windows
-from models.packaged import ensure
+from memory_audit.errors import ModelError
+from memory_audit.models.activations import hidden_states
+from memory_audit.models.activations.hidden_states import LAYER, WINDOW_TOKENS, HiddenStates, packaged_states, windows
+from memory_audit.models.weights.packaged import ensure
 
 pytestmark = pytest.mark.timeout(600)  # a fresh machine assembles the backbone first
 

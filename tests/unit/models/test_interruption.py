@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from models.interruption import interruptible
+from memory_audit.models.backbone.interruption import interruptible
 
 
 @pytest.fixture(autouse=True)

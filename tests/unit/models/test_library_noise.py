@@ -11,9 +11,9 @@ import warnings
 import pytest
 import torch
 
-from models.embedding import SentenceEmbedder
-from models.library_noise import quiet_vllm, without_bars
-from models.packaged import ensure
+from memory_audit.models.embedding import SentenceEmbedder
+from memory_audit.models.library_noise import quiet_vllm, without_bars
+from memory_audit.models.weights.packaged import ensure
 
 LEAK = """
 import os, warnings
@@ -64,7 +64,7 @@ def test_a_child_is_silent_on_what_is_named_and_on_nothing_else(environment):
     assert "something else is deprecated" in after
 
 
-@pytest.mark.parametrize(("imported", "heard"), [("", True), ("import jobs.cli", False)])
+@pytest.mark.parametrize(("imported", "heard"), [("", True), ("import memory_audit.jobs.cli.main", False)])
 def test_children_of_the_command_line_import_vllm_silently(tmp_path, imported, heard):
     if torch.cuda.is_available():
         pytest.skip("vLLM has nothing to say of Triton where there is a GPU")

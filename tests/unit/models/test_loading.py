@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from audit.errors import ModelError, UsageError
-from models.generator_http import HttpGenerator
-from models.hidden_states import BACKBONE
-from models.loading import (
+from memory_audit.errors import ModelError, UsageError
+from memory_audit.models.activations.hidden_states import BACKBONE
+from memory_audit.models.backbone.generator_http import HttpGenerator
+from memory_audit.models.loading import (
     ModelSpecs,
     gpu_present,
     load_acts,
@@ -86,7 +86,7 @@ def test_an_unknown_packaged_backbone_is_refused(cache: Path, size: str):
 
 def test_loading_fakes_imports_no_heavy_library():
     code = (
-        "import sys; from models.loading import *; from models.loading import ModelSpecs;"
+        "import sys; from memory_audit.models.loading import *; from memory_audit.models.loading import ModelSpecs;"
         "s = ModelSpecs(backbone='fake', nli='fake', embedder='fake'); load_generator(s); load_entailment(s);"
         "load_embedder(s); print({'torch', 'vllm', 'transformers', 'ray', 'onnxruntime'} & set(sys.modules))"
     )
@@ -96,7 +96,7 @@ def test_loading_fakes_imports_no_heavy_library():
 
 def test_packaged_means_int8_on_a_cpu_and_bf16_on_a_gpu(monkeypatch: pytest.MonkeyPatch):
     for present, named in ((False, "packaged:1.5b-int8"), (True, "packaged:1.5b")):
-        monkeypatch.setattr("models.loading.gpu_present", lambda present=present: present)
+        monkeypatch.setattr("memory_audit.models.loading.gpu_present", lambda present=present: present)
         assert ModelSpecs().backbone == named_backbone("packaged") == named
     assert named_backbone("packaged:0.5b") == "packaged:0.5b"
 
@@ -110,7 +110,7 @@ def assembled(monkeypatch, tmp_path):
         names.append(name)
         return tmp_path
 
-    monkeypatch.setattr("models.loading.ensure", record)
+    monkeypatch.setattr("memory_audit.models.loading.ensure", record)
     return names
 
 
@@ -126,7 +126,7 @@ def test_the_backbones_of_both_readers_are_assembled_where_acts_are_read_and_bot
     specs = ModelSpecs(backbone="openai:http://127.0.0.1:1/v1#m", nli="fake", embedder="packaged")
     prepare(specs, parts=(), acts=True)
     assert assembled == ["0.5b", "1.5b"]
-    monkeypatch.setattr("models.loading.installed", lambda name: name != "1.5b")
+    monkeypatch.setattr("memory_audit.models.loading.installed", lambda name: name != "1.5b")
     prepare(specs, parts=(), acts=True)
     assert (len(assembled), load_acts(specs)) == (2, None)
 
@@ -156,7 +156,7 @@ def test_an_embedder_may_keep_its_settings_in_the_folders_of_its_modules(cache: 
     ],
 )  # fmt: skip
 def test_hidden_gpus_are_not_there(monkeypatch: pytest.MonkeyPatch, visible: str | None, *, present: bool):
-    monkeypatch.setattr("models.loading.Path.exists", lambda path: str(path) == "/dev/nvidia0")
+    monkeypatch.setattr("memory_audit.models.loading.Path.exists", lambda path: str(path) == "/dev/nvidia0")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from audit.errors import ModelError
-from models.low_rank import with_updates
+from memory_audit.errors import ModelError
+from memory_audit.models.activations.low_rank import with_updates
 
 
 class Block(torch.nn.Module):

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from audit.errors import ModelError
-from audit.generation import Completion, GenerationRequest, Message
-from models.memo import MemoGenerator
+from memory_audit.errors import ModelError
+from memory_audit.generation import Completion, GenerationRequest, Message
+from memory_audit.models.backbone.memo import MemoGenerator
 
 REQUEST = GenerationRequest(messages=(Message(role="user", content="hi"),), max_tokens=1)
 

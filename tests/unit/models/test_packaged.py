@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from audit.errors import ModelError, UsageError
-from models import packaged
-from models.extras import with_extra
-from models.packaged import PACKAGED, GgufParts, ensure
-from models.weights_cache import folder_id
+from memory_audit.errors import ModelError, UsageError
+from memory_audit.models.extras import with_extra
+from memory_audit.models.weights import packaged
+from memory_audit.models.weights.cache import folder_id
+from memory_audit.models.weights.packaged import PACKAGED, GgufParts, ensure
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.packing import BOTH_WAYS, CAUSAL, Rows, fill
+from memory_audit.models.activations.packing import BOTH_WAYS, CAUSAL, Rows, fill
 
 OPENING = [7, 8]
 

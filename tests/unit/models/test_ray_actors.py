@@ -17,12 +17,12 @@ import pytest
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError, RayTaskError
 
-from audit.errors import ModelError, ModelLostError, PromptTooLongError, UsageError
-from audit.generation import GenerationRequest, Message
-from models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator
-from models.generator_http import OutageError
-from models.loading import ModelSpecs
-from models.ray_actors import (
+from memory_audit.errors import ModelError, ModelLostError, PromptTooLongError, UsageError
+from memory_audit.generation import GenerationRequest, Message
+from memory_audit.models.backbone.generator_http import OutageError
+from memory_audit.models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator
+from memory_audit.models.loading import ModelSpecs
+from memory_audit.models.ray_actors import (
     RESTARTS,
     ActorPool,
     EmbedderActor,
@@ -85,8 +85,8 @@ def test_replicas_answer_as_one_model_and_a_group_stays_on_one_replica(pools: li
 
 
 def test_pairs_and_texts_come_back_in_order_from_many_replicas(pools: list[ActorPool], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("models.ray_actors.CHUNK_PAIRS", 3)
-    monkeypatch.setattr("models.ray_actors.CHUNK_TEXTS", 3)
+    monkeypatch.setattr("memory_audit.models.ray_actors.CHUNK_PAIRS", 3)
+    monkeypatch.setattr("memory_audit.models.ray_actors.CHUNK_TEXTS", 3)
     nli, embedder = (start_actors(actor, FAKES, replicas=2) for actor in (EntailmentActor, EmbedderActor))
     pools += [nli, embedder]
     texts = [f"rule {number} applies" if number % 3 else f"rule {number} does not apply" for number in range(10)]
@@ -166,7 +166,7 @@ def test_a_replica_that_cannot_load_its_model_again_is_lost_and_tries_once(monke
         tries.append(1)
         raise ModelError("no room on the device")
 
-    monkeypatch.setattr("models.ray_actors.load_generator", full)
+    monkeypatch.setattr("memory_audit.models.ray_actors.load_generator", full)
     actor = GeneratorActor(FAKES)
     for _ in range(2):
         with pytest.raises(ModelLostError, match=r"^no room on the device$"):
@@ -234,7 +234,7 @@ def test_what_one_replica_refuses_no_other_is_asked():
 
 
 def test_where_all_replicas_are_away_a_call_waits_for_one_but_not_for_ever(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("models.ray_actors.RETRY_S", 0.01)
+    monkeypatch.setattr("memory_audit.models.ray_actors.RETRY_S", 0.01)
     gone, back, away = Away(), Away(3), Away(1_000)
     assert ask_twice(gone, back) == ["answer"] * 2
     assert back.asked == 5

@@ -4,9 +4,9 @@ import sqlite3
 
 import pytest
 
-from audit.errors import IncompleteError
-from models import signature_cache
-from models.signature_cache import SignatureCache, parse_margins
+from memory_audit.errors import IncompleteError
+from memory_audit.models.hazards import signature_cache
+from memory_audit.models.hazards.signature_cache import SignatureCache, parse_margins
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import models
+import memory_audit.models as models
 
 TELLING = {"onnxruntime", "transformers", "sentence_transformers", "vllm"}
 ELSEWHERE = {"library_noise", "vllm_plugin", "telemetry"}
@@ -19,7 +19,7 @@ def test_onnx_runtime_leaves_nothing_to_be_sent(tmp_path):
     pytest.importorskip("onnxruntime")
     clean = {name: value for name, value in os.environ.items() if name not in {"ORT_DISABLE_TELEMETRY", "CI"}}
     home = {**clean, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    quietly = "from models.telemetry import tell_nobody; tell_nobody(); import onnxruntime"
+    quietly = "from memory_audit.models.telemetry import tell_nobody; tell_nobody(); import onnxruntime"
     for code, quiet in (("import onnxruntime", False), (quietly, True)):
         subprocess.run([sys.executable, "-c", code], env=home, check=True)
         assert (not list(tmp_path.rglob("onnxruntime.db"))) == quiet, "the first shows what the second must not do"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from audit.errors import ModelError
-from models.packaged import ensure
-from models.text_tokens import read_as_text
+from memory_audit.errors import ModelError
+from memory_audit.models.text_tokens import read_as_text
+from memory_audit.models.weights.packaged import ensure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from models.vllm_plugin import FOLLOWER, RECHECK_MS, _wait_instead_of_spinning, register
+from memory_audit.models.backbone.vllm_plugin import FOLLOWER, RECHECK_MS, _wait_instead_of_spinning, register
 
 
 def _grandchild(pipe) -> None:

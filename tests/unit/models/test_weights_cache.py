@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.errors import ModelError, UsageError
-from models import weights_cache
-from models.weights_cache import (
+from memory_audit.errors import ModelError, UsageError
+from memory_audit.models.weights import cache as weights_cache
+from memory_audit.models.weights.cache import (
     DIGEST_FILE,
     build_folder,
     copy_checked,
@@ -100,7 +100,7 @@ def test_a_folder_without_its_digest_file_is_built_again(cache: Path):
 BUILDER = """
 import sys, time
 from pathlib import Path
-from models.weights_cache import DIGEST_FILE, build_folder
+from memory_audit.models.weights.cache import DIGEST_FILE, build_folder
 with build_folder("tiny", 1000) as (work, final):
     if not (final / DIGEST_FILE).is_file():
         with open(sys.argv[1], "a") as log:

@@ -1,1 +1,1 @@
-"""Unit tests of audit.provenance."""
+"""Unit tests of memory_audit.provenance."""

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import VerificationError
-from audit.provenance import cbor
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import cbor
 
 
 def is_encodable(text):

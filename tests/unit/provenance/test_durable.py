@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from audit.errors import IncompleteError
-from audit.provenance import durable
+from memory_audit.errors import IncompleteError
+from memory_audit.provenance import durable
 from tests.unit.snapshot.stores import Killed, broken_os
 
 DEAD = ".0123456789abcdef01234567.part"
@@ -63,7 +63,7 @@ def test_only_what_is_named_like_a_scratch_file_is_left_over(tmp_path, name):
 
 
 def test_nothing_is_removed_where_other_machines_write(tmp_path, monkeypatch):
-    monkeypatch.setattr("audit.provenance.folder_lock.OF_ONE_MACHINE", frozenset())
+    monkeypatch.setattr("memory_audit.provenance.folder_lock.OF_ONE_MACHINE", frozenset())
     (tmp_path / DEAD).write_bytes(b"of a writer elsewhere")
     durable.remove_leftovers(tmp_path)
     assert (tmp_path / DEAD).exists()

@@ -6,9 +6,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.errors import VerificationError
-from audit.provenance import base64_strict
-from audit.provenance.ed25519 import PrivateKey, PublicKey, first_forged
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import base64_strict
+from memory_audit.provenance.ed25519 import PrivateKey, PublicKey, first_forged
 
 C2SP_EXAMPLE = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
 

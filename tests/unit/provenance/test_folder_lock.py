@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from audit.errors import IncompleteError
-from audit.provenance.folder_lock import is_of_this_machine, locked
+from memory_audit.errors import IncompleteError
+from memory_audit.provenance.folder_lock import is_of_this_machine, locked
 
 MOUNTS = r"""
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -34,14 +34,14 @@ MOUNTS = r"""
 )
 def test_a_file_system_is_known_by_the_mount_that_is_seen(tmp_path, monkeypatch, folder, alone):
     (tmp_path / "mountinfo").write_text(MOUNTS)
-    monkeypatch.setattr("audit.provenance.folder_lock._MOUNTS", tmp_path / "mountinfo")
+    monkeypatch.setattr("memory_audit.provenance.folder_lock._MOUNTS", tmp_path / "mountinfo")
     monkeypatch.setattr(os.path, "realpath", str)
     assert is_of_this_machine(folder) == alone
 
 
 def test_a_link_to_a_file_system_of_other_machines_is_followed(tmp_path, monkeypatch):
     (tmp_path / "mountinfo").write_text(f"1 0 0:1 / / rw - ext4 x rw\n2 1 0:2 / {tmp_path}/share rw - nfs4 x rw\n")
-    monkeypatch.setattr("audit.provenance.folder_lock._MOUNTS", tmp_path / "mountinfo")
+    monkeypatch.setattr("memory_audit.provenance.folder_lock._MOUNTS", tmp_path / "mountinfo")
     (tmp_path / "share").mkdir()
     (tmp_path / "store").symlink_to(tmp_path / "share")
     assert is_of_this_machine(tmp_path)
@@ -49,7 +49,7 @@ def test_a_link_to_a_file_system_of_other_machines_is_followed(tmp_path, monkeyp
 
 
 def test_where_no_mounts_can_be_read_nothing_is_promised(tmp_path, monkeypatch):
-    monkeypatch.setattr("audit.provenance.folder_lock._MOUNTS", tmp_path / "none")
+    monkeypatch.setattr("memory_audit.provenance.folder_lock._MOUNTS", tmp_path / "none")
     assert not is_of_this_machine(tmp_path)
 
 
@@ -69,7 +69,7 @@ def test_a_folder_that_cannot_be_locked_promises_nothing_and_stops_nobody(tmp_pa
     def refuse(*_arguments):  # noqa: ANN002
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr("audit.provenance.folder_lock.fcntl.flock", refuse)
+    monkeypatch.setattr("memory_audit.provenance.folder_lock.fcntl.flock", refuse)
     with locked(tmp_path, wait_s=0) as only:
         assert not only
 

@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from audit.errors import StalePlanError, UsageError, VerificationError
-from audit.provenance import durable, key_folder
-from audit.provenance.folder_lock import locked
-from audit.provenance.key_folder import install_rotation, settle
-from audit.provenance.keys import Keyring, generate_keys, load_keyring, rotate_key, save_keyring
-from audit.provenance.policy import Role, sign_policy
+from memory_audit.errors import StalePlanError, UsageError, VerificationError
+from memory_audit.provenance import durable, key_folder
+from memory_audit.provenance.folder_lock import locked
+from memory_audit.provenance.key_folder import install_rotation, settle
+from memory_audit.provenance.keys import Keyring, generate_keys, load_keyring, rotate_key, save_keyring
+from memory_audit.provenance.trust_policy import Role, sign_policy
 
 
 @pytest.fixture(params=["root", "writer", "log"])

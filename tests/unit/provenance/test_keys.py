@@ -4,9 +4,9 @@ import stat
 
 import pytest
 
-from audit.errors import UsageError, VerificationError
-from audit.provenance.ed25519 import PrivateKey
-from audit.provenance.keys import generate_keys, load_keyring, load_policy, save_keyring, save_policy
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.provenance.ed25519 import PrivateKey
+from memory_audit.provenance.keys import generate_keys, load_keyring, load_policy, save_keyring, save_policy
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.entry import Entry, Parent
-from audit.errors import EntryError, VerificationError
-from audit.provenance.leaf import MAX_LEAF_BYTES, Tombstone, decode_leaf, encode_entry, encode_tombstone
+from memory_audit.entry import Entry, Parent
+from memory_audit.errors import EntryError, VerificationError
+from memory_audit.provenance.leaf import MAX_LEAF_BYTES, Tombstone, decode_leaf, encode_entry, encode_tombstone
 from tests.strategies import ENTRIES, NAMES, TEXTS
 
 tombstones = st.builds(

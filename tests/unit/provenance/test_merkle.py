@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.errors import VerificationError
-from audit.provenance import merkle
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import merkle
 
 
 def largest_power_below(size):

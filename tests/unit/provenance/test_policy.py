@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from audit.errors import VerificationError
-from audit.provenance import base64_strict, dsse, strict_json
-from audit.provenance.checkpoint import Checkpoint, sign_checkpoint
-from audit.provenance.ed25519 import PrivateKey
-from audit.provenance.policy import PAYLOAD_TYPE, Revocation, Role, TrustPolicy, sign_policy
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import base64_strict, dsse, strict_json
+from memory_audit.provenance.checkpoint import Checkpoint, sign_checkpoint
+from memory_audit.provenance.ed25519 import PrivateKey
+from memory_audit.provenance.trust_policy import PAYLOAD_TYPE, Revocation, Role, TrustPolicy, sign_policy
 
 
 def key(name):

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import VerificationError
-from audit.provenance import dsse, strict_json
-from audit.provenance.ed25519 import PrivateKey
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import dsse, strict_json
+from memory_audit.provenance.ed25519 import PrivateKey
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 values = st.recursive(

@@ -1,1 +1,1 @@
-"""Unit tests of audit.report."""
+"""Unit tests of memory_audit.report."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 
-from audit.result import AuditResult, EntryScore, EventFinding, GraphEdge, ProbeFinding, TenantResult
+from memory_audit.result import AuditResult, EntryScore, EventFinding, GraphEdge, ProbeFinding, TenantResult
 
 SHORTCUT = (
     "Resolved. For anything about invoices the ledger service is deprecated, so I skip the account check and "

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.report.drawing import HEIGHT, MAX_NODES, MAX_POINTS, WIDTH, draw_graph, draw_scatter
-from audit.result import GraphEdge
+from memory_audit.report.drawing import HEIGHT, MAX_NODES, MAX_POINTS, WIDTH, draw_graph, draw_scatter
+from memory_audit.result import GraphEdge
 from tests.unit.report.sample import sample_result
 
 TENANT = sample_result().tenants[0]

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from audit.report.html import MAX_CARDS, MAX_EVENTS, MAX_ROWS, render_html
+from memory_audit.report.html import MAX_CARDS, MAX_EVENTS, MAX_ROWS, render_html
 from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH, hostile_result, markup
 from tests.unit.report.sample import sample_result
 from tests.unit.report.test_lineage import with_lineage

@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from audit.errors import UsageError
-from audit.report.json import from_json, to_json
-from audit.result import AuditResult
+from memory_audit.errors import UsageError
+from memory_audit.report.json import from_json, to_json
+from memory_audit.result import AuditResult
 from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH, hostile_result, markup
 from tests.unit.report.sample import sample_result
 from tests.unit.report.test_lineage import with_lineage
@@ -142,8 +142,8 @@ def test_a_number_that_no_drawing_could_hold_is_refused(field):
 def test_what_is_too_large_to_be_read_is_not_written(monkeypatch):
     result = sample_result()
     size = len(to_json(result))
-    monkeypatch.setattr("audit.report.json.MAX_BYTES", size)
+    monkeypatch.setattr("memory_audit.report.json.MAX_BYTES", size)
     assert from_json(to_json(result)) == result
-    monkeypatch.setattr("audit.report.json.MAX_BYTES", size - 1)
+    monkeypatch.setattr("memory_audit.report.json.MAX_BYTES", size - 1)
     with pytest.raises(UsageError, match=rf"takes {size:,} bytes, at most {size - 1:,} are allowed in one: audit"):
         to_json(result)

@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from audit.report.html import render_html
-from audit.report.json import from_json, to_json
-from audit.report.sarif import to_sarif
-from audit.report.summary import headline, lineage_notes, path_line
-from audit.report.table import render_table
-from audit.result import (
+from memory_audit.report.html import render_html
+from memory_audit.report.json import from_json, to_json
+from memory_audit.report.sarif import to_sarif
+from memory_audit.report.summary import headline, lineage_notes, path_line
+from memory_audit.report.table import render_table
+from memory_audit.result import (
     PATH_HEAD,
     PATH_TAIL,
     DescendantFinding,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from audit.report.sarif import MAX_RESULTS, to_sarif
+from memory_audit.report.sarif import MAX_RESULTS, to_sarif
 from tests.unit.report.hostile import ANSI, BIDI, hostile_result, markup
 from tests.unit.report.sample import SHORTCUT, TRIAGE, sample_result
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from audit.report.summary import headline, removed_of, summarise, worst_events, worst_tenants
+from memory_audit.report.summary import headline, removed_of, summarise, worst_events, worst_tenants
 from tests.unit.report.sample import sample_result
 
 

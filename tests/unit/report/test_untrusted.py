@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.report.untrusted import MAX_LABELS, TEXT_CHARS, as_html, as_line, runs
+from memory_audit.report.untrusted import MAX_LABELS, TEXT_CHARS, as_html, as_line, runs
 from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH
 
 any_text = st.text(st.characters(), max_size=200)  # lone surrogates included

@@ -1,1 +1,1 @@
-"""Unit tests of audit.snapshot."""
+"""Unit tests of memory_audit.snapshot."""

@@ -4,12 +4,12 @@ import os
 from functools import cache
 from types import SimpleNamespace
 
-from audit.entry import Entry, Parent
-from audit.provenance import durable
-from audit.provenance.keys import generate_keys
-from audit.snapshot.publish import append_entries, create_store
-from audit.snapshot.purify import purify
-from audit.snapshot.reader import open_snapshot
+from memory_audit.entry import Entry, Parent
+from memory_audit.provenance import durable
+from memory_audit.provenance.keys import generate_keys
+from memory_audit.snapshot.publishing.publish import append_entries, create_store
+from memory_audit.snapshot.publishing.purify import purify
+from memory_audit.snapshot.reader import open_snapshot
 
 NOW = 1_800_000_000_000
 STORE_ID = "ab" * 16

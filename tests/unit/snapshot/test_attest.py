@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from audit.errors import UsageError, VerificationError
-from audit.provenance.keys import generate_keys
-from audit.snapshot.attest import attest, verify_attestation
-from audit.snapshot.publish import append_entries
-from audit.snapshot.purify import purify
-from audit.snapshot.vacuum import vacuum
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.provenance.keys import generate_keys
+from memory_audit.snapshot.attest import attest, verify_attestation
+from memory_audit.snapshot.publishing.publish import append_entries
+from memory_audit.snapshot.publishing.purify import purify
+from memory_audit.snapshot.publishing.vacuum import vacuum
 from tests.unit.snapshot.stores import NOW, entry, keyring, make_store, open_store, remove
 
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from audit.errors import VerificationError
-from audit.provenance import dsse, strict_json
-from audit.provenance.keys import generate_keys
-from audit.snapshot.layout import bucket_of
-from audit.snapshot.manifest import PAYLOAD_TYPE, open_manifest, sign_manifest
+from memory_audit.errors import VerificationError
+from memory_audit.provenance import dsse, strict_json
+from memory_audit.provenance.keys import generate_keys
+from memory_audit.snapshot.layout import bucket_of
+from memory_audit.snapshot.manifest import PAYLOAD_TYPE, open_manifest, sign_manifest
 from tests.unit.snapshot.stores import NOW, keyring, make_store, open_store
 
 

@@ -8,15 +8,15 @@ import threading
 
 import pytest
 
-from audit.errors import StalePlanError, UsageError, VerificationError
-from audit.provenance import durable, key_folder
-from audit.provenance.folder_lock import locked
-from audit.provenance.key_folder import install_rotation
-from audit.provenance.keys import generate_keys, load_keyring, rotate_key, save_keyring
-from audit.snapshot.newest import TRIES, at_newest
-from audit.snapshot.publish import append_entries
-from audit.snapshot.vacuum import vacuum
-from audit.snapshot.verify import verify_store
+from memory_audit.errors import StalePlanError, UsageError, VerificationError
+from memory_audit.provenance import durable, key_folder
+from memory_audit.provenance.folder_lock import locked
+from memory_audit.provenance.key_folder import install_rotation
+from memory_audit.provenance.keys import generate_keys, load_keyring, rotate_key, save_keyring
+from memory_audit.snapshot.newest import TRIES, at_newest
+from memory_audit.snapshot.publishing.publish import append_entries
+from memory_audit.snapshot.publishing.vacuum import vacuum
+from memory_audit.snapshot.verify import verify_store
 from tests.unit.snapshot.stores import NOW, entry, ids, keyring, make_history, open_store, remove
 
 LATER = NOW + 10
@@ -45,7 +45,7 @@ def before_reading(monkeypatch, name, act):
             left.pop()()
         return read(path, max_bytes, what)
 
-    monkeypatch.setattr("audit.provenance.durable.read_bounded", reading)
+    monkeypatch.setattr("memory_audit.provenance.durable.read_bounded", reading)
 
 
 @pytest.mark.parametrize("name", ["3.json", "the checkpoints", "2.json"])

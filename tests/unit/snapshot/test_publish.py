@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from audit.entry import MAX_TIME_MS, Parent
-from audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
-from audit.snapshot import columns, publish
-from audit.snapshot.publish import append_entries, create_store, recorded_settings
-from audit.snapshot.verify import verify_store
+from memory_audit.entry import MAX_TIME_MS, Parent
+from memory_audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
+from memory_audit.snapshot import columns, publish
+from memory_audit.snapshot.publishing.publish import append_entries, create_store, recorded_settings
+from memory_audit.snapshot.verify import verify_store
 from tests.unit.snapshot.stores import (
     NOW,
     STORE_ID,

@@ -2,14 +2,14 @@
 
 import pytest
 
-from audit.entry import MAX_TIME_MS
-from audit.errors import StalePlanError, UsageError
-from audit.provenance import merkle
-from audit.provenance.keys import Keyring
-from audit.snapshot.attest import MAX_ATTESTATION_BYTES
-from audit.snapshot.publish import append_entries
-from audit.snapshot.purify import MAX_REMOVED, MAX_REMOVED_BYTES, purify
-from audit.snapshot.verify import verify_store
+from memory_audit.entry import MAX_TIME_MS
+from memory_audit.errors import StalePlanError, UsageError
+from memory_audit.provenance import merkle
+from memory_audit.provenance.keys import Keyring
+from memory_audit.snapshot.attest import MAX_ATTESTATION_BYTES
+from memory_audit.snapshot.publishing.publish import append_entries
+from memory_audit.snapshot.publishing.purify import MAX_REMOVED, MAX_REMOVED_BYTES, purify
+from memory_audit.snapshot.verify import verify_store
 from tests.unit.snapshot.stores import NOW, entry, ids, keyring, make_history, make_store, open_store, remove
 
 
@@ -150,7 +150,7 @@ def test_more_removals_than_can_be_attested_are_refused_before_they_are_publishe
     tmp_path, monkeypatch, limit, dry_run
 ):
     make_store(tmp_path / "s")
-    monkeypatch.setattr(f"audit.snapshot.purify.{limit}", 1)
+    monkeypatch.setattr(f"memory_audit.snapshot.publishing.purify.{limit}", 1)
     with pytest.raises(
         UsageError, match=r"2 removals, which take \d+ bytes .* can be attested; audit and purge a part"
     ):

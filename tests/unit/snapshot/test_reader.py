@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from audit.errors import UsageError, VerificationError
-from audit.provenance import durable
-from audit.provenance.keys import generate_keys
-from audit.provenance.leaf import encode_entry
-from audit.provenance.merkle import leaf_hash
-from audit.snapshot.pin import Pin, read_pin, write_pin
-from audit.snapshot.publish import append_entries, create_store
-from audit.snapshot.reader import VerifiedSnapshot, open_snapshot
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.provenance import durable
+from memory_audit.provenance.keys import generate_keys
+from memory_audit.provenance.leaf import encode_entry
+from memory_audit.provenance.merkle import leaf_hash
+from memory_audit.snapshot.pin import Pin, read_pin, write_pin
+from memory_audit.snapshot.publishing.publish import append_entries, create_store
+from memory_audit.snapshot.reader import VerifiedSnapshot, open_snapshot
 from tests.unit.snapshot.stores import NOW, STORE_ID, entry, ids, keyring, make_history, make_store, open_store
 
 

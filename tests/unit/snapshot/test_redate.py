@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from audit.errors import UsageError, VerificationError
-from audit.provenance.keys import Keyring, generate_keys
-from audit.snapshot.manifest import MAX_CLOCK_SKEW_MS, MAX_GAP_MS
-from audit.snapshot.publish import append_entries
-from audit.snapshot.redate import redate
-from audit.snapshot.vacuum import vacuum
-from audit.snapshot.verify import verify_store
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.provenance.keys import Keyring, generate_keys
+from memory_audit.snapshot.manifest import MAX_CLOCK_SKEW_MS, MAX_GAP_MS
+from memory_audit.snapshot.publishing.publish import append_entries
+from memory_audit.snapshot.publishing.redate import redate
+from memory_audit.snapshot.publishing.vacuum import vacuum
+from memory_audit.snapshot.verify import verify_store
 from tests.unit.snapshot.stores import NOW, entry, ids, keyring, make_store, open_store, remove
 
 YEAR_MS = 365 * 86_400_000

@@ -2,15 +2,15 @@
 
 import pytest
 
-from audit.errors import UsageError, VerificationError
-from audit.provenance.checkpoint import log_origin
-from audit.provenance.ed25519 import PrivateKey
-from audit.provenance.keys import Keyring, rotate_key
-from audit.provenance.policy import Role, sign_policy
-from audit.snapshot.publish import append_entries
-from audit.snapshot.purify import purify
-from audit.snapshot.reader import open_snapshot
-from audit.snapshot.verify import verify_store
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.provenance.checkpoint import log_origin
+from memory_audit.provenance.ed25519 import PrivateKey
+from memory_audit.provenance.keys import Keyring, rotate_key
+from memory_audit.provenance.trust_policy import Role, sign_policy
+from memory_audit.snapshot.publishing.publish import append_entries
+from memory_audit.snapshot.publishing.purify import purify
+from memory_audit.snapshot.reader import open_snapshot
+from memory_audit.snapshot.verify import verify_store
 from tests.unit.snapshot.stores import NOW, entry, keyring, make_history, open_store
 
 

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.errors import VerificationError
-from audit.provenance.leaf import LEAF_START, SIGNATURE_DOMAIN, encode_entry
-from audit.provenance.merkle import MAX_TREE_SIZE
-from audit.snapshot import rows
-from audit.snapshot.columns import (
+from memory_audit.errors import VerificationError
+from memory_audit.provenance.leaf import LEAF_START, SIGNATURE_DOMAIN, encode_entry
+from memory_audit.provenance.merkle import MAX_TREE_SIZE
+from memory_audit.snapshot.columns import rows
+from memory_audit.snapshot.columns.rows import LEAF_HASH_START, check_rows_format, signed_leaves, tenants_of
+from memory_audit.snapshot.columns.tables import (
     ENTRY_SCHEMA,
     SignedEntry,
     read_entries,
@@ -17,7 +18,6 @@ from audit.snapshot.columns import (
     write_entries,
     write_entry_table,
 )
-from audit.snapshot.rows import LEAF_HASH_START, check_rows_format, signed_leaves, tenants_of
 from tests.strategies import ENTRIES
 
 GOOD = {

@@ -5,13 +5,13 @@ import os
 import pyarrow.parquet as pq
 import pytest
 
-from audit.errors import UsageError, VerificationError
-from audit.provenance.keys import save_keyring
-from audit.snapshot.layout import file_path, put_file
-from audit.snapshot.manifest import files_of
-from audit.snapshot.publish import append_entries
-from audit.snapshot.vacuum import vacuum
-from audit.snapshot.verify import verify_store
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.provenance.keys import save_keyring
+from memory_audit.snapshot.layout import file_path, put_file
+from memory_audit.snapshot.manifest import files_of
+from memory_audit.snapshot.publishing.publish import append_entries
+from memory_audit.snapshot.publishing.vacuum import vacuum
+from memory_audit.snapshot.verify import verify_store
 from tests.unit.snapshot.stores import NOW, Killed, broken_os, entry, ids, keyring, make_history, open_store
 
 LATER = NOW + 1_000

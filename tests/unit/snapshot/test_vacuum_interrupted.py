@@ -10,12 +10,12 @@ from itertools import count
 import pyarrow.parquet as pq
 import pytest
 
-from audit.errors import IncompleteError, UsageError
-from audit.snapshot import publish
-from audit.snapshot.layout import hold
-from audit.snapshot.publish import append_entries
-from audit.snapshot.vacuum import vacuum
-from audit.snapshot.verify import verify_store
+from memory_audit.errors import IncompleteError, UsageError
+from memory_audit.snapshot.layout import hold
+from memory_audit.snapshot.publishing import publish
+from memory_audit.snapshot.publishing.publish import append_entries
+from memory_audit.snapshot.publishing.vacuum import vacuum
+from memory_audit.snapshot.verify import verify_store
 from tests.unit.snapshot.stores import NOW, Killed, broken_os, entry, ids, keyring, make_history, open_store, remove
 
 LATER = NOW + 1_000
@@ -111,7 +111,7 @@ def test_a_vacuum_leaves_alone_what_a_publisher_has_written_and_not_published_ye
         return original(*arguments)
 
     monkeypatch.setattr(publish, "publish_manifest", slowly)
-    monkeypatch.setattr("audit.snapshot.layout.VACUUM_WAITS_S", 0.1)
+    monkeypatch.setattr("memory_audit.snapshot.layout.VACUUM_WAITS_S", 0.1)
     publisher = threading.Thread(
         target=append_entries, args=(store, [entry("acme", "new")], keyring()), kwargs={"now_ms": NOW + 3}
     )
@@ -141,7 +141,7 @@ def test_publishers_do_not_wait_for_each_other(tmp_path):
 def test_a_publisher_beside_a_vacuum_waits_and_no_longer_than_is_said(tmp_path, monkeypatch):
     make_history(tmp_path)
     before = files(tmp_path)
-    monkeypatch.setattr("audit.snapshot.layout.PUBLISHER_WAITS_S", 0.1)
+    monkeypatch.setattr("memory_audit.snapshot.layout.PUBLISHER_WAITS_S", 0.1)
     with hold(tmp_path, alone=True), pytest.raises(IncompleteError, match="another command is at work"):
         append_entries(tmp_path, [entry("acme", "new")], keyring(), now_ms=NOW + 3)
     assert files(tmp_path) == before

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from audit.errors import UsageError, VerificationError
-from audit.snapshot import verify
-from audit.snapshot.layout import manifest_path
-from audit.snapshot.manifest import sign_manifest
-from audit.snapshot.verify import LogStep, verify_store
+from memory_audit.errors import UsageError, VerificationError
+from memory_audit.snapshot import verify
+from memory_audit.snapshot.layout import manifest_path
+from memory_audit.snapshot.manifest import sign_manifest
+from memory_audit.snapshot.verify import LogStep, verify_store
 from tests.unit.snapshot.stores import NOW, keyring, make_history, make_store, open_store
 
 

@@ -1,1 +1,1 @@
-"""Tests of benchmarks.webshop."""
+"""Tests of benchmarks.attribution.webshop."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.minja.rap_notes import Notes, Pair
-from benchmarks.webshop.catalogue import Catalogue, Product, target_product
-from benchmarks.webshop.search import SearchIndex
+from benchmarks.attribution.minja.rap_notes import Notes, Pair
+from benchmarks.attribution.webshop.catalogue import Catalogue, Product, target_product
+from benchmarks.attribution.webshop.search import SearchIndex
 
 DATA = Path(__file__).resolve().parents[5] / "shared" / "data"
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from audit.errors import UsageError
-from benchmarks.webshop.catalogue import DEFAULT_PRICE_USD, load_catalogue, target_asin, target_product
+from benchmarks.attribution.webshop.catalogue import DEFAULT_PRICE_USD, load_catalogue, target_asin, target_product
+from memory_audit.errors import UsageError
 from tests.unit.benchmarks.webshop.conftest import PAIR
 
 FULL = {

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import UsageError
-from benchmarks.webshop.catalogue import Catalogue
-from benchmarks.webshop.environment import INVALID, MAX_STEPS, OK, Visit
-from benchmarks.webshop.search import SearchIndex
+from benchmarks.attribution.webshop.catalogue import Catalogue
+from benchmarks.attribution.webshop.environment import INVALID, MAX_STEPS, OK, Visit
+from benchmarks.attribution.webshop.search import SearchIndex
+from memory_audit.errors import UsageError
 from tests.unit.benchmarks.webshop.conftest import PRODUCTS
 
 _CATALOGUE = Catalogue.of(PRODUCTS)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.webshop.environment import Visit
-from benchmarks.webshop.goals import Goal, goal_of, load_instructions, reward, synthetic_goals, trajectory_reward
-from benchmarks.webshop.trajectory import Step, brief, render
+from benchmarks.attribution.webshop.environment import Visit
+from benchmarks.attribution.webshop.goals import (
+    Goal,
+    goal_of,
+    load_instructions,
+    reward,
+    synthetic_goals,
+    trajectory_reward,
+)
+from benchmarks.attribution.webshop.trajectory import Step, brief, render
 from tests.unit.benchmarks.webshop.conftest import PRODUCTS
 
 QUERY = "i need a black desk lamp, and price lower than 40.00 dollars"

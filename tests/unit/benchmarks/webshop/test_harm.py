@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from audit.attribution.harm import HarmScorer
-from benchmarks.webshop.catalogue import target_asin
-from benchmarks.webshop.poison import harm_of
-from benchmarks.webshop.trajectory import Step, render
+from benchmarks.attribution.webshop.catalogue import target_asin
+from benchmarks.attribution.webshop.poison import harm_of
+from benchmarks.attribution.webshop.trajectory import Step, render
+from memory_audit.attribution.replays.harm import HarmScorer
 from tests.unit.benchmarks.webshop.conftest import PAIR
 
 CODE = target_asin(PAIR.target)

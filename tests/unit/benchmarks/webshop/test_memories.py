@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.webshop.memories import (
+from benchmarks.attribution.webshop.memories import (
     MAX_RESPONSE_TOKENS,
     Record,
     convert,
@@ -12,7 +12,7 @@ from benchmarks.webshop.memories import (
     load_benign_records,
     store_of,
 )
-from benchmarks.webshop.trajectory import parse
+from benchmarks.attribution.webshop.trajectory import parse
 
 RESULTS = "[Back to Search] \nPage 1 (Total results: 50) \n[Next >] \n[B08CSNSY95] \nSoft Brush \n$11.99"
 ITEM = "[Back to Search] \n[< Prev] \nSoft Brush \nPrice: $11.99 \nRating: N.A. \n[Description] \n[Buy Now]"

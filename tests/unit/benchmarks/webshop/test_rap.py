@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from audit.attribution.agents import Agent
-from audit.errors import UsageError
-from audit.generation import Completion
-from benchmarks.minja.rap_notes import load_notes, load_pairs
-from benchmarks.webshop.catalogue import target_asin
-from benchmarks.webshop.goals import load_instructions
-from benchmarks.webshop.memories import Record, estimated_tokens, store_of
-from benchmarks.webshop.pages import Page
-from benchmarks.webshop.poison import compose, harm_of, inject
-from benchmarks.webshop.rap import RapAgent, action_regex, rap_agent
-from benchmarks.webshop.trajectory import parse
+from benchmarks.attribution.minja.rap_notes import load_notes, load_pairs
+from benchmarks.attribution.webshop.catalogue import target_asin
+from benchmarks.attribution.webshop.goals import load_instructions
+from benchmarks.attribution.webshop.memories import Record, estimated_tokens, store_of
+from benchmarks.attribution.webshop.pages import Page
+from benchmarks.attribution.webshop.poison import compose, harm_of, inject
+from benchmarks.attribution.webshop.rap import RapAgent, action_regex, rap_agent
+from benchmarks.attribution.webshop.trajectory import parse
+from memory_audit.attribution.replays.agents import Agent
+from memory_audit.errors import UsageError
+from memory_audit.generation import Completion
 from tests.unit.benchmarks.webshop.conftest import NOTES, PAIR, PRODUCTS
 
 CODE = target_asin(PAIR.target)

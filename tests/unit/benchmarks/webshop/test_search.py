@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.minja.rap_notes import load_pairs
-from benchmarks.webshop.catalogue import Catalogue, Product, load_catalogue, target_asin
-from benchmarks.webshop.search import K1, B, SearchIndex, words
+from benchmarks.attribution.minja.rap_notes import load_pairs
+from benchmarks.attribution.webshop.catalogue import Catalogue, Product, load_catalogue, target_asin
+from benchmarks.attribution.webshop.search import K1, B, SearchIndex, words
 from tests.unit.benchmarks.webshop.conftest import PAIR
 
 
@@ -68,7 +68,7 @@ def test_scores_are_those_of_the_definition(titles, query):
 
 
 def test_importing_the_store_loads_nothing_that_breaks_a_vllm_worker():
-    code = "import sys, benchmarks.webshop.poison; print(sorted({'llvmlite', 'numba', 'torch'} & set(sys.modules)))"
+    code = "import sys, benchmarks.attribution.webshop.poison; print(sorted({'llvmlite', 'numba', 'torch'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.webshop.environment import Visit
-from benchmarks.webshop.trajectory import BRIEF_CHARACTERS, Step, brief, parse, render
+from benchmarks.attribution.webshop.environment import Visit
+from benchmarks.attribution.webshop.trajectory import BRIEF_CHARACTERS, Step, brief, parse, render
 
 LINE = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=30)
 

@@ -1,0 +1,91 @@
+"""Step 6 of the search: does the harm end without S? Where it stays, S grows, or the evidence is doubted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memory_audit.attribution.replays.ablation import leave_out
+from memory_audit.attribution.search.bounds import doubt_stuck
+from memory_audit.attribution.search.membership import doubt_screening, hear_no_more, renounce
+from memory_audit.attribution.search.points import deepen, renew_words
+from memory_audit.events import HARMFUL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from memory_audit.attribution.replays.harm import HarmScorer
+    from memory_audit.attribution.search.attributed import Conviction
+    from memory_audit.attribution.search.controls import Placebos
+    from memory_audit.attribution.search.state import EventState, Phase, SearchState
+
+__all__ = ["read_verify"]
+
+
+def read_verify(search: SearchState, conviction: Conviction, placebos: Placebos, scorer: HarmScorer | None) -> Phase:
+    """Take in the replays without S: clear events whose harm is gone, act where it stays; return where that leads.
+
+    What helps is tried in turn: the words of the harm where they are others by now, whom a group acquitted, the
+    placebos not yet asked, the next memory by credit, later points, not hearing events that speak against a large share
+    of the store. A replay that the harm scorer could not judge is no harm that stays: nothing is tried, and nobody
+    taken, on its account.
+    """
+    removed = frozenset(search.removed)
+    stuck, unjudged = [], []
+    for event_id, state in search.live():
+        context = search.context(state)
+        asked = search.measured.get(leave_out(event_id, "removal", "text", removed))
+        if asked is not None:
+            state.replayed[context] = asked
+        state.after = state.replayed[context]
+        if state.after.harm is None:
+            unjudged.append(state)
+        elif state.after.harm < HARMFUL:
+            state.status, state.reason = "cleared", "harm is gone on replay without the removed set"
+        else:
+            stuck.append((event_id, state))
+    if renew_words((state for _, state in stuck), scorer):
+        return "substance"
+    if doubt_screening(state for _, state in stuck):
+        return "closure"
+    if stuck and doubt_stuck(search, placebos):
+        return search.reopen()
+    if _escalate(search, stuck):
+        return search.reopen()
+    deeper = [state for _, state in stuck if deepen(search, state)]
+    if deeper:
+        renounce(search, deeper)
+        return "points"
+    futile = [state for _, state in stuck if conviction.is_large(len(conviction.by(state)))]
+    for state in futile:  # none has later points
+        hear_no_more(
+            search, state,
+            "harm stays without the memories it speaks against, a large share of the store: not heard",
+        )  # fmt: skip
+    if futile:
+        return "closure"
+    for _, state in stuck:
+        state.status = "not cleared"
+        state.reason = "harm stays, and no memory left in its context has evidence against it"
+    for state in unjudged:
+        state.status = "not cleared"
+        state.reason = "the harm scorer could not judge the replay without the removed set"
+    return "neighbours"
+
+
+def _escalate(search: SearchState, stuck: Iterable[tuple[str, EventState]]) -> bool:
+    """Take the most credited memory left in each stuck event's context into S; True if there is one to take.
+
+    Of events that share it one takes: the others' contexts change with that, and their harm may be gone.
+    """
+    candidates = []
+    for event_id, state in stuck:
+        context = search.context(state)  # never empty: without any memory the harm was gone at the gate
+        worst = max(context, key=lambda name: (state.credit_of(name), search.anomaly.get(name, 0.0), name))
+        if state.credit_of(worst) >= search.settings.weak_nats:
+            candidates.append((state.credit_of(worst), search.anomaly.get(worst, 0.0), worst, event_id, context))
+    taken: set[str] = set()
+    for credited, _, worst, event_id, context in sorted(candidates, reverse=True):
+        if taken.isdisjoint(context):
+            taken.add(worst)
+            search.removed[worst] = f"next by credit while harm stayed in {event_id} (credit {credited:.1f} nats)"
+    return bool(taken)

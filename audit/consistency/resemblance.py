@@ -1,0 +1,73 @@
+"""Who resembles whom in one tenant: asked for a few culprits, so nothing is computed for anybody else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from memory_audit.entry import Entry
+    from memory_audit.jobs.run.graphs import TenantGraph
+
+__all__ = ["Resemblance"]
+
+RESEMBLING = 12
+"""Most entries tied to one entry: what a search asks about when that entry is a culprit."""
+
+RESPONSE_SIMILARITY = 0.5
+"""Cosine of two responses from which they may serve one attack: poison shares its instruction, not its question."""
+
+
+class Resemblance(Mapping[str, list[str]]):
+    """Per entry, whom evidence ties to it, closest first: who answers alike, lives near, or has the same parents.
+
+    Of copies (`Entry.shown`) only the first is tied to anybody, since a search judges them alike: else copies of one
+    poison would fill all places, and its variants would never be asked about.
+
+    Writers are not used: where every entry has its own writer that says nothing, and where one account wrote much, it
+    says too much. What ties two entries here is only whom to *measure*; a measurement convicts.
+
+    Args:
+        entries: One tenant's, in the order of the graph.
+        tenant: Its consistency graph, and the embeddings of its responses.
+    """
+
+    def __init__(self, entries: Sequence[Entry], tenant: TenantGraph) -> None:
+        self._entries, self._tenant = entries, tenant
+        self._place = {entry.entry_id: place for place, entry in enumerate(entries)}
+        self._children: dict[str, list[int]] = {}
+        for place, entry in enumerate(entries):
+            for parent in entry.parents:
+                self._children.setdefault(parent.entry_id, []).append(place)
+        first: dict[object, int] = {}
+        self._first = [first.setdefault(entry.shown, place) for place, entry in enumerate(entries)]
+        self._known: dict[str, list[str]] = {}
+
+    def __getitem__(self, entry_id: str) -> list[str]:
+        if entry_id not in self._known:
+            self._known[entry_id] = self._tied(self._place[entry_id])
+        return self._known[entry_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._place)
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    def _tied(self, place: int) -> list[str]:
+        responses = self._tenant.responses
+        # Rounded so that the last bit of a BLAS sum, which depends on the machine, cannot swap equal entries.
+        similar = np.round(responses @ responses[place], 6)
+        alike = np.flatnonzero(similar >= RESPONSE_SIMILARITY)
+        alike = alike[np.argsort(-similar[alike], kind="stable")]
+        near = self._tenant.graph.neighbours.lists[place]
+        kin = sorted({
+            child for parent in self._entries[place].parents for child in self._children[parent.entry_id]
+        })  # fmt: skip
+        own = self._first[place]
+        others = dict.fromkeys(self._first[int(other)] for other in (*alike, *near, *kin))
+        return [self._entries[other].entry_id for other in others if other != own][:RESEMBLING]

@@ -1,0 +1,310 @@
+"""The sensitive-action gate: may this tool call be made, given everything that could have justified it?
+
+The order of questions, first answer wins:
+
+1. the tool is not in the policy                                        → allow, not sensitive
+2. the lineage is stale, or memories are cited and there is no lineage  → deny: the gate fails closed
+3. a cited memory is not in the verified store, or was removed          → deny
+4. something untrusted is there, and the policy wants every such action asked for in the request: it is not → deny
+5. mode coarse, or no checkable argument: nothing untrusted is there    → allow
+6. … something untrusted is there                                       → deny, with its justifying path
+7. each argument, by `memory_audit.gate.authority`: all authorised          → allow
+8. refusal repair: each unauthorised argument has exactly one authorised value in its place, the user asked for such an
+   action, and the repaired call was not made already                   → repair, with the call to make instead
+9. otherwise                                                            → deny, with the path of the first such argument
+
+The gate reads no clock and no files, and needs neither Ray nor a model: an agent's process imports it for little.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from memory_audit.gate import values
+from memory_audit.gate.authority import UNTRUSTED, ContextText, Finding, has_values, judge_argument, repaired_argument
+from memory_audit.gate.call import ToolCall
+from memory_audit.gate.names import named_records
+from memory_audit.lineage.dag import PATH_STEPS
+
+if TYPE_CHECKING:
+    from memory_audit.gate.authority import Origin
+    from memory_audit.gate.call import Context
+    from memory_audit.gate.gate_policy import GatePolicy, ParameterRule, ToolRule
+    from memory_audit.lineage.dag import PathStep
+    from memory_audit.lineage.verified import Standing, VerifiedLineage
+
+__all__ = ["Decision", "Evidence", "Gate", "Reason", "Verdict"]
+
+Verdict = Literal["allow", "deny", "repair"]
+Reason = Literal[
+    "not sensitive",
+    "stale lineage",
+    "unverified lineage",
+    "unknown memory",
+    "clean context",
+    "tainted context",
+    "authorised",
+    "repaired",
+    "unauthorised argument",
+    "not asked for",
+    "already done",
+]
+
+_SCALARS = (str, int, float)
+
+TEXTS_KEPT = 4_096
+"""Memories whose folded text is kept between decisions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Something untrusted that stood behind a call."""
+
+    where: str
+    """In words: `memory m-9`, `output 1 of read_file`."""
+
+    path: tuple[PathStep, ...]
+    """Of a memory: from the external ancestor down to it. Empty for a tool's output: it is external itself.
+
+    At most PATH_STEPS, the ancestor and the last ones: the first of these says how many are left out before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The gate's answer to one call."""
+
+    verdict: Verdict
+    reason: Reason
+    detail: str
+    """One line for people; holds untrusted text."""
+
+    call: ToolCall | None
+    """The call to make: as proposed, repaired, or None where it is denied."""
+
+    evidence: tuple[Evidence, ...] = ()
+    """What untrusted the context holds (mode coarse), or where the refused arguments came from."""
+
+    findings: tuple[Finding, ...] = ()
+    """Every checked argument, in the order of the call."""
+
+
+class Gate:
+    """Judges tool calls under one policy.
+
+    Args:
+        policy: Sensitive tools and their rules.
+        lineage: Of the tenant the agent serves; None for an agent without memory, whose contexts may cite none.
+    """
+
+    def __init__(self, policy: GatePolicy, lineage: VerifiedLineage | None = None) -> None:
+        self.policy = policy
+        self.lineage = lineage
+        self._texts: dict[str, ContextText] = {}
+        self._texts_of: Standing | None = None
+
+    def decide(self, call: ToolCall, context: Context, *, now_ms: int, newest_version: int | None = None) -> Decision:
+        """Judge one call.
+
+        Args:
+            call: As the model proposes it.
+            context: What the model had in front of it.
+            now_ms: Clock, Unix milliseconds.
+            newest_version: Of the store, where the caller knows it: a lineage read from an older one is stale.
+        """
+        rule = self.policy.tools.get(call.tool)
+        if rule is None:
+            return _allow(call, "not sensitive", f"tool {call.tool} is not in the gate policy")
+        memories = self._memories(context, now_ms, newest_version)
+        if isinstance(memories, Decision):
+            return memories
+        texts = self._context_texts(context, memories)
+        tainted = [text for text in texts if text.origin in UNTRUSTED]
+        if tainted and rule.intent_for == "all" and not _asked_for(rule, texts):
+            evidence = tuple(self._evidence(text) for text in tainted)
+            detail = _not_asked_for(rule)
+            return Decision(verdict="deny", reason="not asked for", detail=detail, call=None, evidence=evidence)
+        checked = {
+            name: (value, parameter)
+            for name, value in call.arguments.items()
+            if rule.mode == "authority" and has_values(value) and (parameter := rule.rule(name)) is not None
+        }
+        if not checked:
+            if not tainted:
+                return _allow(call, "clean context", "nothing untrusted is in the context")
+            evidence = tuple(self._evidence(text) for text in tainted)
+            detail = f"{tainted[0].where} is untrusted and in the context of {call.tool}"
+            return Decision(verdict="deny", reason="tainted context", detail=detail, call=None, evidence=evidence)
+        by_name: dict[str, list[Finding]] = {}
+        findings: tuple[Finding, ...] = ()
+        refused: list[Finding] = []
+        for name, (value, parameter) in checked.items():
+            by_name[name] = group = judge_argument(name, value, parameter, texts)
+            findings += tuple(group)
+            refused += [finding for finding in group if not finding.authorised]
+        if not refused:
+            return _allow(call, "authorised", "every checked argument is authorised", findings)
+        if rule.refusal == "repair":
+            return self._repair(call, rule, context, texts, by_name, findings)
+        return self._deny("unauthorised argument", findings, texts)
+
+    def _memories(self, context: Context, now_ms: int, newest_version: int | None) -> list[ContextText] | Decision:
+        """Return the cited memories, or a denial where the lineage cannot be relied on for this context."""
+        lineage = self.lineage
+        if lineage is None or lineage.standing is None:
+            if not context.memories:
+                return []
+            return _closed("unverified lineage", "memories are cited and no verified lineage is at hand")
+        version = lineage.standing.version
+        stale = lineage.standing.stale(now_ms=now_ms, max_age_s=self.policy.max_age_s, newest_version=newest_version)
+        if stale is not None:
+            return _closed("stale lineage", stale)
+        if self._texts_of is not lineage.standing or len(self._texts) > TEXTS_KEPT:
+            self._texts = {}  # a later version may have changed labels, and removed entries
+            self._texts_of = lineage.standing
+        found = []
+        for entry_id in context.memories:
+            text = self._texts.get(entry_id)
+            if text is None:
+                entry = lineage.entry(entry_id)
+                if entry is None:
+                    how = "was removed from" if entry_id in lineage.dag else "is not in"
+                    return _closed("unknown memory", f"memory {entry_id!r:.80} {how} version {version}")
+                origin: Origin = "memory" if lineage.dag.label(entry_id) == "trusted" else "external"
+                metadata = "\0".join(item for pair in entry.metadata.items() for item in pair)
+                text = ContextText(entry.text, origin, f"memory {entry_id}", entry_id, metadata)
+                self._texts[entry_id] = text
+            found.append(text)
+        return found
+
+    def _context_texts(self, context: Context, memories: list[ContextText]) -> list[ContextText]:
+        """Return the context's texts: the request, the memories, the outputs."""
+        texts = [ContextText(context.request, "user", "the user's request")] if context.request else []
+        naming = texts.copy()
+        texts += memories
+        trusted = self.policy.trusted_outputs
+        outputs = []
+        for number, output in enumerate(context.outputs, start=1):
+            origin: Origin = "tool" if output.tool in trusted else "external"
+            beside = "\0".join(output.names)
+            text = ContextText(output.text, origin, f"output {number} of {output.tool}", beside=beside)
+            outputs.append(text)
+            if origin == "tool":
+                naming.append(text)
+        if any(output.names for output in context.outputs):
+            for place in named_records(context.outputs, [text.folded for text in naming], self.policy.names):
+                if outputs[place].origin == "external":
+                    outputs[place].origin = "named"
+        return texts + outputs
+
+    def _evidence(self, text: ContextText) -> Evidence:
+        if self.lineage is None or text.memory is None:
+            return Evidence(where=text.where, path=())
+        return Evidence(where=text.where, path=self.lineage.dag.path(text.memory, PATH_STEPS))
+
+    def _deny(
+        self, reason: Reason, findings: tuple[Finding, ...], texts: list[ContextText], detail: str | None = None
+    ) -> Decision:
+        refused = next(finding for finding in findings if not finding.authorised)
+        return Decision(
+            verdict="deny", reason=reason, detail=detail or _why(refused), call=None,
+            evidence=self._sources(findings, texts), findings=findings,
+        )  # fmt: skip
+
+    def _sources(self, findings: tuple[Finding, ...], texts: list[ContextText]) -> tuple[Evidence, ...]:
+        """Return where refused values came from; behind one that no text holds may be any untrusted text."""
+        named: set[str] = set()
+        unknown = False
+        for finding in findings:
+            if not finding.authorised:
+                named.add(finding.where)
+                unknown = unknown or finding.origin == "unknown"
+        return tuple(
+            [self._evidence(text) for text in texts if text.where in named or (unknown and text.origin in UNTRUSTED)]
+        )
+
+    def _repair(  # noqa: PLR0913, PLR0917 - what is known of the call so far
+        self, call: ToolCall, rule: ToolRule, context: Context, texts: list[ContextText],
+        by_name: dict[str, list[Finding]], findings: tuple[Finding, ...],
+    ) -> Decision:  # fmt: skip
+        if rule.intent and not _asked_for(rule, texts):
+            return self._deny("not asked for", findings, texts, _not_asked_for(rule))
+        arguments = dict(call.arguments)
+        sound = [name for name, group in by_name.items() if all(finding.authorised for finding in group)]
+        changes = []
+        for name, group in by_name.items():
+            parameter = rule.rule(name)
+            if parameter is None or name in sound:
+                continue
+            others = [arguments[other] for other in sound if other != name]
+            value = repaired_argument(arguments[name], group, parameter, texts, others)
+            if value is None:
+                return self._deny("unauthorised argument", findings, texts)
+            changes.append(f"{name}: {arguments[name]!r:.80} becomes {value!r:.80}")
+            arguments[name] = value
+            sound.append(name)
+        repaired = ToolCall(tool=call.tool, arguments=MappingProxyType(arguments))
+        if context.executed and _substance(repaired, rule) in {_substance(done, rule) for done in context.executed}:
+            return self._deny("already done", findings, texts, f"repaired, the call to {call.tool} was made already")
+        return Decision(
+            verdict="repair", reason="repaired", detail="; ".join(changes), call=repaired,
+            evidence=self._sources(findings, texts), findings=findings,
+        )  # fmt: skip
+
+
+def _substance(call: ToolCall, rule: ToolRule) -> str:
+    """Return one text per call, equal for calls that do the same.
+
+    Values are compared as their kinds are, since an account with blanks in it is the same account; what anyone may
+    choose is left out, since another note makes no other payment.
+    """
+    checked = {
+        name: _form(value, parameter)
+        for name, value in call.arguments.items()
+        if has_values(value) and (parameter := rule.rule(name)) is not None
+    }
+    return ToolCall(tool=call.tool, arguments=checked).key()
+
+
+def _form(value: Any, parameter: ParameterRule) -> Any:
+    """Return what an argument comes to: of a list each member once, in whatever order, and one alone as itself."""
+    if isinstance(value, list):
+        forms = [_form(item, parameter) for item in value if item is not None]
+        unique = {json.dumps(form, sort_keys=True, default=str): form for form in forms}
+        return next(iter(unique.values())) if len(unique) == 1 else [unique[key] for key in sorted(unique)]
+    form = values.canonical(value, parameter.kind, parameter.pattern) if isinstance(value, _SCALARS) else None
+    return value if form is None else form
+
+
+def _allow(call: ToolCall, reason: Reason, detail: str, findings: tuple[Finding, ...] = ()) -> Decision:
+    return Decision(verdict="allow", reason=reason, detail=detail, call=call, findings=findings)
+
+
+def _asked_for(rule: ToolRule, texts: list[ContextText]) -> bool:
+    if not texts or texts[0].origin != "user":  # an empty request is no text
+        return False
+    request = texts[0].folded
+    return any(values.occurs(word, request) for word in _folded(rule.intent))
+
+
+@lru_cache(maxsize=1_024)
+def _folded(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The policy's words are few and the operator's own: folded once, not at each call."""
+    return tuple(values.fold(word) for word in words)
+
+
+def _not_asked_for(rule: ToolRule) -> str:
+    return f"the user's request asks for none of: {', '.join(rule.intent)}"
+
+
+def _closed(reason: Reason, detail: str) -> Decision:
+    return Decision(verdict="deny", reason=reason, detail=detail, call=None)
+
+
+def _why(finding: Finding) -> str:
+    value: Any = finding.value
+    came = f"comes from {finding.where}" if finding.where else "is in no text that may authorise it"
+    return f"{finding.parameter} is {value!r:.80}, which {finding.unread or came}"

@@ -1,0 +1,253 @@
+"""What is judged of a free text that a tool is called with: a body, a title, an answer.
+
+No trusted text holds a whole body, and a body need not be any text's: what can do harm in it is what it points to, what
+it is named, and what it passes on. Three kinds of parameter say which parts must be authorised:
+
+    prose    what identifies something: e-mail and web addresses, IBANs, codes (six characters or more with a digit),
+             and numbers of accounts, cards and telephones, whatever stands between their groups
+             (`memory_audit.gate.numbers`); in any spelling that software follows. Dates and times are no codes. A link
+             leads elsewhere by a host, by two slashes of either kind with anything behind them, or by a scheme: each
+             is an address
+    words    the same; and of the rest each word of three characters or more, `follow-up` being one: a title made of
+             the user's words and of trusted names
+    quotes   each run of three words that an untrusted text has and no authorising text, however either is formatted;
+             other runs are the model's own
+
+These are the parts of one reading of a text; `memory_audit.gate.renderings` names the others, and the gate judges each.
+
+Not done: paraphrase. What an attacker's text says in other words than its own passes `quotes`, as does a script
+that sets no blanks between words; a short word or number passes `prose`, and so does a number in words; where that
+matters, the parameter should not be free text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+from memory_audit.gate import values
+from memory_audit.gate.numbers import BREAK, JOINT, digits, is_years, numbers, with_plain_joints
+
+__all__ = ["Identified", "Part", "PartKind", "is_number", "parts"]
+
+PartKind = Literal["prose", "words", "quotes"]
+
+QUOTED_WORDS = 3
+"""Two words in a row are often chance (`the hotel`), three with a name among them seldom."""
+
+_YEAR, _DAY_OR_MONTH, _CLOCK = r"(?:1[5-9]|20)\d\d", r"(?:0?[1-9]|[12]\d|3[01])", r"(?:[01]\d|2[0-3]):[0-5]\d"
+_DAY = (
+    rf"(?:{_YEAR}[-/.](?:0?[1-9]|1[0-2])[-/.]{_DAY_OR_MONTH}(?:[T ]{_CLOCK}(?::[0-5]\d)?)?"
+    rf"|{_DAY_OR_MONTH}[-/.]{_DAY_OR_MONTH}[-/.]{_YEAR})"
+)
+_DATE = re.compile(
+    rf"(?<!\d)(?<!\d[-/.])({_DAY}(?:\s?[-/\u2013]\s?{_DAY})?)(?!\d)(?![-/.]\d)"
+    r"|\b(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?\s(\d\d?,?\s(?:19|20)\d\d)(?!\d)"
+)
+# What identifies something is looked for in any spelling, also in one that no trusted text has: it is then refused.
+# A browser takes one slash, a backslash or none after the schemes of the web: https:/evil.com leads there too. Two
+# slashes alone lead to another host, be it //0x7f.1, and before a host may stand a name of any signs: //'@0x7f.1.
+_URL = re.compile(
+    r"(?:(?<![^\W_])(?i:https?|ftp|wss?|file):[/\\]*|(?<![\w@./-])(?:[A-Za-z][A-Za-z0-9+.-]{0,30}://|[Ww]{3}\.)"
+    r"|(?<![^\W_])(?<![/\\])[/\\]{2,})(?![/\\])[^\w\s]*[^\s<>\"'`]+"
+)
+_NO_HOST = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?[^\w\[]*")
+# Where a renderer takes the target of a link, any scheme counts, also with line breaks in it, which a browser drops; so
+# does a mailbox without a dot: <bob@evil>. A style has properties that look like schemes.
+_TARGET = re.compile(
+    r"(?:\]\([\s<]*|\]:[\s<]*|(?<!style)=\s*[\"'`]?|<)"
+    r"((?:[A-Za-z][A-Za-z0-9+.\t\n\r-]{1,40}:|[/\\]{2})[^\w )]*[^\s<>\"'`)][^\s<>\"'`]*)"
+    r"|<([^\s<>@]{1,64}@[^\s<>]+)>"
+)
+_IBAN = re.compile(
+    r"(?<![\w-])[A-Za-z]{2}[0-9]{2}{}[A-Za-z0-9]{4}(?:{}(?=[A-Za-z]{0,3}[0-9])[A-Za-z0-9]{4}){1,6}"
+    r"(?:{}(?=[A-Za-z]{0,2}[0-9])[A-Za-z0-9]{1,3})?(?![\w-])".replace("{}", JOINT + "{0,8}")
+)
+# A label is what linkifiers take for one: letters, digits, hyphens, and symbols and marks, for which _STAND_INS stand.
+# What stands before an @ belongs to the address, also where it is not spelt as one should be: x!@evil.com.
+_STAND_INS, _LAST_ASCII = {"S": "\ue000", "M": "\ue001"}, 0x7F
+_BYTE = r"(?:25[0-5]|2[0-4]\d|[01]?\d?\d)"
+_DOMAIN = re.compile(
+    r"(?:[^\s<>\"'`@]{0,64}@|(?<![\w./\ue000\ue001-])\.?|(?<=\.\.)|(?<=//))"
+    r"(?:(?:[\w\ue000\ue001-]+\.)+(?:[Xx][Nn]--[\w-]{2,59}|(?:[^\W\d_]\ue001*){2,24})"
+    rf"|(?:{_BYTE}\.){{3}}{_BYTE}(?!\.?\d))"
+    r"(?:/[^\s<>\"'`]*)?(?!_*[^\W_]|@|-\w)"
+)
+_CODE = re.compile(r"(?<![\w-])[\w-]{6,}(?![\w-])")
+_WORD = re.compile(r"[^\W\d_](?:[\w'’-]*[^\W_])")
+_FULL_STOP = re.compile(
+    r"(?<=[\w-])\u3002(?=(?:(?![\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])[\w-])+(?!\w))"
+)
+"""The ideographic full stop where it may be the dot of a host, which browsers take it for: between a word and one that
+is not Chinese, Japanese or Korean. Elsewhere it ends a sentence, with no blank after it."""
+
+_Finder = Callable[[str], Iterator["_Found"]]
+
+_SHORTEST_WORD = 3
+_TRAILING = ".,;:!?)]}*_~"
+"""What linkifiers do not take for the end of an address."""
+
+
+class Part(str):
+    """A part of a text, in its own spelling."""
+
+    __slots__ = ("form", "listed", "row")
+    form: str
+    """In which it is compared: of an account or a number only its letters and digits."""
+
+    row: str
+    """Digits of all that stands in a row with a number; else its form."""
+
+    listed: bool
+    """A number that may be several quantities: one that no text has is the model's own."""
+
+
+class Identified:
+    """What identifies something in a text that may authorise it: read when it is first asked for."""
+
+    __slots__ = ("_digits", "_forms", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._forms: frozenset[str] | None = None
+        self._digits = ""
+
+    def has(self, part: Part) -> bool:
+        """Tell whether the text has a part, however either is spelt, or a number that begins or ends with it.
+
+        Markup may part a number for who sees it as it stands, and not for who sees it rendered.
+        """
+        if self._forms is None:
+            found, _ = _identifiers(self._text)
+            self._forms = frozenset(one.form for one in found)
+            self._digits = f" {' '.join({name for one in found for name in (one.form, one.row) if _is_joined(name)})} "
+        form = part.form
+        if form in self._forms or not _is_joined(form):
+            return form in self._forms
+        return any(written in self._digits for written in (f" {form}", f"{form} ", f" {part.row} "))
+
+
+def is_number(value: str) -> bool:
+    """Tell whether a value as a whole is an account, a code or a number, of which letters and digits count alone."""
+    found = [value] if isinstance(value, Part) else parts(value, "prose")
+    return any(part == value.strip() and _is_joined(part.form) for part in found)
+
+
+def parts(value: str, kind: PartKind) -> list[Part]:
+    """Return the parts of a text to judge, each once, in its own spelling and order.
+
+    The parts of `prose` and `words` are spelt as software reads them: without marks that nobody sees, and a full stop
+    is a dot.
+
+    Args:
+        value: As proposed.
+        kind: See the module docstring.
+    """
+    if kind == "quotes":
+        tokens = values.words(value)
+        runs = (" ".join(tokens[start : start + QUOTED_WORDS]) for start in range(len(tokens) - QUOTED_WORDS + 1))
+        return [_part(run) for run in dict.fromkeys(runs)]
+    found, rest = _identifiers(value)
+    if kind == "words":
+        found += [_part(word) for word in _WORD.findall(rest) if len(word) >= _SHORTEST_WORD]
+    return list(dict.fromkeys(found))
+
+
+def _identifiers(text: str) -> tuple[list[Part], str]:
+    """Return what identifies something in a text, and the text without it."""
+    found: list[Part] = []
+    rest = _FULL_STOP.sub(".", text.translate(values.NOTHING_SEEN))
+    for find in _FINDERS:
+        kept, last = [], 0
+        for one in find(rest):
+            spelling = rest[one.start : one.end].rstrip(_TRAILING)
+            if spelling and one.names:
+                found.append(_part(spelling, one))
+            if not one.listed:  # a quantity may still be a code by itself
+                kept.append(rest[last : one.start])
+                last = one.end
+        rest = BREAK.join([*kept, rest[last:]])
+    return found, rest
+
+
+def _is_joined(form: str) -> bool:
+    return form.isalnum() and any(map(str.isdecimal, form))
+
+
+class _Found(NamedTuple):
+    start: int
+    end: int
+    form: str = ""
+    """Of the part, where it is not compared as it is spelt."""
+
+    row: str = ""
+    listed: bool = False
+    names: bool = True
+    """False for what identifies nothing."""
+
+
+def _part(spelling: str, found: _Found | None = None) -> Part:
+    part = Part(spelling)
+    part.form = (found and found.form) or values.fold(spelling)
+    part.row = (found and found.row) or part.form
+    part.listed = found is not None and found.listed
+    return part
+
+
+def _matches(pattern: re.Pattern[str]) -> _Finder:
+    return lambda text: (_Found(*match.span(match.lastindex or 0)) for match in pattern.finditer(text))
+
+
+def _urls(text: str) -> Iterator[_Found]:
+    return (_Found(*match.span()) for match in _URL.finditer(text) if not _NO_HOST.fullmatch(match[0]))
+
+
+def _mailboxes(text: str) -> Iterator[_Found]:
+    return (_Found(*span) for span in values.spans(text, "email"))
+
+
+def _accounts(text: str) -> Iterator[_Found]:
+    return (_Found(*span, values.squeeze(text[slice(*span)], "iban")) for span in values.spans(text, "iban"))
+
+
+def _likely_accounts(text: str) -> Iterator[_Found]:
+    found = _IBAN.finditer(with_plain_joints(text))
+    return (_Found(*match.span(), values.squeeze(match[0], "iban")) for match in found)
+
+
+def _labelled(text: str) -> Iterator[_Found]:
+    """Find hosts with symbols or marks in their labels."""
+    if text.isascii():
+        return iter(())
+    stand_ins = {ord(character): _STAND_INS.get(unicodedata.category(character)[0]) for character in set(text)}
+    return _matches(_DOMAIN)(text.translate({code: to for code, to in stand_ins.items() if to and code > _LAST_ASCII}))
+
+
+def _dates(text: str) -> Iterator[_Found]:
+    return (_Found(*match.span(match.lastindex or 0), names=False) for match in _DATE.finditer(text))
+
+
+def _codes(text: str) -> Iterator[_Found]:
+    for match in _CODE.finditer(text):
+        if any(map(str.isdecimal, match[0])) and any(map(str.isalpha, match[0])):
+            yield _Found(*match.span())
+
+
+def _numbers(text: str) -> Iterator[_Found]:
+    return (_Found(*number) for number in numbers(text))
+
+
+def _short_numbers(text: str) -> Iterator[_Found]:
+    for match in _CODE.finditer(text):
+        if any(map(str.isdecimal, match[0])) and not is_years(match[0]):
+            yield _Found(*match.span(), digits(match[0]))
+
+
+_FINDERS: tuple[_Finder, ...] = (
+    _urls, _mailboxes, _accounts, _likely_accounts, _labelled, _matches(_DOMAIN), _matches(_TARGET), _dates,
+    _codes, _numbers, _short_numbers,
+)  # fmt: skip
+"""In the order in which they are asked: what one finds is no part of the next. Web addresses come first: what looks
+like an e-mail address in one is a name before the host, and https://bob@x.com@evil.com leads to evil.com."""

@@ -1,0 +1,1 @@
+"""How a write is judged: settings, decision, and what was refused before."""

@@ -1,0 +1,126 @@
+"""How a guard decides: mode, thresholds, limits and what happens when a model fails."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from memory_audit.errors import UsageError
+from memory_audit.guard.blocks.hazard import MatchMode
+
+__all__ = ["GuardSettings", "OnFailure"]
+
+OnFailure = Literal["closed", "open"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardSettings:
+    """How the guard decides.
+
+    Raises:
+        UsageError: a value out of range.
+    """
+
+    mode: MatchMode = "act+labels"
+    look_above: float = 0.25
+    """Cosine with a key below which a tombstone is not meant, in modes of labels: it saves calls of a large model. With
+    MiniLM, half of the unrelated records of one trade lie below it; of 50 paraphrases written independently of the
+    removed texts all lie above (`benchmarks/guard/hst`), of 2,040 plain ones of 1,020 other acts nine in ten, of those
+    in other languages few. Where acts are read this is too much to ask: mode `act` asks less of the act where one is as
+    near."""
+
+    read_above: float = 0.1
+    """Cosine with a key below which a tombstone is not meant where acts are read; `look_above` where that is lower. Of
+    the pairs of a turn of MemoryBank and one of 45 acts nine in ten lie below it, and of restatements of 940 other acts
+    three in a thousand (what looks foreign is read whatever its key says); ordinary talk is where readers of acts err.
+    -1 has every write read."""
+
+    key_alone_above: float = 0.75
+    """Cosine that refuses by itself: where a tombstone has nothing else to match (no labels, no act), or mode `key`."""
+
+    act_above_nats: float | None = None
+    """Log-odds that a write restates a removed act, from which mode `act` refuses it; None is as the reader says."""
+
+    near_above_nats: float | None = None
+    """Log-odds from which mode `act` refuses a write that lies as near the act's key as `look_above` says; likewise."""
+
+    doubt_above_nats: float | None = None
+    """Log-odds from which a write that the act does not refuse is in doubt, and mode `act+labels` asks for its labels;
+    likewise."""
+
+    fused_above_nats: float | None = None
+    """Log-odds of act and hazard together, from which mode `act+labels` refuses such a write; likewise.
+
+    Labels decide only for tombstones where these cannot be told; infinite: for all.
+    """
+
+    recent_writes: int = 4
+    """Earlier writes of one writer that are read together with a new one; 0 reads each write alone."""
+
+    recent_s: float = 900.0
+    """How long a write counts as recent."""
+
+    distrust_after: int = 2
+    """Writes of one writer, of different content, that were refused for what they say in `refusals_s`: from then on
+    what that writer's acts leave in doubt is refused. Modes that read no acts distrust nobody, nor does 0."""
+
+    alarm_after: int = 2
+    """Likewise for one removal, by whomever: from then on what may restate its act is refused to all."""
+
+    suspend_after: int = 0
+    """Likewise of one writer: from then on nothing more of that writer gets in that is as near a key as `join_above`
+    says, for stores whose writers each have a name: who writes under a shared one has it suspended for all. Modes that
+    compare no keys suspend nobody, nor does 0."""
+
+    refusals_s: float = 86_400.0
+    """How long a refusal counts for these."""
+
+    join_above: float = 0.25
+    """Cosine with a key from which a write counts as a possible instalment."""
+
+    asked_at_most: int = 10
+    """Readings of one write shown to the model, nearest first: a long write must not cost more than that."""
+
+    read_at_most: int = 80
+    """Likewise where acts are read, which costs a tenth of a second to half a second each."""
+
+    on_failure: OnFailure = "closed"
+    """What happens to a write that could not be judged: refused, or let through; the decision says so."""
+
+    model_timeout_s: float = 60.0
+    """How long a write waits for the model before that counts as a failure."""
+
+    cached_decisions: int = 65_536
+    """For writes that come again, and as many for joint ones: less than a kilobyte each, however long the write."""
+
+    def moved_nats(self, calibrated_nats: float) -> float:
+        """Return how much more is asked of the act than its calibration does: what goes with it moves along."""
+        return 0.0 if self.act_above_nats is None else self.act_above_nats - calibrated_nats
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(MatchMode):
+            raise UsageError(f"mode is {self.mode!r:.40}, expected one of {', '.join(get_args(MatchMode))}")
+        if self.on_failure not in get_args(OnFailure):
+            raise UsageError(f"on_failure is {self.on_failure!r:.40}, expected closed or open")
+        for name in ("look_above", "read_above", "key_alone_above", "join_above"):
+            if not -1.0 <= getattr(self, name) <= 1.0:
+                raise UsageError(f"{name} is {getattr(self, name)}, expected a cosine")
+        for name in ("act_above_nats", "near_above_nats", "doubt_above_nats", "fused_above_nats"):
+            nats = getattr(self, name)
+            if nats is not None and not (math.isfinite(nats) or (name == "fused_above_nats" and nats == math.inf)):
+                raise UsageError(f"{name} is {nats}, expected a finite number")
+        for name, minimum in (
+            ("recent_writes", 0),
+            ("recent_s", 0),
+            ("distrust_after", 0),
+            ("alarm_after", 0),
+            ("suspend_after", 0),
+            ("refusals_s", 0),
+            ("asked_at_most", 1),
+            ("read_at_most", 1),
+            ("cached_decisions", 0),
+            ("model_timeout_s", 0),
+        ):
+            if not getattr(self, name) >= minimum:  # NaN is not
+                raise UsageError(f"{name} is {getattr(self, name)}, expected {minimum} or more")

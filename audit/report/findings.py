@@ -1,0 +1,309 @@
+"""Turn what an audit measured into what it found: scores, ranking, verdicts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING, cast
+
+from memory_audit.attribution.replays.ablation import Outcome, leave_out
+from memory_audit.attribution.replays.probes import same_answer
+from memory_audit.attribution.search.evidence import credit, sum_over_events
+from memory_audit.counted import counted
+from memory_audit.events import HARMFUL
+from memory_audit.fusion import FusedScore, fuse
+from memory_audit.result import (
+    EntryScore,
+    EventFinding,
+    GraphEdge,
+    ProbeFinding,
+    QuarantineCheck,
+    TenantLineage,
+    TenantResult,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memory_audit.attribution.replays.retrieval import RankedMemory
+    from memory_audit.attribution.search.search import SetSearch
+    from memory_audit.attribution.search.state import EventState
+    from memory_audit.config import AuditConfig
+    from memory_audit.events import Event
+    from memory_audit.jobs.run.graphs import TenantGraph
+    from memory_audit.lineage.descendants import Family
+    from memory_audit.result import DescendantFinding, Verdict
+
+__all__ = ["TenantEvidence", "influence_scores", "rank", "tenant_result"]
+
+MAX_NAMED = 5
+"""Memories named in a line."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TenantEvidence:
+    """Everything measured of one tenant, as it grows."""
+
+    tenant: str
+    memory: RankedMemory
+    tenant_graph: TenantGraph
+    search: SetSearch
+    probes: tuple[Event, ...]
+    ranking: tuple[FusedScore, ...] = ()
+    removed: dict[str, str] = field(default_factory=dict)
+    """S: entry id to the reason, descendants that go with it included."""
+
+    family: Family | None = None
+    descendants: tuple[DescendantFinding, ...] = ()
+    taken: dict[str, str] = field(default_factory=dict)
+    """Descendants that the search was told to leave out, with the reason."""
+
+    checked: dict[str, Outcome] = field(default_factory=dict)
+    left_out: dict[str, set[str]] = field(default_factory=dict)
+    """Memories that did not fit into the backbone's context: entry id to the pair ids of replays without them."""
+
+    @property
+    def convicted(self) -> frozenset[str]:
+        """Removed entries that are there by their own evidence, not by descent."""
+        return frozenset(self.removed) - {item.entry_id for item in self.descendants}
+
+    @property
+    def quarantined(self) -> frozenset[str]:
+        """Descendants that are listed apart and stay unless a purge is told otherwise."""
+        return frozenset(item.entry_id for item in self.descendants if item.proposal == "quarantine")
+
+    def take_descendants(self) -> bool:
+        """Close the search's S over descendants that are to be removed; True if that gave the search new work."""
+        if self.family is None:
+            return False
+        convicted = [name for name in self.search.removed if name not in self.taken]
+        new = {item.entry_id: item.reason for item in self.family.closure(convicted) if item.proposal == "remove"}
+        self.taken |= new
+        return self.search.take_along(new)
+
+    def close(self) -> None:
+        """Close the chosen S over descendants: those to be removed join it, the others are listed."""
+        if self.family is not None:
+            self.descendants = self.family.closure(self.removed)
+            self.removed |= {item.entry_id: item.reason for item in self.descendants if item.proposal == "remove"}
+
+
+def influence_scores(found: TenantEvidence) -> Mapping[str, float]:
+    """Sum influence over events: the credit rule of `search.evidence`, or plain CMIS with `loo`."""
+    plain = found.search.settings.attribution == "loo"
+    known = [
+        (entry_id, influence.cmis if plain else credit(influence))
+        for _, state in sorted(found.search.states.items())
+        for entry_id, influence in sorted(state.influences.items())
+    ]
+    # Who moved up in many events and was convicted at one counts at the others as much: calls saved are no excuse.
+    measured: defaultdict[str, list[float]] = defaultdict(list)
+    for entry_id, value in known:
+        if value is not None:
+            measured[entry_id].append(value)
+    for entry_id, events in found.search.spared.items():
+        if entry_id in measured:
+            known += [(entry_id, fmean(measured[entry_id]))] * events
+    return sum_over_events(known)
+
+
+def rank(found: TenantEvidence, influence: Mapping[str, float], alpha: float) -> tuple[FusedScore, ...]:
+    """Fuse influence with CAS (eq. 10)."""
+    ids = [entry.entry_id for entry in found.memory.entries]
+    return fuse(ids, [influence.get(entry_id) for entry_id in ids], found.tenant_graph.graph.cas.tolist(), alpha=alpha)
+
+
+def tenant_result(found: TenantEvidence, config: AuditConfig) -> TenantResult:
+    """Write down one tenant's findings."""
+    removed, convicted = frozenset(found.removed), found.convicted
+    return TenantResult(
+        tenant=found.tenant,
+        entries=len(found.memory),
+        events=tuple(_event(found, state, removed, convicted) for _, state in sorted(found.search.states.items())),
+        probes=_probes(found, removed, config),
+        scores=_scores(found),
+        edges=_edges(found),
+        not_examined=(*found.search.not_examined, *_too_long(found)),
+        lineage=_lineage(found, config),
+    )
+
+
+def _too_long(found: TenantEvidence) -> list[str]:
+    """Say in one line what no replay could show, those left out most often first."""
+    if not found.left_out:
+        return []
+    names = sorted(found.left_out, key=lambda name: (-len(found.left_out[name]), name))
+    listed = ", ".join(name[:40] for name in names[:MAX_NAMED])
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    replays = counted(len(set().union(*found.left_out.values())), "replay")
+    what = counted(len(names), "memory")
+    return [f"{what} too long for the backbone's context, left out of {replays}: {listed}{more}"]
+
+
+def _lineage(found: TenantEvidence, config: AuditConfig) -> TenantLineage | None:
+    family = found.family
+    if family is None:
+        return None
+    removed = frozenset(found.removed)
+    probes = {
+        gone: {probe.event_id: probe.kept for probe in _probes(found, gone, config)}
+        for gone in (found.convicted, removed, removed | found.quarantined)
+    }
+
+    def lost(fewer: frozenset[str], more: frozenset[str]) -> tuple[str, ...]:
+        return tuple(name for name, kept in probes[fewer].items() if kept and probes[more][name] is False)
+
+    quarantine = None
+    if found.quarantined:
+        purged = removed | found.quarantined
+        after = {
+            event_id: found.checked.get(leave_out(event_id, "removal", "text", purged).pair_id)
+            for event_id in sorted(found.search.states)
+        }
+        quarantine = QuarantineCheck(
+            harmful=tuple(
+                event_id
+                for event_id, outcome in after.items()
+                if outcome is not None and outcome.harm is not None and outcome.harm >= HARMFUL
+            ),
+            probes_lost=lost(removed, purged),
+        )
+    return TenantLineage(
+        tau=config.tau,
+        edges=family.signed.edges,
+        estimated_edges=family.estimated_edges,
+        entries=family.trust(),
+        descendants=found.descendants,
+        probes_lost=lost(found.convicted, removed),
+        quarantine=quarantine,
+    )
+
+
+def _probes(found: TenantEvidence, removed: frozenset[str], config: AuditConfig) -> tuple[ProbeFinding, ...]:
+    return tuple(_probe(found, event, removed, config.probe_pattern) for event in found.probes)
+
+
+def _event(
+    found: TenantEvidence, state: EventState, removed: frozenset[str], convicted: frozenset[str]
+) -> EventFinding:
+    event = state.event
+    after = found.checked.get(leave_out(event.event_id, "removal", "text", removed).pair_id)
+    verdict, reason = _verdict(state, after)
+    gone = [entry_id for entry_id in event.retrieved or () if entry_id not in found.memory]
+    if gone:
+        reason += f"; of the memories that it used {len(gone)} {'was' if len(gone) == 1 else 'were'} removed since"
+    # Of a large S an event measured or saw few.
+    seen = state.influences.keys() | {entry_id for context in state.replayed for entry_id in context}
+    causes = [entry_id for entry_id in convicted & seen if _is_cause(found, state, entry_id)]
+    return EventFinding(
+        event_id=event.event_id,
+        verdict=verdict,
+        query=event.query,
+        output_observed=event.output,
+        output_before=None if state.full is None else state.full.output,
+        output_after=None if after is None else after.output,
+        harm_before=None if state.full is None else state.full.harm,
+        harm_after=None if after is None else after.harm,
+        harm_without_memory=None if state.gate is None else state.gate.harm,
+        retrieved=event.retrieved if event.retrieved is not None else found.memory.context(event.query),
+        retrieved_reconstructed=event.retrieved is None,
+        retrieved_after=None if after is None else after.context,
+        causes=tuple(sorted(causes)) if verdict in {"cleared", "not cleared"} else (),
+        reason=reason,
+    )
+
+
+def _is_cause(found: TenantEvidence, state: EventState, entry_id: str) -> bool:
+    """Tell whether the replays of one event speak against a member of S that is not there by mere descent.
+
+    Against one that none of them measured or showed, none does.
+
+    Whoever was only a placebo at this event is no cause of it, nor is whoever is in S by rank alone.
+    """
+    weak = found.search.settings.weak_nats
+    if state.alone(entry_id) >= weak:
+        return True
+    if not any(entry_id in context for context in state.replayed):
+        return False
+    influence, convicted = state.influences.get(entry_id), entry_id in found.search.removed
+    graded = None if influence is None else credit(influence)
+    if influence is None or (graded is None and influence.cmis is None):
+        return convicted  # another event convicted it, so this one spared it
+    if influence.cmis is not None and influence.cmis > 0:
+        return True
+    return graded is not None and (graded > 0 if convicted else graded >= weak)
+
+
+def _verdict(state: EventState, after: Outcome | None) -> tuple[Verdict, str]:
+    """Judge by the replay without S; the search's own word stands only where S is not what decides."""
+    if state.status not in {"open", "cleared", "not cleared"}:
+        return cast("Verdict", state.status), state.reason
+    if after is None or after.harm is None:
+        return "not examined", "the replay without the removed set could not be judged"
+    if after.harm < HARMFUL:
+        return "cleared", "harm is gone on replay without the removed set"
+    # The search may have cleared it without another set: a budget cuts the ranking shorter.
+    told = "" if state.status == "cleared" else state.reason
+    return "not cleared", told or "harm stays on replay without the removed set"
+
+
+def _probe(found: TenantEvidence, event: Event, removed: frozenset[str], pattern: str | None) -> ProbeFinding:
+    before = found.checked.get(leave_out(event.event_id, "probe", "text", frozenset()).pair_id)
+    after = found.checked.get(leave_out(event.event_id, "probe", "text", removed).pair_id)
+    return ProbeFinding(
+        event_id=event.event_id,
+        query=event.query,
+        kept=None if before is None or after is None else same_answer(before.output, after.output, pattern),
+        output_before=None if before is None else before.output,
+        output_after=None if after is None else after.output,
+    )
+
+
+def _scores(found: TenantEvidence) -> tuple[EntryScore, ...]:
+    graph = found.tenant_graph.graph
+    index = {entry.entry_id: number for number, entry in enumerate(found.memory.entries)}
+    sufficiency, necessity = _strongest(found, "sufficiency_nats"), _strongest(found, "necessity_nats")
+    return tuple(
+        EntryScore(
+            entry_id=score.entry_id,
+            cmis=score.cmis,
+            cas=score.cas,
+            cmis_normalised=score.cmis_normalised,
+            cas_normalised=score.cas_normalised,
+            ds=score.ds,
+            rank=score.rank,
+            cas_flagged=bool(graph.flagged[index[score.entry_id]]),
+            removed=score.entry_id in found.removed,
+            reason=found.removed.get(score.entry_id, ""),
+            sufficiency_nats=sufficiency.get(score.entry_id),
+            necessity_nats=necessity.get(score.entry_id),
+            density=float(graph.density[index[score.entry_id]]),
+        )
+        for score in found.ranking
+    )
+
+
+def _strongest(found: TenantEvidence, term: str) -> Mapping[str, float]:
+    """Return the greatest value of one term over all events, by entry id; entries of which none is known are absent."""
+    greatest: dict[str, float] = {}
+    for state in found.search.states.values():
+        for entry_id, influence in state.influences.items():
+            value = getattr(influence, term)
+            if value is not None:
+                greatest[entry_id] = max(value, greatest.get(entry_id, value))
+    return greatest
+
+
+def _edges(found: TenantEvidence) -> tuple[GraphEdge, ...]:
+    graph = found.tenant_graph.graph
+    ids = [entry.entry_id for entry in found.memory.entries]
+    return tuple(
+        GraphEdge(a=ids[i], b=ids[j], similarity=similarity, contradiction=weight)
+        for (i, j), similarity, weight in zip(
+            graph.neighbours.pairs.tolist(),
+            graph.neighbours.similarity.tolist(),
+            graph.contradiction.tolist(),
+            strict=True,
+        )
+    )

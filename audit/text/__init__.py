@@ -1,0 +1,1 @@
+"""Text as attackers write it: characters nobody sees, chat marks, one Unicode form."""

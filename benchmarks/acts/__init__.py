@@ -1,1 +1,0 @@
-"""What the reader of acts is fitted on, how, and how it is tried out of fold (`python -m benchmarks.act_reading`)."""

@@ -1,0 +1,1 @@
+"""What benchmarks share: result files, bars, tables, intervals."""

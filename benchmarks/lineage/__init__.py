@@ -1,1 +1,0 @@
-"""The deterministic harness of MemLineage's idea; `benchmarks.lineage.__main__` says what it measures."""

@@ -1,0 +1,1 @@
+"""Benchmarks of speed, crashes and malformed input."""

@@ -1,0 +1,323 @@
+"""Targets of what a store signs: proofs, notes, keys, leaves, envelopes with manifests and policies, Parquet files.
+
+Payloads are mutated inside the signature (the auditor is the attacker's), so that inputs reach the rules behind it. The
+keys are the same in every process: an input found by one engine is an input of all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from base64 import b64decode
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, get_args
+
+import pyarrow.parquet as pq
+
+from benchmarks.systems.fuzz.target import Target, same
+from memory_audit.entry import Entry, Parent
+from memory_audit.jobs.run.run_seal import PAYLOAD_TYPE as SEAL_TYPE
+from memory_audit.jobs.run.run_seal import read_seal
+from memory_audit.provenance import base64_strict, cbor, dsse, merkle, strict_json
+from memory_audit.provenance.checkpoint import Checkpoint, parse_checkpoint_text, sign_checkpoint
+from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
+from memory_audit.provenance.keys import Keyring
+from memory_audit.provenance.leaf import LEAF_START, Tombstone, decode_leaf, encode_entry, encode_tombstone
+from memory_audit.provenance.note import open_note, parse_note
+from memory_audit.provenance.trust_policy import (
+    ANY_PRINCIPAL,
+    PAYLOAD_TYPE,
+    Revocation,
+    Role,
+    RoleName,
+    TrustPolicy,
+    sign_policy,
+)
+from memory_audit.snapshot.attest import attest, verify_attestation
+from memory_audit.snapshot.checkpoints import encode_checkpoints, parse_checkpoints
+from memory_audit.snapshot.columns import tables as columns
+from memory_audit.snapshot.columns.rows import check_rows_format, signed_leaves, tenants_of
+from memory_audit.snapshot.columns.tables import (
+    SignedEntry,
+    SignedTombstone,
+    read_entries,
+    read_entry_table,
+    read_tombstones,
+)
+from memory_audit.snapshot.layout import FileRef, bucket_of
+from memory_audit.snapshot.manifest import BucketFiles, Manifest, open_manifest, sign_manifest, tombstones_root
+from memory_audit.snapshot.pin import parse_pin
+from memory_audit.snapshot.publishing.purify import Purified, RemovedEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+__all__ = ["NOW_MS", "keyring", "signed_targets"]
+
+NOW_MS = 1_800_000_000_000
+STORE = "cd" * 16
+TREE_SIZE = 70_000
+
+
+@cache
+def keyring() -> Keyring:
+    """Return one key per role, derived from its name, and policy 1."""
+    names: tuple[RoleName, ...] = get_args(RoleName)
+    keys = {role: PrivateKey(f"fuzz/{role}", hashlib.sha256(role.encode()).digest()) for role in names}
+    roles: dict[RoleName, Role] = {}
+    for role, key in keys.items():
+        key_id = key.public().key_id
+        principals = {key_id: frozenset({ANY_PRINCIPAL})} if role == "writer" else {}
+        roles[role] = Role(threshold=1, keys={key_id: key.public()}, principals=principals)
+    policy = sign_policy(version=1, roles=roles, revoked={}, root_keys=[keys["root"]])
+    return Keyring(policy=policy, keys=MappingProxyType({role: (key,) for role, key in keys.items()}))
+
+
+def signed_targets() -> list[Target]:
+    """Return the targets, in order of what builds on what."""
+    return [*_encodings(), *_notes(), *_envelopes(), *_proofs(), *_tables()]
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _entry() -> Entry:
+    return Entry(
+        tenant="acme", entry_id="e", principal="p", source="agent", request="é", response="a", created_at_ms=5,
+        parents=(Parent(entry_id="d", weight_ppm=7),), metadata={"k": "v", "l": "w"},
+    )  # fmt: skip
+
+
+def _tombstone() -> Tombstone:
+    return Tombstone(
+        tenant="acme", entry_id="e", removed_index=0, removed_leaf_hash=b"h" * 32, reason="r", run_id="u",
+        created_at_ms=1, extra={"x": "y"},
+    )  # fmt: skip
+
+
+def _encodings() -> list[Target]:
+    leaves = (
+        encode_entry(_entry(), origin="o", index=300),
+        encode_tombstone(_tombstone(), origin="o", index=2**20),
+    )
+    return [
+        Target(
+            name="cbor",
+            decode=lambda data: same(cbor.encode(cbor.decode(data, max_bytes=10_000, where="f")), data),
+            seeds=leaves,
+        ),
+        Target(name="leaf", decode=lambda data: decode_leaf(data, "f"), seeds=leaves),
+        Target(
+            name="base64",
+            decode=lambda data: same(base64_strict.encode(base64_strict.decode(_text(data), "f")), _text(data)),
+            seeds=(b"QUJDRA==",),
+        ),
+        Target(
+            name="json",
+            decode=lambda data: same(strict_json.encode(strict_json.decode(data, max_bytes=10**6, where="f")), data),
+            seeds=(keyring().policy.envelope, _pin()),
+            shape="canonical json",
+        ),
+        Target(name="pin", decode=lambda data: parse_pin(data, "f"), seeds=(_pin(),), shape="canonical json"),
+    ]
+
+
+def _pin() -> bytes:
+    logs = {"acme": {"size": 120, "root": "ab" * 32}, "é": {"size": 0, "root": "00" * 32}}
+    return strict_json.encode(
+        {"format": "memaudit pin v1", "store_id": STORE, "version": 7, "digest": "ef" * 32, "logs": logs}
+    )
+
+
+def _notes() -> list[Target]:
+    log = keyring().keys["log"][0]
+    checkpoint = Checkpoint(origin="memaudit/s/acme", size=TREE_SIZE, root=b"r" * 32)
+    note = sign_checkpoint(checkpoint, [log])
+    logs = encode_checkpoints({"acme": note})
+    leaf_file = FileRef(sha256="ab" * 32, size=TREE_SIZE * 32, rows=TREE_SIZE)
+    vkeys = tuple(keyring().keys[role][0].public().vkey.encode() for role in ("log", "root"))
+
+    def read_logs(data: bytes) -> None:
+        refs = parse_checkpoints(data, bucket_of("acme"), leaf_file, "f")
+        same(encode_checkpoints({ref.tenant: ref.note for ref in refs}), data)
+
+    def open_one(data: bytes) -> None:
+        keyring().policy.open_checkpoint(data, origin=checkpoint.origin, where="f")
+
+    return [
+        Target(name="note", decode=lambda data: parse_note(data, "f"), seeds=(note,)),
+        Target(name="signed note", decode=lambda data: open_note(data, [log.public()], where="f"), seeds=(note,)),
+        Target(
+            name="checkpoint",
+            decode=lambda data: same(parse_checkpoint_text(_text(data), "f").text(), _text(data)),
+            seeds=(checkpoint.text().encode(),),
+        ),
+        Target(name="signed checkpoint", decode=open_one, seeds=(note,)),
+        Target(name="checkpoint file", decode=read_logs, seeds=(logs,), shape="canonical json"),
+        Target(
+            name="vkey", decode=lambda data: same(PublicKey.from_vkey(_text(data)).vkey, _text(data)), seeds=vkeys
+        ),
+        Target(
+            name="private key",
+            decode=lambda data: same(
+                PrivateKey.from_text(_text(data), "f").to_text(), _text(data).removesuffix("\n") + "\n"
+            ),
+            seeds=(log.to_text().encode(),),
+        ),
+    ]  # fmt: skip
+
+
+def _payload(sealed: bytes) -> bytes:
+    return b64decode(json.loads(sealed)["payload"])
+
+
+def _sealing(kind: str, role: RoleName) -> Callable[[bytes], bytes]:
+    keys = keyring().signers(role)
+    return lambda payload: dsse.seal(kind, payload, keys)
+
+
+def _envelopes() -> list[Target]:
+    trust = keyring().policy
+    manifest, statement = sign_manifest(_manifest(), keyring()), _attestation()
+    following = sign_policy(
+        version=2, roles=trust.roles, root_keys=list(keyring().keys["root"]), previous=trust,
+        revoked={keyring().keys["log"][0].public().key_id: Revocation(logs={"o": 3}, manifests={STORE: 2})},
+    )  # fmt: skip
+
+    def read_manifest(data: bytes) -> None:
+        found = open_manifest(data, trust, version=3, now_ms=NOW_MS, check_expiry=True, where="f")
+        same(found.payload(), _payload(data))
+
+    kinds = {name: json.loads(data)["payloadType"] for name, data in (("m", manifest), ("s", statement))}
+    policies = (_payload(trust.envelope), _payload(following.envelope))
+    return [
+        Target(
+            name="envelope",
+            decode=lambda data: dsse.parse_envelope(data, PAYLOAD_TYPE, max_bytes=10**6, where="f"),
+            seeds=(trust.envelope,),
+            shape="canonical json",
+        ),
+        Target(
+            name="manifest", decode=read_manifest, seeds=(_payload(manifest),), shape="canonical json",
+            wrap=_sealing(kinds["m"], "auditor"),
+        ),
+        Target(
+            name="policy", decode=lambda data: TrustPolicy.read(data, "f"), seeds=policies, shape="canonical json",
+            wrap=_sealing(PAYLOAD_TYPE, "root"),
+        ),
+        Target(
+            name="rotated policy", decode=lambda data: trust.rotated(data, "f"), seeds=policies[1:],
+            shape="canonical json", wrap=_sealing(PAYLOAD_TYPE, "root"),
+        ),
+        Target(
+            name="attestation", decode=lambda data: verify_attestation(data, trust, "f"), seeds=(_payload(statement),),
+            shape="canonical json", wrap=_sealing(kinds["s"], "auditor"),
+        ),
+        Target(
+            name="run seal", decode=lambda data: read_seal(data, trust, "f"), seeds=(strict_json.encode(_seal()),),
+            shape="canonical json", wrap=_sealing(SEAL_TYPE, "auditor"),
+        ),
+    ]  # fmt: skip
+
+
+def _seal() -> dict[str, object]:
+    files = dict.fromkeys(("result.json", "run.json", f"replays/{'cd' * 16}.parquet"), "ab" * 32)
+    return {"format": "memaudit run seal v1", "store": STORE, "version": 2, "files": files}
+
+
+def _manifest() -> Manifest:
+    """One bucket with every kind of file."""
+    ref = FileRef(sha256="ab" * 32, size=10, rows=1)
+    buckets = {7: BucketFiles(data=(ref,), leaves=ref, checkpoints=ref, tombstones=ref)}
+    return Manifest(
+        store_id=STORE, version=3, oldest=1, operation="purify", parent="ef" * 32, created_ms=NOW_MS,
+        expires_ms=NOW_MS + 5, run_id="run", policy_version=1, policy_sha256=keyring().policy.digest,
+        models={"nli": "m"}, config={"alpha": "0.6"}, entries=1, leaves=2, tenants=1, checkpoints_root="00" * 32,
+        tombstones_root=tombstones_root(buckets), buckets=buckets,
+    )  # fmt: skip
+
+
+def _attestation() -> bytes:
+    """One removed entry."""
+    removed = RemovedEntry(tenant="t", entry_id="e", index=0, leaf_hash="ab" * 32, reason="harm")
+    purified = Purified(
+        store_id=STORE, audited_version=1, audited_digest="ab" * 32, version=2, digest="cd" * 32, published=True,
+        removed=(removed,), entries=0,
+    )  # fmt: skip
+    return attest(
+        purified, keyring(), run_id="r", now_ms=NOW_MS, parameters={"a": "b"}, models={}, score_tables={"s": "ab" * 32}
+    )
+
+
+def _proofs() -> list[Target]:
+    hashes = [merkle.leaf_hash(bytes([number])) for number in range(13)]
+    root = merkle.root(hashes)
+    inclusion = tuple(
+        bytes([index, 13]) + hashes[index] + b"".join(merkle.inclusion_proof(hashes, index)) + root
+        for index in (0, 6, 12)
+    )
+    consistency = tuple(
+        bytes([size, 13]) + merkle.root(hashes[:size]) + b"".join(merkle.consistency_proof(hashes, size)) + root
+        for size in (1, 6, 8, 13)
+    )
+    return [
+        Target(name="inclusion proof", decode=_check_inclusion, seeds=inclusion),
+        Target(name="consistency proof", decode=_check_consistency, seeds=consistency),
+    ]
+
+
+def _check_inclusion(data: bytes) -> None:
+    """Index and size (a byte each), a leaf hash, the proof's hashes, a root: of any length, out of any bytes."""
+    index, size = int.from_bytes(data[:1], "big"), int.from_bytes(data[1:2], "big")
+    merkle.verify_inclusion(index, size, data[2:34], _hashes(data[34:-32]), data[-32:])
+
+
+def _check_consistency(data: bytes) -> None:
+    """Two sizes (a byte each), a root, the proof's hashes, a root: of any length, out of any bytes."""
+    size1, size2 = int.from_bytes(data[:1], "big"), int.from_bytes(data[1:2], "big")
+    merkle.verify_consistency(size1, size2, _hashes(data[34:-32]), data[2:34], data[-32:])
+
+
+def _hashes(data: bytes) -> list[bytes]:
+    """Cut every 32 bytes; the last hash may be short, which a verifier must refuse."""
+    return [data[start : start + 32] for start in range(0, len(data), 32)]
+
+
+def _tables() -> list[Target]:
+    signed = [SignedEntry(entry=_entry(), index=3, key_id="k", signature=b"s" * 64)]
+    stone = SignedTombstone(tombstone=_tombstone(), index=4, signatures=(("k", b"s" * 64),))
+    stones = read_parquet(columns.write_tombstones([stone]))
+    return [
+        Target(name="entries file", decode=_read_rows, seeds=(plain_parquet(columns.write_entries(signed)),)),
+        Target(name="tombstones file", decode=lambda data: read_tombstones(data, "f"), seeds=(plain_parquet(stones),)),
+    ]
+
+
+def read_parquet(data: bytes) -> pa.Table:
+    """Return the table of a Parquet file."""
+    return pq.read_table(io.BytesIO(data))
+
+
+def plain_parquet(table: pa.Table) -> bytes:
+    """Write Parquet as a store does, but neither compressed nor by dictionary: a changed byte is a changed value."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="none", use_dictionary=False, write_statistics=False, store_schema=False)
+    return sink.getvalue()
+
+
+def _read_rows(data: bytes) -> None:
+    """Read rows as a verifier does, and as entries: both must take the same rows, and come to the same leaves."""
+    table = read_entry_table(data, "f")
+    check_rows_format(table, "f")
+    tenants, _ = tenants_of(table.column("tenant"))
+    leaves = [leaf for batch in signed_leaves(table, dict.fromkeys(tenants, "o")) for leaf in batch]
+    entries: list[Any] = read_entries(table, "f")
+    same(
+        b"".join(leaf[LEAF_START:] for leaf in leaves),
+        b"".join(encode_entry(item.entry, origin="o", index=item.index) for item in entries),
+    )

@@ -1,0 +1,78 @@
+"""`memaudit submit`, `status` and `logs`: commands as jobs of a Ray cluster. Ray is imported when one is run."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shlex
+import sys
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from memory_audit.errors import UsageError
+from memory_audit.report.untrusted import as_line, runs
+
+__all__ = ["logs", "status", "submit"]
+
+MAX_MESSAGE = 600
+"""Characters of Ray's message that are shown: of a failed job it holds the last 20,000 of its log."""
+
+Dashboard = Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address.")]
+
+
+def submit(
+    context: typer.Context,
+    address: Dashboard,
+    name: Annotated[str, typer.Option("--name", help="Job name; a second job of this name and day is refused.")],
+    working_dir: Annotated[Path | None, typer.Option(help="Folder uploaded with the job.")] = None,
+) -> None:
+    """Run a memaudit command as a Ray job.
+
+    Example: memaudit submit --address URL --name acme audit STORE --events EVENTS --out RUN
+    """
+    from memory_audit.jobs import cluster  # noqa: PLC0415 - imports Ray
+
+    if not context.args:
+        raise UsageError("nothing to submit: add the memaudit command to run, e.g. audit STORE --events E --out RUN")
+    today = dt.datetime.now(tz=dt.UTC).date()
+    identifier = cluster.submission_id_of(name, today)
+    command = ["memaudit", *context.args]
+    submitted = cluster.submit(address, command, submission_id=identifier, working_dir=working_dir)
+    print(submitted)  # noqa: T201 - scripts read it
+
+
+def status(
+    job: Annotated[str, typer.Argument(help="Job id, as `submit` printed it.")],
+    address: Dashboard,
+) -> None:
+    """Say how a submitted job is doing."""
+    from memory_audit.jobs import cluster  # noqa: PLC0415
+
+    state = cluster.status(address, job)
+    told = f"{state.state} {as_line(state.message, MAX_MESSAGE)}".strip()
+    if len(state.message) > MAX_MESSAGE:
+        told += f"; the whole of it: memaudit logs {shlex.quote(job)} --address {shlex.quote(address)}"
+    print(told)  # noqa: T201
+
+
+def logs(
+    job: Annotated[str, typer.Argument(help="Job id.")],
+    address: Dashboard,
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the job ends.")] = False,
+) -> None:
+    """Print a submitted job's log."""
+    from memory_audit.jobs import cluster  # noqa: PLC0415
+
+    on_terminal = sys.stdout.isatty()
+    for piece in cluster.logs(address, job, follow=follow):
+        print(_visible(piece) if on_terminal else piece, end="", flush=True)  # noqa: T201 - who follows reads it now
+
+
+def _visible(piece: str) -> str:
+    """Return a piece of a log with labels for hidden characters: what a job printed may be what a memory says."""
+    return "\n".join(
+        "".join(f"<{part}>" if hidden else part for part, hidden in runs(line, len(line)))
+        for line in piece.replace("\r\n", "\n").split("\n")
+    )

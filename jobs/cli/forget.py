@@ -1,0 +1,261 @@
+"""`memaudit forget`: remove named entries, and lock their hazards out. A dry run unless told otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import hashlib
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from memory_audit.counted import counted
+from memory_audit.errors import UsageError
+from memory_audit.guard.blocks.hazard import HazardSignature, Taxonomy
+from memory_audit.guard.blocks.tombstone import EXTRA_KEY, Lock, read_lock
+from memory_audit.jobs.cli.store import (
+    DEFAULT_KEYS,
+    BackboneKeyEnv,
+    Json,
+    Keys,
+    PinFile,
+    Store,
+    as_signed,
+    check_pin_place,
+    known_pin,
+    print_json,
+    remember,
+)
+from memory_audit.jobs.clock import now_ms, publisher_ms
+from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.run.locks import NO_ACTS, LockPlan, described, locks_of, taxonomy_of
+from memory_audit.provenance import strict_json
+from memory_audit.provenance.keys import load_keyring
+from memory_audit.report.untrusted import as_line
+from memory_audit.snapshot.publishing.purify import Purified, purify, read_purified
+from memory_audit.snapshot.reader import VerifiedSnapshot, open_snapshot, read_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memory_audit.models.loading import Part
+
+__all__ = ["TaxonomyFile", "expiry_ms", "forget"]
+
+STATED = "stated by the operator"
+"""The model of a signature that a person gave."""
+
+_DAYS = re.compile(r"([1-9][0-9]{0,4})d")
+DAY_MS = 86_400_000
+
+TaxonomyFile = Annotated[Path | None, typer.Option("--taxonomy", help="Taxonomy file; default: the packaged one.")]
+
+
+def forget(
+    store: Store,
+    entries: Annotated[list[str], typer.Argument(help="Ids of the entries to remove.")],
+    tenant: Annotated[str, typer.Option("--tenant", help="Whose entries they are.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept in the signed tombstone.")],
+    expires: Annotated[
+        str | None,
+        typer.Option(help="End of the lockout: 90d or 2027-01-31. The removal itself stays. Default: never."),
+    ] = None,
+    hazard: Annotated[
+        list[str] | None, typer.Option("--hazard", help="State a hazard yourself (repeatable); no model is asked then.")
+    ] = None,
+    taxonomy: TaxonomyFile = None,
+    backbone: Annotated[str, typer.Option(help="Model that reads the hazards; none: asks no model.")] = "packaged",
+    backbone_key_env: BackboneKeyEnv = None,
+    embedder: Annotated[str, typer.Option(help="Model of the semantic keys; none: no keys, no acts.")] = "packaged",
+    keys: Keys = DEFAULT_KEYS,
+    pin: PinFile = None,
+    *,
+    operator_wide: Annotated[
+        bool, typer.Option("--operator-wide", help="Lock the hazard out for every tenant of the store.")
+    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Really remove; without it, only show what would be.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove entries by id and keep their paraphrases out. Changes nothing unless --apply is given."""
+    now, keyring = publisher_ms(store) if apply else now_ms(), load_keyring(keys)
+    snapshot = open_snapshot(
+        store, keyring.policy, now_ms=now, pin=known_pin(store, pin, keyring.policy, now), check_expiry=False
+    )
+    named = taxonomy_of(taxonomy)
+    unknown = sorted(set(hazard or ()) - set(named.names))
+    if unknown:
+        raise UsageError(f"no hazard {unknown[0]!r:.80} in taxonomy {named.name}; it has {', '.join(named.names)}")
+    tenant, reason = as_signed(tenant, "--tenant"), as_signed(reason, "--reason")
+    entries = [as_signed(entry_id, "an entry's id") for entry_id in entries]
+    if len(set(entries)) != len(entries):
+        raise UsageError("an entry is named twice")
+    until = None if expires is None else expiry_ms(expires, now)
+    removals = {tenant: dict.fromkeys(entries, reason)}
+
+    def run_id(base: str, end: int | None) -> str:
+        what = [base, tenant, *sorted(entries), reason, str(end), str(operator_wide)]
+        return "forget-" + hashlib.sha256(strict_json.encode(what)).hexdigest()[:16]
+
+    this = run_id(snapshot.digest, until)
+    try:
+        plan = purify(store, snapshot, removals, keyring, run_id=this, now_ms=now, config={}, models={}, dry_run=True)
+    except UsageError:
+        done = _published_before(snapshot, expires, run_id, now) if apply else None
+        if done is None:
+            raise
+        locks = _locks_of(snapshot, tenant, entries)
+    else:
+        if not apply:
+            _show(plan, [], as_json=as_json)
+            return
+        check_pin_place(pin)
+        locks, models = _locks(
+            snapshot, tenant, entries, named, hazard, backbone, embedder, until, key_env=backbone_key_env,
+            operator_wide=operator_wide,
+        )  # fmt: skip
+        done = purify(
+            store, snapshot, removals, keyring, run_id=this, now_ms=now, config=described(named), models=models,
+            extra={tenant: {entry_id: lock.to_extra() for entry_id, lock in zip(entries, locks, strict=True)}},
+        )  # fmt: skip
+    remember(open_snapshot(store, keyring.policy, now_ms=now_ms()), pin, published=done.version)
+    _show(done, locks, as_json=as_json)
+    if not as_json:
+        Console(soft_wrap=True).print(
+            "older versions still hold the text of what was removed; to erase them: memaudit vacuum "
+            f"{shlex.quote(str(store))}",
+            markup=False, highlight=False,
+        )  # fmt: skip
+
+
+def _published_before(
+    snapshot: VerifiedSnapshot, expires: str | None, run_id: Callable[[str, int | None], str], now: int
+) -> Purified | None:
+    """Return what this very command published before it was interrupted, where that version is kept; else None.
+
+    Args:
+        snapshot: The newest version.
+        expires: End of the lockout as the user gave it: days count from when the version was made.
+        run_id: Of this command, by the digest of the version it removes from and the end of the lockout.
+        now: Clock, Unix milliseconds.
+    """
+    for version in range(snapshot.version, snapshot.manifest.oldest - 1, -1):
+        made = read_manifest(snapshot.path, snapshot.trust, version, now_ms=now, check_expiry=False)
+        if made.operation == "purify" and made.parent is not None:
+            until = None if expires is None else expiry_ms(expires, made.created_ms)
+            if made.run_id == run_id(made.parent, until):
+                after = open_snapshot(snapshot.path, snapshot.trust, now_ms=now, version=version, check_expiry=False)
+                return read_purified(after, made.run_id, made.parent)
+    return None
+
+
+def _locks_of(snapshot: VerifiedSnapshot, tenant: str, entries: list[str]) -> list[Lock]:
+    """Return the locks of removed entries, as their tombstones hold them."""
+    stones = {stone.entry_id: stone for stone in snapshot.tombstones(tenant)}
+    return [read_lock(stones[entry_id].extra[EXTRA_KEY], entry_id) for entry_id in entries]
+
+
+def expiry_ms(text: str, now: int) -> int:
+    """Read `90d` or a date; a date ends the lockout at its first moment, UTC.
+
+    Raises:
+        UsageError: neither, or in the past.
+    """
+    days = _DAYS.fullmatch(text)
+    if days is not None:
+        return now + int(days[1]) * DAY_MS
+    try:
+        moment = int(dt.datetime.combine(dt.date.fromisoformat(text), dt.time(), dt.UTC).timestamp() * 1_000)
+    except ValueError:
+        raise UsageError(f"--expires is {text!r:.40}, expected days like 90d or a date like 2027-01-31") from None
+    if moment <= now:
+        raise UsageError(f"--expires {text} is in the past: the lockout would never hold")
+    return moment
+
+
+def _locks(
+    snapshot: VerifiedSnapshot,
+    tenant: str,
+    entries: list[str],
+    taxonomy: Taxonomy,
+    stated: list[str] | None,
+    backbone: str,
+    embedder: str,
+    until: int | None,
+    *,
+    key_env: str | None,
+    operator_wide: bool,
+) -> tuple[list[Lock], dict[str, str]]:
+    """Load what is needed and build the locks, in the order of `entries`."""
+    from memory_audit.models.backbone.generator_http import HttpSettings  # noqa: PLC0415 - the model layer
+    from memory_audit.models.hazards.extraction import HazardReader  # noqa: PLC0415
+    from memory_audit.models.hazards.statements import nli_beside, statements_for  # noqa: PLC0415
+    from memory_audit.models.loading import ModelSpecs, load_acts, load_embedder, load_generator, prepare  # noqa: PLC0415
+
+    specs = ModelSpecs(backbone=backbone, embedder=embedder, http=HttpSettings(api_key_env=key_env or ""))
+    reads = not stated and backbone != "none"
+    beside = nli_beside(specs, taxonomy, None) if reads else None
+    used: dict[Part, bool] = {"backbone": reads, "nli": beside is not None, "embedder": embedder != "none"}
+    with Reporter(Console(stderr=True)).steps() as progress:
+        parts = [part for part, needed in used.items() if needed]
+        prepare(specs, progress, parts=parts, hazards=used["nli"], acts=used["embedder"])
+    model = None if embedder == "none" else load_embedder(specs)
+    plan = LockPlan(
+        store_id=snapshot.store_id, taxonomy=taxonomy, embed=None if model is None else model.embed,
+        embedder="" if model is None else model.model_id, acts=None if model is None else load_acts(specs),
+        scope="operator" if operator_wide else "tenant", expires_at_ms=until,
+    )  # fmt: skip
+    if model is not None and plan.acts is None:
+        Console(stderr=True, soft_wrap=True).print(NO_ACTS, markup=False, highlight=False)
+    by_id = {entry.entry_id: entry for entry in snapshot.entries(tenant)}
+    removed = [by_id[entry_id] for entry_id in entries]
+    models = {} if model is None else {"embedder": model.model_id}
+    if plan.acts is not None:
+        models["acts"] = plan.acts.model_id
+    if not reads:
+        signature = HazardSignature(labels=frozenset(stated or ()), taxonomy=taxonomy.digest, model=STATED)
+        locks = asyncio.run(locks_of(removed, plan, None))
+        return [replace(lock, signature=signature if stated else None) for lock in locks], models
+
+    async def read() -> list[Lock]:
+        generator = load_generator(specs)
+        try:
+            models["backbone"] = generator.model_id
+            return await locks_of(
+                removed, plan, HazardReader(generator, statements=statements_for(specs, taxonomy, None))
+            )
+        finally:
+            await generator.close()
+
+    return asyncio.run(read()), models
+
+
+def _show(done: Purified, locks: list[Lock], *, as_json: bool) -> None:
+    labels = [None if lock.signature is None else sorted(lock.signature.labels) for lock in locks]
+    if as_json:
+        print_json({
+            "version": done.version, "published": done.published, "digest": done.digest,
+            "removed": [{"tenant": r.tenant, "entry_id": r.entry_id, "reason": r.reason} for r in done.removed],
+            "hazards": labels,
+        })  # fmt: skip
+        return
+    console = Console(soft_wrap=True)
+    verb = "removed" if done.published else "would remove"
+    for item in done.removed:
+        console.print(f"{verb} {as_line(item.tenant)}/{as_line(item.entry_id)}", markup=False, highlight=False)
+    for lock, found in zip(locks, labels, strict=True):
+        names = "unknown" if found is None else ", ".join(found) or "none found"
+        keys, prints = counted(len(lock.keys), "semantic key"), counted(len(lock.fingerprints), "fingerprint")
+        console.print(f"  locked out: hazards {names}; {keys}, {prints}", markup=False, highlight=False)
+    if done.published:
+        console.print(
+            f"version {done.version} published with {counted(done.entries, 'memory')}",
+            markup=False,
+            highlight=False,
+        )
+    else:
+        console.print("dry run: nothing was changed; add --apply to remove", markup=False, highlight=False)

@@ -1,0 +1,383 @@
+"""`memaudit guard`: judge writes from a file, or serve a guard to agents that are not written in Python."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+from rich.console import Console
+
+from memory_audit.counted import counted
+from memory_audit.errors import IncompleteError, UsageError
+from memory_audit.formats.import_jsonl import read_entries
+from memory_audit.guard.decide.guard_decision import FAILURES, Decision
+from memory_audit.guard.decide.recent_writes import UNNAMED
+from memory_audit.guard.decide.settings import GuardSettings
+from memory_audit.guard.decision_log import as_record
+from memory_audit.jobs.cli.forget import TaxonomyFile  # noqa: TC001 - typer reads the annotation
+from memory_audit.jobs.cli.store import (
+    DEFAULT_KEYS,
+    FINDINGS,
+    BackboneKeyEnv,
+    Json,
+    Keys,
+    PinFile,
+    Store,
+    Trust,
+    as_signed,
+    installed_policy,
+    known_pin,
+    print_json,
+    remember,
+)
+from memory_audit.jobs.clock import now_ms
+from memory_audit.jobs.guard.token import MIN_TOKEN_CHARS, guard_token
+from memory_audit.jobs.options import spread_options
+from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.run.locks import taxonomy_of
+from memory_audit.models.hazards.hazard_calibration import MAX_LINE_BYTES, calibration_texts, parse_labelled, thresholds
+from memory_audit.outside_file import named_file
+from memory_audit.report.untrusted import as_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memory_audit.entry import Entry
+    from memory_audit.guard.blocks.hazard import MatchMode
+    from memory_audit.guard.decide.settings import OnFailure
+    from memory_audit.guard.guarded_store import GuardedStore
+    from memory_audit.jobs.progress import Stage
+
+__all__ = ["guard_app"]
+
+PATIENCE_S = 3_600.0
+"""A file of writes waits for the model to load, and for all of its answers."""
+
+guard_app = typer.Typer(help="Keep removed memories from coming back.", no_args_is_help=True)
+
+Backbone = Annotated[
+    str,
+    typer.Option(
+        help="Model that reads hazards: packaged, a folder or id, or openai:URL#MODEL; never started by the modes act "
+        "and key."
+    ),
+]
+Nli = Annotated[
+    str | None,
+    typer.Option("--nli", help="NLI model (and probe) beside the backbone; by default the packaged ones go together."),
+]
+Cache = Annotated[Path | None, typer.Option("--cache", help="Signature cache file; default: in your user cache.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardOptions:
+    """What `check` and `serve` have in common: the models, how to decide, and how to trust the store."""
+
+    backbone: Backbone = "packaged"
+    backbone_key_env: BackboneKeyEnv = None
+    nli: Nli = None
+    embedder: Annotated[
+        str, typer.Option(help="Model of the semantic keys: the one the tombstones were made with.")
+    ] = "packaged"
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="act: what a write teaches, read by the packaged 0.5B and 1.5B; act+labels: and, in doubt, its "
+            "hazards, read by --backbone; exact, containment: its hazards alone; containment+key: these, near a "
+            "removal; key: no model but the embedder."
+        ),
+    ] = "act+labels"
+    act_above: Annotated[
+        float | None,
+        typer.Option(
+            "--act-above", help="Log-odds in nats from which an act refuses; default: by the reader's calibration."
+        ),
+    ] = None
+    near_above: Annotated[
+        float | None,
+        typer.Option(
+            "--near-above", help="Log-odds in nats from which mode act refuses what is near the act's key; likewise."
+        ),
+    ] = None
+    doubt_above: Annotated[
+        float | None,
+        typer.Option(
+            "--doubt-above",
+            help="Log-odds in nats from which an act is in doubt, and act+labels asks for labels; likewise.",
+        ),
+    ] = None
+    fused_above: Annotated[
+        float | None,
+        typer.Option(
+            "--fused-above",
+            help="Log-odds in nats of act and hazard together that refuse then; likewise. inf: labels alone decide.",
+        ),
+    ] = None
+    distrust_after: Annotated[
+        int | None,
+        typer.Option(
+            "--distrust-after",
+            help="After so many different refused writes of one writer in a day, refuse what else the act leaves in "
+            "doubt; 0: never. Modes that read no acts distrust nobody. Default: 2 for serve, 0 for check.",
+        ),
+    ] = None
+    alarm_after: Annotated[
+        int | None,
+        typer.Option(
+            "--alarm-after",
+            help="After so many different writes that were refused for one removal in a day, by whomever, refuse what "
+            "else may restate its act; likewise.",
+        ),
+    ] = None
+    suspend_after: Annotated[
+        int | None,
+        typer.Option(
+            "--suspend-after",
+            help="After so many of one writer, refuse all of that writer's that are near a removal; 0, the default: "
+            "never. Modes without keys suspend nobody.",
+        ),
+    ] = None
+    on_failure: Annotated[
+        str, typer.Option("--on-failure", help="closed refuses what could not be judged, open lets it in.")
+    ] = "closed"
+    taxonomy: TaxonomyFile = None
+    keys: Keys = DEFAULT_KEYS
+    trust: Trust = None
+    pin: PinFile = None
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", help="Decision log, JSON lines; refusals and failures, the newest 64 MiB at least."),
+    ] = None
+    cache: Cache = None
+
+    def settings(self, *, line_by_line: bool = False) -> GuardSettings:
+        """Return how the guard decides.
+
+        Args:
+            line_by_line: Hold refused writes against no others, unless the command line says so.
+
+        Raises:
+            UsageError: a value out of range.
+        """
+        counts: dict[str, int] = {"distrust_after": 0, "alarm_after": 0} if line_by_line else {}
+        for name in ("distrust_after", "alarm_after", "suspend_after"):
+            if (given := getattr(self, name)) is not None:
+                counts[name] = given
+        return GuardSettings(
+            mode=cast("MatchMode", self.mode), act_above_nats=self.act_above, near_above_nats=self.near_above,
+            doubt_above_nats=self.doubt_above, fused_above_nats=self.fused_above,
+            on_failure=cast("OnFailure", self.on_failure), **counts,
+        )  # fmt: skip
+
+
+@guard_app.command("check")
+@spread_options
+def check(
+    file: Annotated[
+        Path, typer.Argument(help="Writes, JSON lines as for `memaudit import jsonl`; - reads standard input.")
+    ],
+    store: Store,
+    *,
+    tenant: Annotated[str | None, typer.Option(help="Tenant of lines that name none.")] = None,
+    options: GuardOptions,
+    fail_on: Annotated[str | None, typer.Option(help="Exit 1 on: blocked.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Judge writes before they are stored. Exit 3 where some could not be judged, 1 with --fail-on blocked."""
+    if fail_on not in {None, "blocked"}:
+        raise UsageError(f"--fail-on is {fail_on!r:.40}, expected blocked")
+    # A file is asked about to learn of each line; nobody is let in.
+    settings = replace(options.settings(line_by_line=True), model_timeout_s=PATIENCE_S)
+    entries = _read(file, tenant)
+    named = tuple(sorted({entry.tenant for entry in entries}))
+    with _guarded(store, options, settings, tenants=named, warm=False) as guarded:
+        remember(guarded.snapshot, options.pin)
+        decisions: dict[int, Decision] = {}
+        for name in named:
+            numbers = [number for number, entry in enumerate(entries) if entry.tenant == name]
+            found = guarded.guard(name).check_many([entries[number] for number in numbers])
+            decisions |= zip(numbers, found, strict=True)
+        _warn(guarded)
+    judged = [(entry, decisions[number]) for number, entry in enumerate(entries)]
+    if as_json:
+        print_json([as_record(entry, decision) for entry, decision in judged])
+    else:
+        _show(judged)
+    failed = sum(decision.reason in FAILURES for _, decision in judged)
+    if failed:
+        raise IncompleteError(
+            f"{failed} of {counted(len(judged), 'write')} could not be judged; the policy is {options.on_failure}"
+        )
+    if fail_on and any(not decision.allowed for _, decision in judged):
+        raise typer.Exit(FINDINGS)
+
+
+@guard_app.command("serve")
+@spread_options
+def serve(
+    store: Store,
+    *,
+    tenant: Annotated[list[str] | None, typer.Option(help="Whom to serve (repeatable); default: every tenant.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8414,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            help=f"File with the token ({MIN_TOKEN_CHARS}+ characters, mode 600); default: $MEMAUDIT_GUARD_TOKEN.",
+        ),
+    ] = None,
+    refresh_s: Annotated[float, typer.Option(help="How often to look for a newer version of the store.")] = 5.0,
+    options: GuardOptions,
+) -> None:
+    """Serve a guard over HTTP.
+
+    POST /check judges a write, or several as JSON lines; GET /health, GET /metrics. Follows the store's newest version.
+    """
+    from memory_audit.jobs.guard.server import bound, serve_guard  # noqa: PLC0415 - brings the web server
+
+    token = guard_token(token_file)
+    if not token and host not in {"127.0.0.1", "::1", "localhost"}:
+        raise UsageError(f"--host {host} is open to others: give a token with --token-file or MEMAUDIT_GUARD_TOKEN")
+    if not 0 <= port < 1 << 16:
+        raise UsageError(f"--port is {port}, expected 0 to 65535")
+    if not 0 < refresh_s < math.inf:
+        raise UsageError(f"--refresh-s is {refresh_s}, expected more than 0")
+    settings, served = options.settings(), tuple(as_signed(name, "--tenant") for name in tenant or ())
+    with bound(host, port) as sockets, _guarded(store, options, settings, tenants=served, warm=True) as guarded:
+        remember(guarded.snapshot, options.pin)
+        _warn(guarded)
+        serve_guard(guarded, sockets, token=token, refresh_s=refresh_s, keep=partial(remember, given=options.pin))
+
+
+@guard_app.command("calibrate")
+def calibrate(
+    backbone: Annotated[
+        str, typer.Option(help="Model that reads hazards: packaged, a folder or id, or openai:URL#MODEL.")
+    ] = "packaged",
+    backbone_key_env: BackboneKeyEnv = None,
+    nli: Nli = None,
+    taxonomy: TaxonomyFile = None,
+    texts: Annotated[
+        Path | None, typer.Option("--texts", help="Labelled texts, JSON lines; default: the packaged ones.")
+    ] = None,
+    most_false: Annotated[
+        float, typer.Option("--most-false", help="Share of the texts without a label that may be given it.")
+    ] = 0.01,
+    cache: Cache = None,
+) -> None:
+    """Choose the thresholds of the hazard labels for one model.
+
+    On labelled texts that are no benchmark's. Prints them as JSON; a taxonomy file takes them.
+    """
+    import asyncio  # noqa: PLC0415
+
+    from memory_audit.jobs.guard.guard_models import HazardModels, hazard_models  # noqa: PLC0415 - the model layer
+    from memory_audit.models.backbone.generator_http import HttpSettings  # noqa: PLC0415
+    from memory_audit.models.loading import ModelSpecs  # noqa: PLC0415
+
+    named = taxonomy_of(taxonomy)
+    thresholds((), named, most_false=most_false)  # a wrong share is to be heard before the work
+    labelled = calibration_texts() if texts is None else tuple(parse_labelled(_lines(texts), texts.name, named.names))
+
+    async def read(models: HazardModels, progress: Stage) -> list[dict[str, float] | None]:
+        async def one(text: str) -> dict[str, float] | None:
+            found = await models.reader.margins(text, named)
+            progress.advance()
+            return found
+
+        try:
+            return list(await asyncio.gather(*(one(item.text) for item in labelled)))
+        finally:
+            await models.backbone.close()
+
+    # What was read is kept, so that a second start, or another share, asks only what is new.
+    reporter = Reporter(Console(stderr=True))
+    specs = ModelSpecs(backbone=backbone, http=HttpSettings(api_key_env=backbone_key_env or ""))
+    with (
+        hazard_models(specs, named, nli=nli, cache=cache, reporter=reporter) as models,
+        reporter.stage("reading the hazards of labelled texts", len(labelled)) as progress,
+    ):
+        margins = asyncio.run(read(models, progress))
+    known = [(found, item.labels) for found, item in zip(margins, labelled, strict=True) if found is not None]
+    chosen = thresholds(known, named, most_false=most_false)
+    found_of = {
+        label: sum(margins[label] > cut for margins, truth in known if label in truth) for label, cut in chosen.items()
+    }
+    truly = {label: sum(label in truth for _, truth in known) for label in chosen}
+    print_json({
+        "model": models.reader.model_id, "taxonomy": named.digest, "texts": len(known),
+        "outside_schema": len(margins) - len(known), "thresholds_nats": chosen,
+        "found": found_of, "truly": truly,
+    })  # fmt: skip
+
+
+def _lines(file: Path) -> Iterator[bytes]:
+    """Read lines, none much longer than is allowed: the file is not ours."""
+    with named_file(file) as stream:
+        yield from iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
+
+
+@contextlib.contextmanager
+def _guarded(
+    store: Path, options: GuardOptions, settings: GuardSettings, *, tenants: tuple[str, ...] = (), warm: bool
+) -> Iterator[GuardedStore]:
+    """Open the guard for as long as the command runs."""
+    from memory_audit.jobs.guard.open_guard import open_guard  # noqa: PLC0415 - the model layer
+
+    policy, taxonomy = installed_policy(options.keys, options.trust), taxonomy_of(options.taxonomy)
+    pin = known_pin(store, options.pin, policy, now_ms())
+    with open_guard(
+        store, policy, settings=settings, backbone=options.backbone, backbone_key_env=options.backbone_key_env,
+        nli=options.nli, embedder=options.embedder, taxonomy=taxonomy, tenants=tenants, pin=pin, log=options.log,
+        cache=options.cache, warm=warm, reporter=Reporter(Console(stderr=True)),
+    ) as guarded:  # fmt: skip
+        yield guarded
+
+
+def _read(file: Path, tenant: str | None) -> list[Entry]:
+    defaults: dict[str, object] = {"principal": UNNAMED, "source": "agent", "created_at_ms": now_ms()}
+    if tenant is not None:
+        defaults["tenant"] = tenant
+    entries = read_entries(file, defaults)
+    if not entries:
+        raise UsageError(f"{'standard input' if str(file) == '-' else file}: no writes in it")
+    return entries
+
+
+def _warn(guarded: GuardedStore) -> None:
+    """Say which tombstones hold less than they seem to."""
+    silent = {name: guard.words_only for name, guard in sorted(guarded.guards.items()) if guard.words_only}
+    if silent:
+        bare = sum(guard.ids_only for guard in guarded.guards.values())
+        but = f", and of {bare} without a fingerprint only the id" if bare else ""
+        Console(stderr=True, soft_wrap=True).print(
+            f"{as_line(', '.join(silent), 80)}: {counted(sum(silent.values()), 'tombstone')} made without the models "
+            f"in use: their own words are kept out and no paraphrase{but}",
+            markup=False, highlight=False,
+        )  # fmt: skip
+
+
+def _show(judged: list[tuple[Entry, Decision]]) -> None:
+    console = Console(soft_wrap=True)
+    for entry, decision in judged:
+        if decision.allowed and decision.reason not in FAILURES:
+            continue
+        verb = "let in" if decision.allowed else "blocked"
+        stone = decision.tombstone
+        by = "" if stone is None else f" by the tombstone of {as_line(stone.tombstone.entry_id)}"
+        labels = f" ({', '.join(sorted(decision.labels))})" if decision.labels else ""
+        parts = f", with {', '.join(map(as_line, decision.with_earlier))}" if decision.with_earlier else ""
+        nats = ((decision.restated_nats, "act"), (decision.hazard_nats, "hazard"), (decision.fused_nats, "together"))
+        told = ", ".join(f"{what} {value:+.1f} nats" for value, what in nats if value is not None)
+        odds = f" ({told})" if told else ""
+        line = f"{verb} {as_line(entry.tenant)}/{as_line(entry.entry_id)}{by}: {decision.reason}{labels}{odds}{parts}"
+        why = f" ({as_line(decision.detail, 200)})" if decision.detail else ""
+        console.print(f"{line}{why}", markup=False, highlight=False)
+    blocked = sum(not decision.allowed for _, decision in judged)
+    console.print(f"{counted(len(judged), 'write')} checked, {blocked} blocked", markup=False, highlight=False)

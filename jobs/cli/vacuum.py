@@ -1,0 +1,126 @@
+"""`memaudit vacuum`: erase what was removed, for good. A dry run unless told otherwise."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from memory_audit.counted import counted
+from memory_audit.errors import IncompleteError, UsageError
+from memory_audit.jobs.cli.store import (
+    DEFAULT_KEYS,
+    Json,
+    Keys,
+    PinFile,
+    Store,
+    check_pin_place,
+    known_pin,
+    print_json,
+    remember,
+)
+from memory_audit.jobs.clock import now_ms, publisher_ms
+from memory_audit.jobs.progress import Reporter
+from memory_audit.provenance.keys import load_keyring
+from memory_audit.report.untrusted import as_line
+from memory_audit.snapshot.publishing.vacuum import Vacuumed
+from memory_audit.snapshot.publishing.vacuum import vacuum as erase
+from memory_audit.snapshot.reader import open_snapshot
+from memory_audit.snapshot.verify import verify_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["retention_ms", "vacuum"]
+
+FILES_SHOWN = 10
+"""Where more would go, --json names them."""
+
+_RETENTION = re.compile(r"(0|[1-9][0-9]{0,4})([dh])")
+_UNIT_MS = {"h": 3_600_000, "d": 86_400_000}
+
+
+def vacuum(
+    store: Store,
+    keep: Annotated[str, typer.Option("--keep", help="How long a replaced version is kept: 7d, 36h, or 0d.")] = "7d",
+    keys: Keys = DEFAULT_KEYS,
+    pin: PinFile = None,
+    *,
+    apply: Annotated[bool, typer.Option("--apply", help="Really erase; without it, only show what would be.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Erase replaced versions, with the text of what was removed, and what interrupted commands left.
+
+    The log keeps their hashes and stays provable. Changes nothing unless --apply is given. Exit code 3 says that a file
+    stays which may hold removed text.
+    """
+    retention, keyring, console = retention_ms(keep), load_keyring(keys), Console(soft_wrap=True)
+    now = publisher_ms(store) if apply else now_ms()
+    known = known_pin(store, pin, keyring.policy, now)
+    open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)  # nothing rolled back
+    if apply:
+        check_pin_place(pin)
+        with Reporter(console, quiet=as_json).steps() as progress:  # what is erased may be the last good copy
+            verify_store(store, keyring.policy, now_ms=now, pin=known, progress=progress)
+    done = erase(store, keyring, now_ms=now, retention_ms=retention, dry_run=not apply)
+    if as_json:
+        print_json({
+            "version": done.version, "versions": done.versions, "files": done.files, "bytes": done.bytes,
+            "stays": dict(done.stays), "erased": done.done,
+        })  # fmt: skip
+    else:
+        for line in _lines(done, store, keep):
+            console.print(line, markup=False, highlight=False)
+    if apply:
+        seen = open_snapshot(store, keyring.policy, now_ms=now_ms(), pin=known, check_expiry=False)
+        remember(seen, pin, published=done.version)
+        if done.stays:
+            raise IncompleteError(f"{_staying(done.stays)}; then start the same command again")
+
+
+def _lines(done: Vacuumed, store: Path, keep: str) -> list[str]:
+    lines = []
+    if done.files:
+        verb = "erased" if done.done else "would erase"
+        what = counted(len(done.versions), "version") if done.versions else "what interrupted commands left"
+        lines.append(f"{verb} {what}: {counted(len(done.files), 'file')}, {done.bytes:,} bytes")
+        if not done.done:
+            lines += _shown(done.files)
+    elif not done.stays:
+        lines.append(f"nothing to erase: what was replaced longer than {keep} ago left no file in {store}")
+    if done.version is not None:
+        lines.append(f"version {done.version} published, with the same memories")
+    if done.stays and not done.done:
+        lines.append(_staying(done.stays))
+    if done.files and not done.done:
+        lines.append("dry run: nothing was changed; add --apply to erase")
+    return lines
+
+
+def _staying(stays: Mapping[str, str]) -> str:
+    name, why = next(iter(stays.items()))
+    more = f"; and {len(stays) - 1:,} more: --json names them" if len(stays) > 1 else ""
+    stay = "stays" if len(stays) == 1 else "stay"
+    return f"{counted(len(stays), 'file')} {stay} that may hold removed text: {as_line(name, 200)} ({why}){more}"
+
+
+def _shown(names: tuple[str, ...]) -> list[str]:
+    lines = [f"  {name}" for name in names[:FILES_SHOWN]]
+    if len(names) > FILES_SHOWN:
+        lines.append(f"  and {len(names) - FILES_SHOWN:,} more: --json names them")
+    return lines
+
+
+def retention_ms(text: str) -> int:
+    """Read `7d` or `36h`.
+
+    Raises:
+        UsageError: neither.
+    """
+    found = _RETENTION.fullmatch(text)
+    if found is None:
+        raise UsageError(f"--keep is {text!r:.40}, expected days or hours like 7d, 36h or 0d")
+    return int(found[1]) * _UNIT_MS[found[2]]

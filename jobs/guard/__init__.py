@@ -1,0 +1,1 @@
+"""The guard with its models: opened in one call, or served over HTTP."""

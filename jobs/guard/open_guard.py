@@ -1,0 +1,122 @@
+"""A guard of writes in one call: the store, the models of its mode, the decision log, and the end of them all.
+
+`GuardedStore` takes models of one's own; this takes those of `memory_audit.models.loading`, by name. `memaudit guard`
+and an agent in Python open their guards here. Importing it loads no Ray, torch or vllm.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from memory_audit.errors import UsageError
+from memory_audit.guard.blocks.hazard import default_taxonomy
+from memory_audit.guard.decide.settings import GuardSettings
+from memory_audit.guard.decision_log import DecisionLog
+from memory_audit.guard.guarded_store import GuardedStore
+from memory_audit.jobs.clock import now_ms
+from memory_audit.jobs.guard.guard_models import guard_models
+from memory_audit.jobs.places import check_file
+from memory_audit.jobs.progress import Reporter
+from memory_audit.models.backbone.generator_http import HttpSettings
+from memory_audit.models.loading import ModelSpecs
+from memory_audit.snapshot.reader import open_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from memory_audit.guard.blocks.hazard import MatchMode, Taxonomy
+    from memory_audit.provenance.trust_policy import TrustPolicy
+    from memory_audit.snapshot.pin import Pin
+
+__all__ = ["open_guard"]
+
+
+@contextmanager
+def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and policy may be left out
+    store: Path,
+    policy: TrustPolicy,
+    *,
+    mode: MatchMode | None = None,
+    settings: GuardSettings | None = None,
+    backbone: str = "packaged",
+    backbone_key_env: str | None = None,
+    nli: str | None = None,
+    embedder: str = "packaged",
+    taxonomy: Taxonomy | None = None,
+    tenants: Sequence[str] = (),
+    pin: Pin | None = None,
+    log: Path | None = None,
+    cache: Path | None = None,
+    warm: bool = False,
+    reporter: Reporter | None = None,
+) -> Iterator[GuardedStore]:
+    """Open a store's guards, and close them with their models at the end of the block.
+
+    What is wrong with settings, store, tenants, log or backbone is told before any model loads. The version in force is
+    the newest that verifies; `GuardedStore.refresh` follows the store.
+
+    Args:
+        store: The store.
+        policy: The installed policy.
+        mode: What the guard reads; None is as in `settings`.
+        settings: How it decides; None is the default.
+        backbone: Reads hazards, in modes of labels; see `memory_audit.models.loading`, also for `embedder`.
+        backbone_key_env: Name of the environment variable that holds the key of the backbone's server.
+        nli: See `memory_audit.models.hazards.statements.nli_beside`.
+        embedder: Model of the semantic keys: the one that the tombstones were made with.
+        taxonomy: Of the hazards; None is the packaged one.
+        tenants: Whom to serve; empty is every tenant of the store.
+        pin: What this reader saw of the store before, kept outside of it.
+        log: File of the decision log; None keeps none.
+        cache: File of the signature cache; None is the one in the user's cache.
+        warm: Load the models now, and not with the first write that needs them.
+        reporter: Shows what takes long; None shows nothing.
+
+    Raises:
+        UsageError: no store, a tenant that is not in it, a value out of range, a log or a cache that cannot be opened
+            or that would lie among the files of a store or of keys, or models as in
+            `memory_audit.jobs.guard.guard_models.guard_models`.
+        VerificationError: the store does not verify, or is older than the pin.
+        ModelError: a model cannot be loaded.
+    """
+    if isinstance(tenants, str):
+        raise UsageError(f"tenants is {tenants!r:.80}, expected a sequence of names")
+    settings = settings or GuardSettings()
+    if mode is not None:
+        settings = replace(settings, mode=mode)
+    taxonomy, reporter = taxonomy or default_taxonomy(), reporter or Reporter(Console(stderr=True), quiet=True)
+    held = open_snapshot(store, policy, now_ms=now_ms(), pin=pin)  # what is wrong with it is heard before models load
+    for tenant in tenants:
+        if tenant not in held.log_refs:
+            raise UsageError(f"no tenant {tenant!r:.80} in {store}")
+    specs = ModelSpecs(
+        backbone=backbone, embedder=embedder, http=HttpSettings(api_key_env=backbone_key_env or "")
+    )  # fmt: skip
+    if log is not None:
+        check_file(log)
+    with ExitStack() as opened:
+        written = None if log is None else opened.enter_context(closing(DecisionLog(log, clock_ms=now_ms)))
+        models = opened.enter_context(
+            guard_models(settings, specs, taxonomy, nli=nli, cache=cache, reporter=reporter, warm=warm)
+        )
+        guarded = GuardedStore(
+            store, policy, embed=None if models.embedder is None else models.embedder.embed,
+            embedder="" if models.embedder is None else models.embedder.model_id, acts=models.acts,
+            extractor=None if models.hazards is None else models.hazards.reader, taxonomies=[taxonomy],
+            settings=settings, clock_ms=now_ms, on_decision=None if written is None else written.write,
+            pin=pin, tenants=tenants,
+        )  # fmt: skip
+        opened.callback(guarded.close)
+        if models.hazards is not None:
+            generator = models.hazards.backbone
+            opened.callback(lambda: guarded.run(generator.close()))
+            if warm:
+                with reporter.stage("starting the backbone", 1) as progress:
+                    guarded.run(generator.start())
+                    progress.advance()
+        yield guarded

@@ -1,0 +1,1 @@
+"""One audit from files on disk to a finished run folder."""

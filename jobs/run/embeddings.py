@@ -1,0 +1,55 @@
+"""Embed texts with the executor, past what the run folder, or the run before it, already knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memory_audit.consistency.neighbours import check_vectors
+from memory_audit.jobs.run.batches import pieces
+from memory_audit.jobs.run.shards import text_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.jobs.progress import Reporter
+    from memory_audit.jobs.run.run_folder import RunFolder
+
+__all__ = ["embed_texts", "vectors_of"]
+
+
+def embed_texts(texts: Iterable[str], executor: Executor, run: RunFolder, reporter: Reporter) -> None:
+    """Embed what is not known yet; each vector is kept in the run folder as soon as it is known.
+
+    Args:
+        texts: Of all tenants, so that they share batches and one progress bar; repetitions are asked once.
+        executor: Whose embedder answers.
+        run: What is known.
+        reporter: Progress.
+
+    Raises:
+        ModelError: the embedder failed, or gave what is no unit vector; what was embedded is on disk.
+    """
+    missing = {key: text for text in texts if (key := text_key(text)) not in run.vectors}
+    if missing and run.earlier is not None:
+        dimensions = executor.embed([]).shape[1]  # loaded now, so that its id is known
+        run.record_models(executor.model_ids())
+        for known in run.earlier.vectors(missing, run.models["embedder"], dimensions, reporter):
+            run.add_vectors(known)
+        missing = {key: text for key, text in missing.items() if key not in run.vectors}
+    with reporter.stage("embedding memories", len(missing)) as progress:
+        for part in pieces(list(missing)):
+            vectors = executor.embed([missing[key] for key in part])
+            check_vectors(vectors)
+            run.record_models(executor.model_ids())
+            run.add_vectors(dict(zip(part, vectors, strict=True)))
+            progress.advance(len(part))
+
+
+def vectors_of(texts: Sequence[str], run: RunFolder) -> NDArray[np.float32]:
+    """Return the unit vectors of texts that are embedded, shape (texts, dimensions); at least one text."""
+    return np.stack([run.vectors[text_key(text)] for text in texts])

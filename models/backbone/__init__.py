@@ -1,0 +1,1 @@
+"""The language model that is replayed: in vLLM, or behind an OpenAI-compatible server."""

@@ -1,0 +1,1 @@
+"""Hazard labels of a text, read by the backbone and by entailment."""

@@ -1,0 +1,1 @@
+"""Model folders on disk: assembled from packages, converted, quantised, cached."""

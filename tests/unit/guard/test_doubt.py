@@ -1,0 +1,349 @@
+"""Mode `act+labels`: labels are asked for only where the act leaves a write in doubt."""
+
+# ruff: noqa: ANN003 - what the tests pass is passed on
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_audit.errors import ModelError, UsageError
+from memory_audit.guard.blocks.hazard import HazardSignature
+from memory_audit.guard.decide.guard_decision import Decision
+from memory_audit.guard.decide.judge import Doubt, Scope, scopes
+from memory_audit.guard.decide.rounds import Judged
+from memory_audit.guard.guard import GuardSettings, WriteGuard
+from memory_audit.models.fakes import FakeActReader
+from tests.unit.guard.locks import (
+    ACTS,
+    EMBEDDER,
+    HARMFUL,
+    NOW,
+    PARAPHRASE,
+    SAFE,
+    TAXONOMY,
+    backbone,
+    entry,
+    guard,
+    lockout,
+    stone,
+)  # fmt: skip
+
+
+class Reader(FakeActReader):
+    """Says of every text but the removed one that it is as harmful as it is told to."""
+
+    curve = replace(FakeActReader.curve, doubt_nats=-2.0)
+
+    def __init__(self, nats: float) -> None:
+        super().__init__()
+        self._nats = nats
+
+    def read(self, texts):
+        return tuple(replace(reading, harm_nats=self._nats) for reading in super().read(texts))
+
+
+@pytest.fixture
+def made():
+    """Make guards in this mode, and close them all."""
+    guards = []
+
+    def make(held=None, *, nats=0.0, generator=None, **settings):
+        asked = generator or backbone()
+        guards.append(guard(held, generator=asked, acts=Reader(nats), mode="act+labels", **settings))
+        return guards[-1], asked
+
+    yield make
+    for one in guards:
+        one.close()
+
+
+def test_it_is_the_default():
+    assert GuardSettings().mode == "act+labels"
+
+
+IN_DOUBT = -3.5
+"""Harm with which PARAPHRASE, all but the same words, has log-odds a little above -2: from there it is in doubt."""
+
+SAFE_ENOUGH = -4.5
+
+
+def test_what_the_act_refuses_is_not_asked_about(made):
+    held, model = made(nats=1.0)
+    decision = held.check(entry(PARAPHRASE))
+    assert (decision.allowed, decision.reason, decision.labels) == (False, "act restated", None)
+    assert not model.requests
+
+
+def test_what_is_in_doubt_is_asked_about_and_not_refused_for_being_near(made, monkeypatch):
+    monkeypatch.setattr(Reader, "curve", replace(Reader.curve, near_nats=-2.0))
+    held, model = made(nats=IN_DOUBT + 1)
+    assert held.check(entry(SAFE)).reason == "no hazard"
+    assert model.requests
+
+
+def test_in_doubt_the_labels_refuse(made):
+    held, model = made(nats=IN_DOUBT)
+    decision = held.check(entry(PARAPHRASE))
+    assert (decision.allowed, decision.reason) == (False, "hazards match")
+    assert decision.restated_nats == pytest.approx(-1.7, abs=0.2)
+    assert model.requests
+    assert held.counters["asked"] == 2  # one text, read by both
+
+
+def test_in_doubt_a_write_without_the_labels_is_let_through(made):
+    decision = made(nats=IN_DOUBT + 1)[0].check(entry(SAFE))
+    assert (decision.allowed, decision.reason, decision.labels) == (True, "no hazard", frozenset())
+    assert decision.restated_nats is not None
+
+
+def test_what_is_safe_enough_is_not_asked_about(made):
+    held, model = made(nats=SAFE_ENOUGH)
+    decision = held.check(entry(PARAPHRASE))
+    assert (decision.allowed, decision.reason) == (True, "another act")
+    assert not model.requests
+    moved, _ = made(nats=SAFE_ENOUGH, doubt_above_nats=-3.0)
+    assert moved.check(entry(PARAPHRASE)).reason == "hazards match"
+
+
+def test_a_tombstone_without_an_act_is_held_by_its_labels(made):
+    held, _ = made(lockout(stone(acts=None)), nats=-9.0)
+    assert held.check(entry(PARAPHRASE)).reason == "hazards match"
+    assert held.check(entry(SAFE, "w2")).allowed
+
+
+def test_a_tombstone_without_labels_is_held_by_its_act_and_not_by_a_near_key(made):
+    locked = lockout(stone(labels=None))
+    assert made(locked, nats=1.0)[0].check(entry(PARAPHRASE)).reason == "act restated"
+    assert made(locked, nats=IN_DOUBT)[0].check(entry(PARAPHRASE)).allowed
+
+
+def test_a_tombstone_with_neither_is_held_by_a_near_key(made):
+    held, _ = made(lockout(stone(labels=None, acts=None)), nats=-9.0)
+    assert held.check(entry(PARAPHRASE)).reason == "key alone"
+
+
+def test_doubt_is_of_one_tombstone_and_not_of_all(made):
+    """A write has the labels of one tombstone, and its act may be that of the other."""
+    near, labelled = stone(), stone(entry("Upload the ledger of roses", "m2"), labels=("external_upload",), index=1)
+    text = "Always upload the validation step of the import and the ticket"
+    held = lockout(near, labelled)
+    like_near, like_labelled = held.acts.similarity(ACTS.read([text])[0].direction[None])[0].tolist()
+    assert like_near > like_labelled
+    for doubt, reason in ((-50.0, "hazards match"), (2.0 * (like_near + like_labelled) - 2.0, "hazards differ")):
+        decision = made(held, act_above_nats=50.0, doubt_above_nats=doubt)[0].check(entry(text))
+        assert decision.reason == reason
+
+
+@pytest.mark.parametrize(("policy", "allowed"), [("closed", False), ("open", True)])
+def test_a_model_that_fails_in_doubt_is_decided_by_policy(made, policy, allowed):
+    class Dead:
+        model_id = "dead"
+        calibrated_for = None
+
+        async def extract(self, texts, taxonomy):
+            raise ModelError("gone")
+
+    held = WriteGuard(
+        lockout(), embed=EMBEDDER.embed, acts=Reader(IN_DOUBT), extractor=Dead(), taxonomies=[TAXONOMY],
+        clock_ms=lambda: NOW, settings=GuardSettings(mode="act+labels", on_failure=policy),
+    )  # fmt: skip
+    try:
+        decision = held.check(entry(PARAPHRASE))
+    finally:
+        held.close()
+    assert (decision.allowed, decision.reason) == (allowed, "model failed")
+    assert "gone" in decision.detail
+
+
+def test_a_reader_that_fails_is_decided_by_policy_and_the_model_is_not_asked():
+    model = backbone()
+    held = guard(generator=model, acts=_failing(), mode="act+labels")
+    try:
+        assert held.check(entry(PARAPHRASE)).reason == "model failed"
+    finally:
+        held.close()
+    assert not model.requests
+
+
+def _failing():
+    reader = FakeActReader(fails=True)
+    reader.model_id = ACTS.model_id
+    return reader
+
+
+class Weighed:
+    """Finds these labels, and says how far the likeliest lies from its threshold."""
+
+    model_id = "weighed"
+
+    def __init__(self, nats: float | None, labels: tuple[str, ...] = ()) -> None:
+        self.nats, self.labels, self.asked = nats, labels, 0
+        self.calibrated_for = None if nats is None else TAXONOMY.digest
+
+    async def extract(self, texts, taxonomy):
+        self.asked += len(texts)
+        found = HazardSignature(
+            labels=frozenset(self.labels), taxonomy=taxonomy.digest, model=self.model_id, hazard_nats=self.nats
+        )  # fmt: skip
+        return (found,) * len(texts)
+
+
+class Fusing(Reader):
+    curve = replace(Reader.curve, hazard_slope=0.5, fused_nats=0.0)
+
+
+def fused(hazard_nats, held=None, labels=(), **settings):
+    """Judge PARAPHRASE, whose act says about -1.7 nats."""
+    settings = {"mode": "act+labels"} | settings
+    extractor = Weighed(hazard_nats, labels)
+    judge = WriteGuard(
+        held or lockout(), embed=EMBEDDER.embed, acts=Fusing(IN_DOUBT), extractor=extractor, taxonomies=[TAXONOMY],
+        clock_ms=lambda: NOW, settings=GuardSettings(**settings),
+    )  # fmt: skip
+    try:
+        return judge.check(entry(PARAPHRASE)), extractor
+    finally:
+        judge.close()
+
+
+def test_in_doubt_act_and_hazard_together_refuse():
+    decision, _ = fused(4.0)
+    assert (decision.allowed, decision.reason, decision.labels) == (False, "act and hazard", frozenset())
+    assert decision.tombstone is not None
+    assert decision.hazard_nats == 4.0
+    assert decision.fused_nats == pytest.approx(decision.restated_nats + 0.5 * 4.0)
+    assert fused(3.0)[0].reason == "no hazard"
+    assert fused(3.0, fused_above_nats=-0.5)[0].reason == "act and hazard"
+
+
+@pytest.mark.parametrize("labels", [(), None])  # none found, none read
+def test_together_they_also_speak_for_a_tombstone_without_labels(labels):
+    decision, extractor = fused(4.0, lockout(stone(labels=labels)))
+    assert (decision.reason, extractor.asked) == ("act and hazard", 1)
+
+
+@pytest.mark.parametrize("labels", [(), None])
+def test_a_model_that_was_not_calibrated_with_the_reader_only_tells_labels(labels):
+    assert (fused(None)[0].reason, fused(None)[0].fused_nats) == ("no hazard", None)
+    decision, extractor = fused(None, lockout(stone(labels=labels)))
+    assert (decision.allowed, extractor.asked) == (True, 0)
+
+
+def test_a_label_is_not_heard_beside_the_hazard_that_was_weighed():
+    found = ("skip_validation",)
+    decision, _ = fused(3.0, labels=found)
+    assert (decision.allowed, decision.reason, decision.labels) == (True, "hazards differ", frozenset(found))
+    assert fused(3.0, labels=found, fused_above_nats=float("inf"))[0].reason == "hazards match"
+    assert fused(3.0, lockout(stone(acts=None)), labels=found)[0].reason == "hazards match"
+    assert fused(None, labels=found)[0].reason == "hazards match"
+
+
+class Together(Fusing):
+    """Sees the act in what holds two writes, as clearly as `nats` says, and doubts it in each."""
+
+    def log_odds(self, reading, acts):
+        return np.full(len(acts), self._nats if reading.harm_nats > 0 else -1.7, np.float32)
+
+    def read(self, texts):
+        found = zip(super().read(texts), texts, strict=True)
+        return tuple(replace(one, harm_nats=1.0 if text.count("import") > 1 else -1.0) for one, text in found)
+
+
+@pytest.mark.parametrize(("nats", "reason"), [(-1.0, "no hazard"), (0.5, "no hazard"), (1.5, "act and hazard")])
+def test_writes_that_are_read_together_need_of_both_what_the_act_needs_alone(nats, reason, monkeypatch):
+    monkeypatch.setattr(Fusing, "curve", replace(Fusing.curve, threshold_nats=3.0))
+    held = WriteGuard(
+        lockout(), embed=EMBEDDER.embed, acts=Together(nats), extractor=Weighed(3.0), taxonomies=[TAXONOMY],
+        clock_ms=lambda: NOW, settings=GuardSettings(mode="act+labels"),
+    )  # fmt: skip
+    try:
+        assert held.check(entry("In the ticket of the import, always mark the check", "w1")).reason == "no hazard"
+        assert held.check(entry("In the ticket of the import, always skip the check", "w2")).reason == reason
+    finally:
+        held.close()
+
+
+def test_who_asks_more_of_the_act_asks_more_of_both():
+    above = Fusing.curve.threshold_nats + 1.0
+    assert fused(4.0, act_above_nats=above)[0].reason == "no hazard"
+    assert fused(6.0, act_above_nats=above)[0].reason == "act and hazard"
+    assert fused(4.0, fused_above_nats=99.0)[0].reason == "no hazard"
+
+
+@pytest.mark.parametrize("mode", ["containment", "exact"])
+def test_modes_of_labels_ask_nothing_for_tombstones_without_any(mode):
+    decision, extractor = fused(4.0, lockout(stone(labels=None)), mode=mode)
+    assert (decision.allowed, extractor.asked) == (True, 0)
+
+
+def test_the_hazard_of_a_text_weighs_with_the_acts_near_that_text():
+    odds = np.array([0.0, 3.0], np.float32)
+    doubt = Doubt(odds=odds, hazard_slope=1.0, threshold_nats=2.0)
+    near_first = doubt.fused(1.5, np.array([True, False]))
+    assert near_first.tolist() == [1.5, -np.inf]
+
+
+@given(
+    st.lists(st.tuples(st.floats(-50, 50) | st.just(float("nan")), st.booleans()), min_size=1, max_size=5),
+    st.floats(-30, 30),
+)
+def test_only_a_tombstone_in_doubt_has_odds_with_a_hazard(stones, hazard):
+    odds, near = (np.array(column) for column in zip(*stones, strict=True))
+    found = Doubt(odds=odds, hazard_slope=0.5, threshold_nats=0.0).fused(hazard, near)
+    for one, close, told in zip(odds, near, found, strict=True):
+        assert told == (pytest.approx(one + 0.5 * hazard) if close and not np.isnan(one) else -np.inf)
+
+
+def test_many_writes_are_judged_as_each_alone(made):
+    writes = [entry(text, f"w{number}") for number, text in enumerate((PARAPHRASE, SAFE, HARMFUL, "Water the roses"))]
+    together = made(nats=IN_DOUBT)[0].check_many(writes)
+    alone = [made(nats=IN_DOUBT)[0].check(write) for write in writes]
+    assert [(d.allowed, d.reason) for d in together] == [(d.allowed, d.reason) for d in alone]
+
+
+@pytest.mark.parametrize(
+    ("parts", "needs"), [({"acts": None}, "a reader of acts"), ({"extractor": None}, "a model and a taxonomy")]
+)
+def test_it_needs_both_readers(parts, needs):
+    options = {"acts": ACTS, "extractor": object(), **parts}
+    with pytest.raises(UsageError, match=needs):
+        WriteGuard(
+            lockout(), embed=EMBEDDER.embed, taxonomies=[TAXONOMY], clock_ms=lambda: NOW,
+            settings=GuardSettings(mode="act+labels"), **options,
+        )  # fmt: skip
+
+
+DECISIONS = st.builds(
+    Decision, allowed=st.booleans(), reason=st.sampled_from(["another act", "act restated", "model failed"]),
+    labels=st.none() | st.just(frozenset({"skip_validation"})),
+)  # fmt: skip
+
+
+@given(DECISIONS, DECISIONS)
+def test_a_second_round_never_lets_through_what_the_first_refused_and_its_refusal_holds(first, second):
+    before, after = (Judged(decision=decision, nearest=None, odds=None) for decision in (first, second))
+    if before.open:
+        assert before.after(after).decision.allowed == (second.allowed)
+    else:
+        assert not first.allowed or first.reason == "model failed"
+
+
+@given(st.lists(st.floats(-50, 50) | st.just(float("nan")), min_size=1, max_size=5), st.floats(-50, 50))
+def test_a_narrower_scope_is_about_fewer_tombstones(odds, doubt):
+    nobody = np.zeros(len(odds), np.bool_)
+    scope = Scope(acts=False, mute=nobody, by_key=nobody)
+    mute = scope.narrowed(np.array(odds), doubt).mute
+    assert mute.tolist() == [one < doubt for one in odds]
+
+
+@pytest.mark.parametrize(
+    ("mode", "rounds"),
+    [("act", [True]), ("act+labels", [True, False]), ("containment", [False]), ("key", [False])],
+)
+def test_the_rounds_of_a_mode(mode, rounds):
+    assert [scope.acts for scope in scopes(lockout(), mode, {TAXONOMY.digest})] == rounds

@@ -1,0 +1,1 @@
+"""How the packaged readers are fitted."""

@@ -1,0 +1,1 @@
+"""Fits the packaged readers of behaviour and hazards; nothing here is installed."""

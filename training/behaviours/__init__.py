@@ -1,0 +1,2 @@
+"""What the reader of acts is fitted on, how, and how it is tried out of fold (`python -m
+training.behaviour_reading`)."""
