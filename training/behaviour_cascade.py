@@ -1,6 +1,6 @@
 """Weighs the two readers of acts together, and says how well both tell restatements from safe answers.
 
-    python -m training.behaviour_cascade                  # writes act_cascade.json; an hour, seconds when states are kept
+    python -m training.behaviour_cascade                  # writes act_cascade.json; an hour, or seconds
     python -m training.behaviour_cascade --device cuda    # reads on an accelerator
 
 On `training/behaviours/held`, which no network was fitted on (`training.behaviour_reading`, and there `--second`). The

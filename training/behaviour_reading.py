@@ -5,7 +5,7 @@
     python -m training.behaviour_reading --packaged   # the same of the packaged weights, nothing fitted: 20 minutes
     python -m training.behaviour_reading --second     # likewise the second reader, with --write or --packaged
     python -m training.behaviour_reading --device cuda  # fits and reads on an accelerator
-    python -m training.behaviour_reading --data DATA  # and what is said of MemoryBank's turns, on which nothing is fitted
+    python -m training.behaviour_reading --data DATA  # and what is said of MemoryBank's turns
 
 Fitted on `training/behaviours/texts`: scenarios that language models wrote from briefs that name no benchmark. In six
 parts of working life they are of bad practice (a check left out, a failure hidden); four parts are of notes that steer

@@ -66,8 +66,9 @@ def main() -> None:
             "victims": options.victims, "held_out": options.held_out, "probes": options.probes,
             "poison": options.poison, "one_writer": options.one_writer, "agent": AGENT, **copies_of(options.copies),
         }  # fmt: skip
-        command = f"python -m benchmarks.attribution.minja_qa --data DATA --backbone {options.backbone} --retrieval {options.retrieval}"
-        command += f" --poison {options.poison} --copies {options.copies} --size {options.size}"
+        command = f"python -m benchmarks.attribution.minja_qa --data DATA --backbone {options.backbone}"
+        command += f" --retrieval {options.retrieval} --poison {options.poison} --copies {options.copies}"
+        command += f" --size {options.size}"
         command += f" --suffix '{options.suffix}'"
         results = ResultFile(name, command, config)
         for rho in options.rho:

@@ -1,5 +1,4 @@
-"""What a purge costs ordinary use: MINJA QA's stores, purged as in `benchmarks.attribution.minja_qa`, on probes nobody
-audited.
+"""What a purge costs ordinary use: MINJA QA's stores, purged as in the study, on probes nobody audited.
 
     python -m benchmarks.attribution.probes_kept --data DATA [--rho 0.2 0.25 0.5] [--seeds 0 1 2] [--probes 80]
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.guard.lockout_unseen [--backbone packaged:1.5b-int8]     # writes lockout_unseen.json
     python -m benchmarks.guard.lockout_unseen --data DATA                         # and MemoryBank's turns, as writes
-    python -m benchmarks.guard.lockout_unseen --blind                             # other scenarios: writes lockout_blind.json
+    python -m benchmarks.guard.lockout_unseen --blind                             # others: writes lockout_blind.json
 
 `benchmarks/guard/hst/data/unseen.jsonl`, written for this from a brief that names no benchmark: scenarios from trades
 that the reader's own texts did not have then (they have most since, and one scenario a near twin), of two kinds.

@@ -22,7 +22,7 @@ from typing import Any
 
 __all__ = ["RESULTS", "ResultFile", "describe_machine"]
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 class ResultFile:
@@ -118,7 +118,7 @@ def _gpus() -> list[str]:
 
 def _commit() -> str:
     """Return the checked-out commit, with `+` where tracked files differ from it, or `unknown` outside a clone."""
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     try:
         head = subprocess.run(
             ["git", "rev-parse", "--short=12", "HEAD"], cwd=root, capture_output=True, text=True, check=False

@@ -6,6 +6,7 @@ import json
 import re
 import tempfile
 import unicodedata
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,7 +50,7 @@ BackboneKeyEnv = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 DEFAULT_KEYS = Path("memaudit-keys")
-VERSION = "0.1.0"
+VERSION = version("memory-audit")
 
 _STORE_ID = re.compile(r"[0-9a-f]{32}")
 

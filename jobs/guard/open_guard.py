@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -23,11 +24,11 @@ from memory_audit.jobs.places import check_file
 from memory_audit.jobs.progress import Reporter
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.loading import ModelSpecs
+from memory_audit.provenance.keys import load_policy
 from memory_audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from memory_audit.guard.blocks.hazard import MatchMode, Taxonomy
     from memory_audit.provenance.trust_policy import TrustPolicy
@@ -38,8 +39,8 @@ __all__ = ["open_guard"]
 
 @contextmanager
 def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and policy may be left out
-    store: Path,
-    policy: TrustPolicy,
+    store: Path | str,
+    policy: TrustPolicy | Path | str,
     *,
     mode: MatchMode | None = None,
     settings: GuardSettings | None = None,
@@ -61,8 +62,8 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
     the newest that verifies; `GuardedStore.refresh` follows the store.
 
     Args:
-        store: The store.
-        policy: The installed policy.
+        store: The store's folder.
+        policy: The installed policy, or its file.
         mode: What the guard reads; None is as in `settings`.
         settings: How it decides; None is the default.
         backbone: Reads hazards, in modes of labels; see `memory_audit.models.loading`, also for `embedder`.
@@ -86,6 +87,8 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
     """
     if isinstance(tenants, str):
         raise UsageError(f"tenants is {tenants!r:.80}, expected a sequence of names")
+    store = Path(store)
+    policy = load_policy(Path(policy)) if isinstance(policy, str | Path) else policy
     settings = settings or GuardSettings()
     if mode is not None:
         settings = replace(settings, mode=mode)

@@ -1,5 +1,4 @@
-"""The small networks that read acts (`activations.behaviour_reader`): over short passages of a text, pooled by
-attention.
+"""The small networks that read acts: over short passages of a text, pooled by attention.
 
 Harmless sentences around an act do not drown it: attention says which passages count. Both kinds are ensembles of a few
 networks from different starts; their mean counts.

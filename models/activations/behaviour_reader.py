@@ -198,7 +198,7 @@ def read_act_weights(source: ReaderFile = FIRST) -> tuple[ActWeights, str]:
         UsageError: the file is not there, or not one of weights.
     """
     try:
-        raw = files("models").joinpath("data", source.name).read_bytes()
+        raw = files("memory_audit.models").joinpath("data", source.name).read_bytes()
     except OSError as error:
         raise UsageError(f"{source.name}: {error.strerror or error}; install MemAudit again") from None
     try:

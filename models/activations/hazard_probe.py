@@ -63,7 +63,7 @@ def read_probe() -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[str, .
     Raises:
         UsageError: the file is not a probe.
     """
-    raw = files("models").joinpath("data", PROBE_FILE)
+    raw = files("memory_audit.models").joinpath("data", PROBE_FILE)
     with raw.open("rb") as file, np.load(file, allow_pickle=False) as data:
         weights, bias = np.asarray(data["weights"], np.float32), np.asarray(data["bias"], np.float32)
         labels = tuple(str(name) for name in data["labels"])

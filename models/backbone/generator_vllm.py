@@ -20,6 +20,7 @@ from jinja2 import TemplateError
 from memory_audit.errors import ModelError, ModelLostError, PromptTooLongError
 from memory_audit.generation import Completion, TokenLogprob
 from memory_audit.models.backbone.interruption import interruptible
+from memory_audit.models.backbone.vllm_plugin import marked_as_ours
 from memory_audit.models.library_noise import quiet_vllm
 from memory_audit.models.telemetry import tell_nobody
 from memory_audit.models.weights.cache import folder_id
@@ -100,7 +101,7 @@ class VllmGenerator:
         elif settings.gpu_memory_share is not None:
             optional["gpu_memory_utilization"] = settings.gpu_memory_share
         try:
-            with interruptible():
+            with interruptible(), marked_as_ours():
                 self._engine: Any = AsyncLLM.from_engine_args(
                     AsyncEngineArgs(
                         model=str(folder),

@@ -1,4 +1,7 @@
-"""A vLLM plugin that ends orphans and spares cores; vLLM loads it in each of its processes.
+"""A vLLM plugin that ends orphans and spares cores, in the engines that MemAudit starts and in no other.
+
+vLLM loads the plugins of its environment in each of its processes, so this one looks for ENGINE_VARIABLE, which
+`marked_as_ours` sets while an engine starts; elsewhere it does nothing.
 
 Its child processes end with their parent. A killed audit must not leave an engine behind that holds gigabytes.
 
@@ -14,10 +17,18 @@ import multiprocessing
 import os
 import sys
 import threading
+from contextlib import contextmanager
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["register"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["ENGINE_VARIABLE", "marked_as_ours", "register"]
+
+ENGINE_VARIABLE = "MEMAUDIT_ENGINE"
+"""Environment variable that is 1 in the processes of an engine that MemAudit started."""
 
 FEW_CORES = 8
 """Up to here a spinning engine takes a share of the machine that shows in the measurements."""
@@ -33,13 +44,29 @@ ORPHANED = 1
 
 
 def register() -> None:
-    """Install both; safe to call more than once, and in a process that is nobody's child."""
+    """Install both in MemAudit's own engines; safe to call more than once, and in a process that is nobody's child."""
+    if os.environ.get(ENGINE_VARIABLE) != "1":
+        return
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_follow, args=(parent.sentinel,), name=FOLLOWER, daemon=True).start()
     few_cores = len(os.sched_getaffinity(0)) <= FEW_CORES and not Path("/dev/nvidia0").exists()
     if few_cores and "vllm" in sys.modules:
         _wait_instead_of_spinning()
+
+
+@contextmanager
+def marked_as_ours() -> Iterator[None]:
+    """Let the engine processes that are started in this block know that they are MemAudit's."""
+    before = os.environ.get(ENGINE_VARIABLE)
+    os.environ[ENGINE_VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[ENGINE_VARIABLE]
+        else:
+            os.environ[ENGINE_VARIABLE] = before
 
 
 def _follow(sentinel: int) -> None:

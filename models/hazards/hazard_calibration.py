@@ -34,7 +34,7 @@ class LabelledText:
 
 def calibration_texts() -> tuple[LabelledText, ...]:
     """Return the packaged texts."""
-    data = resources.files("models").joinpath("hazard_calibration.jsonl").read_bytes()
+    data = resources.files("memory_audit.models.hazards").joinpath("hazard_calibration.jsonl").read_bytes()
     return tuple(parse_labelled(data.splitlines(), "the packaged calibration texts"))
 
 

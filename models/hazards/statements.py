@@ -176,7 +176,7 @@ def statements_for(specs: ModelSpecs, taxonomy: Taxonomy, nli: str | None) -> Ha
 
 def packaged_curves(taxonomy: Taxonomy) -> dict[str, LabelCurve] | None:
     """Return the curves that come with the package; None where they are of another taxonomy."""
-    packaged = json.loads(resources.files("models").joinpath(CURVES_FILE).read_bytes())
+    packaged = json.loads(resources.files("memory_audit.models").joinpath(CURVES_FILE).read_bytes())
     return parse_curves(packaged, taxonomy)
 
 

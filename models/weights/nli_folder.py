@@ -46,7 +46,7 @@ def build_nli_folder(graph_file: Path, tokenizer: Path, out: Path) -> None:
     from transformers import DebertaV2Config, DebertaV2ForSequenceClassification  # noqa: PLC0415
 
     weights = _dequantised_weights(graph_file)
-    with files("models").joinpath("data", HEAD_FILE).open("rb") as file:
+    with files("memory_audit.models").joinpath("data", HEAD_FILE).open("rb") as file:
         head = dict(np.load(file))
     weights["classifier.weight"], weights["classifier.bias"] = head["weight"], head["bias"]
     labels = {index: str(label) for index, label in enumerate(head["labels"])}

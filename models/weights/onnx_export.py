@@ -75,7 +75,7 @@ def export_int8_in_subprocess(folder: Path, out: Path, *, segments: bool = False
     """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.run(  # noqa: S603 - our own interpreter and module
-        [sys.executable, "-m", "memory_audit.models.weights.onnx_export", str(folder), str(out), *([SEGMENTS_FLAG] if segments else [])],
+        [sys.executable, "-m", __spec__.name, str(folder), str(out), *([SEGMENTS_FLAG] if segments else [])],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if process.returncode != 0:

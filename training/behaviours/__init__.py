@@ -1,2 +1,1 @@
-"""What the reader of acts is fitted on, how, and how it is tried out of fold (`python -m
-training.behaviour_reading`)."""
+"""What the reader of acts is fitted on, how, and how it is tried out of fold."""

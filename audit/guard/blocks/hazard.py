@@ -171,7 +171,7 @@ def matches(write: HazardSignature, removed: HazardSignature, mode: MatchMode) -
 
 def default_taxonomy() -> Taxonomy:
     """Return the paper's five labels."""
-    data = resources.files("memory_audit.guard").joinpath("taxonomy.yaml").read_bytes()
+    data = resources.files("memory_audit.guard.blocks").joinpath("taxonomy.yaml").read_bytes()
     return parse_taxonomy(data, "the packaged taxonomy")
 
 

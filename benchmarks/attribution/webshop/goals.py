@@ -80,8 +80,7 @@ def reward(goal: Goal, product: Product | None, chosen: Mapping[str, str]) -> fl
 
 
 def trajectory_reward(catalogue: Catalogue, query: str, trajectory: str) -> float:
-    """Reward of an episode's text (`benchmarks.attribution.webshop.trajectory`): its purchase and the options clicked
-    for it."""
+    """Reward of an episode's text (`webshop.trajectory`): its purchase and the options clicked for it."""
     product: Product | None = None
     chosen: dict[str, str] = {}
     for step in parse(trajectory):

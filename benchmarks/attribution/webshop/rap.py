@@ -110,8 +110,7 @@ class RapAgent:
 
 
 def rap_agent(data: str, **settings: bool | float) -> RapAgent:
-    """Build the agent from a data folder: the import path for configurations
-    (`benchmarks.attribution.webshop.rap:rap_agent`).
+    """Build the agent from a data folder; configurations name this function.
 
     Args:
         data: Folder that holds `webshop` and `minja`.

@@ -55,7 +55,7 @@ TAU = 0.2
 """The audit's default: a weight from which an edge is strong."""
 
 CANDIDATES = 8
-CALIBRATION = Path(__file__).parents[2] / "models" / "data" / "derivation.json"
+CALIBRATION = Path(__file__).parents[3] / "models" / "data" / "derivation.json"
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """The deterministic harness of MemLineage's idea: a scripted agent, three defences, attacks that succeed without one.
 
-    python -m benchmarks.gate.lineage             everything; rewrites benchmarks/results/lineage*.json and lineage_tau_k.svg
+    python -m benchmarks.gate.lineage             everything; rewrites results/lineage*.json and lineage_tau_k.svg
     python -m benchmarks.gate.lineage --rows      only print the rows, as canonical JSON
 
 Parts: `matrix` (defences x workloads), `laundering` (a value in a note, by the parents that were recorded for it),

@@ -345,7 +345,10 @@ def test_the_evidence_of_a_denial_does_not_grow_with_the_age_of_a_chain(tmp_path
 
 
 def test_the_gate_imports_nothing_heavy():
-    program = "import sys, memory_audit.gate.gate, memory_audit.gate.gate_policy, memory_audit.lineage.verified; print(*sys.modules)"
+    program = (
+        "import sys, memory_audit.gate.gate, memory_audit.gate.gate_policy, memory_audit.lineage.verified\n"
+        "print(*sys.modules)"
+    )
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert not {"ray", "torch", "pyarrow", "networkx", "numpy"} & set(loaded)
 

@@ -326,7 +326,7 @@ def test_a_followed_log_is_read_as_it_comes_also_through_a_pipe():
     """The second piece comes only after the first was read; else after so long that the test would not wait for it."""
     code = (
         "import sys\n"
-        "from jobs import cluster\n"
+        "from memory_audit.jobs import cluster\n"
         "def pieces(*_, **__):\n"
         "    yield 'one\\n'\n"
         "    sys.stdin.readline()\n"

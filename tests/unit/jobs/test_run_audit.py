@@ -21,7 +21,7 @@ from memory_audit.models.fakes import FakeGenerator
 from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, make_snapshot, quiet, removed
 
 EVENTS = (tuple(harmful_events()[:1]), "e" * 64)
-PACKAGED = Path(audit.forget.__file__).parent / "taxonomy.yaml"
+PACKAGED = Path(memory_audit.guard.__file__).parent / "blocks" / "taxonomy.yaml"
 SCORER = "def score(query, output):\n    return {}\n"
 AGENT = """
 from memory_audit.attribution.replays.agents import FewShotAgent

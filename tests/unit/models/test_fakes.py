@@ -91,6 +91,9 @@ def test_embedder_puts_shared_words_near_and_unit_length():
 
 
 def test_another_process_embeds_to_the_same_bytes():
-    code = "from memory_audit.models.fakes import FakeEmbedder; print(FakeEmbedder().embed(['reset my password']).tobytes().hex())"
+    code = (
+        "from memory_audit.models.fakes import FakeEmbedder\n"
+        "print(FakeEmbedder().embed(['reset my password']).tobytes().hex())"
+    )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     assert other == FakeEmbedder().embed(["reset my password"]).tobytes().hex()

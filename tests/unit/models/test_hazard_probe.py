@@ -106,5 +106,5 @@ def test_a_probe_of_other_labels_is_refused():
 
 
 def test_the_packaged_curves_were_fitted_with_the_packaged_probe(probe: HazardProbe):
-    packaged = json.loads(resources.files("models").joinpath(CURVES_FILE).read_bytes())
+    packaged = json.loads(resources.files("memory_audit.models").joinpath(CURVES_FILE).read_bytes())
     assert packaged["probe"] == probe.model_id

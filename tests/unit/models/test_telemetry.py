@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import memory_audit.models as models
+from memory_audit import models
 
 TELLING = {"onnxruntime", "transformers", "sentence_transformers", "vllm"}
 ELSEWHERE = {"library_noise", "vllm_plugin", "telemetry"}
@@ -27,7 +27,7 @@ def test_onnx_runtime_leaves_nothing_to_be_sent(tmp_path):
             left.unlink()
 
 
-@pytest.mark.parametrize("path", sorted(Path(models.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(Path(models.__file__).parent.rglob("*.py")), ids=lambda path: path.stem)
 def test_whoever_imports_a_library_that_tells_has_switched_that_off(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     named = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}

@@ -7,10 +7,18 @@ import os
 import signal
 import threading
 import time
+from contextlib import nullcontext
 
 import pytest
 
-from memory_audit.models.backbone.vllm_plugin import FOLLOWER, RECHECK_MS, _wait_instead_of_spinning, register
+from memory_audit.models.backbone.vllm_plugin import (
+    ENGINE_VARIABLE,
+    FOLLOWER,
+    RECHECK_MS,
+    _wait_instead_of_spinning,
+    marked_as_ours,
+    register,
+)
 
 
 def _grandchild(pipe) -> None:
@@ -19,9 +27,15 @@ def _grandchild(pipe) -> None:
     time.sleep(60)
 
 
+def _followers_in_a_child(pipe) -> None:
+    register()
+    pipe.send(FOLLOWER in {thread.name for thread in threading.enumerate()})
+
+
 def _child(pipe) -> None:
     context = multiprocessing.get_context("spawn")
-    context.Process(target=_grandchild, args=(pipe,), daemon=False).start()
+    with marked_as_ours():
+        context.Process(target=_grandchild, args=(pipe,), daemon=False).start()
     time.sleep(60)
 
 
@@ -49,7 +63,21 @@ def test_a_process_whose_parent_is_killed_ends_by_itself():
     assert not _alive(grandchild)
 
 
-def test_a_process_that_is_nobodys_child_is_left_alone():
+@pytest.mark.parametrize("ours", [True, False])
+def test_only_engines_that_this_project_starts_are_touched(ours, monkeypatch):
+    """VLLM loads every installed plugin in every one of its processes, also in those of a user's own server."""
+    monkeypatch.delenv(ENGINE_VARIABLE, raising=False)
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    with marked_as_ours() if ours else nullcontext():
+        context.Process(target=_followers_in_a_child, args=(there,), daemon=True).start()
+    assert here.poll(30), "the child never answered"
+    assert here.recv() is ours
+    assert ENGINE_VARIABLE not in os.environ
+
+
+def test_a_process_that_is_nobodys_child_is_left_alone(monkeypatch):
+    monkeypatch.setenv(ENGINE_VARIABLE, "1")
     register()
     assert FOLLOWER not in {thread.name for thread in threading.enumerate()}
 

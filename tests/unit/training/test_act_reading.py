@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.guard.lockout_unseen import BLIND, CALIBRATED_ON, scenarios_in
 from benchmarks.guard.lockout_unseen import TEXTS as UNSEEN
-from benchmarks.harness.resultfile import ResultFile
+from benchmarks.harness.resultfile import RESULTS, ResultFile
 from memory_audit.models.activations.behaviour_networks import ComparingNetworks
 from memory_audit.models.activations.behaviour_reader import PASSAGE_TOKENS, passage_means, read_act_weights
 from training import behaviour_reading as act_reading
@@ -343,7 +343,7 @@ def test_a_missing_text_is_no_score():
 
 def test_the_packaged_weights_are_those_of_the_committed_result():
     weights, _ = read_act_weights()
-    committed = json.loads((TEXTS.parents[1] / "results" / "act_reading.json").read_text(encoding="utf-8"))
+    committed = json.loads((RESULTS / "act_reading.json").read_text(encoding="utf-8"))
     assert committed["config"]["scenarios"] == len(scenarios())
     stated = dict(re.findall(r"(\w+)=(-?[\d.e-]+)", committed["config"]["curve"]))
     curve = weights.curve

@@ -68,7 +68,10 @@ def test_scores_are_those_of_the_definition(titles, query):
 
 
 def test_importing_the_store_loads_nothing_that_breaks_a_vllm_worker():
-    code = "import sys, benchmarks.attribution.webshop.poison; print(sorted({'llvmlite', 'numba', 'torch'} & set(sys.modules)))"
+    code = (
+        "import sys, benchmarks.attribution.webshop.poison\n"
+        "print(sorted({'llvmlite', 'numba', 'torch'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
