@@ -118,7 +118,9 @@ def __getattr__(name: str) -> Any:
     try:
         value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     except ModuleNotFoundError as error:
-        raise ImportError(f"{name} needs {error.name}, which the extra `cpu` or `gpu` of memory-audit brings") from error
+        raise ImportError(
+            f"{name} needs {error.name}, which the extra `cpu` or `gpu` of memory-audit brings"
+        ) from error
     globals()[name] = value
     return value
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from memory_audit.consistency.neighbours import Neighbours
 
-__all__ = ["ConsistencyGraph", "build_graph", "flag_outliers", "to_networkx"]
+__all__ = ["ConsistencyGraph", "TenantGraph", "build_graph", "flag_outliers", "to_networkx"]
 
 NEAR_DUPLICATE_SIMILARITY = 0.9
 """Cosine above which two entries count as one said twice."""
@@ -61,6 +61,15 @@ class ConsistencyGraph:
 
     contradiction_clusters: tuple[tuple[int, ...], ...]
     """Sides of a dispute with two or more entries, largest first, then by first index."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantGraph:
+    """A tenant's graph with the embeddings of its responses."""
+
+    graph: ConsistencyGraph
+    responses: NDArray[np.float32]
+    """Shape (entries, dimensions), unit rows."""
 
 
 def build_graph(

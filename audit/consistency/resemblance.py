@@ -10,8 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from memory_audit.consistency.graph import TenantGraph
     from memory_audit.entry import Entry
-    from memory_audit.jobs.run.graphs import TenantGraph
 
 __all__ = ["Resemblance"]
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from memory_audit.attribution.search.search import SetSearch
     from memory_audit.attribution.search.state import EventState
     from memory_audit.config import AuditConfig
+    from memory_audit.consistency.graph import TenantGraph
     from memory_audit.events import Event
-    from memory_audit.jobs.run.graphs import TenantGraph
     from memory_audit.lineage.descendants import Family
     from memory_audit.result import DescendantFinding, Verdict
 

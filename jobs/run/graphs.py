@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memory_audit.consistency.entailment import plan_pairs, weights
-from memory_audit.consistency.graph import ConsistencyGraph, build_graph
+from memory_audit.consistency.graph import TenantGraph, build_graph
 from memory_audit.consistency.neighbours import all_pairs, nearest
 from memory_audit.jobs.run.batches import pieces
 from memory_audit.jobs.run.embeddings import vectors_of
@@ -17,8 +16,6 @@ from memory_audit.jobs.run.shards import pair_key
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from memory_audit.config import AuditConfig
     from memory_audit.consistency.neighbours import Neighbours
     from memory_audit.entry import Entry
@@ -26,19 +23,10 @@ if TYPE_CHECKING:
     from memory_audit.jobs.progress import Reporter
     from memory_audit.jobs.run.run_folder import RunFolder
 
-__all__ = ["TenantGraph", "consistency_graphs"]
+__all__ = ["consistency_graphs"]
 
 PAIRS_PER_WRITE = 32
 """At least so many pairs are scored between two writes to disk: some seconds of work on two cores."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TenantGraph:
-    """A tenant's graph with the embeddings of its responses."""
-
-    graph: ConsistencyGraph
-    responses: NDArray[np.float32]
-    """Shape (entries, dimensions), unit rows."""
 
 
 def consistency_graphs(

@@ -22,8 +22,8 @@ USERS_FOLDERS = (*LAYERS, "benchmarks")
 PROGRAM = """
 import json, sys
 from memory_audit import (
-    Context, Entry, Gate, GuardedStore, GuardSettings, ToolCall, ToolOutput, load_gate_policy, load_policy, open_snapshot,
-    verify_store,
+    Context, Entry, Gate, GuardedStore, GuardSettings, ToolCall, ToolOutput, load_gate_policy, load_policy,
+    open_snapshot, verify_store,
 )
 from memory_audit.models.fakes import FakeActReader, FakeEmbedder
 from pathlib import Path
@@ -44,7 +44,8 @@ removed = Entry(
 )
 gate = Gate(load_gate_policy(Path("gate.yaml")))
 call = ToolCall(tool="send_money", arguments={"recipient": "DE89 3704 0044 0532 0130 00"})
-context = Context(request="Pay the rent.", outputs=(ToolOutput(tool="read_mail", text="To DE89 3704 0044 0532 0130 00"),))
+mail = ToolOutput(tool="read_mail", text="To DE89 3704 0044 0532 0130 00")
+context = Context(request="Pay the rent.", outputs=(mail,))
 denied = gate.decide(call, context, now_ms=NOW)
 print(json.dumps({
     "guard": guarded.guard("acme").check(removed).allowed,

@@ -17,12 +17,11 @@ from memory_audit.attribution.replays.ablation import keep_only, leave_out
 from memory_audit.attribution.search.divergence import decision_point
 from memory_audit.attribution.search.search import SetSearch
 from memory_audit.attribution.search.state import SearchSettings
-from memory_audit.consistency.graph import build_graph
+from memory_audit.consistency.graph import TenantGraph, build_graph
 from memory_audit.consistency.neighbours import all_pairs, nearest
 from memory_audit.consistency.resemblance import Resemblance
 from memory_audit.events import HARMFUL
 from memory_audit.jobs.executors.replay_group import Program, ReplayQuestion
-from memory_audit.jobs.run.graphs import TenantGraph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,14 +10,15 @@ import pytest
 
 from benchmarks.harness.resultfile import RESULTS
 
-FOLDER = RESULTS.parent
+REPOSITORY = RESULTS.parents[1]
+FILES = [path for folder in ("benchmarks", "training") for path in (REPOSITORY / folder).rglob("*.py")]
 GUARD = re.compile(r"^if __name__ == .__main__.:", re.MULTILINE)
-PACKAGES = set(FOLDER.rglob("__main__.py"))
-RUNNABLE = sorted(PACKAGES | {path for path in FOLDER.rglob("*.py") if GUARD.search(path.read_text(encoding="utf-8"))})
+PACKAGES = {path for path in FILES if path.name == "__main__.py"}
+RUNNABLE = sorted(PACKAGES | {path for path in FILES if GUARD.search(path.read_text(encoding="utf-8"))})
 
 
 def name_of(path: Path) -> str:
-    return ".".join(path.relative_to(FOLDER.parent).with_suffix("").parts)
+    return ".".join(path.relative_to(REPOSITORY).with_suffix("").parts)
 
 
 def written() -> dict[Path, int]:
@@ -31,7 +32,7 @@ def run(path: Path) -> None:
     try:
         runpy.run_path(str(path), run_name="__main__")
     except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] in {"audit", "models", "jobs", "benchmarks", "tests"}:
+        if str(error.name).partition(".")[0] in {"memory_audit", "benchmarks", "training", "tests"}:
             raise
         pytest.skip(f"{name_of(path)} cannot be imported: {error}")
 

@@ -17,19 +17,19 @@ from memory_audit.models.weights import packaged
 from memory_audit.models.weights.cache import CACHE_VARIABLE
 from training.behaviours.report import turns_of
 
-FOLDER = RESULTS.parent
+FOLDER = RESULTS.parents[1]
 SETS = {
-    "act_reading.py": ["MEMORYBANK"],
-    "attribution_peers/__main__.py": ["MMLU", "MINJA_QA"],
-    "clean_store.py": ["MMLU", "MINJA_QA"],
-    "hst/__main__.py": ["MEMORYGRAFT"],
-    "lockout_drawn.py": ["MEMORYGRAFT"],
-    "lockout_unseen.py": ["MEMORYBANK"],
-    "many_acts.py": ["MEMORYBANK"],
-    "minja_qa.py": ["MMLU", "MINJA_QA"],
-    "minja_rap.py": ["WEBSHOP", "MINJA_RAP"],
-    "nli_throughput.py": ["SNLI"],
-    "probes_kept.py": ["MMLU", "MINJA_QA"],
+    "training/behaviour_reading.py": ["MEMORYBANK"],
+    "benchmarks/attribution/peers/__main__.py": ["MMLU", "MINJA_QA"],
+    "benchmarks/attribution/clean_store.py": ["MMLU", "MINJA_QA"],
+    "benchmarks/guard/hst/__main__.py": ["MEMORYGRAFT"],
+    "benchmarks/guard/lockout_drawn.py": ["MEMORYGRAFT"],
+    "benchmarks/guard/lockout_unseen.py": ["MEMORYBANK"],
+    "benchmarks/guard/many_acts.py": ["MEMORYBANK"],
+    "benchmarks/attribution/minja_qa.py": ["MMLU", "MINJA_QA"],
+    "benchmarks/attribution/minja_rap.py": ["WEBSHOP", "MINJA_RAP"],
+    "benchmarks/systems/nli_throughput.py": ["SNLI"],
+    "benchmarks/attribution/probes_kept.py": ["MMLU", "MINJA_QA"],
 }
 """Benchmarks with --data, and what they read."""
 
@@ -69,9 +69,13 @@ def make_qa_data(folder: Path) -> Path:
 
 
 def test_every_benchmark_with_data_is_listed():
-    texts = {path.relative_to(FOLDER).as_posix(): path.read_text(encoding="utf-8") for path in FOLDER.rglob("*.py")}
+    texts = {
+        path.relative_to(FOLDER).as_posix(): path.read_text(encoding="utf-8")
+        for part in ("benchmarks", "training")
+        for path in (FOLDER / part).rglob("*.py")
+    }
     assert {name for name, text in texts.items() if " add_data(parser, " in text} == set(SETS)
-    assert [name for name, text in texts.items() if '"--data"' in text] == ["public_data.py"]
+    assert [name for name, text in texts.items() if '"--data"' in text] == ["benchmarks/harness/public_data.py"]
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -106,7 +110,7 @@ def test_a_damaged_file_is_one_line_before_any_model_is_loaded(damage, tmp_path,
     path = make_qa_data(tmp_path) / name
     check_qa_data(tmp_path)
     path.write_text(content, encoding="utf-8")
-    assert start("minja_qa.py", ["--data", str(tmp_path)], monkeypatch) == 2
+    assert start("benchmarks/attribution/minja_qa.py", ["--data", str(tmp_path)], monkeypatch) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"benchmark: {path}: damaged, or of another form: ")
     assert message in line

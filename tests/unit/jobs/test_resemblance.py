@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from memory_audit.consistency.graph import TenantGraph
 from memory_audit.consistency.resemblance import RESEMBLING, Resemblance
 from memory_audit.entry import Parent
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.embeddings import embed_texts
-from memory_audit.jobs.run.graphs import TenantGraph, consistency_graphs
+from memory_audit.jobs.run.graphs import consistency_graphs
 from memory_audit.jobs.run.run_folder import RunFolder
 from tests.audit_world import CONFIG, FAKES, entries_of, entry, quiet
 
