@@ -4,10 +4,8 @@ CAS (paper eq. 8) sums w x sim over an entry's own k nearest neighbours, so ever
 a negative cosine counts as 0, because contradicting something unrelated is no evidence. Entries above the mean by two
 standard deviations (population form) are flagged (eq. 9): rank with CAS, do not cut with it.
 
-Poison written to be retrieved together is often each other's nearest neighbour, so two more signals come along: density
-(mean similarity to the k nearest) and groups. A near-duplicate group is a connected component of pairs above a
-similarity. A contradiction cluster is a set of entries that agree with each other inside a part of the graph held
-together by contradictions: one side of a dispute. Both are sets to ablate together.
+Poison written to be retrieved together is often each other's nearest neighbour, so density (mean similarity to the k
+nearest) comes along.
 """
 
 from __future__ import annotations
@@ -21,19 +19,13 @@ import numpy as np
 from memory_audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from memory_audit.consistency.neighbours import Neighbours
 
 __all__ = ["ConsistencyGraph", "TenantGraph", "build_graph", "flag_outliers", "to_networkx"]
-
-NEAR_DUPLICATE_SIMILARITY = 0.9
-"""Cosine above which two entries count as one said twice."""
-
-CONTRADICTION_WEIGHT = 0.5
-"""w from which a pair counts as a contradiction: the class is then more likely than the other two together."""
 
 FLAG_DEVIATIONS = 2.0
 """Paper eq. 9."""
@@ -56,12 +48,6 @@ class ConsistencyGraph:
     density: NDArray[np.float64]
     """Shape (n,): mean similarity to the neighbours; 0 where there is none."""
 
-    near_duplicates: tuple[tuple[int, ...], ...]
-    """Groups of two or more, largest first, then by first index."""
-
-    contradiction_clusters: tuple[tuple[int, ...], ...]
-    """Sides of a dispute with two or more entries, largest first, then by first index."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantGraph:
@@ -75,17 +61,12 @@ class TenantGraph:
 def build_graph(
     neighbours: Neighbours,
     contradiction: NDArray[np.float64],
-    *,
-    near_duplicate: float = NEAR_DUPLICATE_SIMILARITY,
-    contradicts: float = CONTRADICTION_WEIGHT,
 ) -> ConsistencyGraph:
     """Score every entry against its neighbourhood.
 
     Args:
         neighbours: Of one tenant.
         contradiction: Shape (m,), w of each pair in the order of `neighbours.pairs`, in [0, 1].
-        near_duplicate: Similarity from which a pair joins a near-duplicate group.
-        contradicts: w from which a pair is a contradiction.
 
     Raises:
         UsageError: the weights do not fit the pairs or are not finite numbers in [0, 1].
@@ -101,15 +82,12 @@ def build_graph(
     cas = np.sort(terms, axis=1).sum(axis=1)
     reach = np.sort(neighbours.similarity[neighbours.list_pairs], axis=1)
     width = neighbours.lists.shape[1]
-    disputed = w >= contradicts
     return ConsistencyGraph(
         neighbours=neighbours,
         contradiction=w,
         cas=cas,
         flagged=flag_outliers(cas),
         density=reach.sum(axis=1) / width if width else np.zeros(neighbours.size),
-        near_duplicates=_components(neighbours.pairs[neighbours.similarity >= near_duplicate]),
-        contradiction_clusters=_sides(neighbours.pairs, disputed),
     )
 
 
@@ -142,26 +120,3 @@ def to_networkx(graph: ConsistencyGraph, names: Sequence[str]) -> nx.Graph:
     ):
         drawn.add_edge(names[i], names[j], similarity=similarity, w=w)
     return drawn
-
-
-def _components(pairs: NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
-    joined = nx.Graph()
-    joined.add_edges_from(pairs.tolist())
-    return _ordered(nx.connected_components(joined))
-
-
-def _sides(pairs: NDArray[np.int64], disputed: NDArray[np.bool_]) -> tuple[tuple[int, ...], ...]:
-    disputes = nx.Graph()
-    disputes.add_edges_from(pairs[disputed].tolist())
-    agreeing = nx.Graph()
-    agreeing.add_edges_from(pairs[~disputed].tolist())
-    return _ordered(
-        side
-        for dispute in nx.connected_components(disputes)
-        for side in nx.connected_components(agreeing.subgraph(dispute))
-    )
-
-
-def _ordered(groups: Iterable[set[int]]) -> tuple[tuple[int, ...], ...]:
-    found = [tuple(sorted(group)) for group in groups if len(group) > 1]
-    return tuple(sorted(found, key=lambda group: (-len(group), group)))

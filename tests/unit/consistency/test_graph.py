@@ -111,20 +111,6 @@ def test_tiny_stores_have_scores(n):
     assert to_networkx(graph, [f"m-{i}" for i in range(n)]).number_of_nodes() == n
 
 
-def test_near_duplicates_are_grouped_and_the_rest_left_alone():
-    found = nearest(on_circle(0, 3, 6, 90, 92, 200), 2)
-    graph = build_graph(found, np.zeros(len(found.pairs)))
-    assert graph.near_duplicates == ((0, 1, 2), (3, 4))
-
-
-def test_each_side_of_a_dispute_is_a_cluster():
-    found = nearest(on_circle(0, 5, 10, 40, 45, 50, 180, 185), 4)
-    sides = np.array([0, 0, 0, 1, 1, 1, 2, 2])
-    ends = sides[found.pairs]
-    w = np.where(np.sort(ends, axis=1) == [0, 1], 1.0, 0.0).all(axis=1).astype(float)
-    assert build_graph(found, w).contradiction_clusters == ((0, 1, 2), (3, 4, 5))
-
-
 def test_networkx_graph_carries_names_and_evidence():
     graph = to_networkx(build_graph(nearest(on_circle(0, 60), 1), np.array([0.25])), ["a", "b"])
     assert graph.nodes["a"] == {"cas": pytest.approx(0.125), "flagged": False, "density": pytest.approx(0.5)}
