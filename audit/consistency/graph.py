@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsistencyGraph", "TenantGraph", "build_graph", "flag_outliers", "to_networkx"]
 
+CONTRADICTION_WEIGHT = 0.5
+"""w from which a pair counts as a contradiction: the class is then more likely than the other two together."""
+
 FLAG_DEVIATIONS = 2.0
 """Paper eq. 9."""
 
