@@ -42,7 +42,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "provenance": ("entry", "errors"),
     "snapshot": ("provenance", "entry", "errors"),
     "consistency": ("entry", "errors"),
-    "lineage": ("snapshot", "config", "result", "formats", "entry", "errors"),
+    "lineage": ("snapshot", "config", "result", "formats", "counted", "entry", "errors"),
     "gate": ("lineage", "formats", "text", "entry", "errors"),
     "guard": ("snapshot", "provenance", "formats", "text", "entry", "errors"),
     "attribution": ("fusion", "generation", "events", "formats", "text", "entry", "errors"),

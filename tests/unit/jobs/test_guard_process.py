@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import resource
 import signal
@@ -12,7 +11,6 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -31,10 +29,9 @@ def served(tmp_path_factory):
     save_policy(keyring().policy, folder / "policy.json")
     create_store(folder / "store", [entry("acme", "e1", created_at_ms=1)], keyring(), now_ms=1, store_id=STORE_ID)
     with (folder / "errors").open("wb") as errors, subprocess.Popen(
-        [sys.executable, "-m", "memory_audit.jobs.cli.main", "guard", "serve", "store", "--trust", "policy.json", "--pin", "pin.json",
-         "--mode", "key", "--embedder", "fake", "--port", "0", "--log", "log"],
-        cwd=folder, env=os.environ | {"PYTHONPATH": str(Path.cwd())}, stdout=subprocess.PIPE, stderr=errors,
-        text=True,
+        [sys.executable, "-m", "memory_audit.jobs.cli.main", "guard", "serve", "store", "--trust", "policy.json",
+         "--pin", "pin.json", "--mode", "key", "--embedder", "fake", "--port", "0", "--log", "log"],
+        cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True,
     ) as process:  # fmt: skip
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (FILES, FILES))
         port = next(found[1] for line in process.stdout if (found := re.search(r"Running on .*:(\d+)", line)))
