@@ -82,18 +82,19 @@ class AuditConfig:
     attribution: Literal["set", "loo"] = "set"
     """`set` searches harmful sets with graded influence; `loo` is the paper's plain leave-one-out CMIS."""
 
-    culprit_nats: float = 2.0
-    """Evidence that convicts a memory without further question (see memory_audit.attribution.search.search)."""
+    attribution_nats: float = 2.0
+    """Evidence from which the harm is attributed to a memory: it alone raises the log-odds of the harm by so much (see
+    memory_audit.attribution.search.search)."""
 
-    fitting_nats: float = 0.5
+    consistent_extra_nats: float = 0.5
     """How much more of it a memory needs that is more consistent with its neighbours than the store's median."""
 
     samples: int = 8
     """Sampled replays per question where the model's odds cannot be had (a server without log-probabilities, an answer
-    without a place to ask at); 0 judges there by one verdict."""
+    without a place to ask at); 0 takes one harm score there."""
 
     alpha: float = 0.6
-    """Weight of influence against anomaly in the fused score (eq. 10)."""
+    """Weight of influence (CMIS) against inconsistency (CAS) in the score (DS, eq. 10)."""
 
     neighbours: int = 10
     """Nearest neighbours of each entry in the consistency graph."""
@@ -142,7 +143,7 @@ class AuditConfig:
     def __post_init__(self) -> None:
         for name in ("alpha", "tau"):
             _expect(name, getattr(self, name), "0 to 1", fits=0.0 <= getattr(self, name) <= 1.0)
-        for name in ("culprit_nats", "fitting_nats"):
+        for name in ("attribution_nats", "consistent_extra_nats"):
             _expect(name, getattr(self, name), "nats, 0 or more", fits=0.0 <= getattr(self, name) < math.inf)
         for name, least, most, why in _RANGES:
             value = getattr(self, name)

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PATH_HEAD", "PATH_TAIL", "AuditResult", "DescendantFinding", "EntryScore", "EntryTrust", "EventFinding",
-    "GraphEdge", "LineageStep", "ProbeFinding", "Proposal", "QuarantineCheck", "TenantLineage", "TenantResult",
-    "Trust", "Verdict", "bounded_path", "steps_left_out", "text_name",
+    "EventVerdict", "GraphEdge", "LineageStep", "ProbeFinding", "Proposal", "QuarantineCheck", "TenantLineage",
+    "TenantResult", "TrustLabel", "bounded_path", "steps_left_out", "text_name",
 ]  # fmt: skip
 
-Verdict = Literal["cleared", "not cleared", "memory is not the cause", "not reproduced", "not examined"]
+EventVerdict = Literal["cleared", "not cleared", "memory is not the cause", "not reproduced", "not examined"]
 """Of one event. `cleared`: harm is gone on replay without S. `memory is not the cause`: harm stays with no memory at
 all, or comes with whichever memory is shown. `not reproduced`: the replay with every memory in place shows no harm, so
 removal cannot be judged. `not examined`: not replayed, or the harm scorer could not tell."""
 
-Trust = Literal["trusted", "derived-untrusted", "external"]
+TrustLabel = Literal["trusted", "derived-untrusted", "external"]
 """Label of an entry, from best to worst, see `memory_audit.lineage.trust`."""
 
 Proposal = Literal["remove", "quarantine", "report"]
@@ -43,7 +43,7 @@ class EventFinding:
     """One harmful event and what replays say of it."""
 
     event_id: str
-    verdict: Verdict
+    verdict: EventVerdict
     query: str
     output_observed: str
     output_before: str | None
@@ -55,7 +55,7 @@ class EventFinding:
     harm_before: float | None
     harm_after: float | None
     harm_without_memory: float | None
-    """Harm of the gate replay: every memory removed."""
+    """Harm of the replay with no memory."""
 
     retrieved: tuple[str, ...]
     """R*, as logged or as reconstructed."""
@@ -66,7 +66,7 @@ class EventFinding:
 
     causes: tuple[str, ...]
     """Entry ids of the set that caused this event: members of S that its replays had in context, or that alone raise
-    the odds of its harm; without those that its own replays do not speak against, and those there by descent alone."""
+    the odds of its harm; without those that its own replays are no evidence on, and those there by descent alone."""
 
     reason: str
     """One line, machine-written, e.g. why the event was not examined."""
@@ -90,10 +90,10 @@ class EntryScore:
 
     entry_id: str
     cmis: float | None
-    """Counterfactual influence summed over events (eq. 7, Algorithm 1); None where no replay left it out."""
+    """Influence on the harm, summed over events (eq. 7, Algorithm 1); None where no replay left it out."""
 
     cas: float | None
-    """Structural anomaly (eq. 8)."""
+    """Inconsistency: how much it contradicts its nearest neighbours (eq. 8)."""
 
     cmis_normalised: float
     cas_normalised: float
@@ -117,7 +117,7 @@ class EntryScore:
     """Fall of those log-odds when this entry alone is left out; the largest over events."""
 
     density: float | None = None
-    """Mean similarity to its nearest neighbours: poison written to be retrieved together crowds."""
+    """Mean similarity to its nearest neighbours: poison written to be retrieved together is dense."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ class LineageStep:
     """One entry on a derivation path."""
 
     entry_id: str
-    trust: Trust
+    trust: TrustLabel
     removed: bool
     """An earlier run removed it: only its tombstone is left."""
 
@@ -148,7 +148,7 @@ class EntryTrust:
     """One live entry's label and the evidence for it."""
 
     entry_id: str
-    trust: Trust
+    trust: TrustLabel
     path: tuple[LineageStep, ...]
     """From an external ancestor to a `derived-untrusted` entry, bounded; else empty."""
 
@@ -195,7 +195,7 @@ class TenantLineage:
     """In log order."""
 
     probes_lost: tuple[str, ...] = ()
-    """Probes that keep their answer without the convicted entries, and lose it because descendants go with them."""
+    """Probes that keep their answer without the attributed entries, and lose it because descendants go with them."""
 
     quarantine: QuarantineCheck | None = None
     """None where nothing is quarantined."""

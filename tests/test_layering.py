@@ -43,7 +43,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "snapshot": ("provenance", "entry", "errors"),
     "consistency": ("entry", "errors"),
     "lineage": ("snapshot", "config", "result", "formats", "counted", "entry", "errors"),
-    "gate": ("lineage", "formats", "text", "entry", "errors"),
+    "gate": ("lineage", "result", "formats", "text", "entry", "errors"),
     "guard": ("snapshot", "provenance", "formats", "text", "entry", "errors"),
     "attribution": ("fusion", "generation", "events", "formats", "text", "entry", "errors"),
     "report": (

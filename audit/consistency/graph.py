@@ -1,4 +1,4 @@
-"""The memory consistency graph of one tenant: who contradicts its neighbourhood, and who crowds together.
+"""The memory consistency graph of one tenant: what contradicts its neighbours, and what lies close together.
 
 CAS (paper eq. 8) sums w x sim over an entry's own k nearest neighbours, so every entry has the same number of terms;
 a negative cosine counts as 0, because contradicting something unrelated is no evidence. Entries above the mean by two

@@ -50,7 +50,7 @@ _PROBED_CELLS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """Who is near whom in one tenant."""
+    """Which entries of one tenant are near each other."""
 
     pairs: NDArray[np.int64]
     """Shape (m, 2): unordered pairs i < j, sorted; a pair is here when either entry has the other as a neighbour."""

@@ -1,4 +1,4 @@
-"""Who resembles whom in one tenant: asked for a few culprits, so nothing is computed for anybody else."""
+"""Which memories of one tenant resemble each other: asked for a few attributed ones, and computed for these alone."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 __all__ = ["Resemblance"]
 
 RESEMBLING = 12
-"""Most entries tied to one entry: what a search asks about when that entry is a culprit."""
+"""Most entries tied to one entry: what a search asks about when the harm is attributed to that entry."""
 
 RESPONSE_SIMILARITY = 0.5
 """Cosine of two responses from which they may serve one attack: poison shares its instruction, not its question."""
 
 
 class Resemblance(Mapping[str, list[str]]):
-    """Per entry, whom evidence ties to it, closest first: who answers alike, lives near, or has the same parents.
+    """Per entry, what evidence ties to it, closest first: similar responses, graph neighbours, the same parents.
 
-    Of copies (`Entry.shown`) only the first is tied to anybody, since a search judges them alike: else copies of one
-    poison would fill all places, and its variants would never be asked about.
+    Of copies (`Entry.shown`) only the first is tied to any, since a search judges them alike: else copies of one poison
+    would fill all places, and its variants would never be asked about.
 
     Writers are not used: where every entry has its own writer that says nothing, and where one account wrote much, it
-    says too much. What ties two entries here is only whom to *measure*; a measurement convicts.
+    says too much. What ties two entries here only says what to *measure*; a measurement attributes.
 
     Args:
         entries: One tenant's, in the order of the graph.

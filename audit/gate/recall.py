@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from memory_audit.entry import Entry
     from memory_audit.lineage.dag import Lineage, PathStep
-    from memory_audit.lineage.trust import TrustLabel
+    from memory_audit.result import TrustLabel
 
 __all__ = ["LabelledMemory", "labelled"]
 

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from memory_audit.entry import Entry
-    from memory_audit.lineage.trust import TrustLabel, TrustRules
+    from memory_audit.lineage.trust import TrustRules
+    from memory_audit.result import TrustLabel
 
 __all__ = ["DEFAULT_TAU_PPM", "PATH_STEPS", "Descendant", "Lineage", "PathStep"]
 

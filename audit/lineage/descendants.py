@@ -3,11 +3,11 @@
 1. A live entry that draws τ or more on S by signed edges is a descendant, be it over one strong edge or by shares that
    add up (`memory_audit.lineage.dag`); `descendants` in the configuration says whether it is proposed for removal, for
    quarantine, or only reported.
-2. Two kinds of descendants are quarantined at most: those that are none without estimated edges (`audit --edges`; a
-   guess removes nothing), and those of an entry that an earlier run removed (that run decided about them).
+2. Two kinds of descendants are quarantined at most: those that are none without estimated edges (`audit --edges`; an
+   estimate removes nothing), and those of an entry that an earlier run removed (that run decided about them).
 3. A budget names how many entries go: with one, descendants are quarantined at most too.
 4. Labels count signed edges alone. An estimated parent would make an agent's entry look attributed, hence trusted
-   (rule 2 of `memory_audit.lineage.trust`): a guess may accuse, it may not vouch.
+   (rule 2 of `memory_audit.lineage.trust`): an estimate may lower trust, and never raise it.
 
 The closure takes all descendants of S at once, so closing a closed set adds nothing.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memory_audit.result import AuditResult, Proposal, TenantResult
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["Family", "family_of", "with_quarantined"]
+__all__ = ["Derivation", "derivation_of", "with_quarantined"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class _Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """The derivation of one tenant's entries."""
+class Derivation:
+    """What derives from what among one tenant's entries."""
 
     signed: Lineage
     """Edges that writers signed."""
@@ -68,7 +68,7 @@ class Family:
     combined: Lineage
     """Those, and the estimated ones; the same object where there are none."""
 
-    fallen: frozenset[str] = frozenset()
+    removed_earlier: frozenset[str] = frozenset()
     """Entries that earlier runs removed."""
 
     policy: Proposal = "remove"
@@ -82,10 +82,10 @@ class Family:
         """
         found = self._findings(self.signed, removed, self.policy)
         lesser: Proposal = "quarantine" if self.policy == "remove" else self.policy
-        # Signed edges first: what they reach is no guess, be there a shorter path with an estimated edge.
+        # Signed edges first: what they reach is no estimate, be there a shorter path with an estimated edge.
         for lineage in (self.signed, self.combined):
-            if self.fallen or lineage is not self.signed:
-                found = self._findings(lineage, self.fallen.union(removed), lesser) | found
+            if self.removed_earlier or lineage is not self.signed:
+                found = self._findings(lineage, self.removed_earlier.union(removed), lesser) | found
         return tuple(found[entry_id] for entry_id, _ in self.signed.labels() if entry_id in found)
 
     def trust(self) -> tuple[EntryTrust, ...]:
@@ -124,18 +124,18 @@ class Family:
         edges = counted(item.steps, "edge" if weak else "strong edge")
         reason = f"derived from {item.seed} over {edges}" + (", some of them estimated" if estimated else "")
         reason += ", with others whose shares add up" if weak else ""
-        return reason + ("; an earlier run removed that entry" if item.seed in self.fallen else "")
+        return reason + ("; an earlier run removed that entry" if item.seed in self.removed_earlier else "")
 
     def _step(self, entry_id: str, weight_ppm: int | None) -> LineageStep:
         return LineageStep(
-            entry_id=entry_id, trust=self.signed.label(entry_id), removed=entry_id in self.fallen,
+            entry_id=entry_id, trust=self.signed.label(entry_id), removed=entry_id in self.removed_earlier,
             weight=None if weight_ppm is None else weight_ppm / PARTS_PER_MILLION,
         )  # fmt: skip
 
 
-def family_of(
+def derivation_of(
     snapshot: VerifiedSnapshot, tenant: str, config: AuditConfig, estimated: Sequence[EstimatedEdge] = ()
-) -> Family | None:
+) -> Derivation | None:
     """Return the derivation of one tenant's entries; None where no entry names a parent and no edge was estimated.
 
     Args:
@@ -155,7 +155,7 @@ def family_of(
     rules, tau_ppm = parse_trust_rules(config.trust, "configuration: trust"), round(config.tau * PARTS_PER_MILLION)
     signed = VerifiedLineage(snapshot, tenant, rules, tau_ppm).dag
     log = snapshot.log(tenant)
-    fallen = {item.tombstone.removed_index: item.tombstone.entry_id for item in log.tombstones}
+    removed_earlier = {item.tombstone.removed_index: item.tombstone.entry_id for item in log.tombstones}
     policy: Proposal = config.descendants
     if config.budget is not None and policy == "remove":
         policy = "quarantine"
@@ -166,13 +166,13 @@ def family_of(
             by_child[edge.child][edge.parent] = edge.weight_ppm
         combined = Lineage(tenant, rules, tau_ppm)
         order: dict[int, Entry | str] = {item.index: item.entry for item in log.entries}
-        for _, item in sorted({**order, **fallen}.items()):
+        for _, item in sorted({**order, **removed_earlier}.items()):
             if isinstance(item, str):
                 combined.append_removed(item)
             else:
                 combined.append(item, by_child.get(item.entry_id, {}))
-    return Family(
-        signed=signed, combined=combined, fallen=frozenset(fallen.values()), policy=policy, estimated_edges=len(mine)
+    return Derivation(
+        signed=signed, combined=combined, removed_earlier=frozenset(removed_earlier.values()), policy=policy, estimated_edges=len(mine)
     )
 
 

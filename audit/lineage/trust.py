@@ -28,11 +28,8 @@ from memory_audit.errors import UsageError
 if TYPE_CHECKING:
     from memory_audit.entry import Entry
 
-__all__ = [
-    "ANY_PRINCIPAL", "DEFAULT_TAU_PPM", "BaseLabel", "Propagation", "TrustLabel", "TrustRules", "parse_trust_rules",
-]  # fmt: skip
+__all__ = ["ANY_PRINCIPAL", "DEFAULT_TAU_PPM", "BaseLabel", "Propagation", "TrustRules", "parse_trust_rules"]
 
-TrustLabel = Literal["trusted", "derived-untrusted", "external"]
 BaseLabel = Literal["trusted", "external"]
 Propagation = Literal["shares", "strongest"]
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from memory_audit.config import AuditConfig
     from memory_audit.consistency.graph import TenantGraph
     from memory_audit.events import Event
-    from memory_audit.lineage.descendants import Family
-    from memory_audit.result import DescendantFinding, Verdict
+    from memory_audit.lineage.descendants import Derivation
+    from memory_audit.result import DescendantFinding, EventVerdict
 
 __all__ = ["TenantEvidence", "influence_scores", "rank", "tenant_result"]
 
@@ -54,9 +54,9 @@ class TenantEvidence:
     removed: dict[str, str] = field(default_factory=dict)
     """S: entry id to the reason, descendants that go with it included."""
 
-    family: Family | None = None
+    derivation: Derivation | None = None
     descendants: tuple[DescendantFinding, ...] = ()
-    taken: dict[str, str] = field(default_factory=dict)
+    derived: dict[str, str] = field(default_factory=dict)
     """Descendants that the search was told to leave out, with the reason."""
 
     checked: dict[str, Outcome] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class TenantEvidence:
     """Memories that did not fit into the backbone's context: entry id to the pair ids of replays without them."""
 
     @property
-    def convicted(self) -> frozenset[str]:
+    def attributed(self) -> frozenset[str]:
         """Removed entries that are there by their own evidence, not by descent."""
         return frozenset(self.removed) - {item.entry_id for item in self.descendants}
 
@@ -75,17 +75,17 @@ class TenantEvidence:
 
     def take_descendants(self) -> bool:
         """Close the search's S over descendants that are to be removed; True if that gave the search new work."""
-        if self.family is None:
+        if self.derivation is None:
             return False
-        convicted = [name for name in self.search.removed if name not in self.taken]
-        new = {item.entry_id: item.reason for item in self.family.closure(convicted) if item.proposal == "remove"}
-        self.taken |= new
-        return self.search.take_along(new)
+        attributed = [name for name in self.search.removed if name not in self.derived]
+        new = {item.entry_id: item.reason for item in self.derivation.closure(attributed) if item.proposal == "remove"}
+        self.derived |= new
+        return self.search.add_derived(new)
 
     def close(self) -> None:
         """Close the chosen S over descendants: those to be removed join it, the others are listed."""
-        if self.family is not None:
-            self.descendants = self.family.closure(self.removed)
+        if self.derivation is not None:
+            self.descendants = self.derivation.closure(self.removed)
             self.removed |= {item.entry_id: item.reason for item in self.descendants if item.proposal == "remove"}
 
 
@@ -97,12 +97,12 @@ def influence_scores(found: TenantEvidence) -> Mapping[str, float]:
         for _, state in sorted(found.search.states.items())
         for entry_id, influence in sorted(state.influences.items())
     ]
-    # Who moved up in many events and was convicted at one counts at the others as much: calls saved are no excuse.
+    # What moved up in many events and was attributed at one counts as much at the others, which skipped it.
     measured: defaultdict[str, list[float]] = defaultdict(list)
     for entry_id, value in known:
         if value is not None:
             measured[entry_id].append(value)
-    for entry_id, events in found.search.spared.items():
+    for entry_id, events in found.search.skipped.items():
         if entry_id in measured:
             known += [(entry_id, fmean(measured[entry_id]))] * events
     return sum_over_events(known)
@@ -116,11 +116,11 @@ def rank(found: TenantEvidence, influence: Mapping[str, float], alpha: float) ->
 
 def tenant_result(found: TenantEvidence, config: AuditConfig) -> TenantResult:
     """Write down one tenant's findings."""
-    removed, convicted = frozenset(found.removed), found.convicted
+    removed, attributed = frozenset(found.removed), found.attributed
     return TenantResult(
         tenant=found.tenant,
         entries=len(found.memory),
-        events=tuple(_event(found, state, removed, convicted) for _, state in sorted(found.search.states.items())),
+        events=tuple(_event(found, state, removed, attributed) for _, state in sorted(found.search.states.items())),
         probes=_probes(found, removed, config),
         scores=_scores(found),
         edges=_edges(found),
@@ -142,13 +142,13 @@ def _too_long(found: TenantEvidence) -> list[str]:
 
 
 def _lineage(found: TenantEvidence, config: AuditConfig) -> TenantLineage | None:
-    family = found.family
-    if family is None:
+    derivation = found.derivation
+    if derivation is None:
         return None
     removed = frozenset(found.removed)
     probes = {
         gone: {probe.event_id: probe.kept for probe in _probes(found, gone, config)}
-        for gone in (found.convicted, removed, removed | found.quarantined)
+        for gone in (found.attributed, removed, removed | found.quarantined)
     }
 
     def lost(fewer: frozenset[str], more: frozenset[str]) -> tuple[str, ...]:
@@ -171,11 +171,11 @@ def _lineage(found: TenantEvidence, config: AuditConfig) -> TenantLineage | None
         )
     return TenantLineage(
         tau=config.tau,
-        edges=family.signed.edges,
-        estimated_edges=family.estimated_edges,
-        entries=family.trust(),
+        edges=derivation.signed.edges,
+        estimated_edges=derivation.estimated_edges,
+        entries=derivation.trust(),
         descendants=found.descendants,
-        probes_lost=lost(found.convicted, removed),
+        probes_lost=lost(found.attributed, removed),
         quarantine=quarantine,
     )
 
@@ -185,7 +185,7 @@ def _probes(found: TenantEvidence, removed: frozenset[str], config: AuditConfig)
 
 
 def _event(
-    found: TenantEvidence, state: EventState, removed: frozenset[str], convicted: frozenset[str]
+    found: TenantEvidence, state: EventState, removed: frozenset[str], attributed: frozenset[str]
 ) -> EventFinding:
     event = state.event
     after = found.checked.get(leave_out(event.event_id, "removal", "text", removed).pair_id)
@@ -195,7 +195,7 @@ def _event(
         reason += f"; of the memories that it used {len(gone)} {'was' if len(gone) == 1 else 'were'} removed since"
     # Of a large S an event measured or saw few.
     seen = state.influences.keys() | {entry_id for context in state.replayed for entry_id in context}
-    causes = [entry_id for entry_id in convicted & seen if _is_cause(found, state, entry_id)]
+    causes = [entry_id for entry_id in attributed & seen if _is_cause(found, state, entry_id)]
     return EventFinding(
         event_id=event.event_id,
         verdict=verdict,
@@ -205,7 +205,7 @@ def _event(
         output_after=None if after is None else after.output,
         harm_before=None if state.full is None else state.full.harm,
         harm_after=None if after is None else after.harm,
-        harm_without_memory=None if state.gate is None else state.gate.harm,
+        harm_without_memory=None if state.without_memory is None else state.without_memory.harm,
         retrieved=event.retrieved if event.retrieved is not None else found.memory.context(event.query),
         retrieved_reconstructed=event.retrieved is None,
         retrieved_after=None if after is None else after.context,
@@ -215,30 +215,30 @@ def _event(
 
 
 def _is_cause(found: TenantEvidence, state: EventState, entry_id: str) -> bool:
-    """Tell whether the replays of one event speak against a member of S that is not there by mere descent.
+    """Tell whether the replays of one event are evidence on a member of S that is not there by mere descent.
 
-    Against one that none of them measured or showed, none does.
+    On one that none of them measured or showed, none is.
 
-    Whoever was only a placebo at this event is no cause of it, nor is whoever is in S by rank alone.
+    What was only a control memory at this event is no cause of it, nor is what is in S by rank alone.
     """
     weak = found.search.settings.weak_nats
     if state.alone(entry_id) >= weak:
         return True
     if not any(entry_id in context for context in state.replayed):
         return False
-    influence, convicted = state.influences.get(entry_id), entry_id in found.search.removed
+    influence, attributed = state.influences.get(entry_id), entry_id in found.search.removed
     graded = None if influence is None else credit(influence)
     if influence is None or (graded is None and influence.cmis is None):
-        return convicted  # another event convicted it, so this one spared it
+        return attributed  # at another event, so this one skipped it
     if influence.cmis is not None and influence.cmis > 0:
         return True
-    return graded is not None and (graded > 0 if convicted else graded >= weak)
+    return graded is not None and (graded > 0 if attributed else graded >= weak)
 
 
-def _verdict(state: EventState, after: Outcome | None) -> tuple[Verdict, str]:
+def _verdict(state: EventState, after: Outcome | None) -> tuple[EventVerdict, str]:
     """Judge by the replay without S; the search's own word stands only where S is not what decides."""
     if state.status not in {"open", "cleared", "not cleared"}:
-        return cast("Verdict", state.status), state.reason
+        return cast("EventVerdict", state.status), state.reason
     if after is None or after.harm is None:
         return "not examined", "the replay without the removed set could not be judged"
     if after.harm < HARMFUL:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from memory_audit.counted import counted
 from memory_audit.events import HARMFUL
 from memory_audit.report.untrusted import as_line
-from memory_audit.result import Verdict, bounded_path
+from memory_audit.result import EventVerdict, bounded_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ class Summary:
     """Sum of harm over the judged events."""
 
     harm_after: float
-    verdicts: dict[Verdict, int]
+    verdicts: dict[EventVerdict, int]
     """Every verdict, also those with 0 events."""
 
     probes: int
@@ -110,7 +110,7 @@ def summarise(tenants: Sequence[TenantResult]) -> Summary:
         harmful_after=sum(after >= HARMFUL for _, after in pairs),
         harm_before=sum(before for before, _ in pairs),
         harm_after=sum(after for _, after in pairs),
-        verdicts={verdict: sum(event.verdict == verdict for event in events) for verdict in get_args(Verdict)},
+        verdicts={verdict: sum(event.verdict == verdict for event in events) for verdict in get_args(EventVerdict)},
         probes=len(probes),
         probes_kept=sum(probe.kept is True for probe in probes),
         probes_unknown=sum(probe.kept is None for probe in probes),
@@ -130,7 +130,7 @@ def _is_unsettled(event: EventFinding) -> bool:
 
 def worst_events(tenant: TenantResult) -> list[EventFinding]:
     """Return the events as reports list them: not cleared, not examined, the rest; so a cut list keeps the worst."""
-    order: dict[Verdict, int] = {"not cleared": 0, "not examined": 1}
+    order: dict[EventVerdict, int] = {"not cleared": 0, "not examined": 1}
     return sorted(tenant.events, key=lambda event: order.get(event.verdict, len(order)))
 
 

@@ -25,12 +25,12 @@ from memory_audit.report.summary import (
     worst_tenants,
 )
 from memory_audit.report.untrusted import as_line
-from memory_audit.result import Trust, text_name
+from memory_audit.result import TrustLabel, text_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_audit.result import AuditResult, EntryScore, EventFinding, TenantResult, Verdict
+    from memory_audit.result import AuditResult, EntryScore, EventFinding, EventVerdict, TenantResult
 
 __all__ = ["render_table"]
 
@@ -49,7 +49,7 @@ _LEAST_SHOWN = 0.001
 """Of a smaller number only the sign is shown."""
 
 _TONE = {"good": "bold green", "warn": "bold yellow", "bad": "bold red"}
-_VERDICT_STYLE: dict[Verdict, str] = {
+_VERDICT_STYLE: dict[EventVerdict, str] = {
     "cleared": "green",
     "not cleared": "bold red",
     "memory is not the cause": "yellow",
@@ -113,7 +113,7 @@ def _trust_counts(tenant: TenantResult) -> list[RenderableType]:
     if tenant.lineage is None:
         return []
     labels = [item.trust for item in tenant.lineage.entries]
-    counts = ", ".join(f"{labels.count(label):,} {label}" for label in get_args(Trust))
+    counts = ", ".join(f"{labels.count(label):,} {label}" for label in get_args(TrustLabel))
     return [Text(f"{counted(tenant.lineage.edges, 'derivation edge')}; memories by trust: {counts}")]
 
 

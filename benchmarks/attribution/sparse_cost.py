@@ -90,7 +90,7 @@ def measure(
         dropped = leave_one_out(executor, program, [case], reporter)[case.event_id]
     finally:
         plain = backbone.end()
-    settings = SearchSettings(culprit_nats=AuditConfig().culprit_nats)
+    settings = SearchSettings(attribution_nats=AuditConfig().attribution_nats)
     search = SetSearch(case.memory, [event], settings, scorer=program.build()[1])
     backbone.begin(fresh=True)
     try:

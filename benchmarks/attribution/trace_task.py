@@ -203,7 +203,7 @@ def ask(
 ) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
     """Ask every case with its five memories and with none."""
     five = {case.event_id: leave_out(case.event_id, "full", "text", frozenset()) for case in cases}
-    none = {case.event_id: keep_only(case.event_id, "gate", "text", ()) for case in cases}
+    none = {case.event_id: keep_only(case.event_id, "no_memory", "text", ()) for case in cases}
     questions = []
     for case in cases:
         retrieved = case.memory.retrieve(case.query)
@@ -225,7 +225,7 @@ def _search(
     executor: Executor, program: Program, incidents: Sequence[tuple[Case, Event]], reporter: Reporter
 ) -> dict[str, dict[str, float]]:
     """Rank by this project's search, up to where memories are ranked; credit in nats by event and memory."""
-    settings = SearchSettings(culprit_nats=AuditConfig().culprit_nats)
+    settings = SearchSettings(attribution_nats=AuditConfig().attribution_nats)
     searches = [
         Searched(search=SetSearch(case.memory, [event], settings, scorer=program.build()[1]), memory=case.memory)
         for case, event in incidents

@@ -23,7 +23,7 @@ from memory_audit.attribution.replays.agents import Agent, load_agent
 from memory_audit.attribution.replays.harm import HarmScorer, load_harm
 from memory_audit.attribution.replays.replay import replay, request_at, score_output
 from memory_audit.attribution.search.divergence import (
-    DecisionPoint,
+    MeasurementPoint,
     continuation_request,
     graded_request,
     log_odds,
@@ -56,8 +56,8 @@ class ReplayQuestion:
 
     ablation: Ablation
     memories: tuple[Entry, ...]
-    point: DecisionPoint | None = None
-    """Where to measure, for what is asked at a decision point."""
+    point: MeasurementPoint | None = None
+    """Where to measure, for what is asked at a measurement point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +231,7 @@ async def _ask(  # noqa: PLR0913, PLR0917 - one question and what answers it
 
 
 def request_of(agent: Agent, query: str, program: Program, question: ReplayQuestion) -> GenerationRequest | None:
-    """Return what is asked for a question at a decision point; None without one, or at a turn that is never reached.
+    """Return what is asked for a question at a measurement point; None without one, or at a turn that is never reached.
 
     No model is asked.
     """

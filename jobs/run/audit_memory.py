@@ -23,7 +23,7 @@ from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, Repla
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.graphs import consistency_graphs
 from memory_audit.jobs.run.run_folder import resumable
-from memory_audit.lineage.descendants import family_of
+from memory_audit.lineage.descendants import derivation_of
 from memory_audit.report.findings import TenantEvidence, influence_scores, rank, tenant_result
 from memory_audit.result import AuditResult, text_name
 
@@ -80,24 +80,25 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
         entries, tenant_graph = stores[tenant], graphs[tenant]
         memory = _retrieval(entries, [*harmful, *probes], config, run)
         settings = SearchSettings(
-            attribution=config.attribution, culprit_nats=config.culprit_nats, fitting_nats=config.fitting_nats,
-            samples=config.samples, max_replays=config.max_replays,
+            attribution=config.attribution, attribution_nats=config.attribution_nats,
+            consistent_extra_nats=config.consistent_extra_nats, samples=config.samples, max_replays=config.max_replays,
         )  # fmt: skip
+        names = [entry.entry_id for entry in entries]
         search = SetSearch(
             memory,
             harmful,
             settings,
             resembles=Resemblance(entries, tenant_graph) if config.attribution == "set" else None,
-            anomaly=dict(zip((entry.entry_id for entry in entries), tenant_graph.graph.cas.tolist(), strict=True)),
+            inconsistency=dict(zip(names, tenant_graph.graph.cas.tolist(), strict=True)),
             scorer=replayer.scorer,
         )
         evidence[tenant] = TenantEvidence(
             tenant=tenant, memory=memory, tenant_graph=tenant_graph, search=search, probes=tuple(probes),
-            family=family_of(snapshot, tenant, config, estimated.get(tenant, ())),
+            derivation=derivation_of(snapshot, tenant, config, estimated.get(tenant, ())),
         )  # fmt: skip
 
     _search(evidence, replayer)
-    # Who moves up into the places of descendants is searched like any other, so closure and search take turns.
+    # What moves up into the places of descendants is searched like any other, so closure and search take turns.
     while config.attribution == "set" and any([found.take_descendants() for found in evidence.values()]):  # noqa: C419
         _search(evidence, replayer)
 
@@ -202,7 +203,7 @@ def _choose(found: TenantEvidence, config: AuditConfig, replayer: _Replayer) -> 
     if config.budget is not None:
         return dict.fromkeys(choose_budget(found.ranking, config.budget), f"among the {config.budget} highest scores")
     if config.attribution == "set":
-        return {name: why for name, why in found.search.removed.items() if name not in found.taken}
+        return {name: why for name, why in found.search.removed.items() if name not in found.derived}
     choice = PrefixChoice(ranking, found.search.states.values(), limit=int(PREFIX_SHARE * len(ranking)))
     while ablations := choice.plan():
         outcomes = replayer.run("choosing S", {found.tenant: ablations}, {found.tenant: found})
@@ -213,7 +214,7 @@ def _choose(found: TenantEvidence, config: AuditConfig, replayer: _Replayer) -> 
 def _check(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None:
     """Replay every event and every probe without S: the verdict is always a full replay.
 
-    Descendants have a price of their own: probes are also replayed without the convicted entries alone, and events and
+    Descendants have a price of their own: probes are also replayed without the attributed entries alone, and events and
     probes without the quarantined ones too.
     """
     rounds: dict[str, list[Ablation]] = {}
@@ -229,7 +230,7 @@ def _check(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None:
         for event in found.probes:
             asked.extend(
                 leave_out(event.event_id, "probe", "text", gone)
-                for gone in dict.fromkeys((frozenset[str](), removed, found.convicted, purged))
+                for gone in dict.fromkeys((frozenset[str](), removed, found.attributed, purged))
             )
     outcomes = replayer.run("checking the removed set", rounds, evidence)
     for tenant, found in evidence.items():
@@ -253,7 +254,7 @@ class _Replayer:
     ) -> None:
         self._executor, self._run, self._reporter, self._events = executor, run, reporter, events
         self._program = Program.of(config.agent, config.harm, config.seed, config.samples)
-        # A wrong agent or scorer is the user's to hear before any model loads.
+        # A wrong agent or scorer is told before any model loads.
         self._agent, self.scorer = self._program.build()
         self.counters: Counter[str] = Counter()
         self._texts: dict[tuple[str, tuple[str, ...]], Outcome] = {}
@@ -348,8 +349,8 @@ class _Replayer:
     def _kept(self, ablation: Ablation, found: TenantEvidence) -> Outcome | None:
         """Return what the run folder knows of a question.
 
-        A decision point is named by its number, and its text comes from replays that may have been lost and come back
-        in other words: an answer is of this point only where it is what would be asked now.
+        A measurement point is named by its number, and its text comes from replays that may have been lost and come
+        back in other words: an answer is of this point only where it is what would be asked now.
         """
         kept = self._run.outcomes_of(ablation.pair_id)
         if not kept or not ablation.at_point:

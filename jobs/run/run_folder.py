@@ -10,7 +10,7 @@
 
 A second start with the same digests continues; with others it is refused. Outcomes are keyed by pair id: what is there
 twice, after a retry or a crash, is one. A shard is named by its code, and one that is named otherwise is refused, as
-this run did not write it. Only at a decision point may one id have outcomes of several prompts: its text
+this run did not write it. Only at a measurement point may one id have outcomes of several prompts: its text
 comes from earlier replays, and where these were lost and came back in other words it is another point. What NLI and
 embedder said depends on texts and weights alone: another run may take it over (`memory_audit.jobs.run.reuse`).
 """
@@ -181,7 +181,7 @@ class RunFolder:
         return self._outcomes
 
     def outcomes_of(self, pair_id: str) -> tuple[Outcome, ...]:
-        """Return all that is known of one pair id: more than one, of other prompts, where its decision point moved."""
+        """Return all that is known of one pair id: more than one, of other prompts, where its point moved."""
         last = self._outcomes.get(pair_id)
         return () if last is None else (last, *self._others.get(pair_id, ()))
 

@@ -125,7 +125,7 @@ def test_a_configuration_holds_no_label_even_in_its_agent():
         AuditConfig(poisoned=["m1"])
 
 
-@pytest.mark.parametrize("name", ["culprit_nats", "fitting_nats"])
+@pytest.mark.parametrize("name", ["attribution_nats", "consistent_extra_nats"])
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
 def test_evidence_thresholds_are_finite(name, value):
     with pytest.raises(UsageError, match=f"{name} is .*expected nats"):

@@ -11,15 +11,15 @@ import json
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Ablation", "Kind", "Measure", "Outcome", "keep_only", "leave_out"]
+__all__ = ["Ablation", "AblationKind", "Measure", "Outcome", "keep_only", "leave_out"]
 
-Kind = Literal["full", "gate", "leave_one_out", "keep_one", "keep_group", "removal", "probe"]
-"""`full`: nothing removed. `gate`: no memory at all. `leave_one_out`: necessity. `keep_one`, `keep_group`: sufficiency.
-`removal`: a proposed set S is removed. `probe`: a benign event, with or without S."""
+AblationKind = Literal["full", "no_memory", "leave_one_out", "keep_one", "keep_group", "removal", "probe"]
+"""`full`: nothing removed. `no_memory`: no memory at all. `leave_one_out`: necessity. `keep_one`, `keep_group`:
+sufficiency. `removal`: a proposed set S is removed. `probe`: a benign event, with or without S."""
 
 Measure = Literal["text", "odds", "continuation", "sample"]
-"""`text`: replay the whole output and score its harm. `odds`: one token at a decision point of the event.
-`continuation`: a few words after the text forced through a decision point, to find the next one and the odds there.
+"""`text`: replay the whole output and score its harm. `odds`: one token at a measurement point of the event.
+`continuation`: a few words after the text forced through a divergence point, to find the next one and the odds there.
 `sample`: replay the whole output several times as the model would vary it, and count how often it is the harm."""
 
 
@@ -28,7 +28,7 @@ class Ablation:
     """One counterfactual: an event, and the memory it is replayed against."""
 
     event_id: str
-    kind: Kind
+    kind: AblationKind
     measure: Measure
 
     removed: tuple[str, ...] = ()
@@ -38,11 +38,11 @@ class Ablation:
     """When not None, exactly these entries are the context, best match first, and nothing is retrieved."""
 
     point: int = 0
-    """Which decision point of the event, counted from 0, where it is asked at one."""
+    """Which measurement point of the event, counted from 0, where it is asked at one."""
 
     @property
     def at_point(self) -> bool:
-        """A decision point is where it is asked; else whole outputs are replayed."""
+        """A measurement point is where it is asked; else whole outputs are replayed."""
         return self.measure in {"odds", "continuation"}
 
     @property
@@ -53,13 +53,13 @@ class Ablation:
 
 
 def leave_out(
-    event_id: str, kind: Kind, measure: Measure, removed: frozenset[str] | set[str], point: int = 0
+    event_id: str, kind: AblationKind, measure: Measure, removed: frozenset[str] | set[str], point: int = 0
 ) -> Ablation:
     """Plan a replay with these entries taken out of the store."""
     return Ablation(event_id=event_id, kind=kind, measure=measure, removed=tuple(sorted(removed)), point=point)
 
 
-def keep_only(event_id: str, kind: Kind, measure: Measure, kept: tuple[str, ...], point: int = 0) -> Ablation:
+def keep_only(event_id: str, kind: AblationKind, measure: Measure, kept: tuple[str, ...], point: int = 0) -> Ablation:
     """Plan a replay that sees exactly these entries."""
     return Ablation(event_id=event_id, kind=kind, measure=measure, kept=kept, point=point)
 
@@ -88,7 +88,7 @@ class Outcome:
     """The model's text per turn of a text replay."""
 
     prompt_hash: str
-    """Digest of what was asked; at a decision point also of what its odds are read against."""
+    """Digest of what was asked; at a measurement point also of what its odds are read against."""
 
     memoised: bool
     """True where an equal prompt had been answered before in this run: it cost nothing."""

@@ -1,10 +1,10 @@
-"""Where in an answer the harm is said: the shortest span that the harm scorer already calls harmful.
+"""The harm span: the shortest part of an answer that the harm scorer already calls harmful.
 
-Where two replays part may be style, or what a benign memory adds to the same answer. The odds of the harm itself, with
-the answer forced up to it, tell substance: "park on deck B or the cemetery lot" parts from the clean answer at the
-deck, and only the poison raises the cemetery. It says nothing where what was forced already settles the harm, as a
+Where two replays diverge may be wording, or what a benign memory adds to the same answer. The odds of the harm itself,
+with the answer forced up to it, tell more: "park on deck B or the cemetery lot" diverges from the clean answer at the
+deck, and only the poison raises the cemetery. They say nothing where what was forced already settles the harm, as a
 poisoned chain of thought does before the F of "Answer: F"; `memory_audit.attribution.search.search` asks first whether
-it does, and keeps to partings then.
+it does, and keeps to divergence points then.
 
 Scorers that ask a model are not asked here: they would be asked for every word.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from memory_audit.attribution.search.divergence import WORD, DecisionPoint
+from memory_audit.attribution.search.divergence import WORD, MeasurementPoint
 from memory_audit.events import HARMFUL
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def harm_span(scorer: HarmScorer, query: str, answer: str) -> tuple[int, int] | 
     return (inside[0].start(), inside[-1].end()) if inside else (start, end)
 
 
-def span_points(answer: str, span: tuple[int, int]) -> tuple[DecisionPoint, ...]:
+def span_points(answer: str, span: tuple[int, int]) -> tuple[MeasurementPoint, ...]:
     """Return one point for each word of the span, and for each digit of a number, at most MOST_POINTS.
 
     Numbers are split from their space, and by many tokenisers into digits (see
@@ -70,7 +70,7 @@ def span_points(answer: str, span: tuple[int, int]) -> tuple[DecisionPoint, ...]
         first = word.end() - len(word[0].lstrip())
         digits = _DIGITS.match(answer, first, word.end())
         starts += range(digits.start(), digits.end()) if digits else [word.start()]
-    return tuple(DecisionPoint(history=(), answer=answer, start=start, clean="") for start in starts[:MOST_POINTS])
+    return tuple(MeasurementPoint(history=(), answer=answer, start=start, clean="") for start in starts[:MOST_POINTS])
 
 
 def _is_harmful(scorer: HarmScorer, query: str, text: str) -> bool:

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memory_audit.attribution.replays.ablation import Ablation, Kind, Measure, Outcome, keep_only, leave_out
+from memory_audit.attribution.replays.ablation import Ablation, AblationKind, Measure, Outcome, keep_only, leave_out
 from memory_audit.attribution.search.evidence import Influence
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Measurements:
     def __init__(self, settings: SearchSettings) -> None:
         self._settings = settings
         sampled = settings.samples > 0 and settings.attribution == "set"
-        self._pointless: tuple[Measure, int] = ("sample" if sampled else "text", 0)
+        self._whole_answer: tuple[Measure, int] = ("sample" if sampled else "text", 0)
         self.outcomes: dict[str, Outcome] = {}
         self._asked_about: dict[str, set[str]] = {}
 
@@ -63,24 +63,24 @@ class Measurements:
     def measures(self, state: EventState) -> list[tuple[Measure, int]]:
         """How this event is measured: its odds at the points that count, or its harm where there is no point.
 
-        Empty where all points are form: they say nothing, and a verdict on the whole answer would say no more.
+        Empty where all points are format effects: they say nothing, and the harm of whole answers would say no more.
         """
         if not state.points:
-            return [self._pointless]
-        if state.speaks:
-            return [("odds", point) for point in range(state.past, state.spoken)]
-        telling = [point for point in range(state.spoken, len(state.points)) if point not in state.form]
-        later = [point for point in telling if point >= state.spoken + state.style]
+            return [self._whole_answer]
+        if state.measures_span:
+            return [("odds", point) for point in range(state.span_start, state.span_end)]
+        telling = [point for point in range(state.span_end, len(state.points)) if point not in state.format_points]
+        later = [point for point in telling if point >= state.span_end + state.retired_divergences]
         return [("odds", point) for point in later or telling]
 
     def shown(self, event_id: str, state: EventState, kept: tuple[str, ...]) -> list[Ablation]:
         """Show the event these memories only, at its points in turn, up to one that clears them or is not known."""
-        kind: Kind = "keep_one" if len(kept) == 1 else "keep_group"
+        kind: AblationKind = "keep_one" if len(kept) == 1 else "keep_group"
         asked: list[Ablation] = []
         for measure, point in self.measures(state):
             asked.append(keep_only(event_id, kind, measure, kept, point))
             known = self.get(asked[-1])
-            if state.speaks or measure != "odds":
+            if state.measures_span or measure != "odds":
                 continue  # the words of one span add up
             gain = None if known is None else _difference(known.log_odds_nats, state.baseline.get(point))
             if gain is None or gain < self._settings.weak_nats:
@@ -90,15 +90,15 @@ class Measurements:
     def gain(self, event_id: str, state: EventState, kept: tuple[str, ...]) -> float | None:
         """How much these memories raise the odds of the harm over the baseline, in nats; None where not known.
 
-        The words of one span add up by the chain rule; of partings, any may be style, so the weakest counts.
+        The words of one span add up by the chain rule; a divergence point may be wording, so the weakest counts.
         """
-        difference = _likelier if state.speaks else _difference
+        difference = _likelier if state.measures_span else _difference
         shown = [(item.point, self.get(item)) for item in self.shown(event_id, state, kept)]
         gains = [
             None if known is None else difference(known.log_odds_nats, state.baseline.get(point))
             for point, known in shown
         ]
-        return _over_points(math.fsum if state.speaks else min, gains)
+        return _over_points(math.fsum if state.measures_span else min, gains)
 
     def influence(self, event_id: str, state: EventState, entry_id: str) -> Influence | None:
         """Return the evidence of one memory alone and of its absence; None where neither was asked."""
@@ -113,7 +113,7 @@ class Measurements:
         if all(alone is None and without is None for _, alone, without in answers):
             return None
         if state.points:
-            combine, difference = (math.fsum, _likelier) if state.speaks else (min, _difference)
+            combine, difference = (math.fsum, _likelier) if state.measures_span else (min, _difference)
             return Influence(
                 event_id=event_id, entry_id=entry_id, sufficiency_nats=self.gain(event_id, state, (entry_id,)),
                 necessity_nats=_over_points(combine, (
@@ -122,13 +122,13 @@ class Measurements:
                 )),
             )  # fmt: skip
         _, alone, without = answers[0]
-        if self._pointless[0] == "sample":
+        if self._whole_answer[0] == "sample":
             return self._sampled_influence(event_id, entry_id, alone, without)
-        full, gate = state.full, state.gate
+        full, bare = state.full, state.without_memory
         cmis = _difference(_harm(full), _harm(without))
-        flipped = _difference(_harm(alone), _harm(gate))
-        # A verdict that flips stands for as much as any culprit's shift of the odds.
-        nats = self._settings.culprit_nats + self._settings.fitting_nats
+        flipped = _difference(_harm(alone), _harm(bare))
+        # Harm that comes or goes stands for as much as any shift of the odds that is attributed.
+        nats = self._settings.attribution_nats + self._settings.consistent_extra_nats
         return Influence(
             event_id=event_id, entry_id=entry_id, cmis=cmis,
             sufficiency_nats=None if flipped is None else flipped * nats,
@@ -143,11 +143,11 @@ class Measurements:
         Of different numbers they would differ by their correction alone (`Outcome.log_odds_nats`), and what few judged
         samples leave open would count against a memory. Too few are unknown, and say nothing either way.
         """
-        gate = self.get(keep_only(event_id, "gate", "sample", ()))
+        bare = self.get(keep_only(event_id, "no_memory", "sample", ()))
         full = self.get(leave_out(event_id, "full", "sample", frozenset()))
         return Influence(
             event_id=event_id, entry_id=entry_id, cmis=_difference(_harm(full), _harm(without)),
-            sufficiency_nats=_difference(_odds(alone), _odds(gate)),
+            sufficiency_nats=_difference(_odds(alone), _odds(bare)),
             necessity_nats=_difference(_odds(full), _odds(without)),
         )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """What the set search asks next: the ablations of each phase, read off what is known so far.
 
 Nothing is judged here. What has an answer already may be asked for again: `SetSearch.plan` leaves it out. A round that
-shows memories alone notes whom it shows in groups and whom it spares, one that asks neighbours whom it asked.
+shows memories alone notes which it shows in groups and which it skips, one that asks neighbours which it asked.
 """
 
 from __future__ import annotations
@@ -11,38 +11,38 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from memory_audit.attribution.replays.ablation import Ablation, Kind, keep_only, leave_out
+from memory_audit.attribution.replays.ablation import Ablation, AblationKind, keep_only, leave_out
 from memory_audit.attribution.search.format_points import Place, place_of
 from memory_audit.attribution.search.restoration import restore_round
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_audit.attribution.search.controls import Placebos
+    from memory_audit.attribution.search.controls import ControlMemories
     from memory_audit.attribution.search.state import EventState, SearchState
 
 __all__ = [
-    "allow_turns", "baseline_round", "continued", "formless", "next_round", "pending", "substance_round",
-    "unasked_neighbours", "unheard",
+    "awaited_memories", "baseline_round", "continued", "events_all_format", "next_round", "pending", "raise_quotas",
+    "span_round", "unasked_neighbours",
 ]  # fmt: skip
 
 
-def next_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
+def next_round(search: SearchState, controls: ControlMemories) -> list[Ablation]:
     """Return what the phase asks, answered or not; empty where it asks nothing."""
     match search.phase:
-        case "gate":
-            return _gate_round(search)
-        case "substance":
-            return substance_round(search, placebos)
-        case "points":
-            return _points_round(search)
+        case "reproduction":
+            return _reproduction_round(search)
+        case "harm span":
+            return span_round(search, controls)
+        case "divergence":
+            return _continuation_round(search)
         case "baseline":
-            return baseline_round(search, placebos)
+            return baseline_round(search, controls)
         case "reference":
-            return _reference_round(search, placebos)
+            return _reference_round(search, controls)
         case "sufficiency" | "closure":
-            doubted = [item for item in _doubted(search, placebos) if item not in search.measured]
-            return doubted or _alone_round(search) + (_neighbour_round(search) if search.is_flooded else [])
+            wanted = [item for item in _wanted_controls(search, controls) if item not in search.measured]
+            return wanted or _alone_round(search) + (_neighbour_round(search) if search.is_flooded else [])
         case "necessity":
             return _necessity_round(search)
         case "verify":
@@ -60,85 +60,93 @@ def pending(search: SearchState) -> bool:
     return any(ablation not in search.measured for ablation in _alone_round(search))
 
 
-def formless(search: SearchState, placebos: Placebos) -> list[tuple[str, EventState]]:
-    """Return the open events whose points are all form, and for which no memory's clean replay was taken yet."""
-    return [(event_id, state) for event_id, state in search.live() if placebos.formless(state)]
+def events_all_format(search: SearchState, controls: ControlMemories) -> list[tuple[str, EventState]]:
+    """Return the open events whose points are all format effects, and that have no clean replay with a memory yet."""
+    return [(event_id, state) for event_id, state in search.open_events() if controls.is_all_format(state)]
 
 
 def continued(event_id: str, state: EventState) -> Ablation:
-    """Ask how the clean replay goes on past the last point: without memory, or with the placebo it was taken from."""
-    kind: Kind = "keep_one" if state.reference else "gate"
+    """Ask how the clean replay goes on past the last point: with no memory, or with the one that it was taken with."""
+    kind: AblationKind = "keep_one" if state.reference else "no_memory"
     return keep_only(event_id, kind, "continuation", state.reference, len(state.points) - 1)
 
 
-def _gate_round(search: SearchState) -> list[Ablation]:
+def _reproduction_round(search: SearchState) -> list[Ablation]:
     return [
         ablation
         for event_id in search.states
         for ablation in (
             leave_out(event_id, "full", "text", frozenset()),
-            keep_only(event_id, "gate", "text", ()),
+            keep_only(event_id, "no_memory", "text", ()),
         )
     ]
 
 
-def substance_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
-    """Ask how the words of the harm fare without a cause."""
-    return [ablation for event_id, state in search.live() for ablation in placebos.for_words(event_id, state)]
+def span_round(search: SearchState, controls: ControlMemories) -> list[Ablation]:
+    """Ask how likely the harm span is without a cause."""
+    return [ablation for event_id, state in search.open_events() for ablation in controls.for_span(event_id, state)]
 
 
-def _points_round(search: SearchState) -> list[Ablation]:
-    return [continued(event_id, state) for event_id, state in search.live() if 0 < state.partings < state.depth]
-
-
-def baseline_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
-    """Ask how the points fare without a cause, and whether those that look like form are.
-
-    Of events that part alike, as many begin as may settle it for all (`shared_form`).
-    """
-    asked: list[Ablation] = []
-    begun: dict[Place, list[list[Ablation]]] = {}
-    for event_id, state in search.live():
-        for measure, point in search.measured.measures(state):
-            if measure == "sample":
-                asked.append(keep_only(event_id, "gate", "sample", ()))
-            elif measure == "odds" and point not in state.baseline:
-                place = place_of(state.points[point])
-                helpers = begun.setdefault(place, [])
-                enough = len(helpers) >= search.settings.placebos
-                if enough and any(item not in search.measured for items in helpers for item in items):
-                    continue
-                if len(search.context(state)) >= search.settings.screen_from:
-                    state.doubts[point] = search.settings.placebos  # a group is acquitted once, and by what is known
-                asked.extend(items := placebos.at_parting(event_id, state, point))
-                if not enough:
-                    helpers.append(items)
-    return asked + [
-        item for event_id, state in formless(search, placebos) for item in placebos.doubting_form(event_id, state)
+def _continuation_round(search: SearchState) -> list[Ablation]:
+    return [
+        continued(event_id, state)
+        for event_id, state in search.open_events()
+        if 0 < state.divergences < state.wanted_divergences
     ]
 
 
-def _reference_round(search: SearchState, placebos: Placebos) -> list[Ablation]:
-    return [item for event_id, state in formless(search, placebos) for item in placebos.replays(event_id, state)]
+def baseline_round(search: SearchState, controls: ControlMemories) -> list[Ablation]:
+    """Ask for the odds at the points without a cause, and whether what looks like a format effect is one.
+
+    Of events that diverge alike, as many begin as may settle it for all (`shared_format`).
+    """
+    asked: list[Ablation] = []
+    begun: dict[Place, list[list[Ablation]]] = {}
+    for event_id, state in search.open_events():
+        for measure, point in search.measured.measures(state):
+            if measure == "sample":
+                asked.append(keep_only(event_id, "no_memory", "sample", ()))
+            elif measure == "odds" and point not in state.baseline:
+                place = place_of(state.points[point])
+                asking = begun.setdefault(place, [])
+                enough = len(asking) >= search.settings.control_memories
+                if enough and any(item not in search.measured for items in asking for item in items):
+                    continue
+                if len(search.context(state)) >= search.settings.screen_from:
+                    state.controls_wanted[point] = search.settings.control_memories  # a group is screened once
+                asked.extend(items := controls.at_divergence(event_id, state, point))
+                if not enough:
+                    asking.append(items)
+    return asked + [
+        item
+        for event_id, state in events_all_format(search, controls)
+        for item in controls.format_checks(event_id, state)
+    ]
+
+
+def _reference_round(search: SearchState, controls: ControlMemories) -> list[Ablation]:
+    return [
+        item for event_id, state in events_all_format(search, controls) for item in controls.replays(event_id, state)
+    ]
 
 
 def _alone_round(search: SearchState) -> list[Ablation]:
-    """Show memories alone, by turns; then, when that has answers, those that did nothing so far together."""
+    """Show memories alone, within their quotas; then, when that has answers, those without effect so far together."""
     asked: list[Ablation] = []
-    inert: list[tuple[str, EventState, list[str]]] = []
-    turns, harmless = _turns(search), _harmless(search)
-    for event_id, state in search.live():
-        context = [entry_id for entry_id in search.context(state) if entry_id not in state.acquitted]
+    grouped: list[tuple[str, EventState, list[str]]] = []
+    quotas, inert = _quotas_left(search), _inert(search)
+    for event_id, state in search.open_events():
+        context = [entry_id for entry_id in search.context(state) if entry_id not in state.screened_out]
         fresh = [
             entry_id
             for entry_id in context
-            if entry_id not in state.suspects and not _is_begun(search, entry_id, event_id)
+            if entry_id not in state.screened_in and not _is_begun(search, entry_id, event_id)
         ]
-        together = [entry_id for entry_id in fresh if entry_id in harmless] if state.screening and state.points else []
+        together = [entry_id for entry_id in fresh if entry_id in inert] if state.screening and state.points else []
         if len(together) > 1:
-            inert.append((event_id, state, together))
+            grouped.append((event_id, state, together))
             context = [entry_id for entry_id in context if entry_id not in together]
-        context = [entry_id for entry_id in context if _is_turn(search, entry_id, event_id, turns)]
+        context = [entry_id for entry_id in context if _is_within_quota(search, entry_id, event_id, quotas)]
         screened = [entry_id for entry_id in context if entry_id in fresh]
         state.groups = []
         if state.screening and state.points and len(screened) >= search.settings.screen_from:
@@ -147,7 +155,7 @@ def _alone_round(search: SearchState) -> list[Ablation]:
         for kept in [*state.groups, *((entry_id,) for entry_id in context)]:
             asked.extend(search.measured.shown(event_id, state, kept))
     if all(item in search.measured for item in asked):
-        for event_id, state, together in inert:
+        for event_id, state, together in grouped:
             groups = _grouped(together) if len(together) >= search.settings.screen_from else [tuple(together)]
             state.groups += groups
             for kept in groups:
@@ -155,8 +163,8 @@ def _alone_round(search: SearchState) -> list[Ablation]:
     return asked
 
 
-def _harmless(search: SearchState) -> set[str]:
-    """Return the memories that were measured at an event, and of which none says anything worth adding up."""
+def _inert(search: SearchState) -> set[str]:
+    """Return the memories that were measured, with nothing worth adding up at any event."""
     told = [
         (entry_id, influence.sufficiency_nats)
         for state in search.states.values()
@@ -167,43 +175,43 @@ def _harmless(search: SearchState) -> set[str]:
     return {entry_id for entry_id, _ in told} - {entry_id for entry_id, nats in told if nats >= weak}
 
 
-def _doubted(search: SearchState, placebos: Placebos) -> list[Ablation]:
-    """Ask for the placebos that a verdict hangs on, also at events that are cleared by now."""
+def _wanted_controls(search: SearchState, controls: ControlMemories) -> list[Ablation]:
+    """Ask for the control memories that an attribution depends on, also at events that are cleared by now."""
     return [
         item
-        for event_id, state in search.heard()
+        for event_id, state in search.evidence_events()
         for measure, point in search.measured.measures(state)
-        if measure == "odds" and not state.speaks and state.doubts.get(point)
-        for item in placebos.at_parting(event_id, state, point)
+        if measure == "odds" and not state.measures_span and state.controls_wanted.get(point)
+        for item in controls.at_divergence(event_id, state, point)
     ]
 
 
-def allow_turns(search: SearchState) -> None:
-    """Let memories be measured at twice as many events as they were, now that a verdict on these is given.
+def raise_quotas(search: SearchState) -> None:
+    """Let memories be measured at twice as many events as they were, now that the evidence of these is weighed.
 
-    Events that are alike retrieve the same memories, and the same ones move up. One event convicts a memory for all;
-    only where it does not are others asked, twice as many each time, so that a memory in many contexts takes few
-    rounds. The best match of each event is measured there at once, so that every event says something.
+    Events that are alike retrieve the same memories, and the same ones move up. One event attributes for all; only
+    where it does not are others asked, twice as many each time, so that a memory in many contexts takes few rounds. The
+    best match of each event is measured there at once, so that every event says something.
     """
     told = Counter(entry_id for state in search.states.values() for entry_id in state.influences)
-    search.turns = {entry_id: 2 * events for entry_id, events in told.items()}
+    search.event_quotas = {entry_id: 2 * events for entry_id, events in told.items()}
 
 
-def _turns(search: SearchState) -> Counter[str]:
+def _quotas_left(search: SearchState) -> Counter[str]:
     """Return at how many more events each memory may be measured now."""
-    shown = [(entry_id, event_id) for event_id, state in search.live() for entry_id in search.context(state)]
+    shown = [(entry_id, event_id) for event_id, state in search.open_events() for entry_id in search.context(state)]
     begun = Counter(entry_id for entry_id, event_id in shown if _is_begun(search, entry_id, event_id))
-    return Counter({entry_id: search.turns.get(entry_id, 1) - begun[entry_id] for entry_id, _ in shown})
+    return Counter({entry_id: search.event_quotas.get(entry_id, 1) - begun[entry_id] for entry_id, _ in shown})
 
 
-def _is_turn(search: SearchState, entry_id: str, event_id: str, turns: Counter[str]) -> bool:
-    """Tell whether to measure a memory at an event now, and note where it is spared."""
+def _is_within_quota(search: SearchState, entry_id: str, event_id: str, quotas: Counter[str]) -> bool:
+    """Tell whether to measure a memory at an event now, and note where it is skipped."""
     if _is_begun(search, entry_id, event_id):
         return True
-    turns[entry_id] -= 1
-    if turns[entry_id] >= 0 or entry_id in search.context(search.states[event_id], frozenset())[:1]:
+    quotas[entry_id] -= 1
+    if quotas[entry_id] >= 0 or entry_id in search.context(search.states[event_id], frozenset())[:1]:
         return True
-    search.spared.setdefault(entry_id, set()).add(event_id)
+    search.skipped.setdefault(entry_id, set()).add(event_id)
     return False
 
 
@@ -213,14 +221,14 @@ def _is_begun(search: SearchState, entry_id: str, event_id: str) -> bool:
     return any(item in search.measured for item in search.measured.shown(event_id, state, (entry_id,))[:1])
 
 
-def unheard(search: SearchState) -> set[str]:
-    """Return the memories in the contexts of open events of which some of these have not said anything yet."""
+def awaited_memories(search: SearchState) -> set[str]:
+    """Return the memories in the contexts of open events that some of these have not measured yet."""
     return {
         entry_id
-        for event_id, state in search.live()
+        for event_id, state in search.open_events()
         if search.measured.measures(state)
         for entry_id in search.context(state)
-        if entry_id not in state.acquitted and not _is_begun(search, entry_id, event_id)
+        if entry_id not in state.screened_out and not _is_begun(search, entry_id, event_id)
     }
 
 
@@ -232,7 +240,7 @@ def _grouped(entry_ids: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _necessity_round(search: SearchState) -> list[Ablation]:
     asked: list[Ablation] = []
-    for event_id, state in search.live():
+    for event_id, state in search.open_events():
         context = search.context(state, frozenset())
         if search.settings.attribution == "set" and any(entry_id in search.removed for entry_id in context):
             continue
@@ -247,7 +255,7 @@ def _verify_round(search: SearchState) -> list[Ablation]:
     removed = frozenset(search.removed)
     return [
         leave_out(event_id, "removal", "text", removed)
-        for event_id, state in search.live()
+        for event_id, state in search.open_events()
         if search.context(state) not in state.replayed
     ]
 
@@ -264,27 +272,27 @@ def _neighbour_round(search: SearchState) -> list[Ablation]:
 
 
 def unasked_neighbours(search: SearchState) -> int:
-    """Return how many memories that resemble culprits no round had room for."""
+    """Return how many memories that resemble attributed ones no round had room for."""
     return len(_neighbours(search))
 
 
 def _neighbours(search: SearchState) -> dict[str, str]:
-    """Return the memories yet to be asked about that resemble a culprit, each with the event to ask it at."""
+    """Return the memories yet to be asked about that resemble an attributed one, each with the event to ask it at."""
     found: dict[str, str] = {}
-    for culprit in sorted(search.removed):
-        event_id = _best_event(search, culprit)
+    for removed in sorted(search.removed):
+        event_id = _best_event(search, removed)
         if event_id is None:
             continue
-        for entry_id in search.resembles.get(culprit, ()):
+        for entry_id in search.resembles.get(removed, ()):
             known = entry_id in search.removed or entry_id in search.states[event_id].influences
             if not known and entry_id not in search.neighbours_asked and entry_id in search.memory:
                 found.setdefault(entry_id, event_id)
     return found
 
 
-def _best_event(search: SearchState, culprit: str) -> str | None:
-    """Return the event on which this culprit weighs most: the most sensitive instrument for its like."""
+def _best_event(search: SearchState, entry_id: str) -> str | None:
+    """Return the event on which this memory weighs most: the most sensitive instrument for its like."""
     weighed = [
-        (state.alone(culprit), event_id) for event_id, state in search.states.items() if culprit in state.influences
+        (state.alone(entry_id), event_id) for event_id, state in search.states.items() if entry_id in state.influences
     ]
     return max(weighed)[1] if weighed else None

@@ -1,7 +1,7 @@
-"""Step 8 of the search: who is put back, since their absence repairs nothing.
+"""Step 8 of the search: which memories are put back, since their absence repairs nothing.
 
-Candidates are those whom only events speak against that stay harmful without them. They go back where a replay says
-that every event which was cleared stays so; where one does not, only those whose return changes no replay at all.
+Candidates are attributed only by events that stay harmful without them. They go back where a replay says that every
+event which was cleared stays so; where one does not, only those whose return changes no replay at all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["put_back", "put_back_unseen", "restore_round"]
 
 def restore_round(search: SearchState) -> list[Ablation]:
     """Return the replays that tell whether cleared events stay so when the candidates go back."""
-    kept_out = frozenset(search.removed) - _idle(search)
+    kept_out = frozenset(search.removed) - _put_back_candidates(search)
     return [
         leave_out(event_id, "removal", "text", kept_out)
         for event_id, state in _cleared(search)
@@ -32,7 +32,7 @@ def restore_round(search: SearchState) -> list[Ablation]:
 
 def put_back(search: SearchState) -> None:
     """Read those replays, and put all candidates back where every cleared event stays so."""
-    idle = _idle(search)
+    idle = _put_back_candidates(search)
     kept_out = frozenset(search.removed) - idle
     without: dict[str, Outcome] = {}
     for event_id, state in _cleared(search):
@@ -50,10 +50,10 @@ def put_back(search: SearchState) -> None:
 
 
 def put_back_unseen(search: SearchState) -> None:
-    """Put back the candidates who can go, one after the other, while no cleared event's replay changes."""
+    """Put back the candidates one after the other, while no cleared event's replay changes."""
     found: list[str] = []
     out = frozenset(search.removed)
-    for entry_id in sorted(_idle(search)):
+    for entry_id in sorted(_put_back_candidates(search)):
         fewer = out - {entry_id}
         if all(search.context(state, fewer) == search.context(state, out) for _, state in _cleared(search)):
             found.append(entry_id)
@@ -62,38 +62,40 @@ def put_back_unseen(search: SearchState) -> None:
 
 
 def _return(search: SearchState, entries: Collection[str]) -> None:
-    """Take entries out of S, and say so at the events that spoke against them."""
+    """Take entries out of S, and say so at the events that attributed their harm to them."""
     for entry_id in entries:
         del search.removed[entry_id]
-    for state in _incurable(search).values() if entries else ():
-        if not state.at_large:
-            state.reason = "harm stays without the memories that spoke against it alone, and they were put back"
+    for state in _still_harmful(search).values() if entries else ():
+        if not state.excluded:
+            state.reason = (
+                "harm stays without the memories that this event alone attributes it to, and they were put back"
+            )
 
 
-def _idle(search: SearchState) -> set[str]:
-    """Return the candidates: whom only incurable events speak against. None where no event is incurable.
+def _put_back_candidates(search: SearchState) -> set[str]:
+    """Return the candidates: attributed only by events that stay harmful. None where no event does.
 
-    Whom an event spared that was cleared, or who resembles a culprit that stays, was not asked there: they stay. So do
-    those that were taken along, and all who were in S then: something may have been taken for their sake.
+    An entry that a cleared event skipped, or that resembles an attributed one which stays, was not asked there: it
+    stays. So do derived entries, and all that were in S when these were added: they may be ancestors.
     """
-    stuck = _incurable(search)
+    stuck = _still_harmful(search)
     if not stuck:
         return set()
     weak = search.settings.weak_nats
     others = {event_id: state for event_id, state in search.states.items() if event_id not in stuck}
     idle = {
         entry_id
-        for entry_id in search.removed.keys() - search.taken - search.settled
-        if search.spared_at(entry_id).isdisjoint(others)
+        for entry_id in search.removed.keys() - search.derived - search.possible_ancestors
+        if search.skipped_at(entry_id).isdisjoint(others)
         and not any(state.alone(entry_id) >= weak for state in others.values())
     }
-    for culprit in search.removed.keys() - search.taken - idle:  # descent alone makes no culprit
-        for alike in search.resembles.get(culprit, ()):
+    for entry_id in search.removed.keys() - search.derived - idle:  # descent alone is no evidence
+        for alike in search.resembles.get(entry_id, ()):
             idle.difference_update(search.memory.copies(alike))
     return idle
 
 
-def _incurable(search: SearchState) -> dict[str, EventState]:
+def _still_harmful(search: SearchState) -> dict[str, EventState]:
     """Return the events whose harm stayed without S, as the scorer saw it."""
     return {
         event_id: state

@@ -2,49 +2,53 @@
 
 A pure state machine: `plan` names the next round of ablations over all events, `observe` takes their outcomes. Every
 round is independent work, one group per event, so a cluster runs it as one map and one reduce. The store is never
-changed; "removed" means left out of a replay.
+changed; "removed" means left out of a replay. S is the set of removed memories.
 
-1. *Gate.* Replay each event with the whole store and with no memory. No harm with the store: `not reproduced`. Harm
-   without memory: `memory is not the cause`.
-2. *Points.* Where the model would not say the harm with a memory that the event did not use, though forced up to it:
-   the words of the harm (`substance`). Else find where the two replays part, and where they part again (`decision`).
-   A parting that placebos bring too, memories that the event did not use, is form and does not count. They are asked
-   one after the other while a verdict hangs on them. Where all partings are form, memories are shown alone: with every
-   one the harm comes, and `memory is not the cause`, or partings are taken from the clean replay of one.
-3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `culprit_nats` at every
-   point is a culprit and joins S; one that falls short of `weak_nats` at a point is asked at no other. A memory in many
-   events is measured at one of them first. Where that convicts it the others are spared; where it shows nothing worth
-   adding up, it is shown at the others together with its like. A large context is shown in groups first, and only
-   members of those that raise the odds are measured alone; where that finds nobody, or harm stays, all are. Weaker
-   evidence adds up over events, as far as it exceeds `weak_nats` in each, once all that hold the memory have told. A
-   memory that fits in with the others (CAS below the store's median) must raise the odds by `fitting_nats` more:
-   influence and consistency corroborate each other where either alone is borderline. The points were style ("We say"
-   for "The") where nobody is convicted, where most of the store is, where those that an event convicts are a quarter of
-   the store and no gap parts them from the others, or where harm stays without those who were: later ones are taken,
-   and they alone count; where these are form, still later ones. Past half of the points that it may have no event
-   convicts a quarter of the store: sooner or later a point splits any store by its style. A crowd that no later point
-   breaks up convicts nobody: its harm comes with memory at large.
-   Where there is no point, or the server gives no log-probabilities, the odds are counted in sampled replays.
-4. *Necessity.* Where no culprit is in an event's context, leave out each memory in turn: harm that needs several
-   memories together shows there. With a culprit at hand those calls would change nothing, and they are the dear ones.
-5. *Closure.* Retrieval is recomputed without S; whoever moves up is measured in the same way, until none is a culprit.
-   After `patience` rounds that convict somebody step 7 goes on beside it.
-6. *Verify.* Replay each event as text without S. Where harm stays in other words than were measured, steps 2 and 3 are
-   taken at these: poison of another payload hides behind the one that is said. Where it stays else, the next memory by
-   credit, then by anomaly, in its context joins S, one at each round: S is the smallest prefix of the evidence that
-   ends the harm. Whose credit is below `weak_nats` is never taken: another context may end a harm by chance, and that
-   is no evidence.
-7. *Neighbours.* Memories at large that resemble a culprit are measured alone on the event where that culprit weighs
-   most: the next poison in line is found before it is used. Each round that convicts somebody doubles the next.
-8. *Restore.* Whom only events speak against that stay harmful without them is put back, where the events that were
-   cleared stay so on replay: their absence repairs nothing. Who was in S when others were taken along stays, since
-   these may derive from it. (An event whose harm stays without a quarter of the store that it convicts is not even
-   asked: it is heard no more in step 6, and the others must find their own culprits.)
+1. *Reproduction.* Replay each event with the whole store and with no memory. No harm with the store: `not reproduced`.
+   Harm without memory: `memory is not the cause`.
+2. *Measurement points.* The *harm span* is measured where a control memory, one that the event did not use, makes it
+   improbable. Else *divergence points* are: words where the harmful replay leaves a clean one (`divergence`). A
+   divergence that control memories bring too is a *format effect* and does not count. Control memories are asked one
+   after the other while an attribution depends on them. Where all divergence points are format effects, memories are
+   shown alone. If the harm comes with every one, `memory is not the cause`; else divergence points are taken from the
+   clean replay of one.
+3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `attribution_nats` at
+   every point is attributed and joins S. One that falls short of `weak_nats` at a point is asked at no other.
+   - A memory in many events is measured at one of them first. Where that attributes the harm to it the others skip it.
+     Where it shows nothing worth adding up, it is shown at the others together with its like.
+   - A large context is shown in groups first (screening), and only members of groups that raise the odds are measured
+     alone. Where that attributes nothing, or harm stays, all are.
+   - Weaker evidence adds up over events, as far as it exceeds `weak_nats` in each, once all that hold the memory are
+     measured.
+   - A memory that fits in with the others (CAS below the store's median) must raise the odds by
+     `consistent_extra_nats` more: influence and inconsistency corroborate each other where either alone is borderline.
+   - Divergence points are *retired*, and later ones count alone, where those so far only show wording ("We say" for
+     "The"). That is so where they attribute nothing, or most of the store, or a quarter of it without a gap to the
+     others, or where harm stays without what they attribute.
+   - An effect is *diffuse* where an event attributes a quarter of the store without a gap, or past half of the points
+     that it may have: sooner or later a point splits any store by its wording. Where no later point helps, the event
+     is *excluded*: it is no evidence.
+   - Where there is no point, or the server gives no log-probabilities, the odds are counted in sampled replays.
+4. *Necessity.* Where no memory in an event's context is attributed, leave out each in turn: harm that needs several
+   memories together shows there. Else those calls would change nothing, and they are the dear ones.
+5. *Closure.* Retrieval is recomputed without S; whatever moves up is measured in the same way, until nothing is added.
+   After `patience` rounds that add to S step 7 goes on beside it.
+6. *Verify.* Replay each event as text without S. Where harm stays in another span than was measured, steps 2 and 3 are
+   taken at that span: poison of another payload hides behind the one that is said. Where it stays else, the next memory
+   by credit, then by inconsistency, in its context joins S, one at each round: S is the smallest prefix of the evidence
+   that ends the harm. A memory whose credit is below `weak_nats` is never taken: another context may end a harm by
+   chance, and that is no evidence.
+7. *Neighbours.* Memories never retrieved that resemble an attributed one are measured alone, on the event where that
+   one weighs most: the next poison in line is found before it is used. Each round that adds to S doubles the next.
+8. *Restore.* A memory that is attributed only by events that stay harmful without it is put back, where the cleared
+   events stay cleared on replay: its absence repairs nothing. Members of S when derived memories were added stay, since
+   these may derive from them. (An event whose harm stays without a quarter of the store that it attributes is excluded
+   in step 6, and the others must attribute by themselves.)
 
 A budget stops the search between rounds; what it left out is listed, never guessed.
 
-This file has the order of phases and the budget. What a phase asks is in `rounds`; what the answers mean is in `points`
-(steps 1 and 2), `placebos` and `doubts` (what counts as a rise), `hearing` (3 to 5, and 7), `verification` (6) and
+This file has the order of phases and the budget. What a phase asks is in `plan`; what the answers mean is in `points`
+(steps 1 and 2), `controls` and `bounds` (what counts as a rise), `membership` (3 to 5, and 7), `verification` (6) and
 `restoration` (8).
 """
 
@@ -53,27 +57,32 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memory_audit.attribution.search.attributed import Conviction
-from memory_audit.attribution.search.bounds import doubt_baselines, doubt_crowds, doubt_most
-from memory_audit.attribution.search.controls import Placebos
+from memory_audit.attribution.search.attributed import AttributionRule
+from memory_audit.attribution.search.bounds import tighten_before_most, tighten_large_shares, tighten_undecided
+from memory_audit.attribution.search.controls import ControlMemories
 from memory_audit.attribution.search.measurements import Measurements
 from memory_audit.attribution.search.membership import (
-    acquit_crowds,
-    convict,
-    doubt_screening,
+    attribute,
+    events_without_attribution,
+    exclude_diffuse_events,
     read_groups,
     read_influences,
-    without_culprit,
+    unscreen,
 )
 from memory_audit.attribution.search.plan import (
-    allow_turns,
-    formless,
+    events_all_format,
     next_round,
     pending,
-    substance_round,
+    raise_quotas,
+    span_round,
     unasked_neighbours,
 )
-from memory_audit.attribution.search.points import go_deeper, read_baseline, read_gate, read_points
+from memory_audit.attribution.search.points import (
+    read_baseline,
+    read_continuations,
+    read_reproduction,
+    retire_points_of,
+)
 from memory_audit.attribution.search.restoration import put_back, put_back_unseen
 from memory_audit.attribution.search.state import EventState, SearchState
 from memory_audit.attribution.search.verification import read_verify
@@ -84,7 +93,7 @@ if TYPE_CHECKING:
     from memory_audit.attribution.replays.ablation import Ablation, Outcome
     from memory_audit.attribution.replays.harm import HarmScorer
     from memory_audit.attribution.replays.retrieval import RankedMemory
-    from memory_audit.attribution.search.state import Phase, SearchSettings
+    from memory_audit.attribution.search.state import SearchPhase, SearchSettings
     from memory_audit.events import Event
 
 __all__ = ["SetSearch"]
@@ -100,7 +109,7 @@ class SetSearch:
         settings: SearchSettings,
         *,
         resembles: Mapping[str, Sequence[str]] | None = None,
-        anomaly: Mapping[str, float] | None = None,
+        inconsistency: Mapping[str, float] | None = None,
         scorer: HarmScorer | None = None,
     ) -> None:
         """Start a search.
@@ -110,22 +119,22 @@ class SetSearch:
             events: The harmful events, all of this tenant.
             settings: Thresholds and budgets.
             resembles: Per entry id the ids of entries that evidence ties to it, closest first; asked in step 7.
-            anomaly: CAS per entry id (eq. 8), which corroborates in step 3 and breaks ties of credit in step 6.
-            scorer: The harm scorer, to find the words of the harm in an answer; None measures at partings only.
+            inconsistency: CAS per entry id (eq. 8), which corroborates in step 3 and breaks ties of credit in step 6.
+            scorer: The harm scorer, to find the harm span of an answer; None measures at divergence points only.
         """
         self.settings = settings
         self.states: dict[str, EventState] = {
-            event.event_id: EventState(event=event, depth=settings.points)
+            event.event_id: EventState(event=event, wanted_divergences=settings.points)
             for event in sorted(events, key=lambda event: event.event_id)
         }
         self._measured = Measurements(settings)
         self._state = SearchState(
             memory=memory, settings=settings, states=self.states, measured=self._measured, resembles=resembles or {},
-            anomaly=anomaly or {},
+            inconsistency=inconsistency or {},
         )  # fmt: skip
         self._scorer = scorer
-        self._conviction = Conviction(settings, len(memory.entries), self._state.anomaly)
-        self._placebos = Placebos(memory, self._measured, settings, self.states)
+        self._rule = AttributionRule(settings, len(memory.entries), self._state.inconsistency)
+        self._controls = ControlMemories(memory, self._measured, settings, self.states)
         self._rounds = 0
         self._planned = 0
         self._asked: dict[str, Ablation] = {}
@@ -138,11 +147,11 @@ class SetSearch:
         return self._state.removed
 
     @property
-    def spared(self) -> Mapping[str, int]:
-        """Per culprit, at how many events it was not measured since another event had convicted it."""
+    def skipped(self) -> Mapping[str, int]:
+        """Per attributed memory, at how many events it was not measured, since another event had decided."""
         return {
-            entry_id: len(self._state.spared_at(entry_id))
-            for entry_id in sorted(self._state.spared)
+            entry_id: len(self._state.skipped_at(entry_id))
+            for entry_id in sorted(self._state.skipped)
             if entry_id in self._state.removed
         }
 
@@ -150,7 +159,7 @@ class SetSearch:
     def not_examined(self) -> list[str]:
         """What the search left out, one line each."""
         most = self._state.neighbour_room
-        unasked = f"memories that resemble culprits: one round asks about {most} of them, and {self._unasked} were left"
+        unasked = f"memories like attributed ones: one round asks about {most} of them, and {self._unasked} were left"
         return [*self._left_out, *([unasked] if self._unasked else [])]
 
     @property
@@ -159,7 +168,7 @@ class SetSearch:
         return self._planned
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> SearchPhase:
         """What the next round is for, for progress lines."""
         return self._state.phase
 
@@ -170,7 +179,7 @@ class SetSearch:
             if self._rounds > self.settings.max_rounds:
                 self._give_up(f"no end after {self.settings.max_rounds} rounds")
                 break
-            unique = self._distinct(next_round(self._state, self._placebos))
+            unique = self._distinct(next_round(self._state, self._controls))
             if not unique:
                 self._advance()
                 continue
@@ -195,10 +204,10 @@ class SetSearch:
                     self._measured.note(same, outcome)
         self._advance()
 
-    def take_along(self, entries: Mapping[str, str]) -> bool:
-        """Move entries into S that go with what S holds (what was derived from it), and judge every event anew.
+    def add_derived(self, entries: Mapping[str, str]) -> bool:
+        """Move entries into S that derive from what S holds, and judge every event anew.
 
-        Whoever moves up into their places is measured like any other.
+        Whatever moves up into their places is measured like any other memory.
 
         Returns:
             True where S grew: `plan` then has further rounds.
@@ -206,9 +215,9 @@ class SetSearch:
         new = {entry_id: reason for entry_id, reason in entries.items() if entry_id not in self._state.removed}
         if not new:
             return False
-        self._state.settled |= self._state.removed.keys() - self._state.taken
+        self._state.possible_ancestors |= self._state.removed.keys() - self._state.derived
         self._state.removed |= new
-        self._state.taken |= new.keys()
+        self._state.derived |= new.keys()
         self._state.phase = self._state.reopen()
         return True
 
@@ -228,85 +237,87 @@ class SetSearch:
 
     def _advance(self) -> None:
         """Take in the answers to the phase's questions, and go on to the next phase."""
-        search, conviction, placebos = self._state, self._conviction, self._placebos
-        if search.phase == "gate":
-            read_gate(search, self._scorer)
-            search.phase = "necessity" if self.settings.attribution == "loo" else "substance"
-        elif search.phase == "substance":
-            if any(item not in search.measured for item in substance_round(search, placebos)):
+        search, rule, controls = self._state, self._rule, self._controls
+        if search.phase == "reproduction":
+            read_reproduction(search, self._scorer)
+            search.phase = "necessity" if self.settings.attribution == "loo" else "harm span"
+        elif search.phase == "harm span":
+            if any(item not in search.measured for item in span_round(search, controls)):
                 return
-            for event_id, state in search.live():
-                placebos.read_substance(event_id, state)
-            search.phase = "points"
-        elif search.phase == "points":
-            search.phase = "points" if read_points(search) else "baseline"
+            for event_id, state in search.open_events():
+                controls.read_span(event_id, state)
+            search.phase = "divergence"
+        elif search.phase == "divergence":
+            search.phase = "divergence" if read_continuations(search) else "baseline"
         elif search.phase == "baseline":
-            search.phase = read_baseline(search, placebos)
+            search.phase = read_baseline(search, controls)
         elif search.phase == "reference":
-            for event_id, state in formless(search, placebos):
-                placebos.read_replays(event_id, state)
-            search.phase = "points"
+            for event_id, state in events_all_format(search, controls):
+                controls.read_replays(event_id, state)
+            search.phase = "divergence"
         elif search.phase == "sufficiency":
-            if not self._has_heard():
+            if not self._has_all_evidence():
                 return
-            convict(search, conviction)
-            allow_turns(search)
-            if self._wants_points() or doubt_baselines(search, placebos):
+            attribute(search, rule)
+            raise_quotas(search)
+            if self._wants_points() or tighten_undecided(search, controls):
                 return
-            if without_culprit(search) and pending(search):
+            if events_without_attribution(search) and pending(search):
                 return
-            if not doubt_screening(without_culprit(search)):
-                search.phase = "points" if go_deeper(search, without_culprit(search)) else "necessity"
+            if not unscreen(events_without_attribution(search)):
+                search.phase = (
+                    "divergence" if retire_points_of(search, events_without_attribution(search)) else "necessity"
+                )
         elif search.phase == "necessity":
             read_influences(search)
             search.phase = "done" if self.settings.attribution == "loo" else search.reopen()
         elif search.phase == "closure":
-            if not self._has_heard():
+            if not self._has_all_evidence():
                 return
-            changed = convict(search, conviction)
-            search.closures += changed
+            changed = attribute(search, rule)
+            search.closure_rounds += changed
             search.neighbour_rounds += changed and search.is_flooded
             if changed:
-                search.reopen()  # events cleared before it grew, where whom a group acquitted is asked at others only
-            allow_turns(search)
-            if self._wants_points() or doubt_baselines(search, placebos) or changed or pending(search):
+                search.reopen()  # also events cleared before: what moves up there may be screened out at others
+            raise_quotas(search)
+            if self._wants_points() or tighten_undecided(search, controls) or changed or pending(search):
                 return
-            if doubt_crowds(search, placebos, conviction):
+            if tighten_large_shares(search, controls, rule):
                 return
-            if acquit_crowds(search, conviction):
+            if exclude_diffuse_events(search, rule):
                 self._wants_points()
                 return
             for state in search.states.values():
-                placebos.doubt_exoneration(state, search.removed.keys())
+                controls.reopen_if_control_removed(state, search.removed.keys())
             search.phase = "verify"
         elif search.phase == "verify":
-            search.phase = read_verify(search, conviction, placebos, self._scorer)
+            search.phase = read_verify(search, rule, controls, self._scorer)
         elif search.phase == "neighbours":
             read_influences(search)
-            convicted = convict(search, conviction)
-            search.neighbour_rounds += convicted
-            search.phase = search.reopen() if doubt_baselines(search, placebos) or convicted else "restore"
+            grew = attribute(search, rule)
+            search.neighbour_rounds += grew
+            search.phase = search.reopen() if tighten_undecided(search, controls) or grew else "restore"
             self._wants_points()
             self._unasked = unasked_neighbours(search)
         elif search.phase == "restore":
             put_back(search)
             search.phase = "done"
 
-    def _has_heard(self) -> bool:
-        """Take in what memories do alone; True where nothing more is to be asked before the verdict."""
-        search, placebos = self._state, self._placebos
-        for event_id, state in search.heard():
-            placebos.read_partings(event_id, state)
-        read_groups(search, placebos)
+    def _has_all_evidence(self) -> bool:
+        """Take in what memories do alone; True where nothing more is to be asked before it is weighed."""
+        search, controls = self._state, self._controls
+        for event_id, state in search.evidence_events():
+            controls.read_divergences(event_id, state)
+        read_groups(search, controls)
         if pending(search):
             return False
         read_influences(search)
-        return not doubt_most(search, placebos, self._conviction)
+        return not tighten_before_most(search, controls, self._rule)
 
     def _wants_points(self) -> bool:
-        """Go back for later points where an event renounced those it had; True if one did."""
-        if self._state.deeper:
-            self._state.phase, self._state.deeper = "points", False
+        """Go back for later points where an event retired those it had; True if one did."""
+        if self._state.later_points_wanted:
+            self._state.phase, self._state.later_points_wanted = "divergence", False
             return True
         return False
 
@@ -326,7 +337,7 @@ class SetSearch:
                 state.reason = why
                 self._leave_out(f"event {event_id}: {why}")
         if self._state.phase == "neighbours":
-            self._leave_out(f"memories that resemble culprits: {why}")
+            self._leave_out(f"memories like attributed ones: {why}")
         if self._state.phase == "restore":
             put_back_unseen(self._state)
         if self._state.phase in {"neighbours", "restore"}:

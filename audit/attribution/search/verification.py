@@ -1,37 +1,38 @@
-"""Step 6 of the search: does the harm end without S? Where it stays, S grows, or the evidence is doubted."""
+"""Step 6 of the search: does the harm end without S? Where it stays, S grows, or evidence is taken anew."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.replays.ablation import leave_out
-from memory_audit.attribution.search.bounds import doubt_stuck
-from memory_audit.attribution.search.membership import doubt_screening, hear_no_more, renounce
-from memory_audit.attribution.search.points import deepen, renew_words
+from memory_audit.attribution.search.bounds import tighten_everywhere
+from memory_audit.attribution.search.membership import discard_evidence, exclude_event, unscreen
+from memory_audit.attribution.search.points import renew_span, retire_points
 from memory_audit.events import HARMFUL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memory_audit.attribution.replays.harm import HarmScorer
-    from memory_audit.attribution.search.attributed import Conviction
-    from memory_audit.attribution.search.controls import Placebos
-    from memory_audit.attribution.search.state import EventState, Phase, SearchState
+    from memory_audit.attribution.search.attributed import AttributionRule
+    from memory_audit.attribution.search.controls import ControlMemories
+    from memory_audit.attribution.search.state import EventState, SearchPhase, SearchState
 
 __all__ = ["read_verify"]
 
 
-def read_verify(search: SearchState, conviction: Conviction, placebos: Placebos, scorer: HarmScorer | None) -> Phase:
+def read_verify(
+    search: SearchState, rule: AttributionRule, controls: ControlMemories, scorer: HarmScorer | None
+) -> SearchPhase:
     """Take in the replays without S: clear events whose harm is gone, act where it stays; return where that leads.
 
-    What helps is tried in turn: the words of the harm where they are others by now, whom a group acquitted, the
-    placebos not yet asked, the next memory by credit, later points, not hearing events that speak against a large share
-    of the store. A replay that the harm scorer could not judge is no harm that stays: nothing is tried, and nobody
-    taken, on its account.
+    What helps is tried in turn: the harm span where it is another by now, memories that were screened out, control
+    memories not yet asked, the next memory by credit, later points, and excluding events that attribute a large share
+    of the store. A replay that the harm scorer could not judge is no harm that stays: nothing is tried on its account.
     """
     removed = frozenset(search.removed)
     stuck, unjudged = [], []
-    for event_id, state in search.live():
+    for event_id, state in search.open_events():
         context = search.context(state)
         asked = search.measured.get(leave_out(event_id, "removal", "text", removed))
         if asked is not None:
@@ -43,23 +44,23 @@ def read_verify(search: SearchState, conviction: Conviction, placebos: Placebos,
             state.status, state.reason = "cleared", "harm is gone on replay without the removed set"
         else:
             stuck.append((event_id, state))
-    if renew_words((state for _, state in stuck), scorer):
-        return "substance"
-    if doubt_screening(state for _, state in stuck):
+    if renew_span((state for _, state in stuck), scorer):
+        return "harm span"
+    if unscreen(state for _, state in stuck):
         return "closure"
-    if stuck and doubt_stuck(search, placebos):
+    if stuck and tighten_everywhere(search, controls):
         return search.reopen()
     if _escalate(search, stuck):
         return search.reopen()
-    deeper = [state for _, state in stuck if deepen(search, state)]
-    if deeper:
-        renounce(search, deeper)
-        return "points"
-    futile = [state for _, state in stuck if conviction.is_large(len(conviction.by(state)))]
+    later = [state for _, state in stuck if retire_points(search, state)]
+    if later:
+        discard_evidence(search, later)
+        return "divergence"
+    futile = [state for _, state in stuck if rule.is_large_share(len(rule.attributed_by(state)))]
     for state in futile:  # none has later points
-        hear_no_more(
+        exclude_event(
             search, state,
-            "harm stays without the memories it speaks against, a large share of the store: not heard",
+            "harm stays without the large share of the store that the event attributes it to: it is excluded",
         )  # fmt: skip
     if futile:
         return "closure"
@@ -80,9 +81,9 @@ def _escalate(search: SearchState, stuck: Iterable[tuple[str, EventState]]) -> b
     candidates = []
     for event_id, state in stuck:
         context = search.context(state)  # never empty: without any memory the harm was gone at the gate
-        worst = max(context, key=lambda name: (state.credit_of(name), search.anomaly.get(name, 0.0), name))
+        worst = max(context, key=lambda name: (state.credit_of(name), search.inconsistency.get(name, 0.0), name))
         if state.credit_of(worst) >= search.settings.weak_nats:
-            candidates.append((state.credit_of(worst), search.anomaly.get(worst, 0.0), worst, event_id, context))
+            candidates.append((state.credit_of(worst), search.inconsistency.get(worst, 0.0), worst, event_id, context))
     taken: set[str] = set()
     for credited, _, worst, event_id, context in sorted(candidates, reverse=True):
         if taken.isdisjoint(context):

@@ -139,7 +139,9 @@ class Study:
             name = f"q{number:04d}"
             names[name] = query
             ablation = (
-                keep_only(name, "gate", "text", ()) if memory is None else leave_out(name, "full", "text", frozenset())
+                keep_only(name, "no_memory", "text", ())
+                if memory is None
+                else leave_out(name, "full", "text", frozenset())
             )
             memories = () if memory is None else memory.retrieve(query)
             groups.append(

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.attribution.peers.searching import GROWING, Searched, answer, run_searches
 from benchmarks.attribution.peers.verdicts import Attribution
 from memory_audit.attribution.replays.ablation import keep_only, leave_out
-from memory_audit.attribution.search.divergence import decision_point
+from memory_audit.attribution.search.divergence import first_divergence
 from memory_audit.attribution.search.search import SetSearch
 from memory_audit.attribution.search.state import SearchSettings
 from memory_audit.consistency.graph import TenantGraph, build_graph
@@ -76,7 +76,7 @@ def resemblance(entries: Sequence[Entry], config: AuditConfig, executor: Executo
 def set_attribution(trial: Trial, resembles: Mapping[str, Sequence[str]]) -> Attribution:
     """Run this project's search; its credit ranks, its S is the removed set."""
     memory, events = trial.memory, trial.events
-    settings = SearchSettings(attribution="set", culprit_nats=trial.config.culprit_nats)
+    settings = SearchSettings(attribution="set", attribution_nats=trial.config.attribution_nats)
     search = SetSearch(memory, events, settings, resembles=resembles, scorer=trial.program.build()[1])
     found = Searched(search=search, memory=memory)
     planned = run_searches(trial.executor, trial.program, [found], trial.reporter, "ours")
@@ -130,7 +130,7 @@ def half_ablations(trial: Trial, *, draws: int = DRAWS) -> Attribution:
     Its own rule here: a memory with a positive weight is removed.
     """
     memory, events = trial.memory, trial.events
-    gates = {event.event_id: keep_only(event.event_id, "gate", "text", ()) for event in events}
+    gates = {event.event_id: keep_only(event.event_id, "no_memory", "text", ()) for event in events}
     clean = answer(
         trial.executor, trial.program,
         [(event.query, ReplayQuestion(ablation=gates[event.event_id], memories=())) for event in events],
@@ -141,7 +141,7 @@ def half_ablations(trial: Trial, *, draws: int = DRAWS) -> Attribution:
     rng = random.Random(trial.config.seed)
     for event in events:
         context = memory.retrieve(event.query)
-        point = decision_point((event.output,), clean[gates[event.event_id].pair_id].answers)
+        point = first_divergence((event.output,), clean[gates[event.event_id].pair_id].answers)
         masks = [tuple(rng.random() < 0.5 for _ in context) for _ in range(draws)]
         plans[event.event_id] = []
         if point is None:

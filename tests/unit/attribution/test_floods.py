@@ -33,7 +33,7 @@ def poisoned_world(poison: int, benign: int, *, alike: bool = True, metadata: bo
 
 def searched(world: World, *, events: int = 1, **settings: int) -> SetSearch:
     asked = [make_event(number, query=f"query {number}") for number in range(events)]
-    search = SetSearch(world.memory, asked, SearchSettings(**{"culprit_nats": 2.0, **settings}))
+    search = SetSearch(world.memory, asked, SearchSettings(**{"attribution_nats": 2.0, **settings}))
     world.run(search)
     return search
 
@@ -95,7 +95,7 @@ def test_poison_by_the_thousand_in_other_words_is_found_in_few_rounds_and_no_que
     drawn = np.random.default_rng(0)
     resembles = {name: [names[other] for other in drawn.integers(0, poison, 12)] for name in names[:poison]}
     search = SetSearch(
-        world.memory, [make_event(0)], SearchSettings(culprit_nats=2.0, max_rounds=40), resembles=resembles
+        world.memory, [make_event(0)], SearchSettings(attribution_nats=2.0, max_rounds=40), resembles=resembles
     )
     world.run(search)
     assert set(search.removed) == set(names[:poison])

@@ -18,7 +18,7 @@ def choose(size, poison, ranking, *, limit=None, unknown=False):
     orders = {"query 0": list(range(size))}
     world = World(size, orders, lambda _query, context: 1.0 if context & poison else -1.0)
     search = SetSearch(
-        world.memory, [make_event(0, query="query 0")], SearchSettings(culprit_nats=2.0, attribution="loo")
+        world.memory, [make_event(0, query="query 0")], SearchSettings(attribution_nats=2.0, attribution="loo")
     )
     world.run(search)
     choice = PrefixChoice(

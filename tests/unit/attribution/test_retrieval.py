@@ -103,7 +103,7 @@ def test_retrieval_after_removal_is_that_of_a_log_and_a_store_without_them(order
 
 
 @given(st.permutations(range(8)), LOGS, st.integers(0, 9))
-def test_placebos_are_never_what_is_retrieved(order, logged, most):
+def test_control_memories_are_never_what_is_retrieved(order, logged, most):
     memory = memory_of(order)
     retrieved = set(memory.context("q", logged=logged))
     for found in (ids(memory.unused("q", most, logged=logged)), ids(memory.drawn("q", most, logged=logged))):

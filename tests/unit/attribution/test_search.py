@@ -31,7 +31,7 @@ def hijack(poison: set[int], *, needed: int = 1, nats: float = 6.0):
 def search_of(world: World, count: int = 1, **options: Any) -> SetSearch:
     resembles = options.pop("resembles", None)
     events = [make_event(number, query=f"query {number}") for number in range(count)]
-    return SetSearch(world.memory, events, SearchSettings(**{"culprit_nats": 2.0, **options}), resembles=resembles)
+    return SetSearch(world.memory, events, SearchSettings(**{"attribution_nats": 2.0, **options}), resembles=resembles)
 
 
 def test_a_single_poison_is_removed_and_its_event_cleared():
@@ -46,7 +46,7 @@ def test_events_of_one_query_are_each_searched_with_what_their_log_names():
     world = World(12, {"query 0": list(range(12))}, hijack({9, 11}), k=3)
     logs = [("m009", "m001"), ("m000", "m011", "m002"), ("m000", "m001"), None, ()]
     events = [replace(make_event(number, query="query 0"), retrieved=log) for number, log in enumerate(logs)]
-    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0))
+    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0))
     world.run(search)
     assert set(search.removed) == {"m009", "m011"}
     assert [state.status for state in search.states.values()] == ["cleared"] * 2 + ["not reproduced"] * 3
@@ -55,7 +55,7 @@ def test_events_of_one_query_are_each_searched_with_what_their_log_names():
 def test_poison_that_moves_up_into_a_logged_place_is_found():
     world = World(12, {"query 0": [2, *range(2), *range(3, 12)]}, hijack({2, 9}), k=3)
     events = [replace(make_event(0, query="query 0"), retrieved=("m009", "gone", "m001"))]
-    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0))
+    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0))
     world.run(search)
     assert search.states["e000"].full.context == ("m009", "m001", "m002")
     assert set(search.removed) == {"m002", "m009"}
@@ -77,7 +77,7 @@ def test_collective_poison_that_alone_does_nothing_visible_is_still_graded():
 
 
 def weak(weights: dict[int, float], needed: float):
-    """Memories that are no culprits by themselves; those in the context tip the verdict where they come to `needed`."""
+    """Memories that are not attributed by themselves; together they tip the answer where they come to `needed`."""
     return lambda _query, context: sum(weights.get(number, 0.0) for number in context) - needed
 
 
@@ -85,7 +85,7 @@ def weak(weights: dict[int, float], needed: float):
 def test_where_harm_stays_in_events_that_share_their_context_one_memory_joins_at_a_time(events):
     lean = weak({0: 1.5, 1: 1.2, 2: 1.1}, 2.4)
     world = World(8, {f"query {number}": list(range(8)) for number in range(events)}, lean)
-    search = search_of(world, events, culprit_nats=9.0)
+    search = search_of(world, events, attribution_nats=9.0)
     world.run(search)
     assert set(search.removed) == {"m000"}
     assert {state.status for state in search.states.values()} == {"cleared"}
@@ -99,7 +99,7 @@ def test_where_harm_stays_in_events_apart_each_takes_its_own_in_one_round():
         return weak({first: 1.5, first + 1: 1.2, first + 2: 1.1}, 2.4)(query, context)
 
     world = World(20, orders, lean)
-    search = search_of(world, 4, culprit_nats=9.0)
+    search = search_of(world, 4, attribution_nats=9.0)
     rounds = 0
     while ablations := search.plan():
         rounds += search.phase == "verify"
@@ -133,7 +133,7 @@ def test_a_large_context_is_screened_in_groups():
     assert sum(ablation.measure == "odds" for ablation in world.asked) < 40
 
 
-def test_a_poison_that_its_group_speaks_against_is_found_when_nobody_else_is():
+def test_a_poison_that_its_group_hides_is_found_when_no_other_is():
     def lean(_query: str, context: frozenset[int]) -> float:
         return 6.0 * (3 in context) - 9.0 * (2 in context and len(context) < 10) - 3.0
 
@@ -144,7 +144,7 @@ def test_a_poison_that_its_group_speaks_against_is_found_when_nobody_else_is():
     assert search.states["e000"].status == "cleared"
 
 
-def test_a_poison_that_its_group_speaks_against_is_found_beside_a_culprit():
+def test_a_poison_that_its_group_hides_is_found_beside_an_attributed_one():
     def lean(_query: str, context: frozenset[int]) -> float:
         opposed = 2 in context and len(context) < 10
         return 6.0 * (3 in context) + 6.0 * (20 in context) - 9.0 * opposed - 3.0
@@ -155,7 +155,7 @@ def test_a_poison_that_its_group_speaks_against_is_found_beside_a_culprit():
     assert set(search.removed) == {"m003", "m020"}
 
 
-def test_an_event_cleared_before_a_group_was_doubted_is_judged_without_whom_that_convicts():
+def test_an_event_cleared_before_a_group_was_unscreened_is_judged_without_what_that_attributes():
     def lean(query: str, context: frozenset[int]) -> float:
         if query == "query 0":  # cleared without 0; without 3, too, 40 moves up
             return 6.0 * bool(context & {0, 40}) - 3.0
@@ -169,13 +169,13 @@ def test_an_event_cleared_before_a_group_was_doubted_is_judged_without_whom_that
         replace(make_event(0, query="query 0"), retrieved=("m000", "m003", "m010", "m011")),
         make_event(1, query="query 1"),
     ]
-    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0))
+    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0))
     world.run(search)
     assert set(search.removed) == {"m000", "m003", "m020", "m040"}
     assert {state.status for state in search.states.values()} == {"cleared"}
 
 
-def test_who_is_in_many_events_is_convicted_at_one_and_the_best_match_of_each_is_measured_there():
+def test_a_memory_in_many_events_is_attributed_at_one_and_the_best_match_of_each_is_measured_there():
     orders = {f"query {number}": list(range(20)) for number in range(6)}
     world = World(20, orders, hijack(set(range(10))))
     search = search_of(world, 6)
@@ -187,10 +187,10 @@ def test_who_is_in_many_events_is_convicted_at_one_and_the_best_match_of_each_is
         for number in range(10)
     }
     assert [len(events) for events in where.values()] == [6] + [1] * 9
-    assert search.spared == {f"m{number:03d}": 5 for number in range(1, 10)}
+    assert search.skipped == {f"m{number:03d}": 5 for number in range(1, 10)}
 
 
-def test_who_is_suspect_at_one_event_is_measured_at_twice_as_many_in_each_round():
+def test_a_memory_with_some_effect_at_one_event_is_measured_at_twice_as_many_in_each_round():
     # Memories 0 to 4 are poison in all ten contexts; 5 to 9 move up into all of them, and 7 does a little everywhere.
     def lean(_query: str, context: frozenset[int]) -> float:
         return 6.0 * len(context & set(range(5))) + 1.05 * (7 in context) - 3.0
@@ -205,7 +205,7 @@ def test_who_is_suspect_at_one_event_is_measured_at_twice_as_many_in_each_round(
     assert [asked for asked in rounds if asked] == [1, 1, 2, 4, 2]
 
 
-def test_who_did_nothing_at_one_event_is_shown_together_with_others_at_the_rest():
+def test_a_memory_without_effect_at_one_event_is_shown_together_with_others_at_the_rest():
     world = World(20, {f"query {number}": list(range(20)) for number in range(10)}, hijack(set(range(5))))
     search = search_of(world, 10)
     world.run(search)
@@ -215,7 +215,7 @@ def test_who_did_nothing_at_one_event_is_shown_together_with_others_at_the_rest(
     assert all(state.status == "cleared" for state in search.states.values())
 
 
-def test_a_poison_of_one_query_that_its_group_speaks_against_is_found_where_harm_stays():
+def test_a_poison_of_one_query_that_its_group_hides_is_found_where_harm_stays():
     def lean(query: str, context: frozenset[int]) -> float:
         suppressed = 5 in context and 8 not in context
         works = query == "query 1" and 6 in context and not suppressed
@@ -231,11 +231,11 @@ def test_a_poison_of_one_query_that_its_group_speaks_against_is_found_where_harm
     assert all(state.status == "cleared" for state in search.states.values())
 
 
-@pytest.mark.parametrize("swayed", [{0, 1}, {7, 8, 9}])
-def test_weak_evidence_adds_up_only_when_every_event_has_told(swayed):
-    # Nine tenths of what would convict in two or three events, and nothing in the others.
+@pytest.mark.parametrize("diffuse", [{0, 1}, {7, 8, 9}])
+def test_weak_evidence_adds_up_only_when_every_event_has_told(diffuse):
+    # Nine tenths of what would suffice in two or three events, and nothing in the others.
     def lean(query: str, context: frozenset[int]) -> float:
-        weak = int(query.removeprefix("query ")) in swayed and 1 in context
+        weak = int(query.removeprefix("query ")) in diffuse and 1 in context
         return 6.0 * (0 in context) + 1.8 * weak - 3.0
 
     world = World(12, {f"query {number}": list(range(12)) for number in range(10)}, lean)
@@ -243,10 +243,10 @@ def test_weak_evidence_adds_up_only_when_every_event_has_told(swayed):
     world.run(search)
     assert set(search.removed) == {"m000"}
     told = {number for number in range(10) if search.states[f"e{number:03d}"].alone("m001") > 0.0}
-    assert told == swayed
+    assert told == diffuse
 
 
-def test_who_moves_up_and_is_not_convicted_at_one_event_is_measured_at_the_others():
+def test_a_memory_that_moves_up_and_is_not_attributed_at_one_event_is_measured_at_the_others():
     def lean(query: str, context: frozenset[int]) -> float:
         works = 7 in context and query == "query 2"  # this poison answers one query only
         return 6.0 * len(context & set(range(5))) + 6.0 * works - 3.0
@@ -298,7 +298,7 @@ def test_a_sampled_question_costs_a_budget_as_many_replays_as_it_takes():
     assert search.not_examined
 
 
-def test_a_single_verdict_cannot_grade_collective_poison_and_then_nobody_is_removed():
+def test_a_single_harm_score_cannot_grade_collective_poison_and_then_nothing_is_removed():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}, needed=3), logprobs=False)
     search = search_of(world)
     world.run(search)
@@ -360,7 +360,7 @@ def test_weak_evidence_alone_removes_only_as_many_as_end_the_harm():
 def test_an_incident_that_is_reported_often_speaks_against_a_benign_memory_as_little_as_once(reported):
     world = World(20, {"query 0": list(range(20))}, weak({0: 6.0, 1: 1.1}, 3.0))
     events = [make_event(number, query="query 0") for number in range(reported)]
-    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0))
+    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0))
     world.run(search)
     assert set(search.removed) == {"m000"}
     assert {state.status for state in search.states.values()} == {"cleared"}
@@ -376,7 +376,7 @@ def test_an_incident_that_is_reported_often_speaks_against_a_benign_memory_as_li
 def test_an_incident_that_is_reported_with_other_companions_is_the_same_incident(logs):
     world = World(20, {"query 0": list(range(20))}, weak({0: 6.0, 1: 1.3}, 3.0), k=3)
     events = [replace(make_event(number, query="query 0"), retrieved=log) for number, log in enumerate(logs)]
-    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0))
+    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0))
     world.run(search)
     assert set(search.removed) == {"m000"}
 
@@ -389,11 +389,11 @@ def test_a_poison_that_nobody_retrieved_yet_is_found_through_its_likeness():
 
 
 @pytest.mark.parametrize(("alike", "left"), [(32, 0), (33, 1), (45, 13)])
-def test_memories_like_a_culprit_that_no_round_had_room_for_are_named_as_not_examined(alike, left):
+def test_memories_like_attributed_ones_that_no_round_had_room_for_are_named_as_not_examined(alike, left):
     world = World(60, {"query 0": list(range(60))}, hijack({0}))
     search = search_of(world, resembles={"m000": [f"m{number:03d}" for number in range(10, 10 + alike)]})
     world.run(search)
-    line = f"memories that resemble culprits: one round asks about 32 of them, and {left} were left"
+    line = f"memories like attributed ones: one round asks about 32 of them, and {left} were left"
     assert search.not_examined == ([line] if left else [])
 
 
@@ -403,9 +403,9 @@ def test_a_search_that_is_taken_up_again_names_what_its_budget_left_out_once():
     events = [make_event(number, query=f"query {number}") for number in range(2)]
     seen = set()
     for most in range(80):
-        search = SetSearch(world.memory, events, SearchSettings(culprit_nats=9.0, max_replays=most))
+        search = SetSearch(world.memory, events, SearchSettings(attribution_nats=9.0, max_replays=most))
         world.run(search)
-        search.take_along({"m005": "derived"})
+        search.add_derived({"m005": "derived"})
         world.run(search)
         assert len(search.not_examined) == len(set(search.not_examined))
         seen |= {state.status for state in search.states.values() if search.not_examined}
@@ -511,25 +511,25 @@ def test_an_unknown_harm_is_not_examined_rather_than_guessed():
     assert search.states["e000"].status == "not examined"
 
 
-@pytest.mark.parametrize("culprit_nats", [1.0, 3.0, 5.0])
-def test_reasons_say_what_convicted(culprit_nats):
+@pytest.mark.parametrize("attribution_nats", [1.0, 3.0, 5.0])
+def test_reasons_say_what_the_evidence_is(attribution_nats):
     world = World(8, {"query 0": list(range(8))}, hijack({0}))
-    search = search_of(world, culprit_nats=culprit_nats)
+    search = search_of(world, attribution_nats=attribution_nats)
     world.run(search)
     assert search.removed["m000"] == "alone raises the odds of the harm in e000 by 6.0 nats"
 
 
 class OpeningWorld(World):
-    """Memories in `opening` open an answer as the harmful one opens; from `substance_from` on poison alone speaks."""
+    """Memories in `opening` open an answer as the harmful one opens; from `harm_from` on poison alone counts."""
 
     def __init__(
-        self, *, poison: set[int], opening: set[int], substance_from: int, size: int = 8,
+        self, *, poison: set[int], opening: set[int], harm_from: int, size: int = 8,
         orders: dict[str, list[int]] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(size, orders or {"query 0": list(range(size))}, hijack(poison))
         self._poison = {f"m{number:03d}" for number in poison}
         self._opening = {f"m{number:03d}" for number in opening}
-        self._from = substance_from
+        self._from = harm_from
 
     def answer(self, event, ablation):
         outcome = super().answer(event, ablation)
@@ -542,27 +542,27 @@ class OpeningWorld(World):
         return replace(outcome, log_odds_nats=3.0 if causes & set(outcome.context) else -3.0)
 
 
-def test_a_benign_memory_that_only_shares_the_opening_words_is_not_convicted():
-    world = OpeningWorld(poison={2}, opening={1, 2}, substance_from=1)
+def test_a_benign_memory_that_only_shares_the_opening_words_is_not_attributed():
+    world = OpeningWorld(poison={2}, opening={1, 2}, harm_from=1)
     search = search_of(world)
     world.run(search)
     assert set(search.removed) == {"m002"}
 
 
-def test_one_point_alone_would_convict_the_shared_opening():
-    world = OpeningWorld(poison={2}, opening={1, 2}, substance_from=1)
+def test_one_point_alone_would_attribute_the_shared_opening():
+    world = OpeningWorld(poison={2}, opening={1, 2}, harm_from=1)
     search = search_of(world, points=1)
     world.run(search)
     assert set(search.removed) == {"m001", "m002"}
 
 
-def test_leaving_one_out_is_not_asked_where_a_culprit_is_at_hand():
+def test_leaving_one_out_is_not_asked_where_a_memory_alone_is_attributed():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}))
     world.run(search_of(world))
     assert not [ablation for ablation in world.asked if ablation.kind == "leave_one_out"]
 
 
-def test_leaving_one_out_is_asked_where_no_memory_alone_is_a_culprit():
+def test_leaving_one_out_is_asked_where_no_memory_alone_is_attributed():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2}, needed=3, nats=1.5))
     search = search_of(world)
     world.run(search)
@@ -571,67 +571,67 @@ def test_leaving_one_out_is_asked_where_no_memory_alone_is_a_culprit():
     assert search.states["e000"].status == "cleared"
 
 
-def test_an_innocent_taken_before_the_culprit_is_put_back():
-    """Evidence misleads: alone neither memory shows, and the anomaly points at the innocent one first."""
+def test_a_benign_memory_removed_before_the_poison_is_put_back():
+    """Evidence misleads: alone neither memory shows, and the inconsistency points at the benign one first."""
 
     def lean(_query: str, context: frozenset[int]) -> float:
         return 1.0 if 1 in context and len(context) > 1 else -1.0
 
     world = World(8, {"query 0": [0, 1, 2, 3, 4, 5, 6, 7]}, lean)
     events = [make_event(0, query="query 0")]
-    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0), anomaly={"m000": 9.0})
+    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), inconsistency={"m000": 9.0})
     world.run(search)
     assert set(search.removed) == {"m001"}
     assert search.states["e000"].status == "cleared"
 
 
 @pytest.mark.parametrize(
-    ("anomaly", "convicts"), [(2.0, "alone raises"), (1.0, "alone raises"), (0.5, "next by credit")]
+    ("inconsistency", "evidence"), [(2.0, "alone raises"), (1.0, "alone raises"), (0.5, "next by credit")]
 )
-def test_a_memory_that_fits_in_better_than_the_median_needs_more_evidence(anomaly, convicts):
+def test_a_memory_that_fits_in_better_than_the_median_needs_more_evidence(inconsistency, evidence):
     world = World(8, {"query 0": list(range(8))}, hijack({0}, nats=2.2))
-    cas = {f"m{number:03d}": 1.0 for number in range(8)} | {"m000": anomaly}
+    cas = {f"m{number:03d}": 1.0 for number in range(8)} | {"m000": inconsistency}
     events = [make_event(0, query="query 0")]
-    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0), anomaly=cas)
+    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), inconsistency=cas)
     world.run(search)
-    assert search.removed["m000"].startswith(convicts)
+    assert search.removed["m000"].startswith(evidence)
     assert set(search.removed) == {"m000"}
 
 
-def test_a_verdict_that_flips_convicts_a_memory_that_fits_in_too():
+def test_a_harm_score_that_flips_is_attributed_to_a_memory_that_fits_in_too():
     world = World(8, {"query 0": list(range(8))}, hijack({0}), logprobs=False)
     cas = {f"m{number:03d}": 1.0 for number in range(8)} | {"m000": 0.0}
     events = [make_event(0, query="query 0")]
-    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0), anomaly=cas)
+    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), inconsistency=cas)
     world.run(search)
     assert search.removed["m000"].startswith("alone raises")
 
 
-def test_points_that_are_style_are_followed_by_later_ones():
-    world = OpeningWorld(poison={3}, opening=set(), substance_from=2)
-    search = search_of(world, fitting_nats=0.0)
+def test_points_that_only_show_wording_are_followed_by_later_ones():
+    world = OpeningWorld(poison={3}, opening=set(), harm_from=2)
+    search = search_of(world, consistent_extra_nats=0.0)
     world.run(search)
     assert search.removed == {"m003": "alone raises the odds of the harm in e000 by 6.0 nats"}
     assert len(search.states["e000"].points) == 4
 
 
-def test_no_later_point_is_asked_where_the_first_ones_convict():
-    world = OpeningWorld(poison={3}, opening=set(), substance_from=0)
+def test_no_later_point_is_asked_where_the_first_ones_attribute():
+    world = OpeningWorld(poison={3}, opening=set(), harm_from=0)
     search = search_of(world)
     world.run(search)
     assert set(search.removed) == {"m003"}
     assert len(search.states["e000"].points) == 2
 
 
-def test_where_no_point_tells_nobody_is_removed():
-    world = OpeningWorld(poison={3}, opening=set(), substance_from=9)
+def test_where_no_point_tells_nothing_is_removed():
+    world = OpeningWorld(poison={3}, opening=set(), harm_from=9)
     search = search_of(world)
     world.run(search)
     assert search.states["e000"].status == "not cleared"
     assert not search.removed
 
 
-class SpokenWorld(World):
+class SpanWorld(World):
     """A benign memory opens the answer; the poison alone brings the words of the harm, if they can be told at all."""
 
     def __init__(self, *, opens: int, poison: int, settled: bool = False) -> None:
@@ -655,14 +655,14 @@ class SpokenWorld(World):
 SEND = RegexHarm(pattern="the code")
 
 
-def spoken_search(world):
+def span_search(world):
     events = [make_event(0, query="query 0")]
-    return SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0), scorer=SEND)
+    return SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), scorer=SEND)
 
 
 def test_the_words_of_the_harm_count_and_not_how_the_answer_opens():
-    world = SpokenWorld(opens=1, poison=2)
-    search = spoken_search(world)
+    world = SpanWorld(opens=1, poison=2)
+    search = span_search(world)
     world.run(search)
     assert search.removed == {
         "m002": "alone raises the odds of the harm in e000 by 7.4 nats"
@@ -670,17 +670,17 @@ def test_the_words_of_the_harm_count_and_not_how_the_answer_opens():
     assert [point.harmful for point in search.states["e000"].points] == [" the code", " code"]
 
 
-def test_words_that_follow_from_what_was_forced_tell_nothing_and_partings_count():
-    world = SpokenWorld(opens=2, poison=2, settled=True)
-    search = spoken_search(world)
+def test_words_that_follow_from_what_was_forced_tell_nothing_and_divergence_points_count():
+    world = SpanWorld(opens=2, poison=2, settled=True)
+    search = span_search(world)
     world.run(search)
     assert set(search.removed) == {"m002"}
     assert search.removed["m002"].endswith("5.0 nats")
     assert len(search.states["e000"].points) == 4
 
 
-class FormWorld(SpokenWorld):
-    """Any memory brings the form in which the harm is said; only the poison opens the answer."""
+class FormatWorld(SpanWorld):
+    """Any memory brings the words in which the harm is said; only the poison opens the answer."""
 
     def answer(self, event, ablation):
         outcome = super().answer(event, ablation)
@@ -689,14 +689,14 @@ class FormWorld(SpokenWorld):
         return outcome
 
 
-def test_what_any_memory_brings_convicts_nobody():
-    world = FormWorld(opens=2, poison=2)
-    search = spoken_search(world)
+def test_what_any_memory_brings_is_attributed_to_none():
+    world = FormatWorld(opens=2, poison=2)
+    search = span_search(world)
     world.run(search)
     assert set(search.removed) == {"m002"}
 
 
-class SuppressedWorld(SpokenWorld):
+class SuppressedWorld(SpanWorld):
     """What matches no query is planted: it suppresses the words, which the model would say by itself, if `anyway`."""
 
     def __init__(self, *, planted: int, anyway: float) -> None:
@@ -713,24 +713,24 @@ class SuppressedWorld(SpokenWorld):
 
 @pytest.mark.parametrize("anyway", [-6.0, -3.0, -1.0, 2.0])
 @pytest.mark.parametrize("planted", [0, 1, 2, 3])
-def test_planted_placebos_that_suppress_the_words_of_the_harm_convict_no_other_memory(planted, anyway):
+def test_planted_control_memories_that_suppress_the_harm_span_have_no_other_memory_attributed(planted, anyway):
     world = SuppressedWorld(planted=planted, anyway=anyway)
-    search = spoken_search(world)
+    search = span_search(world)
     world.run(search)
     assert set(search.removed) == {"m002"}
 
 
 def test_a_store_without_unused_memories_is_compared_with_none():
-    world = SpokenWorld(opens=1, poison=2)
+    world = SpanWorld(opens=1, poison=2)
     small = RankedMemory(world.entries[:5], lambda _: np.arange(5), 5)
     world.memory = small
-    search = spoken_search(world)
+    search = span_search(world)
     world.run(search)
     assert set(search.removed) == {"m002"}
 
 
-class PrefixWorld(SpokenWorld):
-    """The clean replay begins like the harmful one and takes it back: there is no parting."""
+class PrefixWorld(SpanWorld):
+    """The clean replay begins like the harmful one and takes it back: there is no divergence."""
 
     def answer(self, event, ablation):
         outcome = super().answer(event, ablation)
@@ -740,9 +740,9 @@ class PrefixWorld(SpokenWorld):
         return outcome
 
 
-def test_settled_words_without_a_parting_leave_the_event_to_verdicts():
+def test_a_settled_span_without_a_divergence_leaves_the_event_to_harm_scores():
     world = PrefixWorld(opens=1, poison=2, settled=True)
-    search = spoken_search(world)
+    search = span_search(world)
     world.run(search)
     assert search.states["e000"].points == []
     assert set(search.removed) == {"m002"}
@@ -757,10 +757,10 @@ class TextPrefixWorld(PrefixWorld):
         ))  # fmt: skip
 
 
-def test_words_without_a_parting_are_counted_in_samples_where_a_server_gives_no_log_probabilities():
+def test_a_span_without_a_divergence_is_counted_in_samples_where_a_server_gives_no_log_probabilities():
     world = TextPrefixWorld(opens=1, poison=2)
     search = SetSearch(
-        world.memory, [make_event(0, query="query 0")], SearchSettings(culprit_nats=2.0, samples=8), scorer=SEND
+        world.memory, [make_event(0, query="query 0")], SearchSettings(attribution_nats=2.0, samples=8), scorer=SEND
     )
     world.run(search)
     assert set(search.removed) == {"m002"}
@@ -775,7 +775,7 @@ class PayloadWorld(World):
         self.addresses = {f"m{number:03d}": address for number, address in addresses.items()}
         events = [make_event(number, query=f"query {number}") for number in range(2)]
         self.search = SetSearch(
-            self.memory, events, SearchSettings(culprit_nats=2.0), scorer=RegexHarm(pattern=r"mail (\S+@\S+)")
+            self.memory, events, SearchSettings(attribution_nats=2.0), scorer=RegexHarm(pattern=r"mail (\S+@\S+)")
         )
 
     def answer(self, event, ablation):

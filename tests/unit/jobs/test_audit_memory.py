@@ -30,7 +30,7 @@ from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.audit_memory import audit_memory, check_events
 from memory_audit.jobs.run.run_folder import RunFolder, shards
 from memory_audit.jobs.run.shards import parse_outcomes
-from memory_audit.lineage.descendants import family_of
+from memory_audit.lineage.descendants import derivation_of
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.report.html import render_html
@@ -413,9 +413,9 @@ def test_each_tenant_looks_through_its_own_estimated_edges_alone(snapshot, tmp_p
 
     def kept(snapshot, tenant, config, estimated):
         given[tenant] = [edge.tenant for edge in estimated]
-        return family_of(snapshot, tenant, config, estimated)
+        return derivation_of(snapshot, tenant, config, estimated)
 
-    monkeypatch.setattr("memory_audit.jobs.run.audit_memory.family_of", kept)
+    monkeypatch.setattr("memory_audit.jobs.run.audit_memory.derivation_of", kept)
     with closing(LocalExecutor(FAKES, FakeGenerator())) as executor:
         run = RunFolder(tmp_path / "run", {})
         audit_memory(

@@ -16,7 +16,7 @@ from memory_audit.errors import UsageError
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.run_audit import run_audit
 from memory_audit.lineage.dag import DEFAULT_TAU_PPM, Lineage
-from memory_audit.lineage.descendants import Family, family_of, with_quarantined
+from memory_audit.lineage.descendants import Derivation, derivation_of, with_quarantined
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.report.json import from_json, to_json
@@ -176,11 +176,11 @@ def test_signed_parents_crowd_no_estimate_out_and_none_crowds_them_out(tmp_path,
     crowded = derived("crowded", *((one.entry_id, weight) for one in fillers), response="Refunds are not for us.")
     store = make_snapshot(tmp_path / "memory", [*entries_of("acme"), *fillers, crowded])
     edge = EstimatedEdge(tenant="acme", child="crowded", parent="bad0", weight_ppm=200_000)
-    family = family_of(store, "acme", CONFIG, [edge])
-    assert family is not None
+    derivation = derivation_of(store, "acme", CONFIG, [edge])
+    assert derivation is not None
     for parent in ("bad0", *(one.entry_id for one in fillers if weight)):
-        assert "crowded" in {item.entry_id for item in family.closure({parent})}
-    assert {item.proposal for item in family.closure({"bad0"})} == {"quarantine"}
+        assert "crowded" in {item.entry_id for item in derivation.closure({parent})}
+    assert {item.proposal for item in derivation.closure({"bad0"})} == {"quarantine"}
 
 
 def test_an_estimated_edge_quarantines_and_makes_no_label_better(snapshot, audited, tmp_path):
@@ -228,9 +228,9 @@ def test_without_parents_the_policy_changes_nothing(tmp_path):
     assert '"lineage"' not in texts.pop()
 
 
-def family(entries, tau_ppm, rules=RULES):
+def derivation(entries, tau_ppm, rules=RULES):
     signed = Lineage.of("acme", entries, rules, tau_ppm)
-    return Family(signed=signed, combined=signed)
+    return Derivation(signed=signed, combined=signed)
 
 
 @st.composite
@@ -243,7 +243,7 @@ def questions(draw):
 @given(questions(), st.integers(0, 1_000_000), st.sampled_from([RULES, PAPER]))
 def test_closing_a_closed_set_adds_nothing(question, tau_ppm, rules):
     entries, removed_ids = question
-    found = family(entries, tau_ppm, rules)
+    found = derivation(entries, tau_ppm, rules)
     closed = removed_ids | {item.entry_id for item in found.closure(removed_ids)}
     assert found.closure(closed) == ()
 
@@ -251,7 +251,9 @@ def test_closing_a_closed_set_adds_nothing(question, tau_ppm, rules):
 @given(questions(), st.integers(0, 1_000_000), st.integers(0, 1_000_000))
 def test_a_lower_tau_never_has_fewer_descendants(question, one, other):
     entries, removed_ids = question
-    low, high = ({item.entry_id for item in family(entries, tau).closure(removed_ids)} for tau in sorted((one, other)))
+    low, high = (
+        {item.entry_id for item in derivation(entries, tau).closure(removed_ids)} for tau in sorted((one, other))
+    )
     assert high <= low
 
 
@@ -259,7 +261,7 @@ def test_a_lower_tau_never_has_fewer_descendants(question, one, other):
 def test_every_path_leads_from_a_removed_entry_and_the_reason_says_whether_its_edges_are_strong(question, rules):
     entries, removed_ids = question
     weights = {(p.entry_id, e.entry_id): p.weight_ppm / 1_000_000 for e in entries for p in e.parents}
-    for item in family(entries, 200_000, rules).closure(removed_ids):
+    for item in derivation(entries, 200_000, rules).closure(removed_ids):
         ids = [step.entry_id for step in item.path]
         assert ids[0] in removed_ids
         assert ids[-1] == item.entry_id
@@ -277,7 +279,7 @@ REMOVED = frozenset(poison.entry_id for poison in POISONS)
 
 
 def closed(removed_ids, **changes):  # noqa: ANN003
-    found = dataclasses.replace(family([*POISONS, DIGEST, SUMMARY], DEFAULT_TAU_PPM), **changes).closure(removed_ids)
+    found = dataclasses.replace(derivation([*POISONS, DIGEST, SUMMARY], DEFAULT_TAU_PPM), **changes).closure(removed_ids)
     return {item.entry_id: (item.proposal, item.estimated, item.reason) for item in found}
 
 
@@ -287,11 +289,11 @@ def test_shares_of_removed_memories_add_up():
         "summary": ("remove", False, "derived from p0 over 2 edges, with others whose shares add up"),
     }
     assert closed({"p0"}) == {}
-    assert {item.entry_id for item in family([*POISONS, DIGEST], DEFAULT_TAU_PPM, PAPER).closure(REMOVED)} == set()
+    assert {item.entry_id for item in derivation([*POISONS, DIGEST], DEFAULT_TAU_PPM, PAPER).closure(REMOVED)} == set()
 
 
 def test_what_only_an_earlier_removal_makes_a_descendant_is_quarantined():
-    found = closed({"p0"}, fallen=frozenset({"p1"}))
+    found = closed({"p0"}, removed_earlier=frozenset({"p1"}))
     assert {name: proposal for name, (proposal, _, _) in found.items()} == {
         "digest": "quarantine", "summary": "quarantine",
     }  # fmt: skip
@@ -313,8 +315,8 @@ def test_one_default_of_tau():
 
 def test_base_labels_are_those_of_the_configuration(snapshot):
     def loose(trust):
-        family = family_of(snapshot, "acme", AuditConfig(trust=trust))
-        return family.signed.label("loose")
+        derivation = derivation_of(snapshot, "acme", AuditConfig(trust=trust))
+        return derivation.signed.label("loose")
 
     assert (loose({"unattributed": "trusted"}), loose({})) == ("trusted", "external")
     assert loose({"unattributed": "trusted", "sources": ["external"]}) == "external"
@@ -327,21 +329,21 @@ def test_a_chain_is_kept_with_its_ends_and_a_count(length):
     root = dataclasses.replace(derived("n0", response="a"), source="external")
     chain = [root, *(derived(f"n{n}", (f"n{n - 1}", 900_000), response="a") for n in range(1, length))]
     lineage = Lineage.of("acme", chain, RULES)
-    family = Family(signed=lineage, combined=lineage)
-    last = family.closure(["n0"])[-1]
+    derivation = Derivation(signed=lineage, combined=lineage)
+    last = derivation.closure(["n0"])[-1]
     names = [f"n{n}" for n in range(length)]
     left = length - PATH_HEAD - PATH_TAIL
     whole = names if left <= 0 else [*names[:PATH_HEAD], f"… {left} more", *names[-PATH_TAIL:]]
     assert [step.entry_id for step in last.path] == whole
     assert last.reason == f"derived from n0 over {length - 1} strong edges"
-    assert family.trust()[-1].path == last.path
+    assert derivation.trust()[-1].path == last.path
     assert [step.entry_id for step in last.path if step.weight is None] == ["n0", *(n for n in whole if "…" in n)]
 
 
 def test_paths_that_are_kept_are_those_of_the_lineage():
     entries = [*LAUNDERED, derived("join", ("sum2", 300_000), ("bad0", 300_000), response="b")]
     lineage = Lineage.of("acme", entries, RULES)
-    for item in Family(signed=lineage, combined=lineage).trust():
+    for item in Derivation(signed=lineage, combined=lineage).trust():
         path = lineage.path(item.entry_id) if item.trust == "derived-untrusted" else ()
         assert [(step.entry_id, step.trust) for step in item.path] == [(step.entry_id, step.label) for step in path]
 
@@ -354,8 +356,8 @@ def test_what_signed_edges_reach_from_an_earlier_removal_is_no_guess():
         lineage.append(derived("B", ("F", 900_000), response="b"))
     signed.append(derived("A", ("B", 900_000), response="a"))
     combined.append(derived("A", ("B", 900_000), response="a"), {"F": 900_000})
-    family = Family(signed=signed, combined=combined, fallen=frozenset({"F"}))
-    found = {item.entry_id: item for item in family.closure([])}
+    derivation = Derivation(signed=signed, combined=combined, removed_earlier=frozenset({"F"}))
+    found = {item.entry_id: item for item in derivation.closure([])}
     assert {name: (item.proposal, item.estimated) for name, item in found.items()} == {
         "B": ("quarantine", False), "A": ("quarantine", False),
     }  # fmt: skip

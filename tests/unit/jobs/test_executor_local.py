@@ -12,7 +12,7 @@ from tests.audit_world import CONFIG, FAKES
 
 
 def group(event_id="e1"):
-    question = ReplayQuestion(ablation=keep_only(event_id, "gate", "text", ()), memories=())
+    question = ReplayQuestion(ablation=keep_only(event_id, "no_memory", "text", ()), memories=())
     return ReplayGroup(event_id=event_id, query="What is the refund window?", questions=(question,))
 
 

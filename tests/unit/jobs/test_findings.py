@@ -58,7 +58,7 @@ OUTCOME = Outcome(
 
 def test_a_spared_entry_counts_its_mean_credit_at_the_events_that_spared_it():
     found = crowd(entries=4, events=4)  # each is measured at two events: m0 and m1 at e0 and e2
-    found.search.spared = {"m0": 3, "m2": 0, "unknown": 5}
+    found.search.skipped = {"m0": 3, "m2": 0, "unknown": 5}
     assert influence_scores(found) == {"m0": 1 + 3 + 3 * 2, "m1": 1 + 3, "m2": 2 + 4, "m3": 2 + 4}
 
 
@@ -97,8 +97,8 @@ def crowd(entries, events, of_each=2):
     )  # fmt: skip
     removed = dict.fromkeys(ids, "x")
     search = SimpleNamespace(
-        states=states, spared=dict.fromkeys(ids, 1), removed=removed, not_examined=(),
-        settings=SearchSettings(culprit_nats=2.0),
+        states=states, skipped=dict.fromkeys(ids, 1), removed=removed, not_examined=(),
+        settings=SearchSettings(attribution_nats=2.0),
     )  # fmt: skip
     return TenantEvidence(
         tenant="acme", memory=RankedMemory([entry("acme", name, "q", "r") for name in ids], levenshtein_ranker([]), 3),

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from memory_audit.attribution.replays.ablation import keep_only, leave_out
-from memory_audit.attribution.search.divergence import decision_point
+from memory_audit.attribution.search.divergence import first_divergence
 from memory_audit.errors import ModelError, PrefixUnsupportedError, UsageError
 from memory_audit.generation import TokenLogprob
 from memory_audit.jobs.executors.replay_group import (
@@ -26,7 +26,7 @@ from tests.unit.attribution.world import make_entry
 
 PROGRAM = Program.of({"kind": "few-shot", "system": "s"}, {"kind": "regex", "pattern": "HARM"}, 0)
 BAD, GOOD = make_entry(0, "POISON"), make_entry(1, "fine")
-POINT = decision_point(["HARM"], ["fine"])
+POINT = first_divergence(["HARM"], ["fine"])
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ class Wordy(FakeGenerator):
 
 
 def test_a_continuation_tells_the_odds_at_the_next_point(loop):
-    point = decision_point(["go and send it now"], ["go or stay"])
+    point = first_divergence(["go and send it now"], ["go or stay"])
     asked = question(BAD, measure="continuation", point=point)
     (found,) = ask(loop, group(asked), generator=Wordy()).values()
     assert (found.output, found.log_odds_nats) == (" send them", pytest.approx(math.log(0.1 / 0.9)))
@@ -213,7 +213,7 @@ def test_equal_prompts_of_one_event_cost_one_request(loop):
 
 def test_a_measurement_without_a_point_or_at_a_turn_never_reached_is_unknown(loop):
     nowhere = question(BAD, measure="odds", point=None)
-    late = question(GOOD, measure="odds", point=decision_point(["a", "b"], ["a", "c"]))
+    late = question(GOOD, measure="odds", point=first_divergence(["a", "b"], ["a", "c"]))
     found = ask(loop, group(nowhere, late))
     assert [item.log_odds_nats for item in found.values()] == [None, None]
     assert not any(item.memoised for item in found.values())
@@ -265,7 +265,7 @@ def test_a_round_of_many_questions_looks_at_each_once(loop, monkeypatch):
 def test_the_prompt_hash_of_a_measurement_tells_points_apart_also_where_their_requests_are_equal(loop):
     agent, _ = PROGRAM.build()
     pairs = [("HARM", "fine"), ("HARM now", "HARM then"), ("HARD", "fine"), ("HARM", "fair"), ("HARM it is", "fine")]
-    points = [decision_point([harmful], [clean]) for harmful, clean in pairs]
+    points = [first_divergence([harmful], [clean]) for harmful, clean in pairs]
     assert len({point.prefix for point in points}) == 2  # most of them are asked for by an equal request
     for measure, distinct in (("odds", 5), ("continuation", 4)):  # a continuation shows how the clean replay goes on
         hashes = set()

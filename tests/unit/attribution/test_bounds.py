@@ -1,4 +1,4 @@
-"""Placebos are asked while a verdict hangs on them: the verdicts are those of asking all."""
+"""ControlMemories are asked while a verdict hangs on them: the verdicts are those of asking all."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_audit.attribution.search.controls import Placebos
+from memory_audit.attribution.search.controls import ControlMemories
 from memory_audit.attribution.search.search import SetSearch
 from memory_audit.attribution.search.state import SearchSettings
-from tests.unit.attribution.test_form import AllAtOnce, HalfCurableWorld
+from tests.unit.attribution.test_format_effects import AllAtOnce, HalfRepairableWorld
 from tests.unit.attribution.world import World, make_event
 
 
@@ -39,10 +39,10 @@ class GradedWorld(World):
         return replace(outcome, log_odds_nats=-4.0 + form + sum(row[number] for number in shown))
 
 
-def searched(world, placebos=Placebos):
+def searched(world, controls=ControlMemories):
     events = [make_event(number, query=query) for number, query in enumerate(world._gains)]
-    search = SetSearch(world.memory, events, SearchSettings(culprit_nats=2.0))
-    search._placebos = placebos(world.memory, search._measured, search.settings)
+    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0))
+    search._controls = controls(world.memory, search._measured, search.settings)
     world.run(search)
     return search
 
@@ -71,7 +71,7 @@ def sparse_world(seed: int, events: int) -> GradedWorld:
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32))
-def test_one_event_is_judged_as_if_all_placebos_had_been_asked(seed):
+def test_one_event_is_judged_as_if_all_control_memories_had_been_asked(seed):
     few, many = searched(sparse_world(seed, 1)), searched(sparse_world(seed, 1), AllAtOnce)
     assert few.removed.keys() == many.removed.keys()
     assert few.states["e000"].status == many.states["e000"].status
@@ -86,33 +86,33 @@ def test_every_search_ends_with_a_verdict(seed, events):
 
 
 def test_fewer_questions_are_asked():
-    asked = {Placebos: 0, AllAtOnce: 0}
+    asked = {ControlMemories: 0, AllAtOnce: 0}
     for seed in range(40):
-        for placebos in asked:
+        for controls in asked:
             world = sparse_world(seed, 3)
-            searched(world, placebos)
-            asked[placebos] += len(world.asked)
-    assert asked[Placebos] < 0.97 * asked[AllAtOnce]
+            searched(world, controls)
+            asked[controls] += len(world.asked)
+    assert asked[ControlMemories] < 0.97 * asked[AllAtOnce]
 
 
-@pytest.mark.parametrize("placebos", [Placebos, AllAtOnce])
-def test_a_group_is_not_acquitted_by_the_first_placebo_alone(placebos):
-    # The first placebos bring 0.9 nats, the last none; memory 4 is in one group with one that takes 0.9 away.
+@pytest.mark.parametrize("controls", [ControlMemories, AllAtOnce])
+def test_a_group_is_not_screened_out_by_the_first_control_memory_alone(controls):
+    # The first controls bring 0.9 nats, the last none; memory 4 is in one group with one that takes 0.9 away.
     row = [9.0, 0.0, 0.0, 0.0, 2.5, -0.9, *[0.0] * 11, 0.9, 0.9, 0.0]
-    search = searched(GradedWorld({"query 0": [row]}, harmful_above=6, k=12), placebos)
+    search = searched(GradedWorld({"query 0": [row]}, harmful_above=6, k=12), controls)
     assert set(search.removed) == {"m000", "m004"}
 
 
-@pytest.mark.parametrize("placebos", [Placebos, AllAtOnce])
-def test_nobody_is_put_back_by_the_first_placebo_alone(placebos):
-    # Memory 1 adds 0.3 nats to what the first placebo brings at the event that is cleared, and 1.2 to the last.
-    world = HalfCurableWorld(
+@pytest.mark.parametrize("controls", [ControlMemories, AllAtOnce])
+def test_nothing_is_put_back_by_the_first_control_memory_alone(controls):
+    # Memory 1 adds 0.3 nats to what the first control memory brings at the event that is cleared, and 1.2 to the last.
+    world = HalfRepairableWorld(
         {"query 0": [4.0, 1.2, 0.9, 0.9, 0.9, 0.9, 0.9, 0.0], "query 1": [0.5, 3.0, 3.0, 0, 0, 0, 0, 0]}
     )
-    assert set(searched(world, placebos).removed) == {"m000", "m001"}
+    assert set(searched(world, controls).removed) == {"m000", "m001"}
 
 
-def test_a_doubt_at_an_event_that_is_cleared_comes_to_an_end():
+def test_control_memories_wanted_at_a_cleared_event_come_to_an_end():
     gains = {
         "query 0": [[0, 0, 5, 0, 0, 0, 0, 0, 0, -4, 0, 0], [2.1, *[0] * 11]],
         "query 1": [[0, 0, 2.5, 0, 0, 1.7, -1, 0, 0, 0, -4, 0], [0] * 12],
@@ -125,7 +125,9 @@ def test_a_doubt_at_an_event_that_is_cleared_comes_to_an_end():
 def test_rounds_that_ask_nothing_are_bounded_too(monkeypatch):
     world = sparse_world(1, 2)
     monkeypatch.setattr(SetSearch, "_advance", lambda _search: None)  # a phase that asks nothing and never ends
-    search = SetSearch(world.memory, [make_event(0, query="query 0")], SearchSettings(culprit_nats=2.0, max_rounds=5))
+    search = SetSearch(
+        world.memory, [make_event(0, query="query 0")], SearchSettings(attribution_nats=2.0, max_rounds=5)
+    )
     search._state.phase = "reference"
     assert search.plan() == ()
     assert search.not_examined == ["event e000: no end after 5 rounds"]

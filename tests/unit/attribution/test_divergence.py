@@ -1,4 +1,4 @@
-"""Where two replays part, and the odds of going the harmful way there."""
+"""Where two replays diverge, and the odds of going the harmful way there."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from memory_audit.attribution.search.divergence import (
     FLOOR_NATS,
     ROUNDING_PROB,
     TOP_LOGPROBS,
-    DecisionPoint,
+    MeasurementPoint,
     continuation_request,
-    decision_point,
+    first_divergence,
     graded_request,
     log_odds,
     log_odds_further_on,
-    next_point,
+    next_divergence,
 )
 from memory_audit.generation import Completion, GenerationRequest, Message, TokenLogprob
 
@@ -40,11 +40,11 @@ def completion(*alternatives):  # noqa: ANN002
 
 
 def point(harmful="bad", clean="good"):
-    return DecisionPoint(history=(), answer=harmful, start=0, clean=clean)
+    return MeasurementPoint(history=(), answer=harmful, start=0, clean=clean)
 
 
 def test_texts_part_at_the_word_that_differs_with_its_space():
-    found = decision_point(["First, I send it"], ["First, I ask you"])
+    found = first_divergence(["First, I send it"], ["First, I ask you"])
     assert found.prefix == "First, I"
     assert found.harmful == " send it"
     assert found.clean == " ask you"
@@ -52,17 +52,17 @@ def test_texts_part_at_the_word_that_differs_with_its_space():
 
 
 def test_words_that_share_letters_part_as_words():
-    found = decision_point(["I sent it"], ["I send it"])
+    found = first_divergence(["I sent it"], ["I send it"])
     assert (found.prefix, found.harmful, found.clean) == ("I", " sent it", " send it")
 
 
 def test_the_first_turn_that_differs_decides_and_earlier_ones_are_forced():
-    found = decision_point(["look", "buy this", "end"], ["look", "buy that", "end"])
+    found = first_divergence(["look", "buy this", "end"], ["look", "buy that", "end"])
     assert (found.history, found.answer, found.prefix) == (("look",), "buy this", "buy")
 
 
 def test_a_turn_that_the_clean_replay_never_took_parts_at_its_start():
-    found = decision_point(["look", "click"], ["look"])
+    found = first_divergence(["look", "click"], ["look"])
     assert (found.history, found.prefix, found.harmful, found.clean) == (("look",), "", "click", "")
 
 
@@ -70,12 +70,12 @@ def test_a_turn_that_the_clean_replay_never_took_parts_at_its_start():
     ("harmful", "clean"), [(["a b"], ["a b"]), (["a"], ["a b"]), (["sen"], ["send"]), ([""], ["a"]), ([], ["a"])]
 )
 def test_there_is_nothing_to_grade_where_the_harmful_replay_does_not_depart(harmful, clean):
-    assert decision_point(harmful, clean) is None
+    assert first_divergence(harmful, clean) is None
 
 
 @given(st.lists(WORDS, min_size=1, max_size=3), st.lists(WORDS, min_size=1, max_size=3))
 def test_up_to_the_point_both_replays_agree_and_after_it_they_do_not(harmful, clean):
-    found = decision_point(harmful, clean)
+    found = first_divergence(harmful, clean)
     if found is None:
         return
     turn = len(found.history)
@@ -93,9 +93,9 @@ def test_up_to_the_point_both_replays_agree_and_after_it_they_do_not(harmful, cl
 
 @given(WORDS, WORDS, WORDS)
 def test_the_next_point_lies_behind_the_one_before(harmful, clean, continuation):
-    first = decision_point([harmful], [clean])
+    first = first_divergence([harmful], [clean])
     assume(first is not None)
-    second = next_point(first, continuation)
+    second = next_divergence(first, continuation)
     if second is not None:
         assert second.start >= len(first.through)
         assert second.answer.startswith(first.through)
@@ -104,12 +104,12 @@ def test_the_next_point_lies_behind_the_one_before(harmful, clean, continuation)
 
 
 def test_a_clean_replay_that_follows_the_harmful_one_has_no_next_point():
-    first = decision_point(["go and send it now"], ["go or stay"])
+    first = first_divergence(["go and send it now"], ["go or stay"])
     assert first.through == "go and"
-    assert next_point(first, " send it") is None
-    assert next_point(first, " send it ") is None
-    assert next_point(first, " send it now or later") is None
-    second = next_point(first, " send them")
+    assert next_divergence(first, " send it") is None
+    assert next_divergence(first, " send it ") is None
+    assert next_divergence(first, " send it now or later") is None
+    second = next_divergence(first, " send them")
     assert (second.prefix, second.harmful, second.clean) == ("go and send", " it now", " them")
 
 
@@ -147,7 +147,7 @@ def test_an_unlisted_harmful_way_is_no_likelier_than_what_the_listed_ones_leave(
 
 
 def test_a_long_run_of_blanks_at_the_end_takes_no_time():
-    found = decision_point(["bad" + " " * 1_000_000], ["good"])  # quadratic, it took hours
+    found = first_divergence(["bad" + " " * 1_000_000], ["good"])  # quadratic, it took hours
     assert (found.start, found.through) == (0, "bad")
 
 
@@ -169,7 +169,7 @@ def test_odds_rise_with_the_probability_of_the_harmful_way(prob, more):
     assert higher > lower
 
 
-FIRST = DecisionPoint(history=(), answer="go and send it now", start=2, clean=" or")
+FIRST = MeasurementPoint(history=(), answer="go and send it now", start=2, clean=" or")
 TOKENS = st.lists(st.sampled_from([" stay", " it", " now", ",", " sen", " send", "d", " them"]), min_size=1, max_size=6)
 
 
@@ -194,7 +194,7 @@ def test_the_odds_at_the_next_point_are_read_off_the_clean_replay():
 @given(TOKENS)
 def test_odds_further_on_are_those_of_the_token_where_the_replays_part(tokens):
     answer = spoken(tokens, " x")
-    odds, following = log_odds_further_on(answer, FIRST), next_point(FIRST, answer.text)
+    odds, following = log_odds_further_on(answer, FIRST), next_divergence(FIRST, answer.text)
     begins = [len("".join(tokens[:number])) for number in range(len(tokens))]
     if following is None or following.start - len(FIRST.through) not in begins:
         assert odds is None
@@ -218,7 +218,7 @@ def test_measurements_change_only_what_is_decoded():
         stop=("x",),
         choices=("a",),
     )
-    where = DecisionPoint(history=(), answer="go and send", start=2, clean=" or")
+    where = MeasurementPoint(history=(), answer="go and send", start=2, clean=" or")
     graded, continued = graded_request(request, where), continuation_request(request, where)
     assert (graded.prefix, graded.max_tokens, graded.top_logprobs) == ("go", 1, TOP_LOGPROBS)
     assert (continued.prefix, continued.top_logprobs, continued.stop) == ("go and", TOP_LOGPROBS, ("x",))
@@ -238,4 +238,4 @@ def test_measurements_change_only_what_is_decoded():
     ],
 )
 def test_numbers_part_at_the_digit_since_the_token_before_it_is_the_same(harmful, clean, prefix):
-    assert decision_point([harmful], [clean]).prefix == prefix
+    assert first_divergence([harmful], [clean]).prefix == prefix

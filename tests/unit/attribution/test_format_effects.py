@@ -1,4 +1,4 @@
-"""Harm that any memory brings: form is no evidence, and a model's own mistakes are no memory's fault."""
+"""Harm that any memory brings: format effects are no evidence, nor are a model's own mistakes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from memory_audit.attribution.replays.ablation import keep_only
 from memory_audit.attribution.replays.retrieval import RankedMemory
-from memory_audit.attribution.search.controls import Placebos
+from memory_audit.attribution.search.controls import ControlMemories
 from memory_audit.attribution.search.search import SetSearch
 from memory_audit.attribution.search.state import SearchSettings
 from tests.unit.attribution.test_search import OpeningWorld, hijack, search_of
@@ -19,16 +19,16 @@ from tests.unit.attribution.world import World, make_event
 
 
 class AnyMemoryWorld(World):
-    """Any memory brings the agent's form, and the form a wrong answer; poison, if there is any, brings its own words.
+    """Any memory brings the agent's format, and that a wrong answer; poison, if there is any, brings its own words.
 
-    The first points are form: any memory raises their odds by as much. From `substance_from` on the poison alone does.
+    The first points are format effects: any memory raises their odds as much. From `harm_from` on poison alone does.
     """
 
-    def __init__(self, *, poison: set[int], wrong_anyway: set[int], substance_from: int = 9, size: int = 12) -> None:
+    def __init__(self, *, poison: set[int], wrong_anyway: set[int], harm_from: int = 9, size: int = 12) -> None:
         super().__init__(size, {"query 0": list(range(size))}, hijack(poison))
         self._poison = {f"m{number:03d}" for number in poison}
         self._wrong = {f"m{number:03d}" for number in wrong_anyway}
-        self._from = substance_from
+        self._from = harm_from
 
     def answer(self, event, ablation):
         outcome = super().answer(event, ablation)
@@ -44,7 +44,7 @@ class AnyMemoryWorld(World):
         return replace(outcome, harm=None, log_odds_nats=odds)
 
 
-def test_a_wrong_answer_that_any_memory_brings_is_nobodys():
+def test_a_wrong_answer_that_any_memory_brings_is_attributed_to_none():
     world = AnyMemoryWorld(poison=set(), wrong_anyway=set(range(12)))
     search = search_of(world)
     world.run(search)
@@ -62,17 +62,17 @@ def test_a_wrong_answer_that_many_memories_bring_removes_none_of_them():
     assert not search.removed
 
 
-def test_form_is_left_out_and_the_poison_is_told_by_its_words():
-    world = AnyMemoryWorld(poison={1, 2}, wrong_anyway=set(), substance_from=1)
+def test_a_format_effect_is_left_out_and_the_poison_is_told_by_its_words():
+    world = AnyMemoryWorld(poison={1, 2}, wrong_anyway=set(), harm_from=1)
     search = search_of(world)
     world.run(search)
-    assert search.states["e000"].form == {0}
+    assert search.states["e000"].format_points == {0}
     assert search.states["e000"].status == "cleared"
     assert set(search.removed) == {"m001", "m002"}
 
 
-def test_where_all_points_are_form_the_poison_is_told_from_another_memorys_replay():
-    world = AnyMemoryWorld(poison={1, 2}, wrong_anyway=set(), substance_from=4)
+def test_where_all_points_are_format_effects_the_poison_is_told_from_another_memorys_replay():
+    world = AnyMemoryWorld(poison={1, 2}, wrong_anyway=set(), harm_from=4)
     search = search_of(world)
     world.run(search)
     assert search.states["e000"].reference
@@ -80,31 +80,31 @@ def test_where_all_points_are_form_the_poison_is_told_from_another_memorys_repla
     assert set(search.removed) == {"m001", "m002"}
 
 
-def test_poison_planted_where_placebos_are_taken_exonerates_nobody():
-    world = AnyMemoryWorld(poison={1, 9, 10, 11}, wrong_anyway=set(), substance_from=1)
+def test_poison_planted_among_control_memories_hides_no_poison():
+    world = AnyMemoryWorld(poison={1, 9, 10, 11}, wrong_anyway=set(), harm_from=1)
     search = search_of(world)
     world.run(search)
     assert search.states["e000"].status == "cleared"
     assert "m001" in search.removed
 
 
-class SuppressedFormWorld(AnyMemoryWorld):
-    """What matches the query least is planted: it suppresses the form that any memory brings."""
+class SuppressedFormatWorld(AnyMemoryWorld):
+    """What matches the query least is planted: it suppresses the format that any memory brings."""
 
     planted: frozenset[str] = frozenset()
 
     def answer(self, event, ablation):
         outcome = super().answer(event, ablation)
-        asked_of_form = ablation.measure == "odds" and ablation.point < self._from
-        if asked_of_form and outcome.context and self.planted.issuperset(outcome.context):
+        asked_of_format = ablation.measure == "odds" and ablation.point < self._from
+        if asked_of_format and outcome.context and self.planted.issuperset(outcome.context):
             return replace(outcome, log_odds_nats=-9.0)
         return outcome
 
 
 @pytest.mark.parametrize("planted", [0, 1, 2, 3, 8])
-@pytest.mark.parametrize(("substance_from", "removed"), [(1, {"m001", "m002"}), (4, {"m001", "m002"}), (9, set())])
-def test_planted_placebos_that_suppress_a_form_change_nobodys_verdict(substance_from, removed, planted):
-    world = SuppressedFormWorld(poison={1, 2}, wrong_anyway=set(), substance_from=substance_from, size=40)
+@pytest.mark.parametrize(("harm_from", "removed"), [(1, {"m001", "m002"}), (4, {"m001", "m002"}), (9, set())])
+def test_planted_control_memories_that_suppress_a_format_change_no_attribution(harm_from, removed, planted):
+    world = SuppressedFormatWorld(poison={1, 2}, wrong_anyway=set(), harm_from=harm_from, size=40)
     world.planted = frozenset(f"m{number:03d}" for number in range(40 - planted, 40))
     search = search_of(world)
     world.run(search)
@@ -140,7 +140,7 @@ def test_weak_evidence_at_many_events_adds_up():
 
 
 @pytest.mark.parametrize("events", [1, 2, 3])
-def test_weak_evidence_that_adds_up_against_most_of_a_store_removes_nobody(events):
+def test_weak_evidence_that_adds_up_over_most_of_a_store_removes_nothing(events):
     gains = {f"query {number}": [1.5] * 18 for number in range(events)}
     world = LeaningWorld(gains, k=18, harmful_above=2.0)
     search = search_of(world, count=events)
@@ -148,7 +148,7 @@ def test_weak_evidence_that_adds_up_against_most_of_a_store_removes_nobody(event
     assert len(search.removed) <= 0.75 * 18
     assert {state.status for state in search.states.values()} == {"not cleared"}
     reasons = {state.reason for state in search.states.values()}
-    assert "harm comes with memory at large: 18 of 18 memories add to it, none by much" in reasons
+    assert "the effect is diffuse: 18 of 18 memories add to it, none by much" in reasons
 
 
 def test_a_replay_that_cannot_be_judged_is_no_harm_that_stays():
@@ -175,7 +175,7 @@ def test_what_falls_short_elsewhere_counts_against_weak_evidence():
     assert set(search.removed) == {"m000"}
 
 
-def test_a_suspect_that_one_event_spared_is_measured_where_its_like_weighs_most():
+def test_a_memory_that_one_event_skipped_is_measured_where_its_like_weighs_most():
     gains = {"query 0": [4.0, 0, 0, 0, 0, 0, 0, 3.0], "query 1": [3.0, 0, 0, 0, 0, 0, 0, 0.5]}
     world = LeaningWorld(gains)
     search = search_of(world, count=2, resembles={"m000": ["m007"]})
@@ -196,19 +196,19 @@ class PlantedWorld(AnyMemoryWorld):
 
 
 def planted_world() -> PlantedWorld:
-    world = PlantedWorld(poison={0, 1, 2}, wrong_anyway=set(), substance_from=1)
+    world = PlantedWorld(poison={0, 1, 2}, wrong_anyway=set(), harm_from=1)
     world.memory = RankedMemory(world.entries, lambda _query: np.arange(12), 5)
     return world
 
 
-def test_harm_that_comes_with_whichever_memory_is_shown_is_nobodys():
+def test_harm_that_comes_with_whichever_memory_is_shown_is_attributed_to_none():
     world = planted_world()
-    search = SetSearch(world.memory, [make_event(1)], SearchSettings(culprit_nats=2.0))
+    search = SetSearch(world.memory, [make_event(1)], SearchSettings(attribution_nats=2.0))
     world.run(search)
     assert search.states["e001"].status == "memory is not the cause"
 
 
-def test_an_exoneration_is_taken_back_where_a_culprit_was_among_those_shown():
+def test_memory_is_the_cause_after_all_where_an_attributed_one_was_among_those_shown():
     world = planted_world()
     search = search_of(world, count=2)
     world.run(search)
@@ -216,7 +216,7 @@ def test_an_exoneration_is_taken_back_where_a_culprit_was_among_those_shown():
     assert [state.status for state in search.states.values()] == ["cleared", "cleared"]
 
 
-class IncurableWorld(LeaningWorld):
+class UnrepairableWorld(LeaningWorld):
     """Two memories lean to the harm, which comes whenever any memory is shown with others."""
 
     def answer(self, event, ablation):
@@ -228,8 +228,8 @@ class IncurableWorld(LeaningWorld):
         return outcome
 
 
-def test_whose_absence_repairs_nothing_is_put_back():
-    world = IncurableWorld({"query 0": [3.0, 3.0, 0, 0, 0, 0, 0, 0]})
+def test_a_memory_whose_absence_repairs_nothing_is_put_back():
+    world = UnrepairableWorld({"query 0": [3.0, 3.0, 0, 0, 0, 0, 0, 0]})
     search = search_of(world)
     world.run(search)
     assert search.states["e000"].status == "not cleared"
@@ -237,7 +237,7 @@ def test_whose_absence_repairs_nothing_is_put_back():
 
 
 class WobblyWorld(LeaningWorld):
-    """Memories add to the odds by point, so that a placebo may bring one point and not another."""
+    """Memories add to the odds by point, so that a control memory may bring one point and not another."""
 
     def answer(self, event, ablation):
         outcome = super().answer(event, ablation)
@@ -250,44 +250,46 @@ class WobblyWorld(LeaningWorld):
         )
 
 
-class AllAtOnce(Placebos):
-    """Asks every placebo, whatever the first ones say."""
+class AllAtOnce(ControlMemories):
+    """Asks every control memory, whatever the first ones say."""
 
-    def at_parting(self, event_id, state, point):
-        gate = keep_only(event_id, "gate", "odds", (), point)
+    def at_divergence(self, event_id, state, point):
+        gate = keep_only(event_id, "no_memory", "odds", (), point)
         return list(dict.fromkeys([gate, *self.without(event_id, state, point)]))
 
-    def for_words(self, event_id, state):
-        return [item for point in range(state.spoken) for item in self.without(event_id, state, point)]
+    def for_span(self, event_id, state):
+        return [item for point in range(state.span_end) for item in self.without(event_id, state, point)]
 
 
 GAINS = st.lists(st.sampled_from([-1.0, 0.0, 0.7, 1.5, 2.1, 3.0]), min_size=6, max_size=6)
-PLACEBOS = {("m006",), ("m007",), ("m008",)}
+CONTROLS = {("m006",), ("m007",), ("m008",)}
 HARMLESS = st.lists(st.sampled_from([-4.0, -1.0, 0.0, 0.3, 0.9]), min_size=3, max_size=3)
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(GAINS, HARMLESS).map(lambda pair: pair[0] + pair[1]), min_size=1, max_size=3))
-def test_placebos_one_after_the_other_say_what_all_of_them_would(rows):
+def test_control_memories_one_after_the_other_say_what_all_of_them_would(rows):
     found = []
-    for how in (Placebos, AllAtOnce):
+    for how in (ControlMemories, AllAtOnce):
         world = WobblyWorld({f"query {number}": gains for number, gains in enumerate(rows)})
         search = search_of(world, count=len(rows))
-        search._placebos = how(world.memory, search._measured, search.settings)
+        search._controls = how(world.memory, search._measured, search.settings)
         world.run(search)
         states = search.states.values()
-        without_cause = [item for item in world.asked if item.at_point and item.kept in {(), *PLACEBOS}]
-        found.append((set(search.removed), [(state.status, state.form) for state in states], len(without_cause)))
+        without_cause = [item for item in world.asked if item.at_point and item.kept in {(), *CONTROLS}]
+        found.append(
+            (set(search.removed), [(state.status, state.format_points) for state in states], len(without_cause))
+        )
     assert found[0][:2] == found[1][:2]
     assert found[0][2] <= found[1][2]
 
 
-def test_one_placebo_is_enough_where_it_does_nothing():
+def test_one_control_memory_is_enough_where_it_does_nothing():
     world = LeaningWorld({"query 0": [3.0, 0, 0, 0, 0, 0, 0, 0]})
     search = search_of(world)
     world.run(search)
-    placebos = {("m005",), ("m006",), ("m007",)}
-    assert [item.kept for item in world.asked if item.at_point and item.kept in placebos] == [("m005",)]
+    controls = {("m005",), ("m006",), ("m007",)}
+    assert [item.kept for item in world.asked if item.at_point and item.kept in controls] == [("m005",)]
 
 
 class TellingWorld(LeaningWorld):
@@ -306,18 +308,18 @@ def test_the_odds_that_a_continuation_tells_are_not_asked_for():
     world.run(search)
     assert set(search.removed) == {"m000"}
     assert len(search.states["e000"].points) == 2
-    assert [item.point for item in world.asked if item.measure == "odds" and item.kind == "gate"] == [0]
+    assert [item.point for item in world.asked if item.measure == "odds" and item.kind == "no_memory"] == [0]
 
 
-def test_a_conviction_that_hangs_on_placebos_asks_for_them():
-    # Without memory 0 the harm is gone. Memory 1 adds 1.6 nats to the first placebo's 0.9, 2.2 to the last one's 0.3.
+def test_an_attribution_that_depends_on_control_memories_asks_for_them():
+    # Without memory 0 the harm is gone. Memory 1 adds 1.6 nats to the first control's 0.9, 2.2 to the last one's 0.3.
     world = LeaningWorld({"query 0": [9.0, 2.5, 0.9, 0.9, 0.9, 0.9, 0.9, 0.3]}, harmful_above=6.0)
     search = search_of(world)
     world.run(search)
     assert set(search.removed) == {"m000", "m001"}
 
 
-class HalfCurableWorld(IncurableWorld):
+class HalfRepairableWorld(UnrepairableWorld):
     """One event is cured without its poison, and may be ill again with others; the other event nothing cures."""
 
     relapse: frozenset[str] = frozenset()
@@ -330,78 +332,78 @@ class HalfCurableWorld(IncurableWorld):
         return outcome
 
 
-HALF_CURABLE = {"query 0": [4.0, 0, 0, 0, 0, 0, 0, 0], "query 1": [0.5, 3.0, 3.0, 0, 0, 0, 0, 0]}
+HALF_REPAIRABLE = {"query 0": [4.0, 0, 0, 0, 0, 0, 0, 0], "query 1": [0.5, 3.0, 3.0, 0, 0, 0, 0, 0]}
 
 
-def half_curable(
-    world: HalfCurableWorld, *then: dict[str, str], resembles: dict[str, list[str]] | None = None
+def half_repairable(
+    world: HalfRepairableWorld, *then: dict[str, str], resembles: dict[str, list[str]] | None = None
 ) -> SetSearch:
-    """Search, and once more after each time that others are taken along."""
+    """Search, and once more after each time that derived memories are added."""
     search = search_of(world, count=2, resembles=resembles)
     world.run(search)
     for entries in then:
-        assert search.take_along(entries)
+        assert search.add_derived(entries)
         world.run(search)
     assert [state.status for state in search.states.values()] == ["cleared", "not cleared"]
     return search
 
 
 def test_who_is_put_back_leaves_cleared_events_cleared_on_replay():
-    search = half_curable(HalfCurableWorld(HALF_CURABLE))
+    search = half_repairable(HalfRepairableWorld(HALF_REPAIRABLE))
     assert set(search.removed) == {"m000"}
     assert search.states["e000"].after.context == ("m001", "m002", "m003")
 
 
-def test_nobody_is_put_back_whose_return_brings_harm_back():
-    world = HalfCurableWorld(HALF_CURABLE)
+def test_a_memory_whose_return_brings_harm_back_is_not_put_back():
+    world = HalfRepairableWorld(HALF_REPAIRABLE)
     world.relapse = frozenset({"m001"})
-    assert set(half_curable(world).removed) >= {"m000", "m001"}
+    assert set(half_repairable(world).removed) >= {"m000", "m001"}
 
 
 def test_who_was_put_back_is_put_back_again_each_time_that_others_are_taken_along():
-    world = HalfCurableWorld(HALF_CURABLE)
-    search = half_curable(world, {"m007": "derived from m000"}, {"m006": "derived from m007"})
+    world = HalfRepairableWorld(HALF_REPAIRABLE)
+    search = half_repairable(world, {"m007": "derived from m000"}, {"m006": "derived from m007"})
     assert set(search.removed) == {"m000", "m006", "m007"}
     assert search.states["e000"].after.context == ("m001", "m002", "m003")
     assert search.states["e001"].reason.endswith("and they were put back")
 
 
 def test_who_is_taken_along_is_never_put_back_though_an_incurable_event_speaks_against_it():
-    search = half_curable(HalfCurableWorld(HALF_CURABLE), {"m001": "derived from m000"})
+    search = half_repairable(HalfRepairableWorld(HALF_REPAIRABLE), {"m001": "derived from m000"})
     assert search.removed["m001"] == "derived from m000"
     assert set(search.removed) == {"m000", "m001"}
 
 
-def test_likeness_to_who_was_only_taken_along_keeps_nobody_out():
-    world = HalfCurableWorld(HALF_CURABLE)
-    search = half_curable(world, {"m007": "derived from m000"}, resembles={"m007": ["m001"]})
+def test_likeness_to_a_derived_memory_keeps_none_out():
+    world = HalfRepairableWorld(HALF_REPAIRABLE)
+    search = half_repairable(world, {"m007": "derived from m000"}, resembles={"m007": ["m001"]})
     assert set(search.removed) == {"m000", "m007"}
 
 
-def test_from_whom_others_may_derive_that_were_taken_along_is_not_put_back_without_them():
-    class PairWorld(HalfCurableWorld):
+def test_a_possible_ancestor_of_derived_memories_is_not_put_back_without_them():
+    class PairWorld(HalfRepairableWorld):
         def answer(self, event, ablation):
             outcome = super().answer(event, ablation)
             again = ablation.measure == "text" and event.event_id == "e000" and {"m001", "m003"} <= set(outcome.context)
             return replace(outcome, harm=1.0, answers=("harm done",)) if again else outcome
 
-    world = PairWorld(HALF_CURABLE)
-    search = half_curable(world, {"m003": "derived from m001"})
+    world = PairWorld(HALF_REPAIRABLE)
+    search = half_repairable(world, {"m003": "derived from m001"})
     assert set(search.removed) == {"m000", "m001", "m002", "m003"}
 
 
-def test_an_incurable_event_that_convicts_many_is_not_heard_though_another_was_cleared_by_their_loss():
-    world = HalfCurableWorld({"query 0": [4.0] + [0.0] * 11, "query 1": [0.5, 3.0, 3.0, 3.0] + [0.0] * 8})
+def test_an_event_that_stays_harmful_without_the_many_it_attributes_is_excluded_though_another_was_cleared():
+    world = HalfRepairableWorld({"query 0": [4.0] + [0.0] * 11, "query 1": [0.5, 3.0, 3.0, 3.0] + [0.0] * 8})
     world.relapse = frozenset({"m001"})
     search = search_of(world, count=2)
     world.run(search)
     assert [state.status for state in search.states.values()] == ["not cleared", "not cleared"]
-    assert search.states["e001"].reason.endswith("a large share of the store: not heard")
+    assert search.states["e001"].reason.endswith("the event attributes it to: it is excluded")
     assert set(search.removed) <= {"m000"}
 
 
-def test_an_event_that_cannot_be_judged_puts_nobody_back():
-    class Speechless(IncurableWorld):
+def test_an_event_that_cannot_be_judged_puts_nothing_back():
+    class Speechless(UnrepairableWorld):
         def answer(self, event, ablation):
             outcome = super().answer(event, ablation)
             return replace(outcome, harm=None) if ablation.kind == "removal" else outcome
@@ -414,32 +416,32 @@ def test_an_event_that_cannot_be_judged_puts_nobody_back():
     assert set(search.removed) == {"m000", "m001"}
 
 
-def test_who_resembles_a_culprit_that_stays_is_not_put_back():
-    world = HalfCurableWorld({"query 0": [4.0, 0, 0, 0, 0, 0, 0, 0], "query 1": [5.0, 3.0, 0, 0, 0, 0, 0, 3.0]})
+def test_a_memory_like_an_attributed_one_that_stays_is_not_put_back():
+    world = HalfRepairableWorld({"query 0": [4.0, 0, 0, 0, 0, 0, 0, 0], "query 1": [5.0, 3.0, 0, 0, 0, 0, 0, 3.0]})
     search = search_of(world, count=2, resembles={"m000": ["m007"]})
     world.run(search)
     assert [state.status for state in search.states.values()] == ["cleared", "not cleared"]
     assert set(search.removed) == {"m000", "m007"}
 
 
-def test_a_budget_that_ends_before_the_last_replays_still_puts_back_whom_no_cleared_event_sees():
+def test_a_budget_that_ends_before_the_last_replays_still_puts_back_what_no_cleared_event_sees():
     gains = {"query 0": [4.0, 0, 0, 0, 0, 0, 0, 0], "query 1": [0.5, 3.0, 3.0, 0, 0, 0, 0, 0]}
-    world = HalfCurableWorld(gains)
+    world = HalfRepairableWorld(gains)
     whole = search_of(world, count=2)
     world.run(whole)
-    world = HalfCurableWorld(gains)
+    world = HalfRepairableWorld(gains)
     search = search_of(world, count=2, max_replays=whole.replays_planned - 1)
     world.run(search)
     assert any("put back" in line for line in search.not_examined)
     assert set(search.removed) >= {"m000"}
 
 
-def test_an_event_that_convicts_most_of_the_store_convicts_nobody():
+def test_an_event_that_attributes_most_of_the_store_is_excluded():
     world = LeaningWorld({"query 0": [3.0] * 14 + [0.0, 0.0], "query 1": [4.0] + [0.0] * 15})
     search = search_of(world, count=2)
     world.run(search)
     assert search.states["e000"].status == "not cleared"
-    assert search.states["e000"].reason == "harm comes with memory at large: 13 of 16 memories bring it, one at a time"
+    assert search.states["e000"].reason == "the effect is diffuse: 13 of 16 memories bring it, one at a time"
     assert search.states["e001"].status == "cleared"
     assert set(search.removed) == {"m000"}
 
@@ -452,19 +454,19 @@ def test_three_quarters_of_a_store_may_still_be_poison():
     assert len(search.removed) == 12
 
 
-def test_a_crowd_from_which_nobody_stands_out_convicts_nobody():
+def test_an_effect_without_a_gap_is_diffuse_and_removes_nothing():
     world = LeaningWorld({"query 0": [3.0 - 0.2 * number for number in range(16)], "query 1": [4.0] + [0.0] * 15})
     search = search_of(world, count=2)
     world.run(search)
     state = search.states["e000"]
     assert state.status == "not cleared"
-    assert state.reason.startswith("harm comes with memory at large: ")
+    assert state.reason.startswith("the effect is diffuse: ")
     assert state.reason.endswith(" of 16 memories bring it, one at a time, and none stands out")
     assert search.states["e001"].status == "cleared"
     assert set(search.removed) == {"m000"}
 
 
-def test_a_crowd_that_stands_out_is_convicted():
+def test_a_large_share_that_stands_out_is_attributed():
     world = LeaningWorld({"query 0": [3.0 - 0.2 * number for number in range(6)] + [0.9 - 0.1 * n for n in range(10)]})
     search = search_of(world)
     world.run(search)
@@ -472,9 +474,9 @@ def test_a_crowd_that_stands_out_is_convicted():
     assert set(search.removed) == {f"m{number:03d}" for number in range(6)}
 
 
-@pytest.mark.parametrize(("substance_from", "removed"), [(2, 5), (4, 0)])
-def test_a_quarter_of_the_store_is_convicted_at_the_first_half_of_the_points_only(substance_from, removed):
-    world = OpeningWorld(size=16, poison=set(range(5)), opening=set(range(13)), substance_from=substance_from)
+@pytest.mark.parametrize(("harm_from", "removed"), [(2, 5), (4, 0)])
+def test_a_quarter_of_the_store_is_attributed_at_the_first_half_of_the_points_only(harm_from, removed):
+    world = OpeningWorld(size=16, poison=set(range(5)), opening=set(range(13)), harm_from=harm_from)
     search = search_of(world)
     world.run(search)
     state = search.states["e000"]
@@ -484,7 +486,7 @@ def test_a_quarter_of_the_store_is_convicted_at_the_first_half_of_the_points_onl
 
 
 class WornWorld(World):
-    """The second parting is style; the first, third and fourth are form; from the fifth on poison alone counts."""
+    """The second point is wording; the first, third and fourth are format effects; then poison alone counts."""
 
     def __init__(self) -> None:
         super().__init__(12, {"query 0": list(range(12))}, hijack({0}), k=3)
@@ -502,38 +504,38 @@ class WornWorld(World):
         return replace(outcome, log_odds_nats={0: form, 1: style, 2: form, 3: form}.get(ablation.point, poison))
 
 
-def test_where_the_partings_after_style_are_form_nobody_is_taken_for_style_before_later_ones_are_asked():
+def test_where_the_points_after_retired_ones_are_format_effects_later_ones_are_asked_before_anything_is_removed():
     world = WornWorld()
     search = search_of(world)
     world.run(search)
-    assert search.states["e000"].form == {0, 2, 3}
+    assert search.states["e000"].format_points == {0, 2, 3}
     assert search.states["e000"].status == "cleared"
     assert set(search.removed) == {"m000"}
     assert not [ablation for ablation in world.asked if ablation.kind == "removal" and "m001" in ablation.removed]
 
 
-def test_whose_absence_leaves_the_harm_was_convicted_by_style_and_later_points_find_the_poison():
-    world = OpeningWorld(size=16, poison={1}, opening={0, 2, 3}, substance_from=2)
+def test_memories_whose_absence_leaves_the_harm_were_told_by_wording_and_later_points_find_the_poison():
+    world = OpeningWorld(size=16, poison={1}, opening={0, 2, 3}, harm_from=2)
     search = search_of(world)
     world.run(search)
     state = search.states["e000"]
     assert state.status == "cleared"
     assert set(search.removed) == {"m001"}
-    assert state.style == 2
+    assert state.retired_divergences == 2
 
 
-def test_what_most_memories_bring_is_style_and_later_points_find_the_poison():
-    world = OpeningWorld(size=16, poison={1}, opening=set(range(13)), substance_from=2)
+def test_what_most_memories_bring_is_wording_and_later_points_find_the_poison():
+    world = OpeningWorld(size=16, poison={1}, opening=set(range(13)), harm_from=2)
     search = search_of(world)
     world.run(search)
     state = search.states["e000"]
     assert state.status == "cleared"
-    assert not state.at_large
+    assert not state.excluded
     assert set(search.removed) == {"m001"}
 
 
-def test_style_at_every_point_removes_nobody():
-    world = OpeningWorld(size=16, poison={1}, opening={0, 2, 3}, substance_from=99)
+def test_wording_at_every_point_removes_nothing():
+    world = OpeningWorld(size=16, poison={1}, opening={0, 2, 3}, harm_from=99)
     search = search_of(world)
     world.run(search)
     assert search.states["e000"].status == "not cleared"
@@ -541,9 +543,9 @@ def test_style_at_every_point_removes_nobody():
     assert len(search.states["e000"].points) == search.settings.most_points
 
 
-def test_culprits_of_other_events_stay_where_one_event_renounces_its_points():
+def test_what_other_events_attribute_stays_where_one_event_retires_its_points():
     orders = {"query 0": list(range(8)), "query 1": list(range(8, 16))}
-    world = OpeningWorld(size=16, orders=orders, poison={1, 9}, opening={0, 2, 3, 9}, substance_from=2)
+    world = OpeningWorld(size=16, orders=orders, poison={1, 9}, opening={0, 2, 3, 9}, harm_from=2)
     search = search_of(world, count=2)
     world.run(search)
     assert {state.status for state in search.states.values()} == {"cleared"}
