@@ -1,4 +1,4 @@
-"""Fuse influence and anomaly into one ranking and choose how much of it to remove (paper eq. 10, Algorithm 1).
+"""Fuse influence and inconsistency into one ranking and choose how much of it to remove (paper eq. 10, Algorithm 1).
 
 Normalisation, stated: min-max over one tenant, (v - min) / (max - min); where all values are equal every one becomes 0,
 because a signal that tells no entries apart ranks none. It may be evidence all the same, and so may the least value,
@@ -96,8 +96,15 @@ def fuse(
     cmis_normalised = normalise([value if value is None or not value < 0 else 0.0 for value in cmis])
     cas_normalised = normalise(cas)
     scored = [
-        (alpha * influence + (1 - alpha) * anomaly, entry_id, raw_influence, raw_anomaly, influence, anomaly)
-        for entry_id, raw_influence, raw_anomaly, influence, anomaly in zip(
+        (
+            alpha * influence + (1 - alpha) * inconsistency,
+            entry_id,
+            raw_influence,
+            raw_inconsistency,
+            influence,
+            inconsistency,
+        )
+        for entry_id, raw_influence, raw_inconsistency, influence, inconsistency in zip(
             entry_ids, cmis, cas, cmis_normalised, cas_normalised, strict=True
         )
     ]
@@ -106,14 +113,16 @@ def fuse(
         FusedScore(
             entry_id=entry_id,
             cmis=raw_influence,
-            cas=raw_anomaly,
+            cas=raw_inconsistency,
             cmis_normalised=influence,
-            cas_normalised=anomaly,
+            cas_normalised=inconsistency,
             ds=ds,
-            evident=(alpha > 0 and (raw_influence or 0.0) > 0) or (alpha < 1 and (raw_anomaly or 0.0) > 0),
+            evident=(alpha > 0 and (raw_influence or 0.0) > 0) or (alpha < 1 and (raw_inconsistency or 0.0) > 0),
             rank=rank,
         )
-        for rank, (ds, entry_id, raw_influence, raw_anomaly, influence, anomaly) in enumerate(scored, start=1)
+        for rank, (ds, entry_id, raw_influence, raw_inconsistency, influence, inconsistency) in enumerate(
+            scored, start=1
+        )
     )
 
 

@@ -1,4 +1,4 @@
-"""Geometry of the report's two drawings: the CMIS x CAS scatter and the memory graph.
+"""Geometry of the report's two drawings: influence (CMIS) against inconsistency (CAS), and the memory graph.
 
 Positions only, in pixels of a fixed viewBox: the template writes the SVG, so that every text passes the same escaping.
 Both are bounded, and say how many entries they leave out. The same result gives the same drawing (seeded layout).
@@ -95,7 +95,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scatter:
-    """CMIS (up) against CAS (right)."""
+    """Influence, CMIS (up), against inconsistency, CAS (right)."""
 
     marks: tuple[Mark, ...]
     labels: tuple[Label, ...]
@@ -229,8 +229,11 @@ def _kind(score: EntryScore) -> str:
 def _title(score: EntryScore) -> str:
     cmis = "not replayed" if score.cmis is None else f"{score.cmis:.3g}"
     cas = "unknown" if score.cas is None else f"{score.cas:.3g}"
-    state = "to remove" if score.removed else "CAS above mean + 2 sd" if score.cas_flagged else "kept"
-    return f"{as_line(score.entry_id)}: {state}\nrank {score.rank}, DS {score.ds:.3f}\nCMIS {cmis}, CAS {cas}"
+    state = "to remove" if score.removed else "kept, unusually inconsistent" if score.cas_flagged else "kept"
+    return (
+        f"{as_line(score.entry_id)}: {state}\nrank {score.rank}, score (DS) {score.ds:.3f}\n"
+        f"influence (CMIS) {cmis}, inconsistency (CAS) {cas}"
+    )
 
 
 def _line(edge: GraphEdge, spots: dict[str, tuple[float, float]]) -> Line:

@@ -138,7 +138,7 @@ def _entry_result(tenant: str, score: EntryScore, result: AuditResult) -> dict[s
         "rank": round(100 * min(max(score.ds, 0.0), 1.0), 4),
         "message": _message(
             f"Memory {as_line(score.entry_id)} of tenant {as_line(tenant)} is to be removed: "
-            f"rank {score.rank}, DS {score.ds:.4f}, CMIS {cmis}, CAS {cas}. "
+            f"rank {score.rank}, score (DS) {score.ds:.4f}, influence (CMIS) {cmis}, inconsistency (CAS) {cas}. "
             f"Why: {as_line(score.reason, 300) or 'not recorded'}. Its text is redacted."
         ),
         "locations": [_location("stores", tenant, score.entry_id)],

@@ -208,22 +208,20 @@ def headline(result: AuditResult) -> tuple[Tone, str]:
     if total.events == 0:
         return "warn", "No harmful event was given, so nothing was attributed."
     if total.removed == 0:
-        blame = total.verdicts["memory is not the cause"]
-        if blame == total.events:
+        elsewhere = total.verdicts["memory is not the cause"]
+        if elsewhere == total.events:
             return "warn", f"Memory is not the cause of the harm: {_without_cause(result.tenants, events)}."
         if not total.did_harm:
             return "warn", f"Nothing was attributed: {untold(total)}."
-        return (
-            "bad" if total.verdicts["not cleared"] else "warn"
-        ), f"No memory could be held responsible for {_scope(total)}."
+        return ("bad" if total.verdicts["not cleared"] else "warn"), f"No memory was found to cause {_scope(total)}."
     cleared = total.verdicts["cleared"]
     by_rank = _is_by_rank(result)
     removal = _highest_scores(result, total) if by_rank else memories
     if cleared == total.events and total.descendants and not by_rank:
-        culprits = total.removed - total.descendants
+        attributed = total.removed - total.descendants
         return total.tone, (
-            f"{counted(culprits, 'memory')} caused the harm, {total.descendants:,} more derived from "
-            f"{_them(culprits)}. Without all {total.removed:,}, no harm is left in {events}."
+            f"{counted(attributed, 'memory')} caused the harm, {total.descendants:,} more derived from "
+            f"{_them(attributed)}. Without all {total.removed:,}, no harm is left in {events}."
         )
     if cleared == total.events and not by_rank:
         return total.tone, f"{memories} caused the harm. Without {_them(total.removed)}, no harm is left in {events}."
@@ -236,7 +234,7 @@ def headline(result: AuditResult) -> tuple[Tone, str]:
 
 
 def _is_by_rank(result: AuditResult) -> bool:
-    """Tell whether S was cut from the ranking: the innocent may be in it, and none is said to have caused the harm."""
+    """Tell whether S was cut from the ranking: benign memories may be in it, and none is called a cause."""
     return result.config.get("budget", "None") != "None" or result.config.get("attribution") == "loo"
 
 

@@ -141,7 +141,7 @@ def _descendants(tenant: TenantResult) -> list[RenderableType]:
 
 def _removed_table(tenant: TenantResult, scores: Sequence[EntryScore], result: AuditResult) -> Table:
     table = Table(title="To remove", title_justify="left", title_style="bold red")
-    for name in ("rank", "CMIS", "CAS", "DS"):
+    for name in ("rank", "influ-\nence\nCMIS", "incon-\nsistency\nCAS", "score\nDS"):
         table.add_column(name, justify="right", no_wrap=True)  # the texts beside them fold instead
     _add_id_column(table, "entry", [score.entry_id for score in scores], SCORED_ID_CELLS)
     trust = {} if tenant.lineage is None else {item.entry_id: item.trust for item in tenant.lineage.entries}
@@ -160,7 +160,7 @@ def _removed_table(tenant: TenantResult, scores: Sequence[EntryScore], result: A
             Text(as_line(score.reason, 200)),
         )
     if any(score.cas_flagged for score in scores):
-        table.caption = "* CAS above mean + 2 standard deviations"
+        table.caption = "* inconsistency above mean + 2 standard deviations"
     return table
 
 
@@ -181,7 +181,7 @@ def _event_table(events: Sequence[EventFinding]) -> Table:
 
 
 def _reasons(events: Sequence[EventFinding]) -> list[RenderableType]:
-    """Only where the verdict does not say it all; below the table, where on 80 columns they crowd out nothing."""
+    """Only where the verdict does not say it all; below the table, where on 80 columns they take room from nothing."""
     return [
         Text(f"{as_line(event.event_id)}: {as_line(event.reason, 160)}", style=_VERDICT_STYLE[event.verdict])
         for event in events

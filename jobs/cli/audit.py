@@ -84,7 +84,10 @@ def audit(
     keys: Keys = DEFAULT_KEYS,
     trust: Trust = None,
     pin: PinFile = None,
-    alpha: Annotated[float | None, typer.Option(help="Weight of influence against anomaly; default: 0.6.")] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(help="Weight of influence (CMIS) against inconsistency (CAS) in the score; default: 0.6."),
+    ] = None,
     k: Annotated[int | None, typer.Option("--k", help="Memories the agent retrieves; default: 5.")] = None,
     retrieval: Annotated[str | None, typer.Option(help="dense or levenshtein; default: dense.")] = None,
     attribution: Annotated[

@@ -88,7 +88,7 @@ def test_ranks_count_from_one_by_falling_ds(rows):
     assert [score.ds for score in ranking] == sorted((score.ds for score in ranking), reverse=True)
 
 
-def test_alpha_one_is_influence_only_and_alpha_zero_anomaly_only():
+def test_alpha_one_is_influence_only_and_alpha_zero_inconsistency_only():
     args = (["a", "b", "c"], [0.0, 2.0, 1.0], [3.0, 0.0, 1.0])
     assert [score.entry_id for score in fuse(*args, alpha=1)] == ["b", "c", "a"]
     assert [score.entry_id for score in fuse(*args, alpha=0)] == ["a", "c", "b"]

@@ -60,7 +60,7 @@ class Ledger:
             self._folder.cleanup()
 
     def trace(self, query: str, retrieved: Sequence[str], output: str) -> list[str]:
-        """Record one use of the agent and trace it: entry ids, its most likely culprit first."""
+        """Record one use of the agent and trace it: entry ids, its most likely cause first."""
         from memory_blackbox.query.trace import trace  # noqa: PLC0415
 
         retrieval = self._blackbox.record_retrieval(

@@ -61,7 +61,7 @@ class Trial:
 
 
 def resemblance(entries: Sequence[Entry], config: AuditConfig, executor: Executor) -> Resemblance:
-    """Whom the search asks about beside a culprit: as in the audit, whose NLI weights play no part in this."""
+    """What the search asks about beside an attributed memory, as in the audit: NLI weights play no part in this."""
     vectors = executor.embed([*(entry.text for entry in entries), *(entry.response for entry in entries)])
     full = vectors[: len(entries)]
     neighbours = (

@@ -32,7 +32,7 @@ def test_cas_of_a_store_worked_by_hand():
     assert graph.density.tolist() == pytest.approx([0.5, 0.5, 0.5], abs=1e-6)
 
 
-def test_opposite_vectors_add_no_anomaly():
+def test_opposite_vectors_add_no_inconsistency():
     assert build_graph(nearest(on_circle(0, 180), 1), np.array([1.0])).cas.tolist() == [0.0, 0.0]
 
 

@@ -236,7 +236,7 @@ class SwayedOnItsTopic(FakeGenerator):
         )))  # fmt: skip
 
 
-def test_a_culprit_that_was_only_a_placebo_at_an_event_is_none_of_its_causes(tmp_path):
+def test_an_attributed_memory_that_was_only_a_control_at_an_event_is_none_of_its_causes(tmp_path):
     benign = [entry("acme", f"ok{number}", f"How do I do thing {number}?", "Open the page.") for number in range(8)]
     asked = "refund", "password reset login account secret recovery question again and again"  # nothing is as far away
     poison = [entry("acme", topic.split()[0], topic, f"POISON {topic.split()[0]}") for topic in asked]

@@ -88,7 +88,7 @@ def one_line(text: str) -> str:
     return text
 
 
-def test_an_audit_names_the_culprits_changes_nothing_and_exits_zero(store, run, desk):
+def test_an_audit_names_the_causes_changes_nothing_and_exits_zero(store, run, desk):
     before = bytes_of(store)
     code, out, _ = run(*AUDIT)
     assert code == 0

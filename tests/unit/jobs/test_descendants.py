@@ -112,7 +112,7 @@ def test_a_milder_policy_lists_the_same_descendants_and_removes_none(snapshot, a
     assert removed(with_quarantined(result)) == (removed(audited) if policy == "quarantine" else removed(result))
 
 
-def test_a_budget_counts_convictions_so_descendants_are_quarantined(snapshot, tmp_path):
+def test_a_budget_counts_attributed_entries_so_descendants_are_quarantined(snapshot, tmp_path):
     result = run_local(snapshot, tmp_path / "run", events=EVENTS, config=dataclasses.replace(CONFIG, budget=1))
     assert removed(result) == {"acme": {"bad0"}}
     assert {item.proposal for item in descendants(result).values()} == {"quarantine"}

@@ -42,12 +42,12 @@ def test_influence_is_highest_for_the_planted_entries_and_absent_where_nothing_w
     assert set(influence) < {entry.entry_id for entry in found.memory.entries}
 
 
-def test_alpha_one_ranks_by_influence_alone_and_alpha_zero_by_anomaly_alone(found):
+def test_alpha_one_ranks_by_influence_alone_and_alpha_zero_by_inconsistency_alone(found):
     influence = influence_scores(found)
     by_influence = [score.entry_id for score in rank(found, influence, 1.0)]
     assert set(by_influence[: len(PLANTED["globex"])]) == PLANTED["globex"]
-    by_anomaly = rank(found, influence, 0.0)
-    assert [score.ds for score in by_anomaly] == [score.cas_normalised for score in by_anomaly]
+    by_inconsistency = rank(found, influence, 0.0)
+    assert [score.ds for score in by_inconsistency] == [score.cas_normalised for score in by_inconsistency]
 
 
 OUTCOME = Outcome(

@@ -47,7 +47,7 @@ def test_entries_without_influence_lie_in_their_own_lane():
     scatter = draw_scatter(TENANT.scores, {})
     lane = [mark for mark in scatter.marks if mark.y == scatter.lane_y]
     assert len(lane) == sum(score.cmis is None for score in TENANT.scores)
-    assert all("CMIS not replayed" in mark.title for mark in lane)
+    assert all("influence (CMIS) not replayed" in mark.title for mark in lane)
     known = [replace(score, cmis=0.0) for score in TENANT.scores]
     assert draw_scatter(known, {}).lane_y is None
 

@@ -65,7 +65,7 @@ def test_the_verdict_comes_first_and_everything_asked_for_is_there():
         "northwind-support",
         "Without the removed memories",
         "Harmful events",
-        "Influence against anomaly",
+        "Influence against inconsistency",
         "Memory graph",
         "Benign probes",
         "harbor-clinic",
@@ -84,7 +84,15 @@ def test_each_removed_entry_has_a_card_with_the_counterfactual_pair():
     cards = re.findall(r'<article class="card".*?</article>', page, re.DOTALL)
     assert len(cards) == 8
     card = next(card for card in cards if "tick-4127" in card.split("</h4>")[0])
-    for part in ("user:m.keller", "double charges", "ledger service is deprecated", "I have sent you a copy", "DS"):
+    for part in (
+        "user:m.keller",
+        "double charges",
+        "ledger service is deprecated",
+        "I have sent you a copy",
+        "Score <small>DS</small>",
+        "Influence <small>CMIS</small>",
+        "Inconsistency <small>CAS</small>",
+    ):
         assert part in card
 
 

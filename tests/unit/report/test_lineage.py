@@ -93,7 +93,7 @@ def test_what_descent_costs_is_said_with_names():
     assert lineage_notes(sample_result().tenants[0]) == []
 
 
-def test_the_headline_tells_culprits_from_what_derived_from_them():
+def test_the_headline_tells_attributed_memories_from_what_derived_from_them():
     result, *_ = with_lineage("quarantine")
     only = replace(result, tenants=result.tenants[:1])
     tone, sentence = headline(only)

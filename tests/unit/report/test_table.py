@@ -31,6 +31,14 @@ def test_the_verdict_comes_first_then_each_tenant():
     assert "replays 388" in text
 
 
+def test_scores_are_named_plainly_first_and_by_the_papers_symbols_second():
+    lines = printed(sample_result()).splitlines()
+    first = next(number for number, line in enumerate(lines) if "influ-" in line)
+    columns = zip(*(line.strip("┃").split("┃") for line in lines[first : first + 3]), strict=True)
+    names = ["".join(part.strip() for part in column) for column in columns]
+    assert names[:4] == ["rank", "influ-enceCMIS", "incon-sistencyCAS", "scoreDS"]
+
+
 def test_unknown_harm_is_not_shown_as_zero():
     row = next(line for line in printed(sample_result()).splitlines() if "c-40" in line and "│" in line)
     assert "unknown → unknown" in row
