@@ -132,12 +132,8 @@ class ControlMemories:
                 del state.points[state.span_end :]
                 state.baseline = dict(zip(words, without, strict=True))
                 return
-        if len(state.points) == state.span_end:
-            state.points, state.span_end, state.span_start = (
-                [],
-                0,
-                0,
-            )  # nothing is left to grade: whole answers must tell
+        if len(state.points) == state.span_end:  # nothing is left to grade: whole answers must tell
+            state.points, state.span_start, state.span_end = [], 0, 0
 
     def _is_span_likely_anyway(self, event_id: str, state: EventState) -> bool:
         """Tell whether a memory of any kind makes the harm span likely, whatever control memories not yet asked do."""
@@ -169,9 +165,8 @@ class ControlMemories:
         others = [keep_only(event_id, "keep_one", "odds", (entry_id,), point) for entry_id in self._all_controls(state)]
         above = self._above(bare, [*shown, *(item for item in others if self._odds(item) is not None)])
         if odds is not None and shown and above is not None:
-            (state.format_points.add if above >= self._settings.attribution_nats else state.format_points.discard)(
-                point
-            )
+            is_format = above >= self._settings.attribution_nats
+            (state.format_points.add if is_format else state.format_points.discard)(point)
             state.baseline[point] = odds + max(above, 0.0)
 
     def want_another(self, event_id: str, state: EventState, point: int) -> None:
@@ -195,12 +190,8 @@ class ControlMemories:
         """Tell whether an event is asked at retired divergence points, since all later ones are format effects."""
         later = range(state.span_end + state.retired_divergences, len(state.points))
         measured = any(measure == "odds" for measure, _ in self._measured.measures(state))
-        return (
-            measured
-            and state.retired_divergences > 0
-            and not state.measures_span
-            and state.format_points.issuperset(later)
-        )
+        retired = state.retired_divergences > 0 and state.format_points.issuperset(later)
+        return measured and retired and not state.measures_span
 
     def is_all_format(self, state: EventState) -> bool:
         """Tell whether all points of an event are format effects, and it has no clean replay with a memory yet."""
@@ -208,15 +199,13 @@ class ControlMemories:
 
     def format_checks(self, event_id: str, state: EventState) -> list[Ablation]:
         """Ask whether all memories do what the controls do, before every point of an event is given up as format."""
+        everything = self._all_controls(state)
         return [
             item
             for point in sorted(state.format_points)
             for item in (
                 *self._all_at(event_id, state, point),
-                *(
-                    keep_only(event_id, "keep_one", "odds", (entry_id,), point)
-                    for entry_id in self._all_controls(state)
-                ),
+                *(keep_only(event_id, "keep_one", "odds", (entry_id,), point) for entry_id in everything),
             )
         ]
 
@@ -252,12 +241,11 @@ class ControlMemories:
     def reopen_if_control_removed(self, state: EventState, removed: AbstractSet[str]) -> None:
         """Reopen an event whose harm came with whichever memory was shown, where one of these is in S by now."""
         bare = state.without_memory
-        harmful = bare is not None and bare.harm is not None and bare.harm >= HARMFUL
-        if (
-            state.status == "memory is not the cause"
-            and not harmful
-            and not removed.isdisjoint(self._all_controls(state))
+        if state.status != "memory is not the cause" or (
+            bare is not None and bare.harm is not None and bare.harm >= HARMFUL
         ):
+            return
+        if not removed.isdisjoint(self._all_controls(state)):
             state.status = "open"
 
     def _all_controls(self, state: EventState) -> list[str]:

@@ -1,6 +1,6 @@
 """Graded harm: how strongly does the model lean to the harmful continuation where it first departs?
 
-A binary verdict hides what one of several sufficient poisons adds. The model's own probabilities show it: take the
+A binary harm score hides what one of several sufficient poisons adds. The model's own probabilities show it: take the
 harmful replay y* and the replay with no memory, force y* up to the word where the two diverge, ask for one token with
 its alternatives, and read the odds of going the harmful way. One decoded token instead of a whole answer, and no
 tokeniser needed: alternatives are compared as text, so any server that returns logprobs will do.
@@ -113,7 +113,7 @@ def next_divergence(point: MeasurementPoint, continuation: str) -> MeasurementPo
         continuation: What the clean replay says after `point.through`.
 
     Returns:
-        None where it follows y* as far as it was asked to speak.
+        None where it follows y* as far as it was asked to go on.
     """
     forced = len(point.through)
     rest = point.answer[forced:]

@@ -38,9 +38,8 @@ def read_groups(search: SearchState, controls: ControlMemories) -> None:
             gain = search.measured.gain(event_id, state, group)
             if gain is not None:
                 gain += event_slack_nats(search, controls, event_id, state)
-            (state.screened_in if gain is None or gain >= search.settings.weak_nats else state.screened_out).update(
-                group
-            )
+            found = state.screened_in if gain is None or gain >= search.settings.weak_nats else state.screened_out
+            found.update(group)
 
 
 def read_influences(search: SearchState) -> None:
@@ -58,7 +57,7 @@ def read_influences(search: SearchState) -> None:
 
 
 def events_without_attribution(search: SearchState) -> list[EventState]:
-    """Return the open events that no memory of S was in the context of."""
+    """Return the open events whose context, with the whole store, holds no memory of S."""
     return [
         state
         for _, state in search.open_events()

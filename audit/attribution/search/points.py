@@ -24,13 +24,8 @@ if TYPE_CHECKING:
     from memory_audit.attribution.search.state import EventState, SearchPhase, SearchState
 
 __all__ = [
-    "read_baseline",
-    "read_continuations",
-    "read_reproduction",
-    "renew_span",
-    "retire_points",
-    "retire_points_of",
-]
+    "read_baseline", "read_continuations", "read_reproduction", "renew_span", "retire_points", "retire_points_of",
+]  # fmt: skip
 
 
 def read_reproduction(search: SearchState, scorer: HarmScorer | None) -> None:
@@ -133,7 +128,7 @@ def read_baseline(search: SearchState, controls: ControlMemories) -> SearchPhase
     for event_id, state in search.open_events():
         controls.read_divergences(event_id, state)
         if any(odds is None for odds in state.baseline.values()):
-            state.points, state.span_end, state.span_start, state.baseline, lost = [], 0, 0, {}, True
+            state.points, state.span_start, state.span_end, state.baseline, lost = [], 0, 0, {}, True
     if lost:
         return "baseline"
     all_format = events_all_format(search, controls)
@@ -165,8 +160,6 @@ def retire_points(search: SearchState, state: EventState, most: int | None = Non
     most = search.settings.most_points if most is None else most
     later = state.divergences == state.wanted_divergences < most
     if later:
-        state.retired_divergences, state.wanted_divergences = (
-            state.wanted_divergences,
-            min(state.wanted_divergences + search.settings.points, most),
-        )
+        state.retired_divergences = state.wanted_divergences
+        state.wanted_divergences = min(state.wanted_divergences + search.settings.points, most)
     return later

@@ -265,9 +265,8 @@ class SetSearch:
             if events_without_attribution(search) and pending(search):
                 return
             if not unscreen(events_without_attribution(search)):
-                search.phase = (
-                    "divergence" if retire_points_of(search, events_without_attribution(search)) else "necessity"
-                )
+                retired = retire_points_of(search, events_without_attribution(search))
+                search.phase = "divergence" if retired else "necessity"
         elif search.phase == "necessity":
             read_influences(search)
             search.phase = "done" if self.settings.attribution == "loo" else search.reopen()
@@ -278,7 +277,7 @@ class SetSearch:
             search.closure_rounds += changed
             search.neighbour_rounds += changed and search.is_flooded
             if changed:
-                search.reopen()  # also events cleared before: what moves up there may be screened out at others
+                search.reopen()  # also events cleared before: what was screened out is asked about at others only
             raise_quotas(search)
             if self._wants_points() or tighten_undecided(search, controls) or changed or pending(search):
                 return

@@ -80,7 +80,7 @@ def _escalate(search: SearchState, stuck: Iterable[tuple[str, EventState]]) -> b
     """
     candidates = []
     for event_id, state in stuck:
-        context = search.context(state)  # never empty: without any memory the harm was gone at the gate
+        context = search.context(state)  # never empty: with no memory there was no harm
         worst = max(context, key=lambda name: (state.credit_of(name), search.inconsistency.get(name, 0.0), name))
         if state.credit_of(worst) >= search.settings.weak_nats:
             candidates.append((state.credit_of(worst), search.inconsistency.get(worst, 0.0), worst, event_id, context))
