@@ -40,6 +40,9 @@ __all__ = ["Trial", "half_ablations", "lasso", "leave_one_out", "resemblance", "
 DRAWS = 32
 """Random halves drawn per event; equal ones are asked once, so with k memories at most 2^k are."""
 
+RECORDED_PHASES = {"reproduction": "gate", "harm span": "substance", "divergence": "points"}
+"""Phases of the search by the names that result files hold."""
+
 LASSO_ALPHA = 0.01
 """ContextCite's own penalty, on standardised masks."""
 
@@ -89,7 +92,7 @@ def set_attribution(trial: Trial, resembles: Mapping[str, Sequence[str]]) -> Att
     }
     more = {
         "replays_to_rank": sum(count for phase, count in planned.items() if phase not in GROWING),
-        "replays_by_phase": dict(planned),
+        "replays_by_phase": {RECORDED_PHASES.get(phase, phase): count for phase, count in planned.items()},
         "verdicts": sorted(state.status for state in search.states.values()),
     }
     return Attribution(scores=scores, chosen=frozenset(search.removed), more=more)
