@@ -172,8 +172,9 @@ def derivation_of(
             else:
                 combined.append(item, by_child.get(item.entry_id, {}))
     return Derivation(
-        signed=signed, combined=combined, removed_earlier=frozenset(removed_earlier.values()), policy=policy, estimated_edges=len(mine)
-    )
+        signed=signed, combined=combined, removed_earlier=frozenset(removed_earlier.values()), policy=policy,
+        estimated_edges=len(mine),
+    )  # fmt: skip
 
 
 def with_quarantined(result: AuditResult) -> AuditResult:

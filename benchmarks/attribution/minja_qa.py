@@ -58,7 +58,7 @@ def main() -> None:
     options = _options()
     check_qa_data(options.data)
     for rho in options.rho:
-        benign_examples(options, rho, 0)  # too few are to be heard of before a model starts
+        benign_examples(options, rho, 0)  # too few are told before a model starts
     with open_study(options.backbone, kv_gib=options.kv_gib) as (study, model_id):
         name = f"minja_qa{options.suffix}"
         config = {

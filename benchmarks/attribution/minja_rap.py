@@ -116,7 +116,7 @@ def _cell(options: argparse.Namespace, rho: float, seed: int) -> Cell:
 
 
 def _check_data(data: Path, victim: str) -> None:
-    """Read every file once: what is missing or damaged is to be heard before a model is loaded."""
+    """Read every file once: what is missing or damaged is told before a model is loaded."""
     _pair(data, victim)
     load_notes(data / "minja" / "rap")
     load_catalogue(data / "webshop", ())

@@ -161,7 +161,7 @@ def audit(
     settings: AuditConfig = name_backbone(load_config(chosen, overrides))
     now, policy, console = now_ms(), installed_policy(keys, trust), Console(soft_wrap=True)
     if apply:
-        publisher_ms(store)  # a wrong clock is to be heard before the work, not after it
+        publisher_ms(store)  # a wrong clock is told before the work, not after it
     keyring = _auditor(keys, apply=apply)
     sealer = Sealer(keyring)
     read, guessed = read_events(events), None if edges is None else read_edges(edges)
@@ -230,7 +230,7 @@ def _auditor(keys: Path, *, apply: bool) -> Keyring | None:
     """Return the keys that seal the run; None where the folder has not the auditor's, and nothing is to be applied.
 
     Raises:
-        UsageError: `apply`, and a key that a purge needs is missing: to be heard before the work, not after it.
+        UsageError: `apply`, and a key that a purge needs is missing: told before the work, not after it.
     """
     if not apply and not (keys / POLICY_FILE).is_file():
         return None

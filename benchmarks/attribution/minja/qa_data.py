@@ -148,7 +148,7 @@ def demonstration_text(data: Path) -> str:
 
 
 def check_qa_data(data: Path) -> None:
-    """Read every file once: what is missing or damaged is to be heard before a model is loaded.
+    """Read every file once: what is missing or damaged is told before a model is loaded.
 
     Raises:
         UsageError: a file is missing or damaged.
