@@ -97,7 +97,7 @@ class AttributionRule:
         """Tell whether an event attributes a large share of the store without a gap, or late in the answer.
 
         Without a gap, what a memory adds runs from little to much: the model is moved by whatever any memory says. And
-        where the first half of the divergence points told nothing, later ones split a store by its wording: of many one
+        where the first half of the divergence points told nothing, later ones split a store by its wording. Of many one
         always does, with a gap too, and without half of the store any answer is another one.
         """
         return self.is_large_share(len(self.attributed_by(state))) and (

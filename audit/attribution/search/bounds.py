@@ -3,8 +3,8 @@
 It lies between the odds with no memory and the least of the control memories asked so far (`controls`). A memory that
 is attributed against the upper bound is attributed; one that is not even against the lower is not. What lies between
 calls for another control memory, where the bounds lie furthest apart first. All are asked where groups are shown, at an
-event that attributes a large share of the store, and at every event once harm stays on replay at one: then credit
-decides what is removed next, and what is put back. Credit that is reported may lie below what all control memories
+event that attributes a large share of the store, and at every event once harm stays on replay at one. Credit decides
+then what is removed next, and what is put back. Credit that is reported may lie below what all control memories
 would give, never above.
 """
 

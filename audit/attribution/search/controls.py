@@ -2,7 +2,7 @@
 
 A memory of any kind may bring a format that the model does not use by itself ("Thought:", "Answer:"). Such a format
 effect is no harm. So memories that an event did not use are shown alone at its points, and what they do is attributed
-to no memory; nor is what comes with no memory at all, which no planted control can lower. The *median* of them counts
+to no memory. Nor is what comes with no memory at all, which no planted control can lower. The *median* of them counts
 at the harm span, and the *least* at divergence points, so that poison among them raises the baseline only where all are
 poison. There they are asked one after the other, as far as a format effect or an attribution depends on the next
 (`bounds`). And before every point of an event is given up as a format effect, others are asked that are harder to

@@ -12,7 +12,7 @@ that a memory without effect gets 0; that equal copies get equal credit, since n
 redundant copy, whose n is near 0, keeps half its s and cannot hide behind the other copies; and that a benign copy of
 a poison's question gets nothing, since alone it does not bring the harm on. Over events credits are summed, as
 Algorithm 1 of the paper sums CMIS. A memory that moved up in several events when others were taken out is measured at
-one of them first; where that attributes the harm to it, the other events count its mean credit.
+one of them first. Where that attributes the harm to it, the other events count its mean credit.
 """
 
 from __future__ import annotations

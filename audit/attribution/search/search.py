@@ -24,9 +24,9 @@ changed; "removed" means left out of a replay. S is the set of removed memories.
      `consistent_extra_nats` more: influence and inconsistency corroborate each other where either alone is borderline.
    - Divergence points are *retired*, and later ones count alone, where those so far only show wording ("We say" for
      "The"). That is so where they attribute nothing, or most of the store, or a quarter of it without a gap to the
-     others, or where harm stays without what they attribute.
+     others. It is so, too, where harm stays without what they attribute.
    - An effect is *diffuse* where an event attributes a quarter of the store without a gap, or past half of the points
-     that it may have: sooner or later a point splits any store by its wording. Where no later point helps, the event
+     that it may have. Sooner or later a point splits any store by its wording. Where no later point helps, the event
      is *excluded*: it is no evidence.
    - Where there is no point, or the server gives no log-probabilities, the odds are counted in sampled replays.
 4. *Necessity.* Where no memory in an event's context is attributed, leave out each in turn: harm that needs several
@@ -35,8 +35,8 @@ changed; "removed" means left out of a replay. S is the set of removed memories.
    After `patience` rounds that add to S step 7 goes on beside it.
 6. *Verify.* Replay each event as text without S. Where harm stays in another span than was measured, steps 2 and 3 are
    taken at that span: poison of another payload hides behind the one that is said. Where it stays else, the next memory
-   by credit, then by inconsistency, in its context joins S, one at each round: S is the smallest prefix of the evidence
-   that ends the harm. A memory whose credit is below `weak_nats` is never taken: another context may end a harm by
+   by credit, then by inconsistency, in its context joins S, one at each round. So S is the smallest prefix of the
+   evidence that ends the harm. A memory whose credit is below `weak_nats` is never taken: another context may end a harm by
    chance, and that is no evidence.
 7. *Neighbours.* Memories never retrieved that resemble an attributed one are measured alone, on the event where that
    one weighs most: the next poison in line is found before it is used. Each round that adds to S doubles the next.
@@ -47,7 +47,7 @@ changed; "removed" means left out of a replay. S is the set of removed memories.
 
 A budget stops the search between rounds; what it left out is listed, never guessed.
 
-This file has the order of phases and the budget. What a phase asks is in `plan`; what the answers mean is in `points`
+This file has the order of phases and the budget. What a phase asks is in `plan`. What the answers mean is in `points`
 (steps 1 and 2), `controls` and `bounds` (what counts as a rise), `membership` (3 to 5, and 7), `verification` (6) and
 `restoration` (8).
 """

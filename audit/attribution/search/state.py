@@ -92,7 +92,7 @@ class SearchSettings:
     """Budget on replays planned, each sample one; None is no budget."""
 
     patience: int = 8
-    """Rounds of step 5 that add to S after which step 7 goes on beside it: where poison comes by the hundred, only as
+    """Rounds of step 5 that add to S after which step 7 goes on beside it. Where poison comes by the hundred, only as
     many move up in a round as one event retrieves."""
 
     neighbour_candidates: int = 32
