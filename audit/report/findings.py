@@ -217,7 +217,7 @@ def _event(
 def _is_cause(found: TenantEvidence, state: EventState, entry_id: str) -> bool:
     """Tell whether the replays of one event are evidence on a member of S that is not there by mere descent.
 
-    On one that none of them measured or showed, none is.
+    They are none on a member that no replay measured or showed.
 
     What was only a control memory at this event is no cause of it, nor is what is in S by rank alone.
     """

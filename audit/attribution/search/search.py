@@ -36,8 +36,8 @@ changed; "removed" means left out of a replay. S is the set of removed memories.
 6. *Verify.* Replay each event as text without S. Where harm stays in another span than was measured, steps 2 and 3 are
    taken at that span: poison of another payload hides behind the one that is said. Where it stays else, the next memory
    by credit, then by inconsistency, in its context joins S, one at each round. So S is the smallest prefix of the
-   evidence that ends the harm. A memory whose credit is below `weak_nats` is never taken: another context may end a harm by
-   chance, and that is no evidence.
+   evidence that ends the harm. A memory whose credit is below `weak_nats` is never taken: another context may end a
+   harm by chance, and that is no evidence.
 7. *Neighbours.* Memories never retrieved that resemble an attributed one are measured alone, on the event where that
    one weighs most: the next poison in line is found before it is used. Each round that adds to S doubles the next.
 8. *Restore.* A memory that is attributed only by events that stay harmful without it is put back, where the cleared

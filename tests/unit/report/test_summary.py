@@ -94,9 +94,9 @@ def test_an_event_without_harm_on_replay_is_no_failed_repair(verdicts, words):
         (["not reproduced"] * 2, "Nothing was attributed: 2 events did no harm on replay and tell nothing."),
         (
             ["not cleared", "not reproduced"],
-            f"No memory was found to cause 1 event that did harm on replay; {QUIET}.",
+            f"No memory was found to cause the harm in 1 event that did harm on replay; {QUIET}.",
         ),
-        (["not cleared"], "No memory was found to cause 1 harmful event."),
+        (["not cleared"], "No memory was found to cause the harm in 1 harmful event."),
     ],
 )
 def test_memory_is_not_called_innocent_of_what_was_not_reproduced(verdicts, words):
