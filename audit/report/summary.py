@@ -213,7 +213,8 @@ def headline(result: AuditResult) -> tuple[Tone, str]:
             return "warn", f"Memory is not the cause of the harm: {_without_cause(result.tenants, events)}."
         if not total.did_harm:
             return "warn", f"Nothing was attributed: {untold(total)}."
-        return ("bad" if total.verdicts["not cleared"] else "warn"), f"No memory was found to cause the harm in {_scope(total)}."
+        tone: Tone = "bad" if total.verdicts["not cleared"] else "warn"
+        return tone, f"No memory was found to cause the harm in {_scope(total)}."
     cleared = total.verdicts["cleared"]
     by_rank = _is_by_rank(result)
     removal = _highest_scores(result, total) if by_rank else memories
