@@ -279,7 +279,9 @@ REMOVED = frozenset(poison.entry_id for poison in POISONS)
 
 
 def closed(removed_ids, **changes):  # noqa: ANN003
-    found = dataclasses.replace(derivation([*POISONS, DIGEST, SUMMARY], DEFAULT_TAU_PPM), **changes).closure(removed_ids)
+    found = dataclasses.replace(derivation([*POISONS, DIGEST, SUMMARY], DEFAULT_TAU_PPM), **changes).closure(
+        removed_ids
+    )
     return {item.entry_id: (item.proposal, item.estimated, item.reason) for item in found}
 
 
