@@ -1,4 +1,5 @@
-# Two commands: `make audit` runs the demo, `make test` the tests. Both set up .venv first, once.
+# Two commands: `make audit` runs the demo, `make test` the tests. Both set up .venv first, once. `make docs` builds the
+# documentation into build/site; what only that needs is installed when it is first called.
 # Needs Python 3.11, make and gcc. A second run installs nothing, until pyproject.toml or constraints.txt change.
 
 PYTHON ?= python3.11
@@ -6,10 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 SIDE := $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 STAMP := $(VENV)/.setup-done-$(SIDE)
+DOCS_STAMP := $(VENV)/.docs-done
 # The pins are those of the CPU stack; the vLLM for GPUs brings its own torch.
 PINS := $(if $(filter cpu,$(SIDE)),-c constraints.txt,)
 
-.PHONY: audit test lint bars tables setup constraints
+.PHONY: audit test lint docs bars tables setup constraints
 
 audit: $(STAMP)
 	$(BIN)/memaudit demo
@@ -23,6 +25,15 @@ lint: $(STAMP)
 	rm -rf build/types && mkdir -p build/types/memory_audit
 	ln -s $(CURDIR)/audit/* $(CURDIR)/models $(CURDIR)/jobs build/types/memory_audit/
 	MYPYPATH=build/types $(BIN)/mypy --strict -p memory_audit
+
+docs: $(DOCS_STAMP)
+	$(BIN)/python -m docs.generate
+	$(BIN)/mkdocs build --quiet
+	@echo 'Open build/site/index.html'
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet $(PINS) -e '.[docs]'
+	touch $@
 
 bars: $(STAMP)
 	$(BIN)/python -m benchmarks.harness.bars

@@ -1,1 +1,1 @@
-"""Measurements: every figure the README quotes is written by a command in this package."""
+"""Measurements: every figure that README and documentation quote is written by a command in this package."""

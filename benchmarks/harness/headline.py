@@ -1,8 +1,8 @@
-"""The README's table of attack and repair, from the committed rows of both tracks, as Markdown.
+"""The table of attack and repair in `docs/results/attribution.md`, from the committed rows of both tracks, as Markdown.
 
     python -m benchmarks.harness.headline
 
-Prints what stands in the README: a line for each method at each contamination ratio, counts over all seeds, intervals
+Prints what stands there: a line for each method at each contamination ratio, counts over all seeds, intervals
 Wilson, 95 %. Runs nothing; `benchmarks.harness.tables` has every row.
 """
 
@@ -27,7 +27,7 @@ STUDIES = {
     "minja_rap_1.5b-int8": ("RAP, int8", (0.15, 0.25, 0.5)),
     "minja_rap_copies_1.5b-int8": ("RAP, int8, each poison ten times", (0.25, 0.5)),
 }
-"""Results in the README's order: what they are called there, and the ratios that it shows."""
+"""Results in the page's order: what they are called there, and the ratios that it shows."""
 
 METHODS = {
     SET: "**set search**",

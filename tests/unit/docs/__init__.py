@@ -1,0 +1,1 @@
+"""The documentation is true: generated parts are current, examples exist, links lead somewhere."""
