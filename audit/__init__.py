@@ -1,4 +1,4 @@
-"""MemAudit's public face: entries and events, the verified snapshot, the write guard and the gate.
+"""MemAudit's public face: entries, events, an agent's questions, the verified snapshot, write guard and gate.
 
     from memory_audit import Entry, open_guard
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from memory_audit.gate.call import Context, ToolCall, ToolOutput
     from memory_audit.gate.gate import Gate
     from memory_audit.gate.gate_policy import GatePolicy, load_gate_policy
+    from memory_audit.generation import Completion, GenerationRequest, Message
     from memory_audit.guard.decide.settings import GuardSettings
     from memory_audit.guard.guard import WriteGuard
     from memory_audit.guard.guarded_store import GuardedStore
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditError",
+    "Completion",
     "Context",
     "Entry",
     "EntryError",
@@ -53,9 +55,11 @@ __all__ = [
     "EventError",
     "Gate",
     "GatePolicy",
+    "GenerationRequest",
     "GuardSettings",
     "GuardedStore",
     "IncompleteError",
+    "Message",
     "ModelError",
     "Parent",
     "Pin",
@@ -90,6 +94,7 @@ _MODULES = {
     "gate.call": ("Context", "ToolCall", "ToolOutput"),
     "gate.gate": ("Gate",),
     "gate.gate_policy": ("GatePolicy", "load_gate_policy"),
+    "generation": ("Completion", "GenerationRequest", "Message"),
     "guard.decide.settings": ("GuardSettings",),
     "guard.guard": ("WriteGuard",),
     "guard.guarded_store": ("GuardedStore",),
