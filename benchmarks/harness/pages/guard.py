@@ -142,9 +142,10 @@ def drawn() -> str:
 
 
 def _of(row: dict[str, Any]) -> str:
-    return (
-        f"{row['blocked']} of {row['n']}: {per_cent(row['rate'], 1)} ({100 * row['low']:.1f}–{100 * row['high']:.1f})"
+    low, high = (
+        f"{bound:.2f}" if 99.9 < bound < 100 else f"{bound:.1f}" for bound in (100 * row["low"], 100 * row["high"])
     )
+    return f"{row['blocked']} of {row['n']}: {per_cent(row['rate'], 1)} ({low}–{high})"
 
 
 def retrieval() -> str:
