@@ -28,7 +28,7 @@ lint: $(STAMP)
 
 docs: $(DOCS_STAMP)
 	$(BIN)/python -m docs.generate
-	$(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo 'Open build/site/index.html'
 
 $(DOCS_STAMP): $(STAMP)

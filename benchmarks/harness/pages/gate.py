@@ -67,6 +67,28 @@ def harness() -> str:
     return table(head, lines)
 
 
+def laundering() -> str:
+    """Calls that are made although their value stood in a mail, by what the agent recorded for its note."""
+    found = rows("lineage")
+    rules = list(dict.fromkeys(row["rule"] for row in found if "rule" in row))
+    lines = [
+        (case, "yes" if row["attack"] else "no", *(
+            f"{each['calls_made']} of {each['calls']}"
+            for rule in rules for each in rows("lineage", case=case, rule=rule)
+        ))
+        for case, row in {row["case"]: row for row in found if "case" in row}.items()
+    ]  # fmt: skip
+    return table(("what the agent recorded", "attack", *(f"calls made: `{rule}`" for rule in rules)), lines)
+
+
+def heat_map() -> str:
+    """How many cells of the heat map are refused."""
+    names = {"tau_k": "the paper's rules, where weak edges hand on nothing", "tau_k_defaults": "the defaults"}
+    lines = [(name, f"{row['refused']} of {row['cells']}") for part, name in names.items()
+             for row in rows("lineage", part=part)]  # fmt: skip
+    return table(("cells of the figure that are refused, by", ""), lines)
+
+
 def derivation() -> str:
     """Estimated edges, by what they are read from."""
     seconds = {row["method"]: row["seconds"] for row in rows("derivation") if "seconds" in row}
@@ -104,6 +126,6 @@ def latency() -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    "agentdojo": agentdojo, "gate harness": harness, "derivation": derivation, "served": served,
-    "gate latency": latency,
+    "agentdojo": agentdojo, "gate harness": harness, "laundering": laundering, "heat map": heat_map,
+    "derivation": derivation, "served": served, "gate latency": latency,
 }  # fmt: skip

@@ -64,6 +64,17 @@ def test_a_link_to_a_file_leads_to_one(page):
 
 
 @pytest.mark.parametrize("page", OWN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_and_modules_that_are_named_are_there(page):
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"`((?:audit|models|jobs|benchmarks|training|tests)/[\w./-]*)`", text):
+        assert (ROOT / name).exists(), name
+    for name in re.findall(r"`(?:python -m )?((?:memory_audit|benchmarks|training)(?:\.\w+)+)[ `]", text):
+        place = name.replace(".", "/").replace("memory_audit/", "audit/")
+        place = re.sub(r"^audit/(models|jobs)\b", r"\1", place)
+        assert (ROOT / f"{place}.py").exists() or (ROOT / place).is_dir() or name == "memory_audit.__all__", name
+
+
+@pytest.mark.parametrize("page", OWN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_no_sentence_is_too_long_to_follow(page):
     text = re.sub(r"^```.*?^```|<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     lines = [line for line in text.splitlines() if not re.match(r"\s*[|#]|    \S|\s*!\[|\s*:::|\s*---", line)]
