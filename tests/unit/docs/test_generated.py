@@ -1,10 +1,13 @@
 """Generated parts of the documentation say what code and results say now."""
 
+from dataclasses import fields
+
 import pytest
 
 from benchmarks.harness.pages.listing import QUESTIONS, result_names
 from benchmarks.harness.resultfile import RESULTS
-from docs.generate import DOCS, FIGURES, ROOT, current_text, written_pages
+from docs.generate import DOCS, FIGURES, ROOT, configuration, current_text, written_pages
+from memory_audit.config import AuditConfig
 
 PAGES = {str(page.relative_to(ROOT)): page for page in written_pages()}
 
@@ -28,6 +31,13 @@ def test_a_changed_part_is_written_anew_and_the_words_around_it_stay():
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_is_the_results_own(name):
     assert (DOCS / "results" / name).read_bytes() == (RESULTS / name).read_bytes()
+
+
+def test_every_option_of_an_audit_says_what_it_means():
+    lines = configuration().splitlines()[2:]
+
+    assert [line for line in lines if line.endswith("|  |")] == []
+    assert len(lines) == len(fields(AuditConfig))
 
 
 def test_every_committed_result_has_its_question_in_the_list():
