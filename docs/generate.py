@@ -108,7 +108,8 @@ def _command(command: Any, context: Any) -> str:
 
 
 def _rows(command: Any, context: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    arguments, options = [], []
+    arguments: list[tuple[str, str]] = []
+    options: list[tuple[str, str]] = []
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
         if record is not None and "--help" not in parameter.opts:

@@ -252,7 +252,7 @@ def many() -> str:
             lines.append((f"{writes} {texts}", threshold, *(
                 per_cent(found[number]["refused"], 1) if number in found else "–" for number in numbers
             )))  # fmt: skip
-    return table(("refused, by removed behaviours", "threshold", *numbers), lines)
+    return table(("refused, by removed behaviours", "threshold", *map(str, numbers)), lines)
 
 
 def labels() -> str:
