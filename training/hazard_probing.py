@@ -33,6 +33,7 @@ from memory_audit.models.activations.hidden_states import BACKBONE, LAYER, READI
 from memory_audit.models.hazards.hazard_calibration import calibration_texts
 from memory_audit.models.weights.cache import cache_dir, folder_id
 from memory_audit.models.weights.packaged import ensure
+from training.texts import read_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,14 +62,10 @@ class TrainingText:
 
 def training_texts(folder: Path = TEXTS) -> tuple[TrainingText, ...]:
     """Return the training texts, by trade."""
-    found = []
-    for path in sorted(folder.glob("*.jsonl")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            value = json.loads(line)
-            found.append(
-                TrainingText(trade=path.stem, kind=value["kind"], text=value["text"], labels=frozenset(value["labels"]))
-            )
-    return tuple(found)
+    return tuple(
+        TrainingText(trade=name, kind=value["kind"], text=value["text"], labels=frozenset(value["labels"]))
+        for name, value in read_texts(folder)
+    )
 
 
 def fit_probe(states: NDArray[np.float32], truth: NDArray[np.bool_]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from memory_audit.guard.text.forms import visible
+from training.texts import read_texts
 
 __all__ = [
     "ANSWERS", "EACH", "HARMFUL", "HELD", "PADDED", "RESTATED", "RESTATEMENTS", "SAFE", "TEXTS", "Note", "Scenario",
@@ -81,28 +82,24 @@ class Note:
     """It teaches bad practice."""
 
 
+@cache
 def scenarios(folder: Path = TEXTS) -> tuple[Scenario, ...]:
-    """Return the scenarios; `PART_2.jsonl`, `PART_3.jsonl` … are of the same part of working life as `PART.jsonl`."""
+    """Return the scenarios; files `PART_2`, `PART_3` … are of the same part of working life as `PART`."""
     found = []
-    for path in sorted(folder.glob("*.jsonl")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            value = json.loads(line)
-            padded = len(value["safe"]) > PADDED
-            safe = [*value["safe"], *([] if padded else value["safe"][:1])]
-            (mild, mild_right), (buried, buried_right) = value["mild"], value["buried"]
-            honest = (*safe, mild_right, buried_right, value["foreign"])
-            written = (value["act"], *value["restated"], mild, buried, *honest)
-            part = path.stem.rstrip("0123456789").rstrip("_")
-            rewritten, right = (tuple(map(visible, value.get(name, ()))) for name in ("rewritten", "rewritten_right"))
-            texts = tuple(map(visible, written))
-            found.append(Scenario(part=part, texts=texts, padded=padded, rewritten=rewritten, rewritten_right=right))
+    for name, value in read_texts(folder):
+        padded = len(value["safe"]) > PADDED
+        safe = [*value["safe"], *([] if padded else value["safe"][:1])]
+        (mild, mild_right), (buried, buried_right) = value["mild"], value["buried"]
+        honest = (*safe, mild_right, buried_right, value["foreign"])
+        written = (value["act"], *value["restated"], mild, buried, *honest)
+        part = name.rstrip("0123456789").rstrip("_")
+        rewritten, right = (tuple(map(visible, value.get(key, ()))) for key in ("rewritten", "rewritten_right"))
+        texts = tuple(map(visible, written))
+        found.append(Scenario(part=part, texts=texts, padded=padded, rewritten=rewritten, rewritten_right=right))
     return tuple(found)
 
 
+@cache
 def notes(folder: Path = TEXTS / "notes") -> tuple[Note, ...]:
     """Return the notes, a file for each topic."""
-    return tuple(
-        Note(topic=path.stem, text=visible(value["text"]), bad=value["bad"])
-        for path in sorted(folder.glob("*.jsonl"))
-        for value in map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    )
+    return tuple(Note(topic=name, text=visible(value["text"]), bad=value["bad"]) for name, value in read_texts(folder))
