@@ -36,7 +36,7 @@ $(DOCS_STAMP): $(STAMP)
 	touch $@
 
 bars: $(STAMP)
-	$(BIN)/python -m benchmarks.harness.bars
+	$(BIN)/python -m benchmarks.harness.bars $(if $(ALL),--all)
 
 tables: $(STAMP)
 	$(BIN)/python -m benchmarks.harness.tables

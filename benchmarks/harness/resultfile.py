@@ -2,11 +2,13 @@
 
     {"name": "merkle", "command": "python -m benchmarks.systems.merkle", "commit": "1a2b3c4d5e6f", "machine": {…},
      "started": "2026-11-21T22:10:00Z", "seconds": 12.5, "config": {…}, "rows": [{…}], "bars": [{"name": "ratio",
-     "value": 1.1, "unit": "x", "limit": "<= 1.3", "met": true}]}
+     "value": 1.1, "unit": "x", "limit": "<= 1.3", "met": true, "of": "default"}]}
 
 A second `ResultFile` with the same name and an equal configuration takes over the rows already written, so that a long
-benchmark continues where it stopped; with another configuration it starts empty. `bars` are replaced by name. The
-machine is described by what matters for numbers (CPU, cores, memory, Python), never by host name or path.
+benchmark continues where it stopped; with another configuration it starts empty. `bars` are replaced by name. A bar is
+what the shipped default must meet (`"of": "default"`), or is about an ablation, a baseline or another setting
+(`"of": "variant"`); a figure without a limit is a row. The machine is described by what matters for numbers (CPU,
+cores, memory, Python), never by host name or path.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ import subprocess
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["RESULTS", "ResultFile", "describe_machine"]
+__all__ = ["RESULTS", "BarOf", "ResultFile", "describe_machine"]
 
 RESULTS = Path(__file__).parents[1] / "results"
+
+BarOf = Literal["default", "variant"]
 
 
 class ResultFile:
@@ -60,6 +64,11 @@ class ResultFile:
         }
 
     @property
+    def config(self) -> dict[str, Any]:
+        """What changes the numbers, as the file has it."""
+        return dict(self._record["config"])
+
+    @property
     def rows(self) -> list[dict[str, Any]]:
         """The rows written so far, this run's and those it resumed: a benchmark skips what is here."""
         return list(self._record["rows"])
@@ -69,9 +78,17 @@ class ResultFile:
         self._record["rows"].append(row | self._elsewhere)
         self._write()
 
-    def add_bar(self, name: str, value: float | None, unit: str, limit: str, met: bool | None) -> None:  # noqa: FBT001
+    def add_bar(  # noqa: PLR0917
+        self,
+        name: str,
+        value: float | None,
+        unit: str,
+        limit: str,
+        met: bool | None,  # noqa: FBT001
+        of: BarOf = "default",
+    ) -> None:
         """State one bar, replacing an earlier one of that name; `value` and `met` are None where not measured."""
-        bar = {"name": name, "value": value, "unit": unit, "limit": limit, "met": met}
+        bar = {"name": name, "value": value, "unit": unit, "limit": limit, "met": met, "of": of}
         self._record["bars"] = [old for old in self._record["bars"] if old["name"] != name] + [bar]
         self._write()
 

@@ -92,10 +92,6 @@ def main() -> None:
         result.add_row(row)
         print(json.dumps({name: value for name, value in row.items() if name not in {"reliability", "by_kind"}}))
     _add_candidate_recall(result, corpus, vectors)
-    if measured:
-        best = max((row for row in result.rows if "auc" in row), key=lambda row: row["auc"])
-        result.add_bar("AUC, best combination", best["auc"], "", "none stated", None)
-        result.add_bar("calibration error, best combination", best["calibration_error"], "", "none stated", None)
     if arguments.write_calibration:
         curves = {"+".join(names): _curve(names, scores, pairs) for names in sets}
         CALIBRATION.write_text(json.dumps(curves, indent=1) + "\n", encoding="utf-8")

@@ -94,7 +94,7 @@ def _rows() -> None:
     result.add_bar("attacks that succeed against MemLineage, all workloads", lost, "", "= 0", met=lost == 0)
     none = [row for row in rows["matrix"] if row["defence"] == "none"]
     asr = min(row["attacks_succeeded"] / row["attacks"] for row in none)
-    result.add_bar("ASR without a defence, lowest workload", 100 * asr, "%", "= 100", met=asr == 1)
+    result.add_bar("ASR without a defence, lowest workload", 100 * asr, "%", "= 100", asr == 1, "variant")
     result.add_bar(f"byte-equal over two runs, SHA-256 {digest[:16]}", int(first == second), "", "= 1",
                    met=first == second)  # fmt: skip
     result.add_bar("cells of the heat map", len(rows["tau_k"]), "", "= 140", met=len(rows["tau_k"]) == 140)

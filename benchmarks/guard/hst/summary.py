@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.guard.hst.adversary import NAMES
+from benchmarks.guard.hst.extraction import EXTRACTIONS
 from benchmarks.guard.hst.guarding import AS_IT_COMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.harness.resultfile import ResultFile
+    from benchmarks.harness.resultfile import BarOf, ResultFile
 
 __all__ = ["print_rows", "state_bars"]
 
@@ -88,7 +89,7 @@ def state_bars(results: ResultFile, extraction: str, mode: str) -> None:
     after = {(row["embedder"], row["set"]): row["prp_at_3"] for row in conditions if row["condition"] == "id-delete"}
     gap = {"gap": min((round(after[key] - before[key], 4) for key in before), default=None)}
     _bar(results, "ID-Delete worse than No-Forget: PRP@3 gained, worst embedder and set", gap, "gap", "> 0",
-         lambda value: value > 0)  # fmt: skip
+         lambda value: value > 0, baseline=True)  # fmt: skip
 
 
 def _state_adversary(results: ResultFile) -> None:
@@ -115,6 +116,16 @@ def _chosen(rows: Sequence[Row], part: str, **columns: object) -> list[Row]:
     ]  # fmt: skip
 
 
-def _bar(results: ResultFile, name: str, row: Row | None, column: str, limit: str, holds: Any) -> None:  # noqa: PLR0917
+def _bar(  # noqa: PLR0917
+    results: ResultFile,
+    name: str,
+    row: Row | None,
+    column: str,
+    limit: str,
+    holds: Any,
+    *,
+    baseline: bool = False,
+) -> None:
     value = None if row is None else row[column]
-    results.add_bar(name, value, "", limit, None if value is None else bool(holds(value)))
+    of: BarOf = "default" if results.config["extractions"][0] == EXTRACTIONS[0] and not baseline else "variant"
+    results.add_bar(name, value, "", limit, None if value is None else bool(holds(value)), of)

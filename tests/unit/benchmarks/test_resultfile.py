@@ -37,7 +37,7 @@ def test_a_bar_replaces_the_one_of_its_name(tmp_path):
     result.add_bar("ratio", 2.0, "x", "<= 1.3", met=False)
     result.add_bar("ratio", 1.1, "x", "<= 1.3", met=True)
     bars = json.loads((tmp_path / "speed.json").read_text())["bars"]
-    assert bars == [{"name": "ratio", "value": 1.1, "unit": "x", "limit": "<= 1.3", "met": True}]
+    assert bars == [{"name": "ratio", "value": 1.1, "unit": "x", "limit": "<= 1.3", "met": True, "of": "default"}]
 
 
 def test_the_machine_is_described_without_host_name_or_path():
