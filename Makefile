@@ -1,5 +1,6 @@
-# Two commands: `make audit` runs the demo, `make test` the tests. Both set up .venv first, once. `make docs` builds the
-# documentation into build/site; what only that needs is installed when it is first called.
+# Two commands: `make audit` runs the demo, `make test` the tests. Both set up .venv first, once. `make check` runs the
+# tests that load no model, start no Ray and are fast. `make docs` builds the documentation into build/site; what only that
+# needs is installed when it is first called.
 # Needs Python 3.11, make and gcc. A second run installs nothing, until pyproject.toml or constraints.txt change.
 
 PYTHON ?= python3.11
@@ -11,13 +12,19 @@ DOCS_STAMP := $(VENV)/.docs-done
 # The pins are those of the CPU stack; the vLLM for GPUs brings its own torch.
 PINS := $(if $(filter cpu,$(SIDE)),-c constraints.txt,)
 
-.PHONY: audit test lint docs bars tables setup constraints
+# Two processes: models are loaded in one of them, and each of more would need gigabytes of its own.
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+.PHONY: audit test check lint docs bars tables setup constraints
 
 audit: $(STAMP)
 	$(BIN)/memaudit demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+check: $(STAMP)
+	$(PYTEST) -m "not weights and not vllm and not ray and not slow"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,12 +1,32 @@
-"""For all tests: property tests draw the same examples every time, and have no wall-clock deadline.
+"""For all tests: how property tests draw, which tests may load weights, which share a process, which tools were asked.
 
-A check of one tree then always says the same. To look for what those examples miss, draw others, and more of them:
+Property tests draw the same examples every time, and have no wall-clock deadline. A check of one tree then always says
+the same. To look for what those examples miss, draw others, and more of them:
 `pytest -m hypothesis --hypothesis-profile=explore`.
+
+Only a test marked `weights` may load packaged weights: for any other one there are none. Where tests run in several
+processes (`-n 2 --dist loadgroup`), those that start Ray or vLLM share one, and those that load weights share one, so
+that models are loaded once.
+
+A test marked `tool(NAME)` is skipped where that tool is absent. MEMAUDIT_TESTED_TOOLS names tools, by spaces, of which
+at least one test must have passed.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import Phase, settings
+
+from memory_audit.models.weights import packaged
+from memory_audit.models.weights.cache import CACHE_VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 # Explaining a failure takes a minute under Python 3.11's tracing, which a test's time limit would end.
 PHASES = tuple(phase for phase in Phase if phase is not Phase.explain)
@@ -14,3 +34,53 @@ PHASES = tuple(phase for phase in Phase if phase is not Phase.explain)
 settings.register_profile("memaudit", deadline=None, derandomize=True, phases=PHASES)
 settings.register_profile("explore", deadline=None, max_examples=1_000, phases=PHASES)
 settings.load_profile("memaudit")
+
+TESTED_TOOLS_VARIABLE = "MEMAUDIT_TESTED_TOOLS"
+EMPTY_CACHE = tempfile.TemporaryDirectory(prefix="memaudit-tests-")
+"""Of tests that load no weights: they neither find what a user has assembled, nor leave anything there."""
+
+PASSED_TOOLS: set[str] = set()
+
+
+def _refuse(_progress: packaged.Progress) -> None:
+    pytest.fail("this test loads packaged weights: mark it `weights`, or use a fake model")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Take the packaged weights away from tests that are not marked, and from their fixtures."""
+    with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("weights") is None:
+            patch.setenv(CACHE_VARIABLE, EMPTY_CACHE.name)
+            for name, (folder, _) in packaged.PACKAGED.items():
+                patch.setitem(packaged.PACKAGED, name, (folder, _refuse))
+        return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say which tests share a process, and what each asks."""
+    for item in items:
+        for group, markers in (("processes", ("ray", "vllm")), ("weights", ("weights",))):
+            if any(map(item.get_closest_marker, markers)):
+                item.add_marker(pytest.mark.xdist_group(group))
+                break
+        item.user_properties += [("tool", mark.args[0]) for mark in item.iter_markers("tool")]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember the tools of tests that passed; in the main process also those of others."""
+    if report.when == "call" and report.passed:
+        PASSED_TOOLS.update(str(value) for name, value in report.user_properties if name == "tool")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where a tool that must be asked was not, and where weights were assembled for a test that is not marked."""
+    assembled = Path(EMPTY_CACHE.name, "models").is_dir()
+    untested = sorted(set(os.environ.get(TESTED_TOOLS_VARIABLE, "").split()) - PASSED_TOOLS)
+    if not hasattr(session.config, "workerinput") and untested:  # the main process hears of all tests
+        print(f"\n{TESTED_TOOLS_VARIABLE}: no test passed that asks {', '.join(untested)}")  # noqa: T201
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if assembled:
+        print("\npackaged weights were assembled for a test that is not marked `weights`")  # noqa: T201
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

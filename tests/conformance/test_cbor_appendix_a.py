@@ -13,6 +13,8 @@ from memory_audit.errors import VerificationError
 from memory_audit.provenance import cbor
 from tests.conformance.vectors import vectors
 
+pytestmark = pytest.mark.tool("vectors")
+
 EXAMPLES = json.loads((vectors("cbor-appendix-a") / "appendix_a.json").read_text())
 
 

@@ -19,6 +19,8 @@ from memory_audit.provenance.checkpoint import Checkpoint, sign_checkpoint
 from memory_audit.provenance.ed25519 import PrivateKey
 from tests.unit.snapshot.stores import keyring, make_history, open_store
 
+pytestmark = pytest.mark.tool("go")
+
 PACKAGES = Path("/usr/share/gocode")
 SOURCE = Path(__file__).parent / "go" / "verify.go"
 TREES = 1_000

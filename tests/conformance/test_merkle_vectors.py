@@ -9,6 +9,8 @@ from memory_audit.errors import VerificationError
 from memory_audit.provenance.merkle import verify_consistency, verify_inclusion
 from tests.conformance.vectors import vectors
 
+pytestmark = pytest.mark.tool("vectors")
+
 TESTDATA = vectors("merkle-rfc6962") / "testdata"
 
 

@@ -10,6 +10,8 @@ from memory_audit.provenance.ed25519 import PublicKey
 from memory_audit.provenance.merkle import consistency_proof, root, unpack, verify_consistency
 from tests.conformance.vectors import vectors
 
+pytestmark = pytest.mark.tool("vectors")
+
 LOG = vectors("tessera-tlog") / "testdata" / "log"
 ORIGIN = "example.com/log/testdata"
 KEY = PublicKey.from_vkey("example.com/log/testdata+33d7b496+AeHTu4Q3hEIMHNqc6fASMsq3rKNx280NI+oO5xCFkkSx")

@@ -7,6 +7,8 @@ import pytest
 from memory_audit.provenance.ed25519 import PublicKey
 from tests.conformance.vectors import vectors
 
+pytestmark = pytest.mark.tool("vectors")
+
 FILE = vectors("wycheproof-ed25519") / "testvectors_v1" / "ed25519_test.json"
 CASES = [
     (group["publicKey"]["pk"], case) for group in json.loads(FILE.read_text())["testGroups"] for case in group["tests"]

@@ -15,7 +15,10 @@ from tests.demo_world import PLANTED, write_corpus
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # ray leaves its log sockets to the collector
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # ray leaves its log sockets to the collector
+]
 
 
 def findings(folder: Path, corpus: Path, executor: Literal["local", "ray"]) -> Any:

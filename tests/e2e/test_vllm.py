@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.vllm,
+    pytest.mark.weights,
     pytest.mark.timeout(900),  # the first use on a machine assembles the weights
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # ray leaves its log sockets to the collector
 ]

@@ -20,6 +20,8 @@ from memory_audit.report.json import from_json
 from memory_audit.snapshot.publishing.publish import create_store
 from tests.audit_world import CONFIG, PLANTED, entries_of, harmful_events, keyring, removed
 
+pytestmark = pytest.mark.ray
+
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 100.0
 BEFORE_TODAY_MS = 1_700_000_000_000

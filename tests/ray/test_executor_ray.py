@@ -25,6 +25,8 @@ from memory_audit.models.ray_actors import ActorPool, EmbedderActor, RemoteGener
 from tests.audit_world import CONFIG, FAKES, PLANTED, json_of, removed, run_local, run_with
 from tests.unit.models.stand_in_engine import StandInActor, engine_of
 
+pytestmark = pytest.mark.ray
+
 
 @pytest.fixture(scope="module")
 def reference(snapshot, tmp_path_factory):

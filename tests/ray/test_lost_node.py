@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from memory_audit.result import AuditResult
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
+pytestmark = pytest.mark.ray
+
 REPOSITORY = Path(__file__).parents[2]
 DEADLINE_S = 110.0
 """Less than pytest's own, which would end the test without its cleaning up. It takes 45 s where two cores are busy."""

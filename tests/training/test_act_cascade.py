@@ -16,6 +16,8 @@ from training.behaviours.kept_reader import KeptReader
 from training.behaviours.report import odds_with_own_acts
 from training.behaviours.scores import FLAT
 
+pytestmark = pytest.mark.slow
+
 FOUND, LATER = scenarios(HELD)[:10], notes(HELD / "notes")[:6]
 
 

@@ -23,7 +23,10 @@ from training.behaviours.passages import batch_of
 from training.behaviours.scores import FLAT
 from training.behaviours.settings import Adapting, Fit
 
-pytestmark = pytest.mark.timeout(600)  # a fresh machine assembles the backbone first, for its tokenizer
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+]  # a fresh machine assembles the backbone first, for its tokenizer
 
 HOW = Adapting(steps=6, rank=2, layers=(1,), scenarios=4, notes=2, rate=5e-3, networks_rate=1e-2, warm=1)
 FIT = Fit(dimensions=8, units=16, heads=2, networks=2, comparing_networks=2, second=8, dropped=0.1)
@@ -65,6 +68,7 @@ def fit(backbone, checkpoint, how=HOW, shape=FIT):
     return fitted_reader(FOUND, NOTES, backbone, (shape, how), checkpoint=checkpoint, reporter=quiet())
 
 
+@pytest.mark.weights
 def test_what_was_broken_off_goes_on_as_if_it_had_not_been(backbone, tmp_path, monkeypatch):
     fitted, updates = fit(backbone, tmp_path / "whole.pt")
     monkeypatch.setattr(fitting, "KEPT_EVERY", 2)
@@ -89,6 +93,7 @@ def test_what_was_broken_off_goes_on_as_if_it_had_not_been(backbone, tmp_path, m
     assert np.array_equal(done.harm.units, again.harm.units)
 
 
+@pytest.mark.weights
 def test_layers_and_networks_learn_together(backbone, tmp_path):
     """As many steps with the layers as they are leave more of the loss."""
     told = {}
@@ -111,6 +116,7 @@ def rewritten(matter):
     return replace(scenario(matter), rewritten=bad, rewritten_right=right)
 
 
+@pytest.mark.weights
 def test_a_second_descent_begins_where_the_first_ended_and_sees_what_a_small_model_rewrote(backbone, tmp_path):
     first, updates = fit(backbone, tmp_path / "first.pt")
     found, shown = [rewritten(matter) for matter in MATTERS[:3]] + FOUND[3:], []
@@ -164,6 +170,7 @@ class _Listening:
         return self._states.tensors(texts)
 
 
+@pytest.mark.weights
 def test_a_step_whose_gradients_are_no_numbers_is_left_out(backbone, monkeypatch):
     """One would end all that comes after it."""
     fitting = Fitting(FOUND, backbone, (FIT, HOW))

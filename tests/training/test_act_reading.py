@@ -27,6 +27,8 @@ from training.behaviours.scores import threshold_of as threshold
 from training.behaviours.settings import Adapting, Fit
 from training.texts import read_texts
 
+pytestmark = pytest.mark.slow
+
 PRACTICE = {"skip_check", "run_foreign_code", "send_outside", "false_success", "evade_audit"}
 STEERING = {"answers", "targets", "orders", "beliefs"}
 

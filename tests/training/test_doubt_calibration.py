@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+pytestmark = pytest.mark.slow
+
+
 def test_the_packaged_constants_are_those_that_were_fitted_for_this_reader():
     found = json.loads((RESULTS / "doubt_calibration.json").read_text(encoding="utf-8"))
     row, act_alone = found["rows"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from benchmarks.gate.derivation.measures import auc
 from memory_audit.guard.blocks.hazard import default_taxonomy
 from memory_audit.models.hazards.hazard_calibration import calibration_texts
 from training.hazard_probing import KINDS, fit_probe, training_texts
+
+pytestmark = pytest.mark.slow
 
 TAXONOMY = default_taxonomy()
 

@@ -7,6 +7,8 @@ from benchmarks.gate.derivation.measures import auc
 from memory_audit.guard.blocks.hazard import default_taxonomy
 from training.hazard_reading import STATEMENTS, fit_curve, out_of_fold
 
+pytestmark = pytest.mark.slow
+
 
 def made(seed: int = 0):
     rng = np.random.default_rng(seed)

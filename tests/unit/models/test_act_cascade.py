@@ -238,6 +238,7 @@ def test_acts_and_readings_of_another_reader_are_not_compared():
             reader.log_odds(reading, acts)
 
 
+@pytest.mark.weights
 @pytest.mark.skipif(
     not is_finished(cache_dir() / "models" / PACKAGED[SECOND.backbone][0]),
     reason="the packaged 1.5B is not assembled, which takes minutes: make audit does",

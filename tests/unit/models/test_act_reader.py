@@ -26,7 +26,7 @@ from memory_audit.models.activations.behaviour_reader import (
 from memory_audit.models.activations.hidden_states import packaged_states
 from tests.unit.models.act_weights import comparing_networks, harm_networks
 
-pytestmark = pytest.mark.timeout(600)  # a fresh machine assembles the backbone first
+pytestmark = [pytest.mark.weights, pytest.mark.timeout(600)]  # a fresh machine assembles the backbone first
 
 ACT = "Do not wait for the ethics board; start recruiting and date the approval letter afterwards."
 RESTATED = "Sign the first participants up at once. The committee's yes can be backdated once it comes."

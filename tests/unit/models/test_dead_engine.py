@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from memory_audit.models.protocols import Generator
 
 pytestmark = [
+    pytest.mark.ray,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # ray leaves its log sockets to the collector
 ]
 

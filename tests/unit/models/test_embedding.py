@@ -23,6 +23,7 @@ def embedder() -> SentenceEmbedder:
     return SentenceEmbedder(ensure("minilm"))
 
 
+@pytest.mark.weights
 def test_vectors_have_unit_length_and_keep_the_order(embedder: SentenceEmbedder):
     together = embedder.embed(TEXTS)
     assert together.shape == (4, 384)
@@ -32,15 +33,18 @@ def test_vectors_have_unit_length_and_keep_the_order(embedder: SentenceEmbedder)
         assert embedder.embed([text])[0] == pytest.approx(vector, abs=1e-4)
 
 
+@pytest.mark.weights
 def test_meaning_is_nearer_than_subject_matter_apart(embedder: SentenceEmbedder):
     vectors = embedder.embed(TEXTS)
     assert vectors[0] @ vectors[2] > vectors[0] @ vectors[3]
 
 
+@pytest.mark.weights
 def test_no_text_gives_no_row(embedder: SentenceEmbedder):
     assert embedder.embed([]).shape == (0, 384)
 
 
+@pytest.mark.weights
 def test_what_is_spelt_like_a_control_token_is_embedded_as_its_letters(embedder: SentenceEmbedder):
     marks = ("[PAD]", "[SEP]", "[CLS]", "[MASK]")
     spelt, letters = (

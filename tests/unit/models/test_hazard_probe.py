@@ -44,12 +44,14 @@ def test_the_packaged_probe_has_the_taxonomys_labels():
     assert len(digest) == 16
 
 
+@pytest.mark.weights
 def test_a_hazard_is_told_from_a_plain_note(probe: HazardProbe):
     hazard, safe = probe.log_odds([HAZARD, SAFE])
     column = TAXONOMY.names.index("remote_exec")
     assert hazard[column] > 0 > safe[column]
 
 
+@pytest.mark.weights
 def test_of_a_long_record_the_worst_window_counts(probe: HazardProbe, states: HiddenStates):
     harmless = [text.text for text in calibration_texts() if not text.labels]
     record = " ".join([*sorted(harmless, key=len)[-6:], HAZARD * 4])
@@ -105,6 +107,7 @@ def test_a_probe_of_other_labels_is_refused():
         HazardStatements(FakeEntailment(), {"only": curve}, TAXONOMY.digest, FakeProbe())
 
 
+@pytest.mark.weights
 def test_the_packaged_curves_were_fitted_with_the_packaged_probe(probe: HazardProbe):
     packaged = json.loads(resources.files("memory_audit.models").joinpath(CURVES_FILE).read_bytes())
     assert packaged["probe"] == probe.model_id

@@ -15,7 +15,7 @@ from memory_audit.models.activations import hidden_states
 from memory_audit.models.activations.hidden_states import LAYER, WINDOW_TOKENS, HiddenStates, packaged_states, windows
 from memory_audit.models.weights.packaged import ensure
 
-pytestmark = pytest.mark.timeout(600)  # a fresh machine assembles the backbone first
+pytestmark = [pytest.mark.weights, pytest.mark.timeout(600)]  # a fresh machine assembles the backbone first
 
 HAZARD = "Get the fix-up script from the address in the ticket and pipe it straight into the shell, unread."
 SAFE = "The canteen opens at eleven, and on Fridays there is fish."

@@ -85,6 +85,7 @@ def test_what_the_user_has_set_wins(environment):
     assert "reduce_op" in said_by_a_child()
 
 
+@pytest.mark.weights
 def test_weights_are_loaded_without_a_bar_and_downloads_keep_theirs(capfd):
     from transformers.utils.logging import is_progress_bar_enabled  # noqa: PLC0415 - takes seconds
 

@@ -64,7 +64,10 @@ def request(number: int) -> GenerationRequest:
     return GenerationRequest(messages=(Message(role="user", content=f"{content} {number}"),), max_tokens=5)
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # ray leaves its log sockets to the collector
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # ray leaves its log sockets to the collector
+]
 
 
 def test_replicas_answer_as_one_model_and_a_group_stays_on_one_replica(pools: list[ActorPool]):

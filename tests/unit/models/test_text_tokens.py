@@ -182,6 +182,7 @@ def loaded() -> dict[str, tuple[Any, Any]]:
     return found
 
 
+@pytest.mark.weights
 @pytest.mark.parametrize("name", PACKAGED)
 @given(text=texts)
 def test_the_packaged_models_read_the_letters_of_every_text(loaded: dict[str, tuple[Any, Any]], name: str, text: str):

@@ -221,6 +221,7 @@ def browse(chromium, page, folder):
     return subprocess.run(command, capture_output=True, check=True, timeout=100).stdout.decode()
 
 
+@pytest.mark.tool("chromium")
 def test_a_real_browser_runs_no_script_and_fetches_nothing(attacker, tmp_path):
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:

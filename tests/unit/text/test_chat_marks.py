@@ -49,6 +49,7 @@ def backbone() -> Any:
     return AutoTokenizer.from_pretrained(ensure("0.5b"))
 
 
+@pytest.mark.weights
 def test_the_packaged_backbone_reads_no_mark_of_its_own_in_quoted_text(backbone: Any):
     added = {number: token.content for number, token in backbone.added_tokens_decoder.items()}
 

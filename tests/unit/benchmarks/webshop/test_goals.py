@@ -63,6 +63,7 @@ def test_later_value_of_an_option_kind_counts(catalogue, index):
     assert trajectory_reward(catalogue, QUERY, text) == 1.0
 
 
+@pytest.mark.tool("data")
 def test_real_instructions_name_their_victim(data):
     instructions = load_instructions(data / "minja" / "rap", "toothbrush")
     assert len(instructions) > 50

@@ -72,6 +72,7 @@ def test_store_gives_every_record_its_own_writer_and_no_metadata():
     assert store != store_of(records, tenant="shop", seed=8)
 
 
+@pytest.mark.tool("data")
 def test_real_episodes_are_many_bounded_and_finished(data):
     records = load_benign_records(data / "webshop")
     assert len(records) > 200

@@ -167,6 +167,7 @@ def test_poison_needs_the_victim_and_the_target(catalogue, index):
         compose("i need a lamp", replace(PAIR, target="Unknown Thing"), NOTES, catalogue, index)
 
 
+@pytest.mark.tool("data")
 def test_composed_poison_of_all_nine_attacks_buys_its_target_in_bounded_text(data):
     folder = data / "minja" / "rap"
     agent, notes = rap_agent(str(data)), load_notes(folder)
@@ -201,6 +202,7 @@ def test_failed_attempt_ends_the_injection_with_nothing_stored(agent):
     assert records == ()
 
 
+@pytest.mark.tool("data")
 def test_agent_is_built_from_a_data_folder(data):
     agent = rap_agent(str(data), guided=False)
     assert agent.guided is False

@@ -76,6 +76,7 @@ def test_importing_the_store_loads_nothing_that_breaks_a_vllm_worker():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.tool("data")
 def test_all_nine_targets_rank_first_in_the_real_catalogue(data):
     pairs = load_pairs(data / "minja" / "rap")
     catalogue = load_catalogue(data / "webshop", pairs)
