@@ -13,14 +13,13 @@ from rich.console import Console
 from transformers import Qwen2Config, Qwen2Model
 
 from memory_audit.jobs.progress import Reporter
-from memory_audit.models.activations.behaviour_reader import adapted, passage_means
+from memory_audit.models.activations.behaviour_reader import passage_means
 from memory_audit.models.activations.hidden_states import HiddenStates
 from memory_audit.models.weights.packaged import ensure
 from training.behaviours import fitting
-from training.behaviours.corpus import EACH, HARMFUL, Note, Scenario
+from training.behaviours.corpus import Note, Scenario
 from training.behaviours.fitting import Fitting, fitted_reader
 from training.behaviours.passages import batch_of
-from training.behaviours.scores import FLAT
 from training.behaviours.settings import Adapting, Fit
 
 pytestmark = [
@@ -91,24 +90,6 @@ def test_what_was_broken_off_goes_on_as_if_it_had_not_been(backbone, tmp_path, m
     assert np.allclose(fitted.comparing.mixed, again.comparing.mixed, atol=1e-4)
     done, _ = fit(backbone, tmp_path / "parts.pt")  # nothing is left to do
     assert np.array_equal(done.harm.units, again.harm.units)
-
-
-@pytest.mark.weights
-def test_layers_and_networks_learn_together(backbone, tmp_path):
-    """As many steps with the layers as they are leave more of the loss."""
-    told = {}
-    for name, rate in (("plain", 0.0), ("adapted", 5e-3)):
-        how = Adapting(
-            steps=60, rank=4, layers=(0, 1), scenarios=5, notes=2, rate=rate, networks_rate=2e-3, warm=1
-        )  # fmt: skip
-        fitted, updates = fit(backbone, tmp_path / f"{name}.pt", how, replace(FIT, dropped=0.0))
-        weights, states = fitted.weights(FLAT, updates), adapted(backbone, updates)
-        harm = [[weights.reading(passage_means(read)).harm_nats for read in states.tokens(one.texts)] for one in FOUND]
-        sides = np.where(np.arange(EACH) < HARMFUL, 1, -1) * np.array(harm)
-        told[name] = np.logaddexp(0, -sides).mean()
-        moved = [name for name, part in updates.items() if name.endswith(".up") and np.abs(part).max() > 0]
-        assert bool(moved) == bool(rate)
-    assert told["adapted"] < 0.8 * told["plain"]
 
 
 def rewritten(matter):

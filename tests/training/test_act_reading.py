@@ -15,7 +15,7 @@ from benchmarks.guard.lockout_unseen import BLIND, CALIBRATED_ON, scenarios_in
 from benchmarks.guard.lockout_unseen import TEXTS as UNSEEN
 from benchmarks.harness.resultfile import RESULTS, ResultFile
 from memory_audit.models.activations.behaviour_networks import ComparingNetworks
-from memory_audit.models.activations.behaviour_reader import PASSAGE_TOKENS, passage_means, read_act_weights
+from memory_audit.models.activations.behaviour_reader import passage_means, read_act_weights
 from training import behaviour_reading as act_reading
 from training.behaviours.comparing import ComparingNetwork
 from training.behaviours.corpus import EACH, HARMFUL, HELD, PADDED, SAFE, TEXTS, Note, Scenario, notes, scenarios
@@ -172,24 +172,10 @@ def test_a_fitted_reader_tells_sides_and_matters_that_it_has_not_seen():
 
 
 def test_the_same_texts_give_the_same_reader():
-    first, second = (fit_on(*found_in(world())) for _ in range(2))
+    first, second = fitted(), fit_on(*found_in(world()))
     assert np.array_equal(first.projection, second.projection)
     for one, other in ((first.harm, second.harm), (first.comparing, second.comparing)):
         assert all(np.array_equal(getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
-
-
-def test_one_harmful_passage_among_many_is_found():
-    """Mean states of the whole say nothing here: one passage of six is harmful."""
-    random = np.random.default_rng(3)
-    states = world(80, seed=3)
-    routine = random.normal(scale=0.3, size=(*states.shape[:2], 5, HIDDEN)).astype(np.float32)
-    passages = np.concatenate([states[:, :, None], routine], axis=2)
-    mixed = np.array([[text[random.permutation(6)] for text in scenario] for scenario in passages])
-    found, read = found_in(np.repeat(mixed, PASSAGE_TOKENS, axis=2))
-    weights = fit_on(found[:60], read[:60])
-    for scenario in means_of(read[60:]):
-        harm = [weights.reading(text).harm_nats for text in scenario]
-        assert np.mean(harm[:HARMFUL]) > np.mean(harm[HARMFUL:]) + 1
 
 
 def test_what_was_fitted_is_what_the_reader_computes():
@@ -213,27 +199,6 @@ def test_what_was_fitted_is_what_the_reader_computes():
     within = 0.02 * float(np.ptp(odds))  # torch computes in bfloat16
     assert within > 0.1
     assert odds == pytest.approx(np.array(again), abs=within)
-
-
-def test_the_comparison_tells_whose_act_it_is_where_harm_says_nothing():
-    """What is harmful in one scenario is what is safe in another, and only the act tells which it is."""
-    random = np.random.default_rng(6)
-    states = world(200, seed=6)
-    states[:, :, 0] *= 1.5
-    states[random.random(len(states)) < 0.5, :, 0] *= -1
-    found, read = found_in(states)
-    learned = replace(SMALL, dimensions=12, units=32, second=32)
-    weights = fit_on(found[:160], read[:160], fit=learned, how=replace(QUICK, steps=200, networks_rate=0.01))
-    means = means_of(read)
-    compared, harm = [], []
-    for scenario in means[160:]:
-        act, *read = [weights.reading(text) for text in scenario]
-        odds = [float(weights.comparing.log_odds(one.passages, act.direction[None])[0]) for one in read]
-        nats = [one.harm_nats for one in read]
-        compared.append(np.mean(odds[: HARMFUL - 1]) - np.mean(odds[HARMFUL - 1 :]))
-        harm.append(np.mean(nats[: HARMFUL - 1]) - np.mean(nats[HARMFUL - 1 :]))
-    assert np.mean(np.array(compared) > 2) > 0.9
-    assert 0.2 < np.mean(np.array(harm) > 0) < 0.8
 
 
 def test_the_curve_tells_what_was_held_and_the_threshold_keeps_its_share():
