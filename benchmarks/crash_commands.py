@@ -37,7 +37,7 @@ from memory_audit.snapshot.layout import has_store
 from memory_audit.snapshot.pin import read_pin
 from memory_audit.snapshot.reader import open_snapshot, read_manifest
 from memory_audit.snapshot.verify import verify_store
-from tests.conformance.interrupted import Ended, Interruption, run_command
+from tests.conformance.interrupted import Ended, How, Interruption, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,7 @@ SCENARIOS: dict[str, tuple[tuple[Words, ...], tuple[Words, ...]]] = {
 }
 """By name: the commands before, which nothing disturbs, and those that are interrupted."""
 
-HOWS = ("before", "after", "torn", "refused", "ctrl-c", "moment")
+HOWS: tuple[How, ...] = ("before", "after", "torn", "refused", "ctrl-c", "moment")
 AGAIN = 0.3
 """How likely the next try is interrupted too."""
 

@@ -17,7 +17,7 @@ import argparse
 import json
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
@@ -95,14 +95,16 @@ def opened(scores: Scores, held: Sequence[Scenario], later: Sequence[Note], open
     return texts + [note.text for note, nats in zip(later, scores.notes, strict=True) if nats >= open_nats]
 
 
-def read_twice(alone: Scores, later: Sequence[Note], open_nats: float) -> dict[str, object]:
+def read_twice(alone: Scores, later: Sequence[Note], open_nats: float) -> dict[str, Any]:
     """Return which share of texts the first reader leaves open: with their own act, and with ten of others."""
     ordinary = np.array([not note.bad for note in later])
     said = {
         "restated": alone.own[:, :RESTATED], "safe": alone.own[:, RESTATED:],
         "safe_elsewhere": alone.elsewhere[:, RESTATED:], "ordinary_notes": alone.notes[ordinary],
     }  # fmt: skip
-    shares = {name: round(float((odds[np.isfinite(odds)] >= open_nats).mean()), 4) for name, odds in said.items()}
+    shares: dict[str, Any] = {
+        name: round(float((odds[np.isfinite(odds)] >= open_nats).mean()), 4) for name, odds in said.items()
+    }
     return {"part": "read by both"} | shares
 
 

@@ -30,7 +30,7 @@ from memory_audit.guard.text.forms import visible
 from memory_audit.jobs.progress import Reporter
 from memory_audit.models.activations.hazard_probe import PROBE_FILE
 from memory_audit.models.activations.hidden_states import BACKBONE, LAYER, READING, WHOLE_TOKENS, HiddenStates
-from memory_audit.models.hazards.hazard_calibration import calibration_texts
+from memory_audit.models.hazards.hazard_calibration import LabelledText, calibration_texts
 from memory_audit.models.weights.cache import cache_dir, folder_id
 from memory_audit.models.weights.packaged import ensure
 from training.texts import read_texts
@@ -114,9 +114,10 @@ def main() -> None:
     options = _options()
     reporter, taxonomy = Reporter(Console()), default_taxonomy()
     training, calibration = training_texts(), calibration_texts()
-    texts = [visible(item.text) for item in (*training, *calibration)]
+    every: list[TrainingText | LabelledText] = [*training, *calibration]
+    texts = [visible(item.text) for item in every]
     states = kept_states(texts, reporter)
-    truth = np.array([[label in item.labels for label in taxonomy.names] for item in (*training, *calibration)])
+    truth = np.array([[label in item.labels for label in taxonomy.names] for item in every])
     trades = np.array([item.trade for item in training] + ["calibration texts"] * len(calibration))
     kinds = np.array([item.kind for item in training] + [""] * len(calibration))
     config = {

@@ -18,7 +18,7 @@ import random
 import resource
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,13 +95,13 @@ class Timed(Reporter):
 
     def __init__(self) -> None:
         super().__init__(Console(file=io.StringIO()))
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     @contextlib.contextmanager
-    def stage(self, name: str, total: int | None = None) -> Iterator[Stage]:
+    def stage(self, name: str, total: int | None = None, *, announced: bool = False) -> Iterator[Stage]:
         """Time one stage."""
         start = time.perf_counter()
-        with super().stage(name, total) as stage:
+        with super().stage(name, total, announced=announced) as stage:
             yield stage
         self.seconds[name.split(" (", maxsplit=1)[0] if name.startswith("replaying") else name] += (
             time.perf_counter() - start

@@ -146,7 +146,8 @@ def idling(port: int, count: int) -> Iterator[list[int]]:
     here, there = get_context("spawn").Pipe()
     process = get_context("spawn").Process(target=idle, args=(port, count, there), daemon=True)
     process.start()
-    first, began, rate = here.recv(), time.perf_counter(), []
+    first, began = here.recv(), time.perf_counter()
+    rate: list[int] = []
     try:
         yield rate
     finally:

@@ -60,7 +60,7 @@ class NeverAsked:
     """A model that must not be needed."""
 
     model_id = "m"
-    calibrated_for = None
+    calibrated_for: str | None = None
 
     async def extract(self, texts: object, taxonomy: object) -> tuple[HazardSignature | None, ...]:
         """Stop the benchmark."""

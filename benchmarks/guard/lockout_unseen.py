@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.guard.hst.extraction import Backbone
+    from memory_audit.guard.blocks.hazard import MatchMode
     from memory_audit.guard.decide.guard_decision import Decision
 
 DATA = Path(__file__).parent / "hst" / "data"
@@ -88,7 +89,8 @@ async def _run(options: argparse.Namespace, backbone: Backbone, turns: Sequence[
     results = ResultFile("lockout_blind" if options.blind else "lockout_unseen", command, config, fresh=True)
     try:
         lockout = await warden.lockout(writes_of(scenarios, "act"))
-        for mode, labels_alone in (("act", False), ("act+labels", True), ("act+labels", False)):
+        ways: tuple[tuple[MatchMode, bool], ...] = (("act", False), ("act+labels", True), ("act+labels", False))
+        for mode, labels_alone in ways:
             guard = (labels_deciding(warden) if labels_alone else warden).guard(lockout, mode)
             head = {"mode": mode + (", labels alone" if labels_alone else "")}
             try:

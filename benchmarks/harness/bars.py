@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["read_bars"]
 
 
-def read_bars(folder: Path = RESULTS, *, variants: bool = False) -> list[dict[str, object]]:
+def read_bars(folder: Path = RESULTS, *, variants: bool = False) -> list[dict[str, Any]]:
     """Return the defaults' bars, or all, with the name of their result; not met first, then not measured, then met."""
     order = {False: 0, None: 1, True: 2}
     bars = [

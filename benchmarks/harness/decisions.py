@@ -74,14 +74,15 @@ def _of_part(old: Any, new: Any) -> Iterator[str]:
         yield from _of_values("", old, new)
         return
     old, new = ([_without_of(row) for row in rows] for rows in (old, new))
-    texts = [[_text(row) for row in rows] for rows in (old, new)]
-    for kind, first, end, other, other_end in difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
+    before, after = ([_text(row) for row in rows] for rows in (old, new))
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for kind, first, end, other, other_end in matcher.get_opcodes():
         if kind == "replace" and end - first == other_end - other:
             for number, (was, now) in enumerate(zip(old[first:end], new[other:other_end], strict=True), first):
                 yield from _of_values(f"[{number}]", was, now)
         elif kind != "equal":
-            yield from (f"- {text[:MOST_SHOWN]}" for text in texts[0][first:end])
-            yield from (f"+ {text[:MOST_SHOWN]}" for text in texts[1][other:other_end])
+            yield from (f"- {text[:MOST_SHOWN]}" for text in before[first:end])
+            yield from (f"+ {text[:MOST_SHOWN]}" for text in after[other:other_end])
 
 
 def _of_values(place: str, old: Any, new: Any) -> Iterator[str]:

@@ -254,10 +254,10 @@ def _plot_methods(grouped: Any) -> None:
     plt.close(figure)
 
 
-def _on_the_same_seeds(cells: Any, rho: float, methods: Sequence[str]) -> list[Group]:
+def _on_the_same_seeds(cells: Any, rho: float, methods: Sequence[str]) -> tuple[Group, ...]:
     """Pool the seeds that every method has, so that all are asked the same; in the methods' order."""
     seeds = set.intersection(*({row["seed"] for row in cells[rho, method]} for method in methods))
-    return [pool([row for row in cells[rho, method] if row["seed"] in seeds]) for method in methods]
+    return tuple(pool([row for row in cells[rho, method] if row["seed"] in seeds]) for method in methods)
 
 
 def _bars(grouped: Any) -> None:
@@ -331,12 +331,12 @@ def _cost_bars(results: ResultFile, grouped: Any) -> None:
     """
     for track, variant in sorted({(name[0], name[2]) for name in grouped}):
         for rho in (0.5, MAIN_RHO[track]):
-            pairs = [
+            both = [
                 _on_the_same_seeds(cell, rho, (SET, PLAIN))
                 for name, cell in grouped.items()
                 if (name[0], name[2]) == (track, variant) and (rho, SET) in cell and (rho, PLAIN) in cell
             ]
-            pairs = [(ours, plain) for ours, plain in pairs if plain["replays"]]  # where nothing was hijacked, none
+            pairs = [(ours, plain) for ours, plain in both if plain["replays"]]  # where nothing was hijacked, none
             if not pairs:
                 continue
             if rho == 0.5:

@@ -153,8 +153,8 @@ def snli(data: Path, limit: int = 600) -> tuple[list[tuple[str, str]], np.ndarra
 
 
 def _rank_correlation(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> float:
-    ranks = [values.argsort().argsort() for values in (left, right)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    first, second = (values.argsort().argsort() for values in (left, right))
+    return float(np.corrcoef(first, second)[0, 1])
 
 
 if __name__ == "__main__":

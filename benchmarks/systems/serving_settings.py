@@ -106,7 +106,8 @@ def _in_a_process(name: str, events: int) -> dict[str, Any]:
 
 def _letter(answer: str) -> str:
     """Return the last option letter of an answer: what a QA agent's harm scorer reads."""
-    return (re.findall(r"\b[A-D]\b", answer) or [""])[-1]
+    found: list[str] = re.findall(r"\b[A-D]\b", answer)
+    return found[-1] if found else ""
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ import pytest
 from tests.unit.guard.test_lockout import purged
 from tests.unit.snapshot.stores import keyring, make_store
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parents[2]
 LAYERS = ("audit", "models", "jobs")
 USERS_FOLDERS = (*LAYERS, "benchmarks")

@@ -99,7 +99,8 @@ class Fitting:
         self._through = states.updated(self._updates)
         self._harm = [HarmNetwork(whole.shape[1], fit, self._device) for _ in range(fit.networks)]
         self._comparing = [ComparingNetwork(self._projection, fit) for _ in range(fit.comparing_networks)]
-        parts = [part for network in (*self._harm, *self._comparing) for part in network.parts().values()]
+        networks: list[HarmNetwork | ComparingNetwork] = [*self._harm, *self._comparing]
+        parts = [part for network in networks for part in network.parts().values()]
         down, up = ([part for name, part in self._updates.items() if name.endswith(kind)] for kind in (".down", ".up"))
         self._descent = torch.optim.AdamW([
             {"params": down, "highest": self._how.rate, "weight_decay": 0.01},
@@ -139,11 +140,11 @@ class Fitting:
             for count, harmful in ((how.restated, True), (how.safe, False)):
                 texts += [scenario.texts[0]] if harmful else []
                 said = scenario.rewritten if harmful else scenario.rewritten_right
-                shown_first = [said[drawn.integers(len(said))]] if how.rewritten and said else []
+                shown_first = [said[int(drawn.integers(len(said)))]] if how.rewritten and said else []
                 those = [place for place in scenario.writes if (place < HARMFUL) == harmful]
                 others = drawn.choice(those, count - len(shown_first), replace=False)
                 texts += [*shown_first, *(scenario.texts[place] for place in others)]
-        harmful, shown = 1 + how.restated, len(texts) // len(found)
+        teaching, shown = 1 + how.restated, len(texts) // len(found)
         ordinary = [note.text for note in noted if not note.bad]
         if ordinary:
             texts = [
@@ -152,8 +153,8 @@ class Fitting:
             ]
         batch = batch_of(self._through.tensors([*texts, *(note.text for note in noted)]))
         batch = replace(batch, states=(batch.states - self._mean) / self._spread)
-        acts = batch.states[batch.place == 0][: len(texts)].reshape(len(found), shown, -1)[:, :harmful]
-        taught = [*np.tile(np.arange(shown) < harmful, len(found)).tolist(), *(note.bad for note in noted)]
+        acts = batch.states[batch.place == 0][: len(texts)].reshape(len(found), shown, -1)[:, :teaching]
+        taught = [*np.tile(np.arange(shown) < teaching, len(found)).tolist(), *(note.bad for note in noted)]
         truth = torch.tensor(taught, dtype=torch.float32, device=self._device)
         total = torch.zeros((), device=self._device)
         for network in self._harm:
@@ -188,7 +189,11 @@ class Fitting:
             self._projection.lerp_(reader["projection"], share)
             for name, part in self._updates.items():
                 part.lerp_(known["updates"][name], share)
-            for networks, kind in ((self._harm, "harm"), (self._comparing, "comparing")):
+            kinds: tuple[tuple[Sequence[HarmNetwork | ComparingNetwork], str], ...] = (
+                (self._harm, "harm"),
+                (self._comparing, "comparing"),
+            )
+            for networks, kind in kinds:
                 for number, network in enumerate(networks):
                     for name, part in network.parts().items():
                         part.lerp_(reader[kind][name][number], share)
@@ -220,7 +225,7 @@ def _axes(standard: torch.Tensor, dimensions: int) -> torch.Tensor:
 
 def _beside(text: str, ordinary: Sequence[str], drawn: np.random.Generator) -> str:
     """Return a text with an ordinary note before or after it: what a routine does to an act."""
-    pair = [text, ordinary[drawn.integers(len(ordinary))]]
+    pair = [text, ordinary[int(drawn.integers(len(ordinary)))]]
     return " ".join(pair if drawn.random() < 0.5 else pair[::-1])
 
 

@@ -175,7 +175,7 @@ def _citer(
     """Make a ContextCiter whose sources are memories and whose prompt is the agent's."""
     citer_class, partitioner_class = package
 
-    class Memories(partitioner_class):  # type: ignore[misc]
+    class Memories(partitioner_class):  # type: ignore[misc, valid-type]
         @property
         def num_sources(self) -> int:
             return len(entries)
@@ -189,7 +189,7 @@ def _citer(
         def get_context(self, mask: Any = None) -> str:
             return "\n\n".join(entry.text for entry in _masked(entries, mask))
 
-    class AgentCiter(citer_class):  # type: ignore[misc]
+    class AgentCiter(citer_class):  # type: ignore[misc, valid-type]
         def _get_prompt_ids(self, mask: Any = None, return_prompt: bool = False) -> Any:  # noqa: FBT001, FBT002
             prompt = self.tokenizer.apply_chat_template(
                 chat(_masked(entries, mask)), tokenize=False, add_generation_prompt=True

@@ -33,7 +33,7 @@ _WORDS = re.compile(r"[-_ ]+")
 
 def load_layout(suite: str) -> Mapping[str, Mapping[str, Any]]:
     """Layouts of one suite's tools."""
-    layouts: Mapping[str, Any] = yaml.load((POLICY / "outputs.yaml").read_text(), Loader=SafeLoader)  # noqa: S506
+    layouts: Mapping[str, Mapping[str, Any]] = yaml.load((POLICY / "outputs.yaml").read_text(), Loader=SafeLoader)  # noqa: S506
     return layouts[suite]
 
 

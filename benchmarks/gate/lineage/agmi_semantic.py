@@ -39,6 +39,7 @@ from memory_audit.snapshot.reader import open_snapshot
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from memory_audit.entry import Source
     from memory_audit.models.protocols import Embedder
 
 __all__ = ["READERS", "StoreMemory", "measure"]
@@ -93,7 +94,7 @@ class StoreMemory:
 
     def add_memory(self, item: Any) -> None:
         """Take a write; it is appended with the others before the next read."""
-        source = item.source if item.source in ("user", "agent", "tool") else "external"
+        source: Source = item.source if item.source in ("user", "agent", "tool") else "external"
         self._waiting.append(
             Entry(
                 tenant=item.user_id, entry_id=f"m{self._written + len(self._waiting)}", source=source,

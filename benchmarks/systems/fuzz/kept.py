@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import unicodedata
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,6 +39,9 @@ from memory_audit.provenance import strict_json
 from memory_audit.report.json import from_json, to_json
 from memory_audit.report.untrusted import as_html, as_line
 from memory_audit.result import AuditResult, EntryScore, EventFinding, GraphEdge, ProbeFinding, TenantResult
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["kept_targets"]
 
@@ -93,7 +97,7 @@ def _runs() -> list[Target]:
     ]  # fmt: skip
 
 
-def _parquet(row: dict[str, object], schema: pa.Schema) -> bytes:
+def _parquet(row: Mapping[str, object], schema: pa.Schema) -> bytes:
     """Write one row as a run does, but neither compressed nor by dictionary: a changed byte is a changed value."""
     sink = io.BytesIO()
     table = pa.Table.from_pylist([row], schema=schema)
