@@ -5,8 +5,8 @@ the same. To look for what those examples miss, draw others, and more of them:
 `pytest -m hypothesis --hypothesis-profile=explore`.
 
 Only a test marked `weights` may load packaged weights: for any other one there are none. Where tests run in several
-processes (`-n 2 --dist loadgroup`), those that start Ray or vLLM share one, and those that load weights share one, so
-that models are loaded once.
+processes (`-n 2 --dist loadgroup`), those that start Ray or vLLM share one, those that load weights share one, so that
+models are loaded once, and so do those of each file.
 
 A test marked `tool(NAME)` is skipped where that tool is absent. MEMAUDIT_TESTED_TOOLS names tools, by spaces, of which
 at least one test must have passed.
@@ -39,6 +39,9 @@ TESTED_TOOLS_VARIABLE = "MEMAUDIT_TESTED_TOOLS"
 EMPTY_CACHE = tempfile.TemporaryDirectory(prefix="memaudit-tests-")
 """Of tests that load no weights: they neither find what a user has assembled, nor leave anything there."""
 
+TOGETHER = {"processes": ("ray", "vllm"), "weights": ("weights",)}
+"""Markers of tests that share one process, by its group."""
+
 PASSED_TOOLS: set[str] = set()
 
 
@@ -61,10 +64,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Say which tests share a process, and what each asks."""
     for item in items:
-        for group, markers in (("processes", ("ray", "vllm")), ("weights", ("weights",))):
-            if any(map(item.get_closest_marker, markers)):
-                item.add_marker(pytest.mark.xdist_group(group))
-                break
+        together = [group for group, markers in TOGETHER.items() if any(map(item.get_closest_marker, markers))]
+        item.add_marker(
+            pytest.mark.xdist_group((*together, item.path.as_posix())[0])
+        )  # a file's fixtures are made once
         item.user_properties += [("tool", mark.args[0]) for mark in item.iter_markers("tool")]
 
 
