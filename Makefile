@@ -13,7 +13,7 @@ DOCS_STAMP := $(VENV)/.docs-done
 PINS := $(if $(filter cpu,$(SIDE)),-c constraints.txt,)
 
 # Two processes: models are loaded in one of them, and each of more would need gigabytes of its own.
-PYTEST = $(BIN)/python -m pytest -n 2 --dist loadgroup
+PYTEST = $(BIN)/python -m pytest -n 2
 
 .PHONY: audit test check lint docs bars tables setup constraints
 

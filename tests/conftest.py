@@ -5,7 +5,7 @@ the same. To look for what those examples miss, draw others, and more of them:
 `pytest -m hypothesis --hypothesis-profile=explore`.
 
 Only a test marked `weights` may load packaged weights: for any other one there are none. Where tests run in several
-processes (`-n 2 --dist loadgroup`), those that start Ray or vLLM share one, those that load weights share one, so that
+processes (`-n 2`), those that start Ray or vLLM share one, those that load weights share one, so that
 models are loaded once, and so do those of each file.
 
 A test marked `tool(NAME)` is skipped where that tool is absent. MEMAUDIT_TESTED_TOOLS names tools, by spaces, of which
@@ -15,18 +15,23 @@ at least one test must have passed.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import Phase, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from memory_audit.models.weights import packaged
 from memory_audit.models.weights.cache import CACHE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from xdist.remote import Producer
 
 # Explaining a failure takes a minute under Python 3.11's tracing, which a test's time limit would end.
 PHASES = tuple(phase for phase in Phase if phase is not Phase.explain)
@@ -39,8 +44,8 @@ TESTED_TOOLS_VARIABLE = "MEMAUDIT_TESTED_TOOLS"
 EMPTY_CACHE = tempfile.TemporaryDirectory(prefix="memaudit-tests-")
 """Of tests that load no weights: they neither find what a user has assembled, nor leave anything there."""
 
-TOGETHER = {"processes": ("ray", "vllm"), "weights": ("weights",)}
-"""Markers of tests that share one process, by its group."""
+TOGETHER = {"processes": {"ray", "vllm"}, "weights": {"weights"}}
+"""Markers of files whose tests share one process, by its group."""
 
 PASSED_TOOLS: set[str] = set()
 
@@ -60,15 +65,27 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests share a process, and what each asks."""
-    for item in items:
-        together = [group for group, markers in TOGETHER.items() if any(map(item.get_closest_marker, markers))]
-        item.add_marker(
-            pytest.mark.xdist_group((*together, item.path.as_posix())[0])
-        )  # a file's fixtures are made once
-        item.user_properties += [("tool", mark.args[0]) for mark in item.iter_markers("tool")]
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Say which tools a test asks; reports carry it to the main process."""
+    item.user_properties += [("tool", mark.args[0]) for mark in item.iter_markers("tool")]
+
+
+@pytest.hookimpl(optionalhook=True)  # of xdist, which may be switched off
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Share tests out by files and groups of files."""
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return process_of(config.rootpath / nodeid.partition("::")[0])
+
+    return Groups(config, log)
+
+
+@cache
+def process_of(path: Path) -> str:
+    """Name the group of a file by the marks that it gives; the main process collects no tests that it could ask."""
+    marks = set(re.findall(r"\bpytest\.mark\.(\w+)", path.read_text(encoding="utf-8")))
+    return next((group for group, of in TOGETHER.items() if marks & of), str(path))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

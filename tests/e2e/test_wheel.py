@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).parents[2]
 LAYERS = ("audit", "models", "jobs")
+NOT_PACKED = ("benchmarks", "training")
 USERS_FOLDERS = (*LAYERS, "benchmarks")
 
 PROGRAM = """
@@ -77,7 +78,7 @@ def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:  # noqa
 def wheel(tmp_path_factory) -> Path:
     """Built from a copy: a build leaves files in its folder, and takes up those that an earlier one left."""
     source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in LAYERS:
+    for name in (*LAYERS, *NOT_PACKED):
         shutil.copytree(REPOSITORY / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, source)
