@@ -175,7 +175,7 @@ class WriteGuard:
         self._state = _State(lockout, mode, self._rounds)
         self._recent = RecentWrites(self.settings.recent_writes, self.settings.recent_s)
         self._doubt_nats = math.inf if acts is None else doubt_nats(acts.curve, self.settings)
-        self._attempts = Attempts(self.settings, reads_acts=mode in MODES_WITH_ACTS)
+        self._attempts = Attempts(self.settings)
         self._closed = False
         self._counters = dict.fromkeys(("checked", "refused", "computed", "failed"), 0)
 

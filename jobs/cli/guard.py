@@ -123,7 +123,7 @@ class GuardOptions:
         typer.Option(
             "--distrust-after",
             help="After so many different refused writes of one writer in a day, refuse what else the act leaves in "
-            "doubt; 0: never. Modes that read no acts distrust nobody. Default: 2 for serve, 0 for check.",
+            "doubt; 0: never. Default: 2 for serve, 0 for check.",
         ),
     ] = None
     alarm_after: Annotated[
@@ -132,14 +132,6 @@ class GuardOptions:
             "--alarm-after",
             help="After so many different writes that were refused for one removal in a day, by whomever, refuse what "
             "else may restate its act; likewise.",
-        ),
-    ] = None
-    suspend_after: Annotated[
-        int | None,
-        typer.Option(
-            "--suspend-after",
-            help="After so many of one writer, refuse all of that writer's that are near a removal; 0, the default: "
-            "never. Modes without keys suspend nobody.",
         ),
     ] = None
     on_failure: Annotated[
@@ -165,7 +157,7 @@ class GuardOptions:
             UsageError: a value out of range.
         """
         counts: dict[str, int] = {"distrust_after": 0, "alarm_after": 0} if line_by_line else {}
-        for name in ("distrust_after", "alarm_after", "suspend_after"):
+        for name in ("distrust_after", "alarm_after"):
             if (given := getattr(self, name)) is not None:
                 counts[name] = given
         return GuardSettings(

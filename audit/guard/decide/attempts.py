@@ -8,9 +8,7 @@ sends is refused, and that makes it likelier that the rest is no better. So for 
   tries;
 
 and what the act of a write leaves in doubt is refused. Both come early, since what is clearly safe is let in as before:
-honest writers pay with what is in doubt alone. To let nothing more in of such a writer that is near a removal is
-stricter, and for those to choose whose writers each have a name: where many write under one, any of them brings it on
-all. (Guesses of a password are throttled likewise: OWASP ASVS 5.0, V6.3.1.)
+honest writers pay with what is in doubt alone. (Guesses of a password are throttled likewise: OWASP ASVS 5.0, V6.3.1.)
 """
 
 from __future__ import annotations
@@ -38,12 +36,11 @@ class Attempts:
 
     Args:
         settings: After how many refusals what happens.
-        reads_acts: The guard reads acts; where it does not, nothing is in doubt.
     """
 
-    def __init__(self, settings: GuardSettings, *, reads_acts: bool) -> None:
-        self._settings, self._reads_acts = settings, reads_acts
-        self._by_writer = Refusals(max(settings.distrust_after, settings.suspend_after), settings.refusals_s)
+    def __init__(self, settings: GuardSettings) -> None:
+        self._settings = settings
+        self._by_writer = Refusals(settings.distrust_after, settings.refusals_s)
         self._by_removal = Refusals(settings.alarm_after, settings.refusals_s)
         self._lock = threading.Lock()
 
@@ -76,9 +73,8 @@ class Attempts:
             now_ms: Now.
         """
         settings = self._settings
-        near = joins and alone.similarity is not None and alone.similarity >= settings.join_above
         unjudged = alone.reason in FAILURES  # and the policy lets it in
-        if not (near or unjudged or doubted):
+        if not (unjudged or doubted):
             return None
         with self._lock:
             of_writer = 0 if writer == UNNAMED else self._by_writer.count(writer, now_ms)
@@ -88,12 +84,8 @@ class Attempts:
                 if 0 < settings.alarm_after <= (count := self._by_removal.count(_name(stone), now_ms))
             ]
         hours = f"in {settings.refusals_s / 3_600:g} hours"
-        if 0 < settings.suspend_after <= of_writer and (near or alone.reason == "embedder failed"):
-            why = f"{settings.suspend_after} other writes of this writer were refused {hours}"
-            return replace(alone, allowed=False, reason="writer suspended", detail=why)
         in_doubt = bool(doubted) and (joins or foreign())
-        distrusted = self._reads_acts and 0 < settings.distrust_after <= of_writer
-        if distrusted and (unjudged or in_doubt):
+        if 0 < settings.distrust_after <= of_writer and (unjudged or in_doubt):
             why = f"in doubt, and {of_writer} other writes of this writer were refused {hours}"
             return replace(alone, allowed=False, reason="writer distrusted", detail=why)
         if in_doubt and attacked:

@@ -23,7 +23,6 @@ Reason = Literal[
     "act and hazard",
     "key alone",
     "writer distrusted",
-    "writer suspended",
     "removal attacked",
     "model failed",
     "embedder failed",

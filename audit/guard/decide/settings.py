@@ -63,15 +63,10 @@ class GuardSettings:
 
     distrust_after: int = 2
     """Writes of one writer, of different content, that were refused for what they say in `refusals_s`: from then on
-    what that writer's acts leave in doubt is refused. Modes that read no acts distrust nobody, nor does 0."""
+    what that writer's acts leave in doubt is refused; 0: never."""
 
     alarm_after: int = 2
     """Likewise for one removal, by whomever: from then on what may restate its act is refused to all."""
-
-    suspend_after: int = 0
-    """Likewise of one writer: from then on nothing more of that writer gets in that is as near a key as `join_above`
-    says, for stores whose writers each have a name: who writes under a shared one has it suspended for all. Modes that
-    compare no keys suspend nobody, nor does 0."""
 
     refusals_s: float = 86_400.0
     """How long a refusal counts for these."""
@@ -115,7 +110,6 @@ class GuardSettings:
             ("recent_s", 0),
             ("distrust_after", 0),
             ("alarm_after", 0),
-            ("suspend_after", 0),
             ("refusals_s", 0),
             ("asked_at_most", 1),
             ("read_at_most", 1),

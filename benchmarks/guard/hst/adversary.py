@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.guard.hst.blocking import BACKBONE, WRITTEN, counts
-from benchmarks.guard.hst.guarding import AS_IT_COMES, BY_ITSELF, PATIENCES
+from benchmarks.guard.hst.guarding import AS_IT_COMES, BY_ITSELF
 from benchmarks.guard.hst.retrieval import MemoryIndex
 
 if TYPE_CHECKING:
@@ -119,8 +119,7 @@ async def mixed_rows(warden: Warden, lockout: Lockout, mode: MatchMode, sets: Se
     together = [write for writes in kinds.values() for write in writes]
     rows = []
     for names, writer in NAMES.items():
-        # Whoever has a new name each time is neither distrusted nor suspended.
-        for patience in PATIENCES if writer else (BY_ITSELF, AS_IT_COMES):
+        for patience in (BY_ITSELF, AS_IT_COMES):
             refused: Counter[str] = Counter()
             reasons: dict[str, Counter[str]] = {name: Counter() for name in kinds}
             for number in range(MIXED):

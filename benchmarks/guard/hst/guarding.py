@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AS_IT_COMES",
     "BY_ITSELF",
-    "PATIENCES",
     "Patience",
     "RememberedActs",
     "RememberedEmbedder",
@@ -60,19 +59,16 @@ BETWEEN_WRITES_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """After how many refusals a guard gives no benefit of the doubt, and suspends a writer; by default as it comes."""
+    """After how many refusals a guard gives no benefit of the doubt; by default as it comes."""
 
     distrust_after: int = GuardSettings().distrust_after
     alarm_after: int = GuardSettings().alarm_after
-    suspend_after: int = GuardSettings().suspend_after
 
 
 BY_ITSELF = Patience(distrust_after=0, alarm_after=0)
 """What was refused before is held against nothing."""
 
 AS_IT_COMES = Patience()
-PATIENCES = (BY_ITSELF, AS_IT_COMES, Patience(suspend_after=20))
-"""Each write is judged by itself; as it comes; and writers are suspended as well."""
 
 
 def entry_of(write: Write, principal: str = "") -> Entry:

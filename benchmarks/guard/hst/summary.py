@@ -36,14 +36,13 @@ def print_rows(rows: Sequence[Row]) -> None:
         "keys": ("embedder", "set", "n", "p10", "median", "p90", "above_look", "above_alone", "auc_over_benign",
                  "auc_over_twins", "skipped"),
         "retrieval": ("mode", "set", "embedder", "prp_at_3_without", "prp_at_3_with_guard"),
-        "one after the other": ("names", "set", "distrust_after", "alarm_after", "suspend_after", "blocked", "n",
-                                "rate", "prp_at_3_without", "prp_at_3_with_guard"),
+        "one after the other": ("names", "set", "distrust_after", "alarm_after", "blocked", "n", "rate",
+                                 "prp_at_3_without", "prp_at_3_with_guard"),
         "adversary": ("names", "set", "distrust_after", "alarm_after", "blocked", "n", "rate", "shuffled_orders",
                       "shuffled_all_refused", "shuffled_most_let_in"),
         "adversary, retrieval": ("embedder", "names", "set", "prp_at_3", "benign_recall_at_3", "shuffled_prp_at_3_mean",
                                  "shuffled_prp_at_3_most"),
-        "mixed": ("names", "set", "distrust_after", "alarm_after", "suspend_after", "orders", "blocked", "n", "rate",
-                  "low", "high"),
+        "mixed": ("names", "set", "distrust_after", "alarm_after", "orders", "blocked", "n", "rate", "low", "high"),
         "latency": ("extraction", "mode", "path", "n", "p50_ms", "p95_ms", "mean_ms"),
     }  # fmt: skip
     for part, names in columns.items():

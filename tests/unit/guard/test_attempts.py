@@ -18,13 +18,13 @@ TRIED = st.tuples(st.just("tried"), WRITERS, st.sets(st.integers(0, 1)), st.bool
 
 
 @given(
-    limits=st.tuples(*(st.integers(0, 3),) * 3),
+    limits=st.tuples(*(st.integers(0, 3),) * 2),
     steps=st.lists(st.tuples(st.integers(0, 400), st.one_of(REFUSED, TRIED)), max_size=40),
 )
 def test_a_write_is_refused_for_what_was_refused_before_and_for_nothing_else(limits, steps):
-    distrust, alarm, suspend = limits
-    settings = GuardSettings(distrust_after=distrust, alarm_after=alarm, suspend_after=suspend, refusals_s=1.0)
-    held, now, by_writer, by_stone = Attempts(settings, reads_acts=True), 0, {}, {}
+    distrust, alarm = limits
+    settings = GuardSettings(distrust_after=distrust, alarm_after=alarm, refusals_s=1.0)
+    held, now, by_writer, by_stone = Attempts(settings), 0, {}, {}
 
     def late(refused, name):
         return sum(of == name and now - at < 1_000 for (of, _), at in refused.items())
@@ -46,23 +46,14 @@ def test_a_write_is_refused_for_what_was_refused_before_and_for_nothing_else(lim
             expected = "removal attacked"
         if near and what and 0 < distrust <= tries:
             expected = "writer distrusted"
-        if near and 0 < suspend <= tries:
-            expected = "writer suspended"
         assert (found and found.reason) == expected
         assert found is None or (not found.allowed and found.detail)
 
 
 @given(foreign=st.booleans(), joins=st.booleans())
 def test_what_is_far_from_every_key_counts_where_no_key_can_tell(foreign, joins):
-    held = Attempts(GuardSettings(distrust_after=1), reads_acts=True)
+    held = Attempts(GuardSettings(distrust_after=1))
     held.add("a", b"1", Decision(allowed=False, reason="act restated", tombstone=STONES[0]), 0)
     alone = Decision(allowed=True, reason="another act", similarity=0.1, restated_nats=-1.0)
     found = held.refusal("a", alone, joins=joins, doubted=STONES[:1], foreign=lambda: foreign, now_ms=1)
     assert (found is not None) == (foreign or joins)
-
-
-def test_where_no_acts_are_read_nothing_is_in_doubt():
-    held = Attempts(GuardSettings(mode="key", distrust_after=1), reads_acts=False)
-    held.add("a", b"1", Decision(allowed=False, reason="key alone", tombstone=STONES[0]), 0)
-    failed = Decision(allowed=True, reason="model failed")
-    assert held.refusal("a", failed, joins=True, doubted=[], foreign=lambda: False, now_ms=1) is None

@@ -12,7 +12,7 @@ from memory_audit.errors import ModelError
 from memory_audit.guard.decide.recent_writes import UNNAMED
 from memory_audit.guard.guard import GuardSettings
 from memory_audit.models.fakes import FakeActReader
-from tests.unit.guard.locks import EMBEDDER, NOW, PARAPHRASE, SAFE, entry, guard, lockout, stone
+from tests.unit.guard.locks import EMBEDDER, HARMFUL, NOW, PARAPHRASE, SAFE, entry, guard, lockout, stone
 
 AGAIN = [f"{PARAPHRASE}, {word}" for word in ("really", "truly", "surely")]
 DOUBTFUL = f"{SAFE}, perhaps"
@@ -63,22 +63,61 @@ def test_what_is_in_doubt_is_refused_after_other_writes_of_its_writer_were(made,
 
 
 def test_an_attacker_under_a_shared_name_shuts_nobody_out(made):
-    """With a suspension at once that name had nothing more in on the subject."""
-    held = made(suspend_after=20)
+    held = made()
     refuse(held, 3)
     assert held.check(entry(SAFE, "w1")).allowed
-    assert made(suspend_after=3, distrust_after=0).check(entry(SAFE, "w1")).allowed
-    strict = made(suspend_after=3)
-    refuse(strict, 3)
-    assert strict.check(entry(SAFE, "w1")).reason == "writer suspended"
 
 
 def test_being_distrusted_is_not_held_against_a_writer(made):
-    held = made(suspend_after=3)
+    held = made(distrust_after=3)
     refuse(held, 2)
     for number in range(3):
-        assert held.check(entry(f"{DOUBTFUL} {number}", f"d{number}")).reason == "writer distrusted"
+        assert held.check(entry(f"{DOUBTFUL} {number}", f"d{number}")).allowed
+    refuse(held, 3)
+    for number in range(3):
+        assert held.check(entry(f"{DOUBTFUL} {number}", f"e{number}")).reason == "writer distrusted"
     assert held.check(entry(SAFE, "w1")).allowed
+
+
+def test_a_distrust_ends_with_time_and_harmless_writes_do_not_prolong_it(made):
+    now = [NOW]
+    held = made(refusals_s=60, clock_ms=lambda: now[0])
+    refuse(held, 1)
+    now[0] += 30_000
+    held.check(entry(AGAIN[1], "t1"))
+    for _ in range(3):
+        now[0] += 9_000
+        assert held.check(entry(DOUBTFUL, "w1")).reason == "writer distrusted"
+    now[0] += 3_000
+    assert held.check(entry(DOUBTFUL, "w1")).allowed
+
+
+def test_one_text_counts_once_and_a_removed_one_not_at_all(made):
+    """An agent that sends its old memories once more is no attacker."""
+    held = made()
+    for number in range(5):
+        assert not held.check(entry(AGAIN[0], f"t{number}")).allowed
+    for number, text in enumerate((HARMFUL, HARMFUL.upper(), HARMFUL + "!")):
+        assert held.check(entry(text, f"s{number}")).reason == "same words"
+    assert held.check(entry("Roses like water", "m1")).reason == "removed id"
+    assert held.check(entry(DOUBTFUL, "w1")).allowed
+    assert not held.check(entry(AGAIN[1], "t9")).allowed
+    assert held.check(entry(DOUBTFUL, "w1")).reason == "writer distrusted"
+
+
+def test_a_new_set_of_tombstones_does_not_end_a_distrust(made):
+    held = made()
+    refuse(held, 2)
+    held.replace(lockout(stone(), stone(entry("Always upload the table", "m2"), index=1)))
+    assert held.check(entry(DOUBTFUL, "w1")).reason == "writer distrusted"
+
+
+def test_a_batch_is_judged_in_order(made):
+    texts = [DOUBTFUL, *AGAIN[:2], f"{DOUBTFUL}, now"]
+    decisions = made().check_many([entry(text, f"w{number}") for number, text in enumerate(texts)])
+    assert [decision.reason for decision in decisions] == [
+        "no hazard", "act restated", "act restated", "writer distrusted"
+    ]  # fmt: skip
 
 
 def test_what_is_far_from_every_key_is_in_no_doubt_but_for_what_no_key_can_tell(made):
@@ -102,9 +141,8 @@ def test_an_act_that_nothing_was_held_against_is_in_no_doubt():
     assert finding.doubted == (0,)
 
 
-@pytest.mark.parametrize("settings", [{"distrust_after": 0}, {"mode": "containment+key"}])
-def test_nobody_is_distrusted_where_that_is_off_or_no_acts_are_read(made, settings):
-    held = made(**settings)
+def test_nobody_is_distrusted_where_that_is_off(made):
+    held = made(distrust_after=0)
     for number, text in enumerate(AGAIN):
         assert not held.check(entry(text, f"t{number}")).allowed
     assert held.check(entry(DOUBTFUL, "w1")).allowed

@@ -64,16 +64,12 @@ def check(run, desk, *writes, options=()):
     return run("guard", "check", "writes.jsonl", "store", "--mode", "key", "--embedder", "fake", *options)
 
 
-def test_a_file_is_judged_line_by_line_unless_writers_are_to_be_suspended(desk, run):
+def test_a_file_is_judged_line_by_line(desk, run):
     assert run(*FORGET, "--apply")[0] == 0
     again = [memory("acme", f"w{n}", f"{AGAIN}, {word}") for n, word in enumerate(("really", "truly"))]
     near = memory("acme", "w9", "In the ticket are the rows which the import wrote and the hours that it took")
     code, out, _ = check(run, desk, *again, near)
     assert (code, "3 writes checked, 2 blocked" in out) == (0, True)
-    code, out, _ = check(run, desk, *again, near, options=("--suspend-after", "2"))
-    assert "3 writes checked, 3 blocked" in out
-    line = "blocked acme/w9: writer suspended (2 other writes of this writer were refused in 24 hours)"
-    assert line in out.splitlines()
 
 
 def test_forget_is_a_dry_run_unless_told_otherwise(desk, run):
@@ -159,7 +155,10 @@ def test_an_operator_wide_tombstone_holds_for_other_tenants(desk, run):
         (("guard", "check", "memories.jsonl", "store", "--near-above", "inf"), "near_above_nats is inf, expected"),
         (("guard", "check", "memories.jsonl", "store", "--fused-above", "nan"), "fused_above_nats is nan, expected"),
         (("guard", "check", "memories.jsonl", "store", "--fail-on", "all"), "expected blocked"),
-        (("guard", "check", "memories.jsonl", "store", "--suspend-after", "-1"), "suspend_after is -1, expected 0 or"),
+        (
+            ("guard", "check", "memories.jsonl", "store", "--distrust-after", "-1"),
+            "distrust_after is -1, expected 0 or",
+        ),
         (("guard", "check", "memories.jsonl", "store", "--distrust-after", "-1"), "distrust_after is -1, expected 0"),
         (("guard", "serve", "store", "--host", "0.0.0.0"), "give a token"),  # noqa: S104 - refused
         (("guard", "serve", "store", "--token-file", "memories.jsonl", "--mode", "x"), "token is open to others"),
