@@ -114,9 +114,9 @@ class AuditConfig:
     probe_pattern: str | None = None
     """Regular expression whose last match (group 1 if there is one) is a probe's answer; None compares whole texts."""
 
-    hazards: Literal["margins", "list", "off"] = "margins"
-    """How the backbone is asked for the hazards of removed entries (see memory_audit.models.hazards.extraction); `off`
-    asks nothing, and tombstones then keep no paraphrase out."""
+    hazards: Literal["read", "off"] = "read"
+    """Whether the backbone is asked for the hazards of removed entries (see memory_audit.models.hazards.extraction);
+    `off` asks nothing, and tombstones then keep no paraphrase out."""
 
     taxonomy: str | None = None
     """Taxonomy file of those hazards; None is the packaged one."""

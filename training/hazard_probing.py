@@ -30,9 +30,9 @@ from memory_audit.guard.text.forms import visible
 from memory_audit.jobs.progress import Reporter
 from memory_audit.models.activations.hazard_probe import PROBE_FILE
 from memory_audit.models.activations.hidden_states import BACKBONE, LAYER, READING, WHOLE_TOKENS, HiddenStates
-from memory_audit.models.hazards.hazard_calibration import LabelledText, calibration_texts
 from memory_audit.models.weights.cache import cache_dir, folder_id
 from memory_audit.models.weights.packaged import ensure
+from training.label_calibration import calibration_texts
 from training.texts import read_texts
 
 if TYPE_CHECKING:

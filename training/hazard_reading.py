@@ -2,7 +2,7 @@
 
     python -m training.hazard_reading [--backbone packaged:1.5b-int8] [--write]
 
-On the packaged calibration texts (`memory_audit.models.hazards.hazard_calibration`), which are no benchmark's: hazards,
+On the packaged calibration texts (`training.label_calibration`), which are no benchmark's: hazards,
 safe twins in nearly the same words, and everyday records. Out of fold; a hazard and its twin share a fold. The probe
 was fitted on other texts (`training.hazard_probing`). `--write` replaces the packaged curves, and the thresholds that
 go with them are printed for the taxonomy file: the share of texts without the label that may exceed one is
@@ -30,11 +30,11 @@ from memory_audit.guard.blocks.hazard import default_taxonomy
 from memory_audit.guard.text.forms import visible
 from memory_audit.jobs.progress import Reporter
 from memory_audit.models.hazards.extraction import HazardReader
-from memory_audit.models.hazards.hazard_calibration import calibration_texts, thresholds
 from memory_audit.models.hazards.signature_cache import SignatureCache
 from memory_audit.models.hazards.statements import CURVES_FILE, statement_evidence
 from memory_audit.models.loading import ModelSpecs, load_entailment, load_probe
 from memory_audit.models.weights.cache import cache_dir
+from training.label_calibration import calibration_texts, thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

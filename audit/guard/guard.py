@@ -9,9 +9,9 @@ Importing it loads no Ray, torch or vllm; the models come in as an `Embed` calla
 3. the acts of those readings that are not far from all keys are read, and it is refused by a tombstone whose act it
    restates (`memory_audit.guard.blocks.behaviour`) and whose key is not far; in mode `act` less is enough where that
    key is near;
-4. with a mode of labels, readings far from all keys are let through, and only those that are near one, or in a language
+4. in mode `act+labels`, readings far from all keys are let through, and only those that are near one, or in a language
    that the embedder does not know, are shown to the model, nearest first: the write is refused by a near tombstone
-   whose signature matches (eq. 3). Mode `act+labels` asks only about writes, and for tombstones, that the act leaves in
+   whose signature matches (eq. 3). The model is asked only about writes, and for tombstones, that the act leaves in
    doubt, and there weighs the act and the likeliest hazard together instead, where the models were calibrated for that.
    For a tombstone without an act, or without a usable signature, a very similar key is enough;
 5. the same for the write joined to this writer's recent writes that were near a key: acts come in instalments. What is
@@ -33,7 +33,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
-import math
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
@@ -61,13 +60,11 @@ if TYPE_CHECKING:
     from memory_audit.entry import Entry
     from memory_audit.guard.blocks.behaviour import ActReader
     from memory_audit.guard.blocks.block_list import Lockout
-    from memory_audit.guard.blocks.hazard import MatchMode, Taxonomy
+    from memory_audit.guard.blocks.hazard import Taxonomy
     from memory_audit.guard.blocks.tombstone import Embed
+    from memory_audit.guard.decide.settings import GuardMode
 
-__all__ = [
-    "MODES_WITH_ACTS", "MODES_WITH_KEYS", "MODES_WITH_LABELS", "GuardSettings", "HazardExtractor", "WriteGuard",
-]  # fmt: skip
-
+__all__ = ["GuardSettings", "HazardExtractor", "WriteGuard"]
 
 UNIT = 0.01
 """How far the norm of a unit vector may lie from 1: half precision is enough."""
@@ -81,15 +78,6 @@ MOST_REMEMBERED = 8
 
 MOST_DOUBTED = 8
 """Tombstones that are kept of those whose act a write may restate."""
-
-MODES_WITH_KEYS: frozenset[MatchMode] = frozenset({"act", "act+labels", "key", "containment+key"})
-"""Modes that compare semantic keys, and need an embedder."""
-
-MODES_WITH_ACTS: frozenset[MatchMode] = frozenset({"act", "act+labels"})
-"""Modes that read acts."""
-
-MODES_WITH_LABELS: frozenset[MatchMode] = frozenset({"act+labels", "exact", "containment", "containment+key"})
-"""Modes that ask a model for labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +100,7 @@ class _State:
 
     __slots__ = ("alone", "expires_ms", "ids_only", "joined", "lockout", "scopes", "words_only")
 
-    def __init__(self, lockout: Lockout, mode: MatchMode, rounds: Rounds) -> None:
+    def __init__(self, lockout: Lockout, mode: GuardMode, rounds: Rounds) -> None:
         self.lockout = lockout
         self.scopes = scopes(lockout, mode, rounds.taxonomies, fused=rounds.fused)
         silent = lockout.keys.keyless & np.all([scope.mute for scope in self.scopes], axis=0)
@@ -129,10 +117,9 @@ class WriteGuard:
 
     Args:
         lockout: What is locked out (`memory_audit.guard.blocks.block_list.read_lockout`).
-        embed: Texts to unit vectors, shape (texts, dimensions), by the model that `lockout.embedder` names; None only
-            with the modes `exact` and `containment`, which then ask the model about every write.
-        acts: Reads acts; None only with the modes that read none.
-        extractor: The model; None only with the modes `act` and `key`.
+        embed: Texts to unit vectors, shape (texts, dimensions), by the model that `lockout.embedder` names.
+        acts: Reads acts, by the model that `lockout.act_model` names.
+        extractor: Reads hazards; None only in mode `act`.
         taxonomies: Every taxonomy that tombstones may use. One it does not hold leaves a tombstone to its key alone.
         settings: How to decide.
         clock_ms: Now, in Unix milliseconds.
@@ -140,15 +127,16 @@ class WriteGuard:
         thread: Where the extractor runs, if several guards share one; its owner closes it.
 
     Raises:
-        UsageError: a mode without what it needs, or a threshold where the reader of acts tells nothing.
+        UsageError: acts of another reader, no extractor or taxonomy where hazards are read, or a threshold where the
+            reader of acts tells nothing.
     """
 
     def __init__(  # noqa: PLR0913 - a guard's parts
         self,
         lockout: Lockout,
         *,
-        embed: Embed | None,
-        acts: ActReader | None = None,
+        embed: Embed,
+        acts: ActReader,
         extractor: HazardExtractor | None = None,
         taxonomies: Sequence[Taxonomy] = (),
         settings: GuardSettings | None = None,
@@ -158,15 +146,11 @@ class WriteGuard:
     ) -> None:
         self.settings = settings or GuardSettings()
         mode = self.settings.mode
-        if mode in MODES_WITH_KEYS and embed is None:
-            raise UsageError(f"mode {mode} needs an embedder")
-        if mode in MODES_WITH_ACTS and acts is None:
-            raise UsageError(f"mode {mode} needs a reader of acts")
-        if mode in MODES_WITH_ACTS and acts is not None and acts.model_id != lockout.act_model:
+        if acts.model_id != lockout.act_model:
             raise UsageError(f"the acts are of {lockout.act_model!r:.300}, the reader is {acts.model_id!r:.300}")
-        if mode in MODES_WITH_LABELS and (extractor is None or not taxonomies):
-            raise UsageError(f"mode {mode} needs a model and a taxonomy; the modes act and key need neither")
-        self._embed = embed if mode in MODES_WITH_KEYS else None
+        if mode != "act" and (extractor is None or not taxonomies):
+            raise UsageError(f"mode {mode} needs a model and a taxonomy; mode act needs neither")
+        self._embed = embed
         self._clock_ms, self._on_decision = clock_ms, on_decision
         self._owns_thread = thread is None
         self._thread = ModelThread() if thread is None else thread
@@ -174,7 +158,7 @@ class WriteGuard:
         self._lock = threading.Lock()
         self._state = _State(lockout, mode, self._rounds)
         self._recent = RecentWrites(self.settings.recent_writes, self.settings.recent_s)
-        self._doubt_nats = math.inf if acts is None else doubt_nats(acts.curve, self.settings)
+        self._doubt_nats = doubt_nats(acts.curve, self.settings)
         self._attempts = Attempts(self.settings)
         self._closed = False
         self._counters = dict.fromkeys(("checked", "refused", "computed", "failed"), 0)
@@ -405,15 +389,15 @@ class WriteGuard:
         """Judge groups of texts, each a write: one call of the embedder, one of the model for each taxonomy."""
         settings, lockout = self.settings, state.lockout
         flat = [text for group in groups for text in group]
-        if self._embed is not None and flat and len(lockout):
+        known = np.zeros((len(flat), 0), np.float32)
+        if flat and len(lockout):
             try:
-                vectors = self._embed(flat) if vectors is None else vectors
-                vectors = _checked(vectors, len(flat), lockout.keys.dimensions)
+                known = _checked(self._embed(flat) if vectors is None else vectors, len(flat), lockout.keys.dimensions)
             except Exception as error:  # noqa: BLE001 - whatever an embedder raises, the policy decides, and says so
                 failed = failure("embedder failed", error_line(error), settings)
                 return [_Finding(decision=failed, joins=True, nearest=_nearest(lockout, texts)) for texts in groups]
         spans = np.cumsum([0, *map(len, groups)]).tolist()
-        mine = [None if vectors is None else vectors[start:end] for start, end in itertools.pairwise(spans)]
+        mine = [known[start:end] for start, end in itertools.pairwise(spans)]
         judged = self._rounds.judge(lockout, state.scopes, groups, mine, joined=joined)
         incomparable = bool(lockout.keys.keyless.any())  # near or not, nobody knows
         findings = []

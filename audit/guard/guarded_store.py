@@ -67,9 +67,9 @@ class GuardedStore:
         path: Path,
         trust: TrustPolicy,
         *,
-        embed: Embed | None,
+        embed: Embed,
         embedder: str,
-        acts: ActReader | None = None,
+        acts: ActReader,
         extractor: HazardExtractor | None = None,
         taxonomies: Sequence[Taxonomy] = (),
         settings: GuardSettings,
@@ -178,10 +178,7 @@ class GuardedStore:
             self._thread.close()
 
     def _lockout(self, snapshot: VerifiedSnapshot, tenant: str, now_ms: int) -> Lockout:
-        return read_lockout(
-            snapshot, tenant, embedder=self._embedder, now_ms=now_ms,
-            act_model="" if self._acts is None else self._acts.model_id,
-        )  # fmt: skip
+        return read_lockout(snapshot, tenant, embedder=self._embedder, now_ms=now_ms, act_model=self._acts.model_id)
 
     def _end_expired(self) -> None:
         """Let go of what expired: a guard does so with its next write only, and until then it is counted."""

@@ -14,17 +14,22 @@ import argparse
 import os
 import statistics
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.entry import Entry
+from memory_audit.guard.blocks.behaviour import ActCurve, ActReading
 from memory_audit.guard.blocks.block_list import Lockout
 from memory_audit.guard.blocks.hazard import HazardSignature, default_taxonomy
 from memory_audit.guard.blocks.semantic_key import SemanticKey
 from memory_audit.guard.blocks.tombstone import HazardTombstone, Lock
 from memory_audit.guard.guard import GuardSettings, WriteGuard
 from memory_audit.provenance.leaf import Tombstone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DIMENSIONS = 384
 CLUSTERS = 50
@@ -40,31 +45,38 @@ def directions(count: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def lockout_of(count: int, rng: np.random.Generator) -> Lockout:
-    """A tenant's tombstones, each with a key, a signature and a fingerprint."""
+    """A tenant's tombstones, each with a key, an act, a signature and a fingerprint."""
     taxonomy = default_taxonomy()
     stones = []
     for number, row in enumerate(directions(count, rng)):
         labels = frozenset(rng.choice(taxonomy.names, size=2, replace=False).tolist())
         lock = Lock(
             signature=HazardSignature(labels=labels, taxonomy=taxonomy.digest, model="m"),
-            keys=(SemanticKey.of(row, "bench@1"),), fingerprints=(rng.bytes(16),),
+            keys=(SemanticKey.of(row, "bench@1"),), acts=(SemanticKey.of(row, NeverAsked.model_id),),
+            fingerprints=(rng.bytes(16),),
         )  # fmt: skip
         stones.append(HazardTombstone(lock=lock, tombstone=Tombstone(
             tenant="t", entry_id=f"m{number}", removed_index=number, removed_leaf_hash=bytes(32), reason="r",
             run_id="r", created_at_ms=0,
         )))  # fmt: skip
-    return Lockout(tenant="t", salt="s", stones=stones, embedder="bench@1")
+    return Lockout(tenant="t", salt="s", stones=stones, embedder="bench@1", act_model=NeverAsked.model_id)
 
 
 class NeverAsked:
-    """A model that must not be needed."""
+    """Implements `ActReader`; it must not be needed."""
 
-    model_id = "m"
-    calibrated_for: str | None = None
+    model_id = "never@1"
+    curve = ActCurve(restated_slope=1.0, harm_slope=1.0, bias=0.0, threshold_nats=0.0)
 
-    async def extract(self, texts: object, taxonomy: object) -> tuple[HazardSignature | None, ...]:
+    def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
         """Stop the benchmark."""
-        raise SystemExit(f"a model was asked about {texts!r:.80} under {taxonomy!r:.40}")
+        raise SystemExit(f"a model was asked about {texts!r:.80}")
+
+    taught = read
+
+    def log_odds(self, reading: ActReading, acts: np.ndarray) -> np.ndarray:
+        """Stop the benchmark."""
+        raise SystemExit(f"{reading!r:.80} was compared with {acts.shape}")
 
 
 def write(number: int) -> Entry:
@@ -93,10 +105,10 @@ def main() -> None:
     rng = np.random.default_rng(0)
     held = lockout_of(options.tombstones, rng)
     # No write may need a model: thresholds lie above what these directions reach, as real ones do for benign writes.
-    settings = GuardSettings(mode="containment+key", look_above=0.97, key_alone_above=0.98, recent_writes=0)
+    settings = GuardSettings(mode="act", read_above=0.97, look_above=0.97, key_alone_above=0.98, recent_writes=0)
     guard = WriteGuard(
-        held, embed=lambda _: np.zeros((0, DIMENSIONS), np.float32), extractor=NeverAsked(),
-        taxonomies=[default_taxonomy()], settings=settings, clock_ms=lambda: 0,
+        held, embed=lambda _: np.zeros((0, DIMENSIONS), np.float32), acts=NeverAsked(), settings=settings,
+        clock_ms=lambda: 0,
     )  # fmt: skip
     result = ResultFile("guard_latency", "python -m benchmarks.guard.guard_latency", vars(options), fresh=True)
     writes = [write(number) for number in range(options.writes)]

@@ -33,7 +33,7 @@ from benchmarks.guard.hst.adversary import NAMES
 from benchmarks.guard.hst.blocking import LengthRules, Sets, block_rows, counts
 from benchmarks.guard.hst.corpus import Write, load_corpus, load_rules, load_votes
 from benchmarks.guard.hst.extraction import packaged_backbone
-from benchmarks.guard.hst.guarding import PATIENCES
+from benchmarks.guard.hst.guarding import AS_IT_COMES, BY_ITSELF
 from benchmarks.guard.hst.paraphrase import PER_POISON, PREFIX, generate_paraphrases, parse, rewritten, short_hash
 from benchmarks.guard.hst.retrieval import MemoryIndex
 from benchmarks.guard.hst.summary import print_rows
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from benchmarks.guard.hst.extraction import Backbone
     from benchmarks.guard.hst.guarding import Patience, Warden
     from memory_audit.guard.blocks.block_list import Lockout
-    from memory_audit.guard.blocks.hazard import MatchMode
+    from memory_audit.guard.decide.settings import GuardMode
     from memory_audit.models.protocols import Embedder, Generator
 
 __all__ = ["drawn_paraphrases", "rewritten_twins"]
@@ -61,7 +61,7 @@ EACH = 50
 TWINS = 4
 """Answers for each safe twin."""
 
-MODES: tuple[MatchMode, ...] = ("act", "act+labels")
+MODES: tuple[GuardMode, ...] = ("act", "act+labels")
 K = 3
 
 BY_RULE, BY_READERS, TWIN_SET = "paraphrases", "paraphrases, by readers", "safe twins, rewritten"
@@ -94,7 +94,7 @@ async def _run(options: argparse.Namespace, corpus: Corpus, backbone: Backbone) 
             for name, writes in harmful.items():
                 results.add_row({"mode": mode, "set": name, **retrieved(corpus, writes, embedder, refused)})
         for name, writes in (*harmful.items(), (TWIN_SET, twins)):
-            for names, patience in product(NAMES, PATIENCES):
+            for names, patience in product(NAMES, (BY_ITSELF, AS_IT_COMES)):
                 row, refused = await insisted(warden, lockout, writes, patience, names)
                 seen = retrieved(corpus, writes, embedder, refused) if name in harmful else {}
                 results.add_row({"mode": MODES[-1], "set": name, **seen, **row})

@@ -40,7 +40,6 @@ from memory_audit.jobs.guard.token import MIN_TOKEN_CHARS, guard_token
 from memory_audit.jobs.options import spread_options
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.locks import taxonomy_of
-from memory_audit.models.hazards.hazard_calibration import MAX_LINE_BYTES, calibration_texts, parse_labelled, thresholds
 from memory_audit.outside_file import named_file
 from memory_audit.report.untrusted import as_line
 
@@ -48,10 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memory_audit.entry import Entry
-    from memory_audit.guard.blocks.hazard import MatchMode
-    from memory_audit.guard.decide.settings import OnFailure
+    from memory_audit.guard.decide.settings import GuardMode, OnFailure
     from memory_audit.guard.guarded_store import GuardedStore
-    from memory_audit.jobs.progress import Stage
 
 __all__ = ["guard_app"]
 
@@ -63,8 +60,7 @@ guard_app = typer.Typer(help="Keep removed memories from coming back.", no_args_
 Backbone = Annotated[
     str,
     typer.Option(
-        help="Model that reads hazards: packaged, a folder or id, or openai:URL#MODEL; never started by the modes act "
-        "and key."
+        help="Model that reads hazards: packaged, a folder or id, or openai:URL#MODEL; never started in mode act."
     ),
 ]
 Nli = Annotated[
@@ -88,8 +84,7 @@ class GuardOptions:
         str,
         typer.Option(
             help="act: what a write teaches, read by the packaged 0.5B and 1.5B; act+labels: and, in doubt, its "
-            "hazards, read by --backbone; exact, containment: its hazards alone; containment+key: these, near a "
-            "removal; key: no model but the embedder."
+            "hazards, read by --backbone."
         ),
     ] = "act+labels"
     act_above: Annotated[
@@ -161,7 +156,7 @@ class GuardOptions:
             if (given := getattr(self, name)) is not None:
                 counts[name] = given
         return GuardSettings(
-            mode=cast("MatchMode", self.mode), act_above_nats=self.act_above, near_above_nats=self.near_above,
+            mode=cast("GuardMode", self.mode), act_above_nats=self.act_above, near_above_nats=self.near_above,
             doubt_above_nats=self.doubt_above, fused_above_nats=self.fused_above,
             on_failure=cast("OnFailure", self.on_failure), **counts,
         )  # fmt: skip
@@ -245,74 +240,6 @@ def serve(
         remember(guarded.snapshot, options.pin)
         _warn(guarded)
         serve_guard(guarded, sockets, token=token, refresh_s=refresh_s, keep=partial(remember, given=options.pin))
-
-
-@guard_app.command("calibrate")
-def calibrate(
-    backbone: Annotated[
-        str, typer.Option(help="Model that reads hazards: packaged, a folder or id, or openai:URL#MODEL.")
-    ] = "packaged",
-    backbone_key_env: BackboneKeyEnv = None,
-    nli: Nli = None,
-    taxonomy: TaxonomyFile = None,
-    texts: Annotated[
-        Path | None, typer.Option("--texts", help="Labelled texts, JSON lines; default: the packaged ones.")
-    ] = None,
-    most_false: Annotated[
-        float, typer.Option("--most-false", help="Share of the texts without a label that may be given it.")
-    ] = 0.01,
-    cache: Cache = None,
-) -> None:
-    """Choose the thresholds of the hazard labels for one model.
-
-    On labelled texts that are no benchmark's. Prints them as JSON; a taxonomy file takes them.
-    """
-    import asyncio  # noqa: PLC0415
-
-    from memory_audit.jobs.guard.guard_models import HazardModels, hazard_models  # noqa: PLC0415 - the model layer
-    from memory_audit.models.backbone.generator_http import HttpSettings  # noqa: PLC0415
-    from memory_audit.models.loading import ModelSpecs  # noqa: PLC0415
-
-    named = taxonomy_of(taxonomy)
-    thresholds((), named, most_false=most_false)  # a wrong share is to be heard before the work
-    labelled = calibration_texts() if texts is None else tuple(parse_labelled(_lines(texts), texts.name, named.names))
-
-    async def read(models: HazardModels, progress: Stage) -> list[dict[str, float] | None]:
-        async def one(text: str) -> dict[str, float] | None:
-            found = await models.reader.margins(text, named)
-            progress.advance()
-            return found
-
-        try:
-            return list(await asyncio.gather(*(one(item.text) for item in labelled)))
-        finally:
-            await models.backbone.close()
-
-    # What was read is kept, so that a second start, or another share, asks only what is new.
-    reporter = Reporter(Console(stderr=True))
-    specs = ModelSpecs(backbone=backbone, http=HttpSettings(api_key_env=backbone_key_env or ""))
-    with (
-        hazard_models(specs, named, nli=nli, cache=cache, reporter=reporter) as models,
-        reporter.stage("reading the hazards of labelled texts", len(labelled)) as progress,
-    ):
-        margins = asyncio.run(read(models, progress))
-    known = [(found, item.labels) for found, item in zip(margins, labelled, strict=True) if found is not None]
-    chosen = thresholds(known, named, most_false=most_false)
-    found_of = {
-        label: sum(margins[label] > cut for margins, truth in known if label in truth) for label, cut in chosen.items()
-    }
-    truly = {label: sum(label in truth for _, truth in known) for label in chosen}
-    print_json({
-        "model": models.reader.model_id, "taxonomy": named.digest, "texts": len(known),
-        "outside_schema": len(margins) - len(known), "thresholds_nats": chosen,
-        "found": found_of, "truly": truly,
-    })  # fmt: skip
-
-
-def _lines(file: Path) -> Iterator[bytes]:
-    """Read lines, none much longer than is allowed: the file is not ours."""
-    with named_file(file) as stream:
-        yield from iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
 
 
 @contextlib.contextmanager

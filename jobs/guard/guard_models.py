@@ -1,4 +1,4 @@
-"""The models of a guard of writes, by what its mode reads: acts, hazards, semantic keys.
+"""The models of a guard of writes: semantic keys, acts and, where its mode reads them, hazards.
 
 Packaged weights are assembled here, before a write waits for them. A backbone is loaded when the first hazard is to be
 read (`memory_audit.models.backbone.lazy_generator`), or by its owner, who has the event loop it belongs to.
@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import UsageError
-from memory_audit.guard.guard import MODES_WITH_ACTS, MODES_WITH_KEYS, MODES_WITH_LABELS
 from memory_audit.jobs.places import check_folder
 from memory_audit.models.backbone.lazy_generator import LazyGenerator
 from memory_audit.models.extras import with_extra
@@ -33,10 +32,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_audit.guard.blocks.behaviour import ActReader
-    from memory_audit.guard.blocks.hazard import MatchMode, Taxonomy
+    from memory_audit.guard.blocks.hazard import Taxonomy
     from memory_audit.guard.decide.settings import GuardSettings
     from memory_audit.jobs.progress import Reporter
-    from memory_audit.models.loading import ModelSpecs, Part
+    from memory_audit.models.loading import ModelSpecs
     from memory_audit.models.protocols import Embedder
 
 __all__ = ["GuardModels", "HazardModels", "guard_models", "hazard_models"]
@@ -55,11 +54,13 @@ class HazardModels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardModels:
-    """What a guard's mode reads with; None for what it does not read."""
+    """What a guard reads with."""
 
-    acts: ActReader | None
+    acts: ActReader
     hazards: HazardModels | None
-    embedder: Embedder | None
+    """None in a mode that reads none."""
+
+    embedder: Embedder
 
 
 @contextmanager
@@ -85,21 +86,18 @@ def guard_models(  # noqa: PLR0913 - what a guard can read with
         warm: Load the reader of acts now, and not with the first write.
 
     Raises:
-        UsageError: a model that is not there or cannot be meant, a mode that may ask a backbone without vLLM to serve
-            it, or one that reads acts without the packaged reader of them.
+        UsageError: a model that is not there or cannot be meant, the packaged reader of acts included, or a mode that
+            may ask a backbone without vLLM to serve it.
         ModelError: a model cannot be loaded.
     """
     mode = settings.mode
     with ExitStack() as opened:
         hazards = None
-        if mode in MODES_WITH_LABELS:  # first: a backbone that cannot be meant is to be heard before any work
+        if mode != "act":  # first: a backbone that cannot be meant is to be heard before any work
             hazards = opened.enter_context(hazard_models(specs, taxonomy, nli=nli, cache=cache, reporter=reporter))
         with reporter.steps() as progress:
-            parts: set[Part] = {"embedder"} if mode in MODES_WITH_KEYS else set()
-            prepare(specs, progress, parts=parts, acts=mode in MODES_WITH_ACTS)
-        acts = _acts(mode, specs, warm=warm) if mode in MODES_WITH_ACTS else None
-        embedder = load_embedder(specs) if mode in MODES_WITH_KEYS else None
-        yield GuardModels(acts=acts, hazards=hazards, embedder=embedder)
+            prepare(specs, progress, parts={"embedder"}, acts=True)
+        yield GuardModels(acts=_acts(specs, warm=warm), hazards=hazards, embedder=load_embedder(specs))
 
 
 @contextmanager
@@ -138,12 +136,10 @@ def hazard_models(
         yield HazardModels(reader=reader, backbone=backbone)
 
 
-def _acts(mode: MatchMode, specs: ModelSpecs, *, warm: bool) -> ActReader:
+def _acts(specs: ModelSpecs, *, warm: bool) -> ActReader:
     acts = load_acts(specs)
     if acts is None:
-        raise UsageError(
-            f"--mode {mode} needs the packaged 0.5B and 1.5B; {with_extra('local-models')}, or name another mode"
-        )
+        raise UsageError(f"a guard needs the packaged 0.5B and 1.5B, which read acts; {with_extra('local-models')}")
     if warm:
         acts.taught(["."])  # loads their backbones before anybody waits for it
     return acts

@@ -30,7 +30,8 @@ from memory_audit.snapshot.reader import open_snapshot
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from memory_audit.guard.blocks.hazard import MatchMode, Taxonomy
+    from memory_audit.guard.blocks.hazard import Taxonomy
+    from memory_audit.guard.decide.settings import GuardMode
     from memory_audit.provenance.trust_policy import TrustPolicy
     from memory_audit.snapshot.pin import Pin
 
@@ -42,7 +43,7 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
     store: Path | str,
     policy: TrustPolicy | Path | str,
     *,
-    mode: MatchMode | None = None,
+    mode: GuardMode | None = None,
     settings: GuardSettings | None = None,
     backbone: str = "packaged",
     backbone_key_env: str | None = None,
@@ -66,7 +67,7 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
         policy: The installed policy, or its file.
         mode: What the guard reads; None is as in `settings`.
         settings: How it decides; None is the default.
-        backbone: Reads hazards, in modes of labels; see `memory_audit.models.loading`, also for `embedder`.
+        backbone: Reads hazards, but for mode `act`; see `memory_audit.models.loading`, also for `embedder`.
         backbone_key_env: Name of the environment variable that holds the key of the backbone's server.
         nli: See `memory_audit.models.hazards.statements.nli_beside`.
         embedder: Model of the semantic keys: the one that the tombstones were made with.
@@ -108,8 +109,7 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
             guard_models(settings, specs, taxonomy, nli=nli, cache=cache, reporter=reporter, warm=warm)
         )
         guarded = GuardedStore(
-            store, policy, embed=None if models.embedder is None else models.embedder.embed,
-            embedder="" if models.embedder is None else models.embedder.model_id, acts=models.acts,
+            store, policy, embed=models.embedder.embed, embedder=models.embedder.model_id, acts=models.acts,
             extractor=None if models.hazards is None else models.hazards.reader, taxonomies=[taxonomy],
             settings=settings, clock_ms=now_ms, on_decision=None if written is None else written.write,
             pin=pin, tenants=tenants,

@@ -154,7 +154,7 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
         reader = load_acts(specs)
         if reader is None or all(_is_whole(lock, reader.model_id) for lock in known):
             return  # no model has to be loaded again
-    method, taxonomy = config.hazards, taxonomy_of(config.taxonomy)
+    taxonomy = taxonomy_of(config.taxonomy)
     executor.embed([""])  # loaded now, so that its id is known
     plan = LockPlan(
         store_id=snapshot.store_id, taxonomy=taxonomy, embed=executor.embed, embedder=executor.model_ids()["embedder"],
@@ -162,7 +162,7 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     )  # fmt: skip
     if plan.acts is None:
         reporter.say(NO_ACTS)
-    statements = entailment_beside(executor, config, taxonomy) if method == "margins" else None
+    statements = entailment_beside(executor, config, taxonomy)
     entries = [
         entry for tenant in sorted(removals) for entry in snapshot.entries(tenant) if entry.entry_id in removals[tenant]
     ]
@@ -171,7 +171,7 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     with reporter.stage("reading the hazards of what is removed", len(entries), announced=True) as progress:
 
         async def read(generator: Generator) -> tuple[list[Lock], int]:
-            reader = HazardReader(generator, method=method, statements=statements)
+            reader = HazardReader(generator, statements=statements)
 
             async def read_one(entry: Entry) -> Lock:
                 (lock,) = await locks_of([entry], plan, reader)

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.gate.derivation.measures import auc
 from memory_audit.guard.blocks.hazard import default_taxonomy
-from memory_audit.models.hazards.hazard_calibration import calibration_texts
 from training.hazard_probing import KINDS, fit_probe, training_texts
+from training.label_calibration import calibration_texts
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_audit.guard.blocks.hazard import HazardSignature, MatchMode
+    from memory_audit.guard.blocks.hazard import HazardSignature
     from memory_audit.guard.blocks.tombstone import HazardTombstone
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
@@ -108,18 +108,17 @@ class Lockout:
         """Return the number of the first tombstone with one of these fingerprints."""
         return next((self._prints[item] for item in prints if item in self._prints), None)
 
-    def matching(self, signature: HazardSignature, mode: MatchMode) -> NDArray[np.bool_]:
+    def matching(self, signature: HazardSignature) -> NDArray[np.bool_]:
         """Return which tombstones' signatures match, shape (stones,); `hazard.matches` for all at once."""
         packed = self._by_taxonomy.get(signature.taxonomy)
-        if packed is None or not signature.labels or mode in {"act", "key"}:
+        if packed is None or not signature.labels:
             return np.zeros(len(self.stones), np.bool_)
         write = np.uint64(_bits(signature.labels, packed.order))
         strange = not signature.labels <= packed.order.keys()  # a label that no tombstone has: no subset of any
         bits = packed.bits
         inside = np.zeros_like(bits, np.bool_) if strange else (bits & write) == write
         around = (bits & write) == bits
-        found = inside & around if mode == "exact" else inside | around
-        return np.asarray(found & (bits != 0), np.bool_)
+        return np.asarray((inside | around) & (bits != 0), np.bool_)
 
     def unlabelled(self, known: Collection[str]) -> NDArray[np.bool_]:
         """Return which tombstones no labels can match, shape (stones,).

@@ -27,7 +27,7 @@ import math
 import re
 from dataclasses import dataclass, field, replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from memory_audit.errors import UsageError
 from memory_audit.formats import strict_yaml
@@ -39,13 +39,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "DEFAULT_THRESHOLD_NATS", "HazardLabel", "HazardSignature", "MatchMode", "Taxonomy", "default_taxonomy",
+    "DEFAULT_THRESHOLD_NATS", "HazardLabel", "HazardSignature", "Taxonomy", "default_taxonomy",
     "load_taxonomy", "matches", "parse_taxonomy",
 ]  # fmt: skip
-
-MatchMode = Literal["act", "act+labels", "exact", "containment", "containment+key", "key"]
-"""`act`: restates the removed act (`blocks.behaviour`); labels play no part. `exact`: equal signatures. `containment`:
-eq. 3. `containment+key`: eq. 3 and a similar semantic key. `key`: the semantic key alone."""
 
 DEFAULT_THRESHOLD_NATS = 1.0
 """A small model's yes is biased upwards: on MemoryGraft with the 1.5B backbone a margin above 0 labels 39 of 50 benign
@@ -160,12 +156,10 @@ class HazardSignature:
     where it was not told, or by instruments that were not calibrated together."""
 
 
-def matches(write: HazardSignature, removed: HazardSignature, mode: MatchMode) -> bool:
+def matches(write: HazardSignature, removed: HazardSignature) -> bool:
     """Tell whether a write's signature matches a removed memory's, by labels alone (eq. 3 and the module's rules)."""
-    if write.taxonomy != removed.taxonomy or not write.labels or not removed.labels or mode in {"act", "key"}:
+    if write.taxonomy != removed.taxonomy or not write.labels or not removed.labels:
         return False
-    if mode == "exact":
-        return write.labels == removed.labels
     return write.labels <= removed.labels or removed.labels <= write.labels
 
 

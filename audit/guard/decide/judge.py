@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
     from memory_audit.guard.blocks.behaviour import ActCurve
     from memory_audit.guard.blocks.block_list import Lockout
-    from memory_audit.guard.blocks.hazard import MatchMode
     from memory_audit.guard.decide.guard_decision import Reason
-    from memory_audit.guard.decide.settings import GuardSettings
+    from memory_audit.guard.decide.settings import GuardMode, GuardSettings
 
 __all__ = [
     "Doubt", "Look", "Scope", "alone_nats", "check_thresholds", "doubt_nats", "failure", "look", "most_read", "scopes",
@@ -77,23 +76,19 @@ class Doubt:
         return np.where(doubted, self.odds + np.float32(self.hazard_slope * hazard_nats), np.float32(-np.inf))
 
 
-def scopes(lockout: Lockout, mode: MatchMode, taxonomies: Collection[str], *, fused: bool = False) -> tuple[Scope, ...]:
+def scopes(lockout: Lockout, mode: GuardMode, taxonomies: Collection[str], *, fused: bool = False) -> tuple[Scope, ...]:
     """Return the rounds of a mode; a later one is for writes that those before let through.
 
     With `fused` labels speak also where a tombstone has none: with its act.
     """
     actless, unlabelled = lockout.acts.keyless, lockout.unlabelled(taxonomies)
-    everyone, nobody = np.ones(len(lockout), np.bool_), np.zeros(len(lockout), np.bool_)
-    if mode == "key":
-        return (Scope(acts=False, mute=everyone, by_key=everyone),)
     if mode == "act":
         return (Scope(acts=True, mute=actless, by_key=actless),)
-    if mode == "act+labels":
-        return (
-            Scope(acts=True, mute=actless, by_key=actless & unlabelled),
-            Scope(acts=False, mute=unlabelled & actless if fused else unlabelled, by_key=nobody),
-        )
-    return (Scope(acts=False, mute=unlabelled, by_key=unlabelled),)
+    nobody = np.zeros(len(lockout), np.bool_)
+    return (
+        Scope(acts=True, mute=actless, by_key=actless & unlabelled),
+        Scope(acts=False, mute=unlabelled & actless if fused else unlabelled, by_key=nobody),
+    )
 
 
 def most_read(scope: Scope, settings: GuardSettings) -> int:
@@ -130,7 +125,7 @@ class Look:
 def look(
     lockout: Lockout,
     texts: Sequence[str],
-    vectors: NDArray[np.float32] | None,
+    vectors: NDArray[np.float32],
     settings: GuardSettings,
     scope: Scope,
 ) -> Look:
@@ -139,7 +134,7 @@ def look(
     Args:
         lockout: The tombstones.
         texts: Readings of one write.
-        vectors: Their unit vectors, shape (texts, dimensions); None in a mode without keys.
+        vectors: Their unit vectors, shape (texts, dimensions).
         settings: Thresholds.
         scope: What is read.
     """
@@ -150,12 +145,6 @@ def look(
     mute = scope.mute
     most = most_read(scope, settings)
     above = min(settings.read_above, settings.look_above) if scope.acts else settings.look_above
-    if vectors is None:
-        everyone = np.ones((min(len(texts), most), len(lockout)), np.bool_) & ~mute
-        return Look(
-            decision=None, nearest=None, asked=tuple(range(len(texts)))[:most], near=everyone, close=everyone,
-            left_out=max(0, len(texts) - most),
-        )  # fmt: skip
     similarity = lockout.keys.similarity(vectors)
     nearest = float(similarity.max())
     if nearest >= settings.key_alone_above:
@@ -201,7 +190,7 @@ def settle(
         lockout: The tombstones.
         seen: From `look`, with texts to ask about.
         signatures: Taxonomy digest to the signature of each asked text; None where the model gave none.
-        settings: The mode, and the policy for failures.
+        settings: The policy for failures.
         doubt: What the acts said, where that is weighed together with the hazards.
     """
     if seen.near is None:
@@ -210,7 +199,6 @@ def settle(
     unknown = 0
     hazard: float | None = None
     fused: float | None = None
-    mode: MatchMode = "exact" if settings.mode == "exact" else "containment"
     for found in signatures.values():
         rows = [(signature, seen.near[row]) for row, signature in enumerate(found) if signature is not None]
         unknown += len(found) - len(rows)
@@ -233,7 +221,7 @@ def settle(
             hazard_nats=hazard, fused_nats=fused,
         )  # fmt: skip
         for signature, near in rows:
-            hits = lockout.matching(signature, mode) & near & ~weighed
+            hits = lockout.matching(signature) & near & ~weighed
             if hits.any():
                 return replace(refusal, tombstone=lockout.stones[_nearest(seen, hits)])
         if doubt is not None and (hits := odds >= doubt.threshold_nats).any():

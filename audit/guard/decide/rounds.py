@@ -92,7 +92,7 @@ class Rounds:
 
     Args:
         settings: Thresholds, and the policy for failures.
-        acts: Reads acts; None where no scope does.
+        acts: Reads acts.
         extractor: Reads labels; None where no scope does.
         taxonomies: Of the labels.
         thread: Where the extractor runs.
@@ -105,16 +105,15 @@ class Rounds:
         self,
         settings: GuardSettings,
         *,
-        acts: ActReader | None,
+        acts: ActReader,
         extractor: HazardExtractor | None,
         taxonomies: Sequence[Taxonomy],
         thread: ModelThread,
     ) -> None:
-        if acts is not None:
-            check_thresholds(acts.curve, settings)
+        check_thresholds(acts.curve, settings)
         self._settings, self._acts, self._extractor, self._thread = settings, acts, extractor, thread
         self._taxonomies = {taxonomy.digest: taxonomy for taxonomy in taxonomies}
-        self._fused_nats = math.inf if acts is None else _fused_nats(acts.curve, settings)
+        self._fused_nats = _fused_nats(acts.curve, settings)
         told_in = getattr(extractor, "calibrated_for", None)
         fuses = settings.mode == "act+labels" and math.isfinite(self._fused_nats)
         self._weighed = frozenset(digest for digest in self._taxonomies if fuses and digest == told_in)
@@ -142,7 +141,7 @@ class Rounds:
         lockout: Lockout,
         scopes: Sequence[Scope],
         groups: Sequence[tuple[str, ...]],
-        vectors: Sequence[NDArray[np.float32] | None],
+        vectors: Sequence[NDArray[np.float32]],
         *,
         joined: bool = False,
     ) -> list[Judged]:
@@ -152,7 +151,7 @@ class Rounds:
             lockout: The tombstones.
             scopes: One or two rounds.
             groups: Readings of each write.
-            vectors: Their unit vectors, each of shape (texts, dimensions); None in a mode without keys.
+            vectors: Their unit vectors, each of shape (texts, dimensions).
             joined: See `memory_audit.guard.decide.judge.alone_nats`.
         """
         first, *second = scopes
@@ -172,13 +171,13 @@ class Rounds:
 
     def _in_doubt(self, scope: Scope, odds: NDArray[np.float32] | None) -> Scope:
         """Leave out the tombstones whose acts a write is known not to restate."""
-        if odds is None or self._acts is None:
+        if odds is None:
             return scope
         return scope.narrowed(odds, doubt_nats(self._acts.curve, self._settings))
 
     def _doubt(self, odds: NDArray[np.float32] | None, *, joined: bool) -> Doubt | None:
         """Return what acts say, where that is weighed together with hazards."""
-        if not self.fused or self._acts is None or odds is None:
+        if not self.fused or odds is None:
             return None
         curve = self._acts.curve
         least = max(self._fused_nats, alone_nats(curve, self._settings)) if joined else self._fused_nats
@@ -188,7 +187,7 @@ class Rounds:
         self,
         lockout: Lockout,
         groups: Sequence[tuple[str, ...]],
-        vectors: Sequence[NDArray[np.float32] | None],
+        vectors: Sequence[NDArray[np.float32]],
         scopes: Sequence[Scope],
         before: Sequence[NDArray[np.float32] | None],
         *,
@@ -223,7 +222,7 @@ class Rounds:
             end = start + len(seen.asked)
             if decision is None and trouble:
                 decision = failure("model failed", trouble, settings, seen.nearest)
-            elif decision is None and scope.acts and self._acts is not None:
+            elif decision is None and scope.acts:
                 decision, odds = settle_acts(lockout, seen, acts[start:end], self._acts.curve, settings, joined=joined)
             elif decision is None:
                 decision = settle(
@@ -242,8 +241,6 @@ class Rounds:
         A reader may look closer where it finds an act likely (`memory_audit.models.activations.behaviour_cascade`): not
         for one that does not count.
         """
-        if self._acts is None:
-            raise UsageError("no reader of acts")
         stones: dict[str, NDArray[np.bool_]] = {}
         for text, row in zip(texts, meant, strict=True):
             stones[text] = stones[text] | row if text in stones else row

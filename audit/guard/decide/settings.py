@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from memory_audit.errors import UsageError
-from memory_audit.guard.blocks.hazard import MatchMode
 
-__all__ = ["GuardSettings", "OnFailure"]
+__all__ = ["GuardMode", "GuardSettings", "OnFailure"]
+
+GuardMode = Literal["act", "act+labels"]
+"""What is read of a write: what it teaches (`blocks.behaviour`); and, where that leaves doubt, its hazards."""
 
 OnFailure = Literal["closed", "open"]
 
@@ -22,13 +24,13 @@ class GuardSettings:
         UsageError: a value out of range.
     """
 
-    mode: MatchMode = "act+labels"
+    mode: GuardMode = "act+labels"
     look_above: float = 0.25
-    """Cosine with a key below which a tombstone is not meant, in modes of labels: it saves calls of a large model. With
-    MiniLM, half of the unrelated records of one trade lie below it; of 50 paraphrases written independently of the
-    removed texts all lie above (`benchmarks/guard/hst`), of 2,040 plain ones of 1,020 other acts nine in ten, of those
-    in other languages few. Where acts are read this is too much to ask: mode `act` asks less of the act where one is as
-    near."""
+    """Cosine with a key below which a tombstone is not meant where hazards are read, which saves calls of a large
+    model. With MiniLM, half of the unrelated records of one trade lie below it; of 50 paraphrases written
+    independently of the removed texts all lie above (`benchmarks/guard/hst`), of 2,040 plain ones of 1,020 other acts
+    nine in ten, of those in other languages few. Where
+    acts are read this is too much to ask: mode `act` asks less of the act where one is as near."""
 
     read_above: float = 0.1
     """Cosine with a key below which a tombstone is not meant where acts are read; `look_above` where that is lower. Of
@@ -37,7 +39,7 @@ class GuardSettings:
     -1 has every write read."""
 
     key_alone_above: float = 0.75
-    """Cosine that refuses by itself: where a tombstone has nothing else to match (no labels, no act), or mode `key`."""
+    """Cosine that refuses by itself where a tombstone has nothing else to match: no act, no labels that are read."""
 
     act_above_nats: float | None = None
     """Log-odds that a write restates a removed act, from which mode `act` refuses it; None is as the reader says."""
@@ -94,8 +96,8 @@ class GuardSettings:
         return 0.0 if self.act_above_nats is None else self.act_above_nats - calibrated_nats
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(MatchMode):
-            raise UsageError(f"mode is {self.mode!r:.40}, expected one of {', '.join(get_args(MatchMode))}")
+        if self.mode not in get_args(GuardMode):
+            raise UsageError(f"mode is {self.mode!r:.40}, expected one of {', '.join(get_args(GuardMode))}")
         if self.on_failure not in get_args(OnFailure):
             raise UsageError(f"on_failure is {self.on_failure!r:.40}, expected closed or open")
         for name in ("look_above", "read_above", "key_alone_above", "join_above"):

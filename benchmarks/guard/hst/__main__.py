@@ -21,7 +21,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from rich.console import Console
 
@@ -36,6 +36,7 @@ from benchmarks.guard.hst.figure import draw_backfill
 from benchmarks.guard.hst.guarding import RememberedActs, RememberedEmbedder, RememberedExtractor, Warden
 from benchmarks.guard.hst.keys import key_rows
 from benchmarks.guard.hst.latency import latency_rows
+from benchmarks.guard.hst.paper_guard import MODES
 from benchmarks.guard.hst.paraphrase import PER_POISON, generate_paraphrases, readers_rows
 from benchmarks.guard.hst.peer_rows import peer_rows
 from benchmarks.guard.hst.summary import print_rows, state_bars
@@ -44,7 +45,7 @@ from benchmarks.harness.public_data import MEMORYGRAFT, add_data
 from benchmarks.harness.resultfile import RESULTS, ResultFile
 from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.hazard import default_taxonomy, load_taxonomy
-from memory_audit.guard.guard import MODES_WITH_ACTS, MODES_WITH_KEYS, MODES_WITH_LABELS
+from memory_audit.guard.decide.settings import GuardMode
 from memory_audit.models.extras import with_extra
 from memory_audit.models.loading import FAKE, PACKAGED_PREFIX, ModelSpecs, load_acts
 
@@ -52,10 +53,11 @@ if TYPE_CHECKING:
     from benchmarks.guard.hst.adversary import Orders
     from benchmarks.guard.hst.corpus import Corpus
     from benchmarks.guard.hst.extraction import Backbone, Extraction
-    from memory_audit.guard.blocks.hazard import MatchMode
+    from benchmarks.guard.hst.paper_guard import Mode
 
-MODES: tuple[MatchMode, ...] = ("act", "act+labels", "exact", "containment", "containment+key", "key")
-DEFAULT_MODE: MatchMode = "act+labels"
+DEFAULT_MODE: GuardMode = "act+labels"
+READ_NO_LABELS: frozenset[Mode] = frozenset({"act", "key"})
+COMPARE_NO_KEYS: frozenset[Mode] = frozenset({"exact", "containment"})
 PACKAGES = f"""\
 Python packages in FOLDER, from PyPI; what is not there is a row with the reason
   {peers.INSTALL}
@@ -145,18 +147,18 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
             lockout = await warden.lockout(corpus.poison)
             refused: dict[str, bool] = {}
             for mode in MODES:
-                if mode not in MODES_WITH_LABELS and number:
+                if mode in READ_NO_LABELS and number:
                     continue  # reads no labels: the same for every extraction
                 say(f"{extraction}, {mode}: {extractor.texts_asked} texts read so far")
                 # Without keys the model is asked about everything.
-                tried = sets if number == 0 and mode in MODES_WITH_KEYS else sets.compared(attacks=number == 0)
+                tried = sets if number == 0 and mode not in COMPARE_NO_KEYS else sets.compared(attacks=number == 0)
                 rows, verdict = await block_rows(warden, lockout, extraction, mode, tried, rules)
                 refused = verdict if mode == DEFAULT_MODE else refused
                 _add(results, rows)
             read = sets if number == 0 else sets.compared(attacks=False)
             _add(results, [await stability_row(warden, extraction, corpus, read)])
             if number == 0:
-                for mode in filter(MODES_WITH_ACTS.__contains__, MODES):
+                for mode in get_args(GuardMode):
                     if "streams" in options.parts:
                         _add(results, await stream_rows(warden, lockout, extraction, mode, sets, rules))
                     if "latency" in options.parts:
@@ -205,7 +207,7 @@ async def _measure_retrieval(  # noqa: PLR0917 - one call, all parts of the stud
 
 async def _measure_latency(  # noqa: PLR0917
     options: argparse.Namespace, corpus: Corpus, backbone: Backbone, warden: Warden, extraction: Extraction,
-    mode: MatchMode, results: ResultFile,
+    mode: GuardMode, results: ResultFile,
 ) -> None:  # fmt: skip
     raw = RememberedExtractor(backbone.extractor(extraction, kept=False), asyncio.get_running_loop())
     fresh = Warden(extractor=raw, embed=warden.embed, acts=RememberedActs(warden.acts.reader), taxonomy=warden.taxonomy)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from benchmarks.guard.hst.corpus import Corpus, Write
     from benchmarks.guard.hst.guarding import Warden
     from memory_audit.guard.blocks.block_list import Lockout
-    from memory_audit.guard.blocks.hazard import MatchMode
     from memory_audit.guard.decide.guard_decision import Decision
+    from memory_audit.guard.decide.settings import GuardMode
     from memory_audit.models.protocols import Embedder
 
 __all__ = ["NAMES", "Orders", "adversary_rows", "mixed_rows", "retrieved_rows", "sent"]
@@ -53,7 +53,7 @@ class Orders:
 
 
 async def sent(
-    warden: Warden, lockout: Lockout, mode: MatchMode, sets: Sets, seed: int
+    warden: Warden, lockout: Lockout, mode: GuardMode, sets: Sets, seed: int
 ) -> dict[tuple[str, str], Orders]:
     """Send each set of paraphrases in every order; by names of the adversary and name of the set."""
     found = {}
@@ -113,7 +113,7 @@ def retrieved_rows(
     return rows
 
 
-async def mixed_rows(warden: Warden, lockout: Lockout, mode: MatchMode, sets: Sets, seed: int) -> list[Row]:
+async def mixed_rows(warden: Warden, lockout: Lockout, mode: GuardMode, sets: Sets, seed: int) -> list[Row]:
     """Send the backbone's paraphrases among harmless records, all under one name, and each under its own."""
     kinds = {BACKBONE: sets.harmful[BACKBONE], **{name: sets.harmless[name] for name in ("benign", "safe twins")}}
     together = [write for writes in kinds.values() for write in writes]

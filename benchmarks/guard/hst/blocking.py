@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
     from benchmarks.guard.hst.corpus import Attack, Corpus
     from benchmarks.guard.hst.guarding import Warden
+    from benchmarks.guard.hst.paper_guard import Mode
     from benchmarks.guard.hst.paraphrase import Paraphrases
     from memory_audit.guard.blocks.block_list import Lockout
-    from memory_audit.guard.blocks.hazard import MatchMode
     from memory_audit.guard.decide.guard_decision import Decision
+    from memory_audit.guard.decide.settings import GuardMode
 
 __all__ = ["BACKBONE", "WRITTEN", "LengthRules", "Sets", "block_rows", "counts", "stability_row", "stream_rows"]
 
@@ -100,7 +101,7 @@ class Sets:
 
 
 async def block_rows(  # noqa: PLR0917 - what is tried, on what, beside what
-    warden: Warden, lockout: Lockout, extraction: str, mode: MatchMode, sets: Sets, rules: LengthRules
+    warden: Warden, lockout: Lockout, extraction: str, mode: Mode, sets: Sets, rules: LengthRules
 ) -> tuple[list[Row], dict[str, bool]]:
     """Try every set under one mode, each set on a guard that knows nothing of the others.
 
@@ -133,7 +134,7 @@ async def block_rows(  # noqa: PLR0917 - what is tried, on what, beside what
 
 
 async def stream_rows(  # noqa: PLR0917 - what is tried, on what, beside what
-    warden: Warden, lockout: Lockout, extraction: str, mode: MatchMode, sets: Sets, rules: LengthRules
+    warden: Warden, lockout: Lockout, extraction: str, mode: GuardMode, sets: Sets, rules: LengthRules
 ) -> list[Row]:
     """Try the harmless sets as one single writer's stream: reading writes together must not cost an honest writer."""
     rows = []

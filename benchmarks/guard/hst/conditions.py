@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from benchmarks.guard.hst.corpus import Corpus, LengthRule, Write
-    from memory_audit.guard.blocks.hazard import HazardSignature, MatchMode
+    from memory_audit.guard.blocks.hazard import HazardSignature
     from memory_audit.models.protocols import Embedder
 
 __all__ = ["BACKFILLS", "Verdicts", "backfill_rows", "condition_rows", "undefended_rows"]
@@ -50,8 +50,10 @@ class Verdicts:
 
     def _matched(self, write: Write, mode: str) -> bool:
         mine = self.signatures.get(write.write_id)
-        kind: MatchMode = "exact" if mode == "exact" else "containment"
-        return mine is not None and any(matches(mine, stone, kind) for stone in self.tombstones if stone is not None)
+        held = (stone for stone in self.tombstones if stone is not None)
+        return mine is not None and any(
+            matches(mine, stone) and (mode != "exact" or mine.labels == stone.labels) for stone in held
+        )
 
 
 def condition_rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from benchmarks.guard.hst.paper_reading import ListReader
 from benchmarks.harness.answers_on_disk import AnswersOnDisk
 from memory_audit.guard.blocks.hazard import default_taxonomy
 from memory_audit.models.backbone.generator_vllm import VllmSettings
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_audit.generation import Completion, GenerationRequest
-    from memory_audit.models.hazards.extraction import Method
     from memory_audit.models.hazards.statements import HazardStatements
     from memory_audit.models.protocols import Generator
 
@@ -56,11 +56,11 @@ class Backbone:
 
     def extractor(self, extraction: Extraction, *, kept: bool = True) -> HazardReader:
         """Return a reader of hazards; without `kept` every question goes to the model."""
-        method: Method = "list" if extraction == "list" else "margins"
+        kind = ListReader if extraction == "list" else HazardReader
         statements = self._statements if extraction == "all" else None
         if not kept:
-            return HazardReader(_Unkept(self), method=method, statements=statements, calibrated=True)
-        return HazardReader(self.kept, method=method, statements=statements, calibrated=True, cache=self._margins)
+            return kind(_Unkept(self), statements=statements, calibrated=True)
+        return kind(self.kept, statements=statements, calibrated=True, cache=self._margins)
 
     async def close(self) -> None:
         """Close the backbone, if it was started, and the databases."""

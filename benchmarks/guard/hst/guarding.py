@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.guard.hst.corpus import TENANT, WRITTEN_AT_MS
+from benchmarks.guard.hst.paper_guard import as_compared
 from memory_audit.guard.blocks.block_list import Lockout
 from memory_audit.guard.blocks.hazard import HazardSignature
 from memory_audit.guard.blocks.tombstone import HazardTombstone
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.guard.hst.corpus import Attack, Write
+    from benchmarks.guard.hst.paper_guard import Mode
     from memory_audit.entry import Entry
     from memory_audit.guard.blocks.behaviour import ActReader, ActReading
-    from memory_audit.guard.blocks.hazard import MatchMode, Taxonomy
+    from memory_audit.guard.blocks.hazard import Taxonomy
     from memory_audit.guard.decide.guard_decision import Decision
+    from memory_audit.guard.decide.settings import GuardMode
     from memory_audit.models.hazards.extraction import HazardReader
     from memory_audit.models.protocols import Embedder
 
@@ -208,14 +211,13 @@ class Warden:
             tenant=TENANT, salt=SALT, stones=stones, embedder=self.embed.model_id, act_model=self.acts.model_id
         )
 
-    def guard(self, lockout: Lockout, mode: MatchMode | None = None) -> WriteGuard:
+    def guard(self, lockout: Lockout, mode: Mode | None = None) -> WriteGuard:
         """Return a guard in one mode, the default where none is given, that judges each write by itself; close it."""
         settings = GuardSettings(model_timeout_s=PATIENCE_S, **asdict(BY_ITSELF))
-        if mode is not None:
-            settings = replace(settings, mode=mode)
+        held, named = as_compared(lockout, mode or settings.mode)
         return WriteGuard(
-            lockout, embed=self.embed, acts=self.acts, extractor=self.extractor, taxonomies=[self.taxonomy],
-            settings=settings, clock_ms=lambda: WRITTEN_AT_MS,
+            held, embed=self.embed, acts=self.acts, extractor=self.extractor, taxonomies=[self.taxonomy],
+            settings=replace(settings, mode=named), clock_ms=lambda: WRITTEN_AT_MS,
         )  # fmt: skip
 
     @staticmethod
@@ -231,7 +233,7 @@ class Warden:
         return [[next(decisions) for _ in attack.writes] for attack in attacks]
 
     async def judge_stream(
-        self, lockout: Lockout, mode: MatchMode, writes: Sequence[Write], patience: Patience = AS_IT_COMES,
+        self, lockout: Lockout, mode: GuardMode, writes: Sequence[Write], patience: Patience = AS_IT_COMES,
         *, writer: str = "one-writer",
     ) -> list[Decision]:  # fmt: skip
         """Judge writes of one single writer, or (with an empty name) of as many writers, a minute apart."""

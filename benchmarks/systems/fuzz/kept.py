@@ -31,14 +31,14 @@ from memory_audit.jobs.run.shards import (
     parse_weights,
 )
 from memory_audit.models.backbone.generator_http import read_completion
-from memory_audit.models.hazards.extraction import framed, labels_of, margin_of, without_addresses
-from memory_audit.models.hazards.hazard_calibration import parse_labelled
+from memory_audit.models.hazards.extraction import framed, margin_of, without_addresses
 from memory_audit.models.hazards.signature_cache import parse_margins
 from memory_audit.models.nli.nli_model import parse_labels
 from memory_audit.provenance import strict_json
 from memory_audit.report.json import from_json, to_json
 from memory_audit.report.untrusted import as_html, as_line
 from memory_audit.result import AuditResult, EntryScore, EventFinding, GraphEdge, ProbeFinding, TenantResult
+from training.label_calibration import parse_labelled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -188,7 +188,6 @@ def _models() -> list[Target]:
         "usage": {"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 2}},
     }  # fmt: skip
     request = GenerationRequest(messages=(Message(role="user", content="q"),), max_tokens=1, top_logprobs=2)
-    taxonomy = default_taxonomy()
 
     def read_answer(data: bytes) -> None:
         """As `HttpGenerator` does, and on to what a hazard reader and a run's shards make of it."""
@@ -204,16 +203,8 @@ def _models() -> list[Target]:
         _parquet({**dict.fromkeys(OUTCOMES_SCHEMA.names), "output": completion.text,
                   "prompt_tokens": completion.prompt_tokens}, OUTCOMES_SCHEMA)  # fmt: skip
 
-    def read_list(data: bytes) -> None:
-        if labels_of(data.decode("utf-8", "replace"), taxonomy) is None:
-            raise UsageError("outside the schema")
-
     return [
         Target(name="chat completion", decode=read_answer, seeds=(_json(answer),), raises=ModelError, shape="json"),
-        Target(
-            name="hazard list", decode=read_list, raises=UsageError, shape="json",
-            seeds=(_json({"hazards": list(taxonomy.names[:2])}), b'{"hazards": []}'),
-        ),
         Target(
             name="model labels", decode=lambda data: parse_labels(data, "f"), raises=UsageError, shape="json",
             seeds=(_json({"id2label": {"0": "Contradiction", "1": "neutral", "2": "entailment"}}),),

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from benchmarks.guard.hst.__main__ import MODES, parse_options, run_guard
+from benchmarks.guard.hst.__main__ import parse_options, run_guard
 from benchmarks.guard.hst.corpus import load_corpus
 from benchmarks.guard.hst.extraction import Backbone
+from benchmarks.guard.hst.paper_guard import MODES
 from memory_audit.generation import Completion
 from memory_audit.guard.blocks.hazard import default_taxonomy
 from memory_audit.models.hazards.fake_reader import FakeHazardGenerator

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from memory_audit.entry import Entry
 from memory_audit.guard.blocks.block_list import Lockout
 from memory_audit.guard.blocks.hazard import HazardSignature, default_taxonomy
@@ -57,6 +59,11 @@ def lockout(*stones, tenant="acme"):
     )
 
 
+def without_acts(held):
+    stones = [replace(one, lock=replace(one.lock, acts=())) for one in held.stones]
+    return Lockout(tenant=held.tenant, salt=SALT, stones=stones, embedder=held.embedder, act_model=held.act_model)
+
+
 def backbone(**options):
     return FakeHazardGenerator(definitions=DEFINITIONS, **options)
 
@@ -64,9 +71,10 @@ def backbone(**options):
 def guard(
     held=None, *, generator=None, acts=ACTS, clock_ms=lambda: NOW, embed=EMBEDDER.embed, on_decision=None, **settings
 ):
-    """A guard that reads labels, unless a mode is named."""
+    """A guard that reads labels alone, its tombstones being without acts, unless a mode is named."""
+    held = lockout() if held is None else held
     return WriteGuard(
-        lockout() if held is None else held, embed=embed, acts=acts, extractor=HazardReader(generator or backbone()),
-        taxonomies=[TAXONOMY], settings=GuardSettings(**({"mode": "containment+key"} | settings)), clock_ms=clock_ms,
-        on_decision=on_decision,
+        held if "mode" in settings else without_acts(held), embed=embed, acts=acts,
+        extractor=HazardReader(generator or backbone()), taxonomies=[TAXONOMY], settings=GuardSettings(**settings),
+        clock_ms=clock_ms, on_decision=on_decision,
     )  # fmt: skip

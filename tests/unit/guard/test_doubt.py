@@ -275,12 +275,6 @@ def test_who_asks_more_of_the_act_asks_more_of_both():
     assert fused(4.0, fused_above_nats=99.0)[0].reason == "no hazard"
 
 
-@pytest.mark.parametrize("mode", ["containment", "exact"])
-def test_modes_of_labels_ask_nothing_for_tombstones_without_any(mode):
-    decision, extractor = fused(4.0, lockout(stone(labels=None)), mode=mode)
-    assert (decision.allowed, extractor.asked) == (True, 0)
-
-
 def test_the_hazard_of_a_text_weighs_with_the_acts_near_that_text():
     odds = np.array([0.0, 3.0], np.float32)
     doubt = Doubt(odds=odds, hazard_slope=1.0, threshold_nats=2.0)
@@ -307,7 +301,8 @@ def test_many_writes_are_judged_as_each_alone(made):
 
 
 @pytest.mark.parametrize(
-    ("parts", "needs"), [({"acts": None}, "a reader of acts"), ({"extractor": None}, "a model and a taxonomy")]
+    ("parts", "needs"),
+    [({"acts": FakeActReader(("other",))}, "the reader is"), ({"extractor": None}, "a model and a taxonomy")],
 )
 def test_it_needs_both_readers(parts, needs):
     options = {"acts": ACTS, "extractor": object(), **parts}
@@ -343,7 +338,7 @@ def test_a_narrower_scope_is_about_fewer_tombstones(odds, doubt):
 
 @pytest.mark.parametrize(
     ("mode", "rounds"),
-    [("act", [True]), ("act+labels", [True, False]), ("containment", [False]), ("key", [False])],
+    [("act", [True]), ("act+labels", [True, False])],
 )
 def test_the_rounds_of_a_mode(mode, rounds):
     assert [scope.acts for scope in scopes(lockout(), mode, {TAXONOMY.digest})] == rounds

@@ -128,7 +128,7 @@ def test_a_tombstone_by_a_key_that_is_no_auditors_never_holds(store):
     with pytest.raises(VerificationError):
         GuardedStore(
             store, thief.policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, extractor=None, taxonomies=[],
-            settings=GuardSettings(mode="key"), clock_ms=lambda: NOW + 10,
+            acts=ACTS, settings=GuardSettings(mode="act"), clock_ms=lambda: NOW + 10,
         )  # fmt: skip
 
 

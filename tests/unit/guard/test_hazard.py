@@ -78,17 +78,15 @@ def test_a_threshold_of_an_unknown_label_is_refused():
 
 @given(NAMES)
 def test_the_empty_signature_matches_nothing_though_it_is_a_subset_of_everything(labels):
-    for mode in ("exact", "containment", "containment+key", "key"):
-        assert not matches(sign(()), sign(labels), mode)
-        assert not matches(sign(labels), sign(()), mode)
+    assert not matches(sign(()), sign(labels))
+    assert not matches(sign(labels), sign(()))
 
 
 @given(NAMES, NAMES)
-def test_matching_is_symmetric_and_exact_implies_containment(a, b):
-    assert matches(sign(a), sign(b), "containment") == matches(sign(b), sign(a), "containment")
-    assert matches(sign(a), sign(b), "containment") == bool(a and b and (a <= b or b <= a))
-    assert not matches(sign(a), sign(b), "exact") or matches(sign(a), sign(b), "containment")
+def test_matching_is_symmetric_and_by_containment(a, b):
+    assert matches(sign(a), sign(b)) == matches(sign(b), sign(a))
+    assert matches(sign(a), sign(b)) == bool(a and b and (a <= b or b <= a))
 
 
 def test_signatures_of_two_taxonomies_never_match():
-    assert not matches(sign("a", "t"), sign("a", "u"), "containment")
+    assert not matches(sign("a", "t"), sign("a", "u"))

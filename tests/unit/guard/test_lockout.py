@@ -24,18 +24,17 @@ NAMES = ("skip_validation", "remote_exec", "external_upload", "force_success", "
 SETS = st.frozensets(st.sampled_from(NAMES))
 
 
-@given(st.lists(st.none() | SETS, min_size=1, max_size=6), SETS, st.sampled_from(["exact", "containment"]))
-def test_matching_all_at_once_equals_the_definition(held, write, mode):
+@given(st.lists(st.none() | SETS, min_size=1, max_size=6), SETS)
+def test_matching_all_at_once_equals_the_definition(held, write):
     stones = [stone(entry(entry_id=f"m{n}"), labels=labels, index=n, embed=None) for n, labels in enumerate(held)]
-    expected = [labels is not None and matches(signature(*write), signature(*labels), mode) for labels in held]
-    assert lockout(*stones).matching(signature(*write), mode).tolist() == expected
+    expected = [labels is not None and matches(signature(*write), signature(*labels)) for labels in held]
+    assert lockout(*stones).matching(signature(*write)).tolist() == expected
 
 
 def test_a_label_that_no_tombstone_has_is_part_of_no_signature():
     held = lockout(stone(labels=("skip_validation",)))
-    assert not held.matching(signature("remote_exec"), "containment").any()
-    assert not held.matching(signature("skip_validation", "remote_exec"), "exact").any()
-    assert held.matching(signature("skip_validation", "remote_exec"), "containment").all()
+    assert not held.matching(signature("remote_exec")).any()
+    assert held.matching(signature("skip_validation", "remote_exec")).all()
 
 
 def test_similarity_is_the_largest_over_a_tombstones_keys():

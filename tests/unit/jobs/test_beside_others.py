@@ -25,7 +25,7 @@ from tests.unit.snapshot.stores import entry
 
 PIN = ("--pin", "pin.json")
 GATE = ("gate", "explain", "store", "--tenant", "acme", "--entry", "m0", *PIN)
-CHECK = ("guard", "check", "writes.jsonl", "store", "--mode", "key", "--embedder", "fake", *PIN)
+CHECK = ("guard", "check", "writes.jsonl", "store", "--mode", "act", "--embedder", "fake", *PIN)
 ESTIMATE = (
     "lineage", "estimate", "store", "--tenant", "acme", "--out", "edges.jsonl", "--embedder", "fake", "--method",
     "words", *PIN,

@@ -61,7 +61,7 @@ def stones(desk, tenant):
 
 def check(run, desk, *writes, options=()):
     (desk / "writes.jsonl").write_text("\n".join(map(json.dumps, writes)))
-    return run("guard", "check", "writes.jsonl", "store", "--mode", "key", "--embedder", "fake", *options)
+    return run("guard", "check", "writes.jsonl", "store", "--mode", "act", "--embedder", "fake", *options)
 
 
 def test_a_file_is_judged_line_by_line(desk, run):
@@ -182,7 +182,7 @@ def test_check_prints_what_it_blocks_and_exits_1_only_when_asked(desk, run):
     writes = memory("acme", "w1", AGAIN), memory("acme", "w2", "lilies need shade")
     code, out, _ = check(run, desk, *writes, options=("--log", "log.jsonl"))
     assert code == 0
-    assert "blocked acme/w1 by the tombstone of m1: key alone" in out
+    assert "blocked acme/w1 by the tombstone of m1: act restated (act +3.0 nats)" in out
     assert "2 writes checked, 1 blocked" in out
     assert json.loads((desk / "log.jsonl").read_text())["entry_id"] == "w1"
     assert check(run, desk, *writes, options=("--fail-on", "blocked"))[0] == 1
@@ -206,7 +206,7 @@ def test_what_is_wrong_with_store_log_or_address_is_told_before_any_model_loads(
     (desk / "token").write_text("a token of enough letters")
     (desk / "token").chmod(0o600)
     (desk / "writes.jsonl").write_text(json.dumps({"entry_id": "w", "request": "how", "response": "so"}))
-    code, _, err = run("guard", *words, "--mode", "key", "--embedder", "fake")
+    code, _, err = run("guard", *words, "--mode", "act", "--embedder", "fake")
     assert code == 2
     assert message in err
     assert err.count("\n") == 1
@@ -219,7 +219,7 @@ def test_a_port_in_use_is_told_before_any_model_loads(run, monkeypatch):
     )
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        code, _, err = run("guard", "serve", "store", "--mode", "key", "--embedder", "fake", "--port", str(port))
+        code, _, err = run("guard", "serve", "store", "--mode", "act", "--embedder", "fake", "--port", str(port))
     assert (code, err) == (2, f"memaudit: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
 
 
@@ -249,7 +249,6 @@ def test_a_backbone_that_cannot_be_meant_or_served_is_told_at_the_start(
         ("forget", "store", "m1", "--tenant", "acme", "--reason", "ticket 7", "--embedder", "fake", "--apply"),
         ("guard", "check", "writes.jsonl", "store", "--embedder", "fake"),
         ("guard", "serve", "store", "--port", "0", "--embedder", "fake"),
-        ("guard", "calibrate"),
         ("lineage", "estimate", "store", "--tenant", "acme", "--out", "edges", "--method", "backbone", "--every",
          "--embedder", "fake"),
     ],
@@ -301,10 +300,10 @@ def test_writes_that_could_not_be_judged_exit_3(desk, run):
     (desk / "writes.jsonl").write_text(json.dumps(memory("acme", "w1", AGAIN)))
     code, out, err = run(  # no server listens there
         "guard", "check", "writes.jsonl", "store", "--backbone", "openai:http://127.0.0.1:9/v1#none",
-        "--embedder", "fake", "--cache", "cache.sqlite", "--mode", "containment+key",
+        "--embedder", "fake", "--cache", "cache.sqlite", "--act-above", "99",
     )  # fmt: skip
     assert code == 3
-    assert "blocked acme/w1: model failed (OutageError: http://127.0.0.1:9/v1: ConnectError" in out
+    assert "blocked acme/w1: model failed (act +3.0 nats) (OutageError: http://127.0.0.1:9/v1: ConnectError" in out
     assert "could not be judged" in err
     assert "replays" not in out + err  # an audit's, and not a guard's
 

@@ -77,10 +77,6 @@ def models_of(tmp_path):
     [
         ("act", {"acts", "embedder"}),
         ("act+labels", {"acts", "hazards", "embedder"}),
-        ("exact", {"hazards"}),
-        ("containment", {"hazards"}),
-        ("containment+key", {"hazards", "embedder"}),
-        ("key", {"embedder"}),
     ],
 )
 def test_a_mode_has_the_models_that_it_reads_with(caches, models_of, mode, parts):
@@ -92,25 +88,23 @@ def test_a_mode_has_the_models_that_it_reads_with(caches, models_of, mode, parts
 
 def test_the_cache_is_closed_where_a_later_model_is_not_there(caches, models_of):
     missing = ModelSpecs(backbone="fake", embedder="/no/such/folder")
-    with pytest.raises(UsageError, match="no such model folder"), models_of("containment+key", missing):
+    with pytest.raises(UsageError, match="no such model folder"), models_of("act+labels", missing):
         pass
     assert [cache.closed for cache in caches] == [True]
 
 
-@pytest.mark.parametrize("mode", ["act+labels", "exact", "containment", "containment+key"])
 @pytest.mark.parametrize("spec", ["openai:http://127.0.0.1:9/v1", "openai:http://a:secret@127.0.0.1:9/v1#m"])
-def test_a_backbone_that_cannot_be_meant_is_told_before_anything_is_assembled(caches, assembled, models_of, mode, spec):
-    with pytest.raises(UsageError, match="backbone"), models_of(mode, ModelSpecs(backbone=spec)):
+def test_a_backbone_that_cannot_be_meant_is_told_before_anything_is_assembled(caches, assembled, models_of, spec):
+    with pytest.raises(UsageError, match="backbone"), models_of("act+labels", ModelSpecs(backbone=spec)):
         pass
     assert assembled == []
     assert [cache.closed for cache in caches] == [True]
 
 
-@pytest.mark.parametrize("mode", ["act+labels", "exact", "containment", "containment+key"])
-def test_a_missing_vllm_is_told_before_anything_is_assembled(monkeypatch, caches, assembled, models_of, mode):
+def test_a_missing_vllm_is_told_before_anything_is_assembled(monkeypatch, caches, assembled, models_of):
     monkeypatch.setitem(sys.modules, "vllm", None)
     needed = rf"^backbone 'packaged:0\.5b' needs vLLM; {re.escape(with_extra('cpu'))} \(or \[gpu\]\), or name a server "
-    with pytest.raises(UsageError, match=needed), models_of(mode, ModelSpecs(backbone="packaged:0.5b")):
+    with pytest.raises(UsageError, match=needed), models_of("act+labels", ModelSpecs(backbone="packaged:0.5b")):
         pass
     assert (assembled, caches) == ([], [])
 
@@ -124,11 +118,10 @@ def test_a_backbone_that_vllm_does_not_serve_needs_none(monkeypatch, models_of, 
 
 
 @pytest.mark.usefixtures("caches", "assembled")
-@pytest.mark.parametrize("mode", ["act", "key"])
 @pytest.mark.parametrize("backbone", ["openai:", "packaged:0.5b"])
-def test_a_mode_that_asks_no_backbone_looks_at_none(monkeypatch, models_of, mode, backbone):
+def test_a_mode_that_asks_no_backbone_looks_at_none(monkeypatch, models_of, backbone):
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with models_of(mode, ModelSpecs(backbone=backbone)) as models:
+    with models_of("act", ModelSpecs(backbone=backbone)) as models:
         assert models.hazards is None
 
 
@@ -138,11 +131,7 @@ def test_a_mode_that_asks_no_backbone_looks_at_none(monkeypatch, models_of, mode
     [
         ("act", None, ["minilm", BACKBONE, "1.5b"]),
         ("act+labels", None, ["minilm", BACKBONE, "1.5b"]),
-        ("exact", None, []),
-        ("containment", None, []),
-        ("containment", "fake", []),
-        ("containment+key", None, ["minilm"]),
-        ("key", None, ["minilm"]),
+        ("act+labels", "fake", ["minilm", BACKBONE, "1.5b"]),
     ],
 )
 def test_what_a_mode_does_not_read_with_is_not_assembled(assembled, models_of, mode, nli, names):
@@ -172,10 +161,10 @@ def test_what_hazards_are_read_with_is_assembled_with_progress_before_it_is_name
         assert assembled == dict.fromkeys(["1.5b"] if nli == "none" else ["1.5b", "nli", BACKBONE], True)
 
 
-def test_a_mode_of_acts_needs_the_packaged_reader(monkeypatch, models_of):
+def test_a_guard_needs_the_packaged_reader(monkeypatch, models_of):
     monkeypatch.setattr(module, "load_acts", lambda _: None)
     extra = re.escape(with_extra("local-models"))
-    needed = f"^--mode act needs the packaged 0.5B and 1.5B; {extra}, or name another mode$"
+    needed = f"^a guard needs the packaged 0.5B and 1.5B, which read acts; {extra}$"
     with pytest.raises(UsageError, match=needed), models_of("act", ModelSpecs(backbone="fake", embedder="fake")):
         pass
 

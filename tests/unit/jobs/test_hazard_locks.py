@@ -79,6 +79,6 @@ def test_locks_with_the_acts_of_another_reader_are_read_again(tmp_path, monkeypa
     assert locked(snapshot, tmp_path / "run", newer, monkeypatch) == (fresh, 0)
 
 
-@pytest.mark.parametrize(("hazards", "removed"), [("off", True), ("margins", False), ("off", False)])
+@pytest.mark.parametrize(("hazards", "removed"), [("off", True), ("read", False), ("off", False)])
 def test_a_run_without_hazards_or_removals_needs_no_locks(tmp_path, hazards, removed):
     assert read_locks(tmp_path, result(hazards, removed=removed), None) == ({}, {})

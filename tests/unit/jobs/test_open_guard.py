@@ -93,7 +93,7 @@ def test_all_is_closed_where_the_block_fails(store, closed):
 
 
 def test_a_mode_goes_before_that_of_the_settings_and_leaves_the_rest(store, closed):
-    strict = GuardSettings(mode="exact", act_above_nats=99.0)
+    strict = GuardSettings(mode="act", act_above_nats=99.0)
     with opened(store, mode="act", settings=strict) as guarded:
         assert guarded.guard("acme").settings == GuardSettings(mode="act", act_above_nats=99.0)
         assert guarded.guard("acme").check(entry(PARAPHRASE)).allowed

@@ -15,9 +15,9 @@ from memory_audit.guard.blocks.hazard import default_taxonomy
 from memory_audit.models.activations.hazard_probe import HazardProbe, read_probe
 from memory_audit.models.activations.hidden_states import HiddenStates
 from memory_audit.models.fakes import FakeEntailment, FakeProbe
-from memory_audit.models.hazards.hazard_calibration import calibration_texts
 from memory_audit.models.hazards.statements import CURVES_FILE, HazardStatements, LabelCurve
 from memory_audit.models.weights.packaged import ensure
+from training.label_calibration import calibration_texts
 
 pytestmark = pytest.mark.timeout(600)  # a fresh machine assembles the backbone first
 

@@ -207,12 +207,6 @@ def test_an_nli_model_named_for_another_taxonomy_is_refused():
     assert statements_for(ModelSpecs(backbone="packaged"), other, None) is None
 
 
-def test_a_list_has_no_margins_to_add_to():
-    statements = HazardStatements(WordEntailment(), curves_for(skip_validation=2.0), TAXONOMY.digest)
-    reader = HazardReader(FakeGenerator(), method="list", statements=statements)
-    assert reader.model_id == FakeGenerator().model_id
-
-
 def test_a_lazy_model_scores_as_the_model_does():
     pairs = [("Checks are skipped.", "A check is left out.")]
     lazy = LazyEntailment(ModelSpecs(nli="fake"))

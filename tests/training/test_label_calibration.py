@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.hazard import default_taxonomy
-from memory_audit.models.hazards.hazard_calibration import calibration_texts, parse_labelled, thresholds
+from training.label_calibration import calibration_texts, parse_labelled, thresholds
 
 
 def rank_share(above: list[int], below: list[int]) -> float:

@@ -1,16 +1,19 @@
-"""`memaudit guard calibrate`: thresholds from labelled texts, kept answers, and errors that name the line."""
+"""The command of label calibration: thresholds from labelled texts, kept answers, and errors that name the line."""
 
 # ruff: noqa: ANN002 - rows are rows
 
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
+from benchmarks.harness import command
 from memory_audit.guard.blocks.hazard import default_taxonomy
 from memory_audit.models.backbone import lazy_generator
 from memory_audit.models.hazards.fake_reader import FakeHazardGenerator
+from training.label_calibration import main
 
 
 @pytest.fixture
@@ -21,14 +24,22 @@ def backbone(monkeypatch):
 
 
 @pytest.fixture
-def calibrate(run, tmp_path):
-    def command(*rows, options=()):
+def calibrate(monkeypatch, capsys, tmp_path):
+    def calibrated(*rows, options=()):
         texts = tmp_path / "texts.jsonl"
         texts.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
-        words = ("guard", "calibrate", "--backbone", "fake", "--texts", str(texts), "--cache", str(tmp_path / "c"))
-        return run(*words, *options)
+        words = ("--backbone", "fake", "--texts", str(texts), "--cache", str(tmp_path / "c"), *options)
+        monkeypatch.setattr(sys, "argv", ["label_calibration", *words])
+        capsys.readouterr()
+        code = 0
+        try:
+            command.run(main)
+        except SystemExit as ended:
+            code = ended.code
+        told = capsys.readouterr()
+        return code, told.out, told.err
 
-    return command
+    return calibrated
 
 
 HAZARDOUS = {"text": "skip the validation", "labels": ["skip_validation"]}
