@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     )
     from memory_audit.events import Event, parse_events
     from memory_audit.gate.call import Context, ToolCall, ToolOutput
-    from memory_audit.gate.gate import Gate
+    from memory_audit.gate.gate import Gate, GateDecision
     from memory_audit.gate.gate_policy import GatePolicy, load_gate_policy
     from memory_audit.generation import Completion, GenerationRequest, Message
+    from memory_audit.guard.decide.guard_decision import GuardDecision
     from memory_audit.guard.decide.settings import GuardSettings
     from memory_audit.guard.guard import WriteGuard
     from memory_audit.guard.guarded_store import GuardedStore
@@ -54,8 +55,10 @@ __all__ = [
     "Event",
     "EventError",
     "Gate",
+    "GateDecision",
     "GatePolicy",
     "GenerationRequest",
+    "GuardDecision",
     "GuardSettings",
     "GuardedStore",
     "IncompleteError",
@@ -92,9 +95,10 @@ _MODULES = {
     ),
     "events": ("Event", "parse_events"),
     "gate.call": ("Context", "ToolCall", "ToolOutput"),
-    "gate.gate": ("Gate",),
+    "gate.gate": ("Gate", "GateDecision"),
     "gate.gate_policy": ("GatePolicy", "load_gate_policy"),
     "generation": ("Completion", "GenerationRequest", "Message"),
+    "guard.decide.guard_decision": ("GuardDecision",),
     "guard.decide.settings": ("GuardSettings",),
     "guard.guard": ("WriteGuard",),
     "guard.guarded_store": ("GuardedStore",),

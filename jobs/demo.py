@@ -31,7 +31,7 @@ from memory_audit.jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE
 from memory_audit.jobs.places import check_outside_stores
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.attestation import ATTESTATION_FILE, attest_run
-from memory_audit.jobs.run.locks import write_locks
+from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.jobs.run.run_audit import (
     REPORT_FILE,
     make_executor,
@@ -270,7 +270,7 @@ def _audit(  # noqa: PLR0913, PLR0917 - the parts of a run
     worker, sealer = make_executor(specs, local=executor == "local", address=None), Sealer(keyring)
     try:
         result = run_audit(snapshot, events, config, worker, place.run, reporter, now_ms=now_ms(), sealer=sealer)
-        write_locks(snapshot, result, config, worker, place.run, reporter, sealer)
+        write_block_records(snapshot, result, config, worker, place.run, reporter, sealer)
     finally:
         worker.close()
     seal = sealer.seal(place.run, result.store, result.snapshot_version)
@@ -294,7 +294,7 @@ def _purify(
         say.plain(f"done by an earlier start: version {purified.version}, {counted(purified.entries, 'memory')}")
         return purified
     now = now_ms()
-    extra, taxonomy = run.locks_of(result)
+    extra, taxonomy = run.block_records_of(result)
 
     def remove(*, dry_run: bool) -> Purified:
         return purify(

@@ -20,7 +20,7 @@ NEEDED_DISK_GIB = 8
 """Both packaged backbones as bfloat16, and room for runs."""
 
 NEEDED_MEMORY_GIB = 12
-"""The 1.5B backbone, its prefix cache, and the NLI model and the readers of acts beside it."""
+"""The 1.5B backbone, its prefix cache, and the NLI model and the readers of behaviours beside it."""
 
 GIB = 1 << 30
 

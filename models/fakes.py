@@ -16,7 +16,7 @@ import numpy as np
 
 from memory_audit.errors import ModelError, PromptTooLongError
 from memory_audit.generation import Completion, TokenLogprob
-from memory_audit.guard.blocks.behaviour import ActCurve, ActReading
+from memory_audit.guard.blocks.behaviour import BehaviourCurve, BehaviourFeatures
 from memory_audit.guard.blocks.hazard import default_taxonomy
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from memory_audit.generation import GenerationRequest
 
-__all__ = ["FakeActReader", "FakeEmbedder", "FakeEntailment", "FakeGenerator", "FakeProbe"]
+__all__ = ["FakeBehaviourReader", "FakeEmbedder", "FakeEntailment", "FakeGenerator", "FakeProbe"]
 
 _WORD = re.compile(r"[a-z0-9]+")
 _NEGATIONS = frozenset({"not", "no", "never", "cannot", "without", "none", "false", "refuse", "deny"})
@@ -154,15 +154,15 @@ class FakeEmbedder:
         return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
 
-class FakeActReader:
-    """Implements `behaviour.ActReader`: a bag of words, and harm where a word of harm is among them.
+class FakeBehaviourReader:
+    """Implements `behaviour.BehaviourReader`: a bag of words, and harm where a word of harm is among them.
 
     Args:
         harmful: Words that make a text harmful.
         fails: Raise ModelError always.
     """
 
-    curve = ActCurve(restated_slope=4.0, harm_slope=1.0, bias=-2.0, threshold_nats=0.0)
+    curve = BehaviourCurve(restated_slope=4.0, harm_slope=1.0, bias=-2.0, threshold_nats=0.0)
 
     def __init__(self, harmful: Sequence[str] = ("skip", "upload", "curl", "hide"), *, fails: bool = False) -> None:
         self._harmful, self._fails = frozenset(harmful), fails
@@ -170,24 +170,24 @@ class FakeActReader:
         self.model_id = f"fake-acts@{'+'.join(sorted(self._harmful))}"
         self.read_texts: list[str] = []
 
-    def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
-        """Read texts; see `memory_audit.guard.blocks.behaviour.ActReader`."""
+    def read(self, texts: Sequence[str]) -> tuple[BehaviourFeatures, ...]:
+        """Read texts; see `memory_audit.guard.blocks.behaviour.BehaviourReader`."""
         if self._fails:
             raise ModelError("fake-acts: died, as told to")
         self.read_texts += texts
         harm = [1.0 if self._harmful & set(_words(text)) else -6.0 for text in texts]
         return tuple(
-            ActReading(direction=row, harm_nats=nats, passages=row[None])
+            BehaviourFeatures(direction=row, harm_nats=nats, passages=row[None])
             for row, nats in zip(self._bag.embed(texts), harm, strict=True)
         )
 
-    def taught(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
-        """Read removed texts as all others; see `memory_audit.guard.blocks.behaviour.ActReader`."""
+    def taught(self, texts: Sequence[str]) -> tuple[BehaviourFeatures, ...]:
+        """Read removed texts as all others; see `memory_audit.guard.blocks.behaviour.BehaviourReader`."""
         return self.read(texts)
 
-    def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Compare by cosine; see `memory_audit.guard.blocks.behaviour.ActReader`."""
-        return self.curve.log_odds(reading.harm_nats, (reading.passages @ acts.T).max(axis=0))
+    def log_odds(self, reading: BehaviourFeatures, behaviours: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Compare by cosine; see `memory_audit.guard.blocks.behaviour.BehaviourReader`."""
+        return self.curve.log_odds(reading.harm_nats, (reading.passages @ behaviours.T).max(axis=0))
 
 
 def _words(text: str) -> list[str]:

@@ -25,20 +25,20 @@ from memory_audit.models.activations.hidden_states import BACKBONE as PROBED
 from memory_audit.models.backbone.generator_http import HttpGenerator, HttpSettings
 from memory_audit.models.backbone.generator_vllm import VllmGenerator, VllmSettings
 from memory_audit.models.extras import with_extra
-from memory_audit.models.fakes import FakeActReader, FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
+from memory_audit.models.fakes import FakeBehaviourReader, FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
 from memory_audit.models.weights.cache import folder_id, model_files
 from memory_audit.models.weights.packaged import BACKBONES, ensure, installed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from memory_audit.guard.blocks.behaviour import ActReader
+    from memory_audit.guard.blocks.behaviour import BehaviourReader
     from memory_audit.models.activations.hazard_probe import Probe
     from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
     from memory_audit.models.weights.cache import Progress
 
 __all__ = [
-    "ModelSpecs", "Part", "backbone_id", "entailment_id", "gpu_present", "load_acts", "load_embedder",
+    "ModelSpecs", "Part", "backbone_id", "entailment_id", "gpu_present", "load_behaviour_reader", "load_embedder",
     "load_entailment", "load_generator", "load_probe", "named_backbone", "packaged_together", "prepare", "require_vllm",
     "served_here",
 ]  # fmt: skip
@@ -105,7 +105,7 @@ def prepare(
     *,
     parts: Collection[Part] = EVERY_PART,
     hazards: bool = False,
-    acts: bool = False,
+    behaviours: bool = False,
 ) -> None:
     """Assemble the packaged weights that `specs` names, before any actor starts and with the caller's progress bar.
 
@@ -114,7 +114,7 @@ def prepare(
         progress: Called as each is assembled.
         parts: Those of the models that will be used; the others are not assembled.
         hazards: Whether hazards will be read, which the packaged 0.5B's activations tell.
-        acts: Whether acts will be, which those of the packaged 0.5B and 1.5B tell.
+        behaviours: Whether behaviours will be, which those of the packaged 0.5B and 1.5B tell.
 
     Raises:
         UsageError: a folder that is not there, a package that is not installed, a server's address that cannot be
@@ -131,7 +131,7 @@ def prepare(
         _folder(specs.embedder, "minilm", progress, settings=EMBEDDER_SETTINGS)
     if specs.embedder != FAKE:
         read = {PROBED} if hazards and installed(PROBED) else set()
-        if acts and _acts_installed():
+        if behaviours and _readers_installed():
             read.update(_OF_ACTS)
         for name in sorted(read):
             ensure(name, progress)
@@ -213,12 +213,12 @@ def load_probe(nli: str) -> Probe | None:
     return HazardProbe() if nli == PACKAGED_PREFIX else None
 
 
-def _acts_installed() -> bool:
+def _readers_installed() -> bool:
     return all(map(installed, _OF_ACTS))
 
 
-def load_acts(specs: ModelSpecs) -> ActReader | None:
-    """Return the reader of acts: the packaged ones, whatever the other models are; None where one is not installed.
+def load_behaviour_reader(specs: ModelSpecs) -> BehaviourReader | None:
+    """Return the packaged reader of behaviours, whatever the other models are; None where a part is not installed.
 
     Their backbones are loaded when the first text comes. A run with a fake embedder has a fake one.
 
@@ -227,8 +227,8 @@ def load_acts(specs: ModelSpecs) -> ActReader | None:
         ModelError: its weights do not match their SHA-256.
     """
     if specs.embedder == FAKE:
-        return FakeActReader()
-    if not _acts_installed():
+        return FakeBehaviourReader()
+    if not _readers_installed():
         return None
     return packaged_cascade()
 

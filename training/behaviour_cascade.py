@@ -1,14 +1,14 @@
-"""Weighs the two readers of acts together, and says how well both tell restatements from safe answers.
+"""Weighs the two readers of behaviours together, and says how well both tell restatements from safe answers.
 
     python -m training.behaviour_cascade                  # writes act_cascade.json; an hour, or seconds
     python -m training.behaviour_cascade --device cuda    # reads on an accelerator
 
 On `training/behaviours/held`, which no network was fitted on (`training.behaviour_reading`, and there `--second`). The
-first reader says of every text whether it may restate its scenario's act; the second reads those of which the first
-says more than what `--most-open` of the safe answers exceed. A logistic regression on what both say of these is the
-joint curve; what one safe answer in a hundred to an act's own request exceeds, and one in ten, are the thresholds. All
-are constants of `memory_audit.models.activations.behaviour_cascade`, and a test holds them against the result file. The
-first rows are of the first reader alone, with thresholds for the same shares of the same texts.
+first reader says of every text whether it may restate its scenario's behaviour; the second reads those of which the
+first says more than what `--most-open` of the safe answers exceed. A logistic regression on what both say of these is
+the joint curve; what one safe answer in a hundred to a behaviour's own request exceeds, and one in ten, are the
+thresholds. All are constants of `memory_audit.models.activations.behaviour_cascade`, and a test holds them against the
+result file. The first rows are of the first reader alone, with thresholds for the same shares of the same texts.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from rich.console import Console
 from benchmarks.harness.command import run
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.jobs.progress import Reporter
-from memory_audit.models.activations.behaviour_cascade import CascadedActReader, JointCurve
-from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_act_weights
+from memory_audit.models.activations.behaviour_cascade import CascadedBehaviourReader, JointCurve
+from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_weights
 from training.behaviours.corpus import EACH, HELD, RESTATED, notes, scenarios
 from training.behaviours.kept_reader import KeptReader
 from training.behaviours.report import notes_row, odds_with_own_acts, rewritten_row, rows_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_audit.guard.blocks.behaviour import ActReader
+    from memory_audit.guard.blocks.behaviour import BehaviourReader
     from memory_audit.models.activations.behaviour_reader import ReaderFile
     from training.behaviours.corpus import Note, Scenario
 
@@ -55,7 +55,7 @@ def main() -> None:
     open_nats = threshold_of(alone, options.most_open)
     second.prepare(opened(alone, held, later, open_nats))
     joint = fitted(first, second, held, alone.own >= open_nats, open_nats)
-    cascade = CascadedActReader(first, second, alone=first.curve, joint=joint, curve=FLAT)
+    cascade = CascadedBehaviourReader(first, second, alone=first.curve, joint=joint, curve=FLAT)
     both = scores_by(cascade, held, later)
     refused, doubted = (threshold_of(both, share) for share in (options.most_false, options.most_doubted))
     config = {
@@ -79,14 +79,14 @@ def main() -> None:
 
 def kept(source: ReaderFile, reporter: Reporter, device: str = "cpu") -> KeptReader:
     """Return a packaged reader over states that are kept in the user's cache."""
-    weights, digest = read_act_weights(source)
+    weights, digest = read_weights(source)
     return KeptReader(
         weights, digest, partial(states_of, reporter=reporter, updates=weights.updates, device=device, source=source)
     )
 
 
 def opened(scores: Scores, held: Sequence[Scenario], later: Sequence[Note], open_nats: float) -> list[str]:
-    """Return what the second reader is to read: acts, what the first leaves open, and all that was rewritten."""
+    """Return what the second reader is to read: behaviours, what the first leaves open, and all that was rewritten."""
     texts = [scenario.texts[0] for scenario in held]
     left = np.fmax(scores.own, scores.elsewhere) >= open_nats
     for scenario, row in zip(held, left, strict=True):
@@ -96,7 +96,7 @@ def opened(scores: Scores, held: Sequence[Scenario], later: Sequence[Note], open
 
 
 def read_twice(alone: Scores, later: Sequence[Note], open_nats: float) -> dict[str, Any]:
-    """Return which share of texts the first reader leaves open: with their own act, and with ten of others."""
+    """Return which share of texts the first reader leaves open: with their own behaviour, and with ten of others."""
     ordinary = np.array([not note.bad for note in later])
     said = {
         "restated": alone.own[:, :RESTATED], "safe": alone.own[:, RESTATED:],
@@ -111,7 +111,7 @@ def read_twice(alone: Scores, later: Sequence[Note], open_nats: float) -> dict[s
 def fitted(
     first: KeptReader, second: KeptReader, held: Sequence[Scenario], left: NDArray[np.bool_], open_nats: float
 ) -> JointCurve:
-    """Return the joint curve, by logistic regression on texts with their own acts.
+    """Return the joint curve, by logistic regression on texts with their own behaviours.
 
     Args:
         first: The first reader.
@@ -135,14 +135,14 @@ def fitted(
     )
 
 
-def scores_by(reader: ActReader, held: Sequence[Scenario], later: Sequence[Note]) -> Scores:
-    """Return what a reader says of all texts, as one number for a text and an act."""
+def scores_by(reader: BehaviourReader, held: Sequence[Scenario], later: Sequence[Note]) -> Scores:
+    """Return what a reader says of all texts, as one number for a text and a behaviour."""
     keys = np.stack([reading.direction for reading in reader.taught([scenario.texts[0] for scenario in held])])
     own, elsewhere = (np.full((len(held), EACH - 1), np.nan) for _ in range(2))
     for number, scenario in enumerate(held):
-        acts = np.concatenate([keys[number][None], spread(np.roll(keys, -1 - number, axis=0)[:-1])])
+        behaviours = np.concatenate([keys[number][None], spread(np.roll(keys, -1 - number, axis=0)[:-1])])
         for place in scenario.writes:
-            found = reader.log_odds(reader.read([scenario.texts[place]])[0], acts)
+            found = reader.log_odds(reader.read([scenario.texts[place]])[0], behaviours)
             own[number, place - 1], elsewhere[number, place - 1] = found[0], found[1:].max(initial=-np.inf)
     told = [reader.log_odds(reading, spread(keys)).max() for reading in reader.read([note.text for note in later])]
     of_notes = np.array(told, np.float64)

@@ -1,4 +1,4 @@
-"""Fits a reader of acts, and says how well it tells restatements of a removed act from safe answers.
+"""Fits a reader of behaviours, and says how well it tells restatements of a removed behaviour from safe answers.
 
     python -m training.behaviour_reading              # writes act_reading.json
     python -m training.behaviour_reading --write      # and the packaged weights (models/data/act_reader.npz)
@@ -11,34 +11,34 @@ Fitted on `training/behaviours/texts`: scenarios that language models wrote from
 parts of working life they are of bad practice (a check left out, a failure hidden); four parts are of notes that steer
 an agent: `answers` (false rules of answering), `targets` (another thing or person in place of the one asked for),
 `orders` (standing orders that serve somebody else) and `beliefs` (false facts and permissions). Each is a request, an
-act (a harmful note), seven restatements (two plain ones; terse, or the core alone; softened and padded, in the third
-file of a part of practice plain again; in another language; nearly word for word, in milder ones; as one clause of an
-honest routine) and as many safe answers or one more (by other means; in the act's own words, put right; warning of the
-act, or telling how it used to be done; terse, or full of alarming words; where a restatement is padded, nearly word for
-word or buried, the same put right: without these, padding alone looked harmful; and one in the other language, said
-like one of the English ones, or the restatement put right: without these, another language was harm). Beside them are
-notes (`training/behaviours/texts/notes`): what agents remember on an ordinary day, much of it in a few words, and as
-short notes of bad practice. A reader that had only seen advice on work took "Thanks!" for harm.
+behaviour (a harmful note), seven restatements (two plain ones; terse, or the core alone; softened and padded, in the
+third file of a part of practice plain again; in another language; nearly word for word, in milder ones; as one clause
+of an honest routine) and as many safe answers or one more (by other means; in the behaviour's own words, put right;
+warning of the behaviour, or telling how it used to be done; terse, or full of alarming words; where a restatement is
+padded, nearly word for word or buried, the same put right: without these, padding alone looked harmful; and one in the
+other language, said like one of the English ones, or the restatement put right: without these, another language was
+harm). Beside them are notes (`training/behaviours/texts/notes`): what agents remember on an ordinary day, much of it in
+a few words, and as short notes of bad practice. A reader that had only seen advice on work took "Thanks!" for harm.
 
 Of 2,758 of the scenarios, and of 253 held ones, the packaged 1.5B rewrote a text of each side: in its own words,
 briefly, as a line of instructions, for a similar task, translated into one of twenty languages, or, where it was not
 in English, said again in its language. It is a small model, and what it writes is clumsy and loses parts: about four
-fifths of what it made of harmful texts still teach the act. Language models said of each rewrite whether it does,
+fifths of what it made of harmful texts still teach the behaviour. Language models said of each rewrite whether it does,
 without being told what it was made of, and what they could not tell was left out; those of the held scenarios were
 judged twice.
 
-Low-rank updates of all layers that are read, a projection to the acts' directions and the networks are fitted together
-(`training.behaviours.fitting`; four minutes on an H200 with `--device cuda`, by a few steps' time some ten hours on two
-cores; resumable). These layers attend both ways: a token sees what follows it, as in LLM2Vec (BehnamGhader et al.
-2024). One text in ten has an ordinary note before or after it. The first reader has seen no rewrite; the second learns
-from them from its first step, and reads what the first leaves open (`training.behaviour_cascade` weighs the two
+Low-rank updates of all layers that are read, a projection to the behaviours' directions and the networks are fitted
+together (`training.behaviours.fitting`; four minutes on an H200 with `--device cuda`, by a few steps' time some ten
+hours on two cores; resumable). These layers attend both ways: a token sees what follows it, as in LLM2Vec (BehnamGhader
+et al. 2024). One text in ten has an ordinary note before or after it. The first reader has seen no rewrite; the second
+learns from them from its first step, and reads what the first leaves open (`training.behaviour_cascade` weighs the two
 together). With `--further 180`, a second, short descent at a low rate (46 minutes on two cores) learns from them as
 well, and the weights stay half-way between where it began and where it ended.
 
 Calibrated, and reported, on `training/behaviours/held`: scenarios and notes of the same kinds, by language models
 again, which nothing is fitted on but the curve and two thresholds. One of these is what one safe answer in a hundred to
-the very request of the removed act exceeds, the other what one in ten does. States are kept in the user's cache; a
-second start reads only new texts.
+the very request of the removed behaviour exceeds, the other what one in ten does. States are kept in the user's cache;
+a second start reads only new texts.
 """
 
 from __future__ import annotations
@@ -58,12 +58,13 @@ from benchmarks.harness.command import run
 from benchmarks.harness.public_data import MEMORYBANK, add_data
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.jobs.progress import Reporter
-from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_act_weights
-from memory_audit.models.activations.hidden_states import READING, HiddenStates
+from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_weights
+from memory_audit.models.activations.hidden_states import READING
 from memory_audit.models.weights.cache import cache_dir, folder_id
 from memory_audit.models.weights.packaged import ensure
 from training.behaviours.corpus import HELD, notes, scenarios
 from training.behaviours.fitting import fitted_reader
+from training.behaviours.fitting_states import FittingStates
 from training.behaviours.kept_reader import KeptReader
 from training.behaviours.report import (
     conversations_row,
@@ -76,6 +77,7 @@ from training.behaviours.report import (
 from training.behaviours.scores import FLAT, fitted_curve, scores_of, spread, threshold_of
 from training.behaviours.settings import FURTHER, OF_SECOND, Adapting, Fit
 from training.behaviours.states import by_scenario, states_of
+from training.behaviours.stored import save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +100,7 @@ def main() -> None:
     further = replace(FURTHER, steps=options.further, rank=first.rank, layers=first.layers)
     descents = [first, further] if further.steps else [first]
     if options.packaged:
-        weights, _ = read_act_weights(source)
+        weights, _ = read_weights(source)
     else:
         fitted, updates = _fitted(found, notes(), descents, source, device=options.device, reporter=reporter)
         weights = fitted.weights(FLAT, updates)
@@ -122,14 +124,14 @@ def main() -> None:
     command += f" --further {options.further}" * bool(options.further)
     results = ResultFile("act_reading" + "_second" * options.second, command, config, fresh=True)
     if options.write:
-        weights.save(Path(__file__).parents[1] / "models" / "data" / source.name)
+        save(weights, Path(__file__).parents[1] / "models" / "data" / source.name)
     parts = np.array([scenario.part for scenario in held])
     rows = [*rows_of(scores, parts, threshold, doubt), notes_row(scores, later, threshold, doubt)]
     said = partial(odds_with_own_acts, KeptReader(weights, source.name, read), held)
     rows.append(rewritten_row(held, said, threshold, doubt))
     if turns is not None:
-        acts = np.stack([weights.reading(texts[0]).direction for texts in held_states])
-        rows.append(conversations_row(read(turns), weights, spread(acts)))
+        behaviours = np.stack([weights.reading(texts[0]).direction for texts in held_states])
+        rows.append(conversations_row(read(turns), weights, spread(behaviours)))
     for row in rows:
         results.add_row(row)
         reporter.say(json.dumps(row))
@@ -146,7 +148,7 @@ def _fitted(
 ) -> tuple[Fitted, dict[str, NDArray[np.float32]]]:
     """Fit, going on from checkpoints in the user's cache if they are of the same texts and settings."""
     folder = ensure(source.backbone)
-    states = HiddenStates(folder, source.layer, device=device)
+    states = FittingStates(folder, source.layer, device=device)
     of_all: list[object] = [folder_id(folder), READING, source.layer, repr(Fit())]
     of_all += [[[note.text, note.bad] for note in noted], [scenario.texts for scenario in found]]
     start = None

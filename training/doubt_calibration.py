@@ -1,15 +1,15 @@
-"""Fits how act and hazard are weighed together where the act alone leaves a write in doubt; and how the act alone is.
+"""Fits how behaviour and hazard are weighed together where the behaviour leaves doubt; and how the behaviour alone is.
 
     python -m training.doubt_calibration [--backbone packaged:1.5b-int8]   # writes doubt_calibration.json
 
-`benchmarks/guard/hst/data/doubt.jsonl` holds scenarios that the reader of acts was not fitted on; they are made like
-those of `benchmarks.guard.lockout_unseen`, which are others. About 45 acts are removed from each tenant, and the
-guard's own look says which notes are in doubt. Of these, a logistic regression tells restatements from honest ones by
-the log-odds of the act and by how far the likeliest hazard lies above its threshold. What is kept of it is how many
-nats of the act a nat of hazard is worth; the threshold of their sum is the lowest that adds at most `--most-added` of
-all honest notes to those that the act alone refuses. The second row is the same without hazards: what mode `act`
-refuses in doubt, where a key is near. All three are constants of `memory_audit.models.activations.behaviour_cascade`,
-and a test holds them against the result file.
+`benchmarks/guard/hst/data/doubt.jsonl` holds scenarios that the reader of behaviours was not fitted on; they are made
+like those of `benchmarks.guard.lockout_unseen`, which are others. About 45 behaviours are removed from each tenant, and
+the guard's own look says which notes are in doubt. Of these, a logistic regression tells restatements from honest ones
+by the log-odds of the behaviour and by how far the likeliest hazard lies above its threshold. What is kept of it is how
+many nats of the behaviour a nat of hazard is worth; the threshold of their sum is the lowest that adds at most
+`--most-added` of all honest notes to those that the behaviour alone refuses. The second row is the same without
+hazards: what mode `behaviour` refuses in doubt, where a key is near. All three are constants of
+`memory_audit.models.activations.behaviour_cascade`, and a test holds them against the result file.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from rich.console import Console
 from benchmarks.guard.hst.extraction import packaged_backbone
 from benchmarks.guard.lockout_unseen import CALIBRATED_ON, WAYS, scenarios_in, warden_over, writes_of
 from benchmarks.harness.resultfile import ResultFile
-from memory_audit.guard.decide.judge import look, scopes
+from memory_audit.guard.decide.judge import prefilter, scopes
 from memory_audit.guard.decide.model_thread import ModelThread
 from memory_audit.guard.decide.rounds import Rounds
 from memory_audit.guard.decide.settings import GuardSettings
-from memory_audit.guard.text.forms import readings
+from memory_audit.guard.text.forms import text_forms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from benchmarks.guard.hst.guarding import Warden
 
 
-ACTS = 45
-"""Removed from each tenant, about: more acts, and more honest notes come near one."""
+BEHAVIOURS = 45
+"""Removed from each tenant, about: more behaviours, and more honest notes come near one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Note:
     """What a note was read as, by the guard's own look at it."""
 
     largest: float
-    """Log-odds, over the acts removed from the tenant whose keys are not far."""
+    """Log-odds, over the behaviours removed from the tenant whose keys are not far."""
 
     odds: float
     """Largest of the tombstones that are in doubt and near; -inf where none is."""
@@ -58,7 +58,7 @@ class Note:
     restated: bool
     way: str
     hazard: float = np.nan
-    """How far the likeliest hazard lies above its threshold; NaN where the act leaves no doubt."""
+    """How far the likeliest hazard lies above its threshold; NaN where the behaviour leaves no doubt."""
 
     @property
     def in_doubt(self) -> bool:
@@ -66,7 +66,7 @@ class Note:
         return not np.isnan(self.hazard)
 
     def fused(self, slope: float) -> float:
-        """Return the log-odds of act and hazard together, with so many nats for a nat of hazard."""
+        """Return the log-odds of behaviour and hazard together, with so many nats for a nat of hazard."""
         return self.odds + slope * self.hazard
 
 
@@ -80,9 +80,9 @@ async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
     try:
         warden = warden_over(backbone)
         scenarios = scenarios_in(CALIBRATED_ON)
-        tenants = round(len(scenarios) / ACTS)
+        tenants = round(len(scenarios) / BEHAVIOURS)
         config = {
-            "backbone": backbone.model_id, "acts": warden.acts.model_id, "scenarios": len(scenarios),
+            "backbone": backbone.model_id, "acts": warden.behaviours.model_id, "scenarios": len(scenarios),
             "tenants": tenants, "most_added": options.most_added,
         }  # fmt: skip
         command = f"python -m training.doubt_calibration --backbone {options.backbone}"
@@ -95,12 +95,12 @@ async def _run(options: argparse.Namespace, backbone: Backbone) -> None:
         *(np.array([getattr(note, part) for note in doubted]) for part in ("odds", "hazard", "restated"))
     )
     for evidence, nats in (("act and hazard", slope), ("act", 0.0)):
-        row = counted(read, nats, warden.acts.curve.threshold_nats, options.most_added)
+        row = counted(read, nats, warden.behaviours.curve.threshold_nats, options.most_added)
         results.add_row({"evidence": evidence} | row)
         Console().print(results.rows[-1])
 
 
-def counted(read: Sequence[Note], slope: float, act_above: float, most_added: float) -> dict[str, Any]:
+def counted(read: Sequence[Note], slope: float, behaviour_above: float, most_added: float) -> dict[str, Any]:
     """Find the threshold, and count what it refuses."""
     honest = [note for note in read if not note.restated]
     fused = np.array([note.fused(slope) for note in honest if note.in_doubt])
@@ -109,7 +109,7 @@ def counted(read: Sequence[Note], slope: float, act_above: float, most_added: fl
     for name, mine in (("restated", [note for note in read if note.restated]), ("honest", honest)):
         more = [note for note in mine if note.in_doubt and note.fused(slope) >= threshold]
         row |= {
-            name: len(mine), f"{name}_refused_by_act": sum(note.largest >= act_above for note in mine),
+            name: len(mine), f"{name}_refused_by_act": sum(note.largest >= behaviour_above for note in mine),
             f"{name}_in_doubt": sum(note.in_doubt for note in mine), f"{name}_refused_in_doubt": len(more),
             f"{name}_refused_in_doubt_by_way": dict(Counter(note.way for note in more).most_common()),
         }  # fmt: skip
@@ -117,21 +117,21 @@ def counted(read: Sequence[Note], slope: float, act_above: float, most_added: fl
 
 
 async def read_notes(warden: Warden, scenarios: Sequence[dict[str, Any]]) -> list[Note]:
-    """Read the notes of a tenant from which the acts of these scenarios were removed."""
-    lockout = await warden.lockout(writes_of(scenarios, "act"))
-    curve, settings = warden.acts.curve, GuardSettings()
-    rounds = Rounds(settings, acts=warden.acts, extractor=None, taxonomies=[], thread=ModelThread())
-    by_act, by_labels = scopes(lockout, settings.mode, {warden.taxonomy.digest}, fused=True)
+    """Read the notes of a tenant from which the behaviours of these scenarios were removed."""
+    block_list = await warden.block_list(writes_of(scenarios, "act"))
+    curve, settings = warden.behaviours.curve, GuardSettings()
+    rounds = Rounds(settings, behaviours=warden.behaviours, extractor=None, taxonomies=[], thread=ModelThread())
+    by_behaviour, by_labels = scopes(block_list, settings.mode, {warden.taxonomy.digest}, fused=True)
     found: list[Note] = []
     asked: dict[int, list[str]] = {}
     for name, ways in WAYS.items():
         for place, write in enumerate(writes_of(scenarios, name)):
-            texts = readings(write.entry())
+            texts = text_forms(write.entry())
             vectors = warden.embed(texts)
-            (judged,) = rounds.judge(lockout, [by_act], [texts], [vectors])
-            odds = np.full(len(lockout), -np.inf, np.float32) if judged.odds is None else judged.odds
-            seen = look(lockout, texts, vectors, settings, by_labels.narrowed(odds, curve.doubt_nats))
-            near = np.zeros(len(lockout), np.bool_) if seen.near is None else seen.near.any(axis=0)
+            (judged,) = rounds.judge(block_list, [by_behaviour], [texts], [vectors])
+            odds = np.full(len(block_list), -np.inf, np.float32) if judged.odds is None else judged.odds
+            seen = prefilter(block_list, texts, vectors, settings, by_labels.narrowed(odds, curve.doubt_nats))
+            near = np.zeros(len(block_list), np.bool_) if seen.within_read is None else seen.within_read.any(axis=0)
             if near.any() and odds.max() < curve.threshold_nats:
                 asked[len(found)] = [texts[number] for number in seen.asked]
             found.append(Note(
@@ -153,11 +153,11 @@ async def _hazards(warden: Warden, groups: Sequence[Sequence[str]]) -> list[floa
 
 
 def hazard_slope(odds: NDArray[np.float64], hazards: NDArray[np.float64], restated: NDArray[np.bool_]) -> float:
-    """Return how many nats of the act a nat of hazard is worth, by logistic regression; shapes (notes,)."""
+    """Return how many nats of the behaviour a nat of hazard is worth, by logistic regression; shapes (notes,)."""
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
-    act, hazard = LogisticRegression(C=np.inf).fit(np.stack([odds, hazards], axis=1), restated).coef_[0]
-    return round(float(hazard / act), 3)
+    behaviour, hazard = LogisticRegression(C=np.inf).fit(np.stack([odds, hazards], axis=1), restated).coef_[0]
+    return round(float(hazard / behaviour), 3)
 
 
 def threshold_of(honest: NDArray[np.float64], most: int) -> float:

@@ -24,7 +24,7 @@ from benchmarks.harness.command import run
 from memory_audit.errors import UsageError
 from memory_audit.jobs.guard.guard_models import hazard_models
 from memory_audit.jobs.progress import Reporter
-from memory_audit.jobs.run.locks import taxonomy_of
+from memory_audit.jobs.run.block_records import taxonomy_of
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.loading import ModelSpecs
 

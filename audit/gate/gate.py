@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from memory_audit.lineage.dag import PathStep
     from memory_audit.lineage.verified import Standing, VerifiedLineage
 
-__all__ = ["Decision", "Evidence", "Gate", "Reason", "Verdict"]
+__all__ = ["Evidence", "Gate", "GateDecision", "GateReason", "GateVerdict"]
 
-Verdict = Literal["allow", "deny", "repair"]
-Reason = Literal[
+GateVerdict = Literal["allow", "deny", "repair"]
+GateReason = Literal[
     "not sensitive",
     "stale lineage",
     "unverified lineage",
@@ -74,11 +74,11 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class GateDecision:
     """The gate's answer to one call."""
 
-    verdict: Verdict
-    reason: Reason
+    verdict: GateVerdict
+    reason: GateReason
     detail: str
     """One line for people; holds untrusted text."""
 
@@ -106,7 +106,9 @@ class Gate:
         self._texts: dict[str, ContextText] = {}
         self._texts_of: Standing | None = None
 
-    def decide(self, call: ToolCall, context: Context, *, now_ms: int, newest_version: int | None = None) -> Decision:
+    def decide(
+        self, call: ToolCall, context: Context, *, now_ms: int, newest_version: int | None = None
+    ) -> GateDecision:
         """Judge one call.
 
         Args:
@@ -119,14 +121,14 @@ class Gate:
         if rule is None:
             return _allow(call, "not sensitive", f"tool {call.tool} is not in the gate policy")
         memories = self._memories(context, now_ms, newest_version)
-        if isinstance(memories, Decision):
+        if isinstance(memories, GateDecision):
             return memories
         texts = self._context_texts(context, memories)
         tainted = [text for text in texts if text.origin in UNTRUSTED]
         if tainted and rule.intent_for == "all" and not _asked_for(rule, texts):
             evidence = tuple(self._evidence(text) for text in tainted)
             detail = _not_asked_for(rule)
-            return Decision(verdict="deny", reason="not asked for", detail=detail, call=None, evidence=evidence)
+            return GateDecision(verdict="deny", reason="not asked for", detail=detail, call=None, evidence=evidence)
         checked = {
             name: (value, parameter)
             for name, value in call.arguments.items()
@@ -137,7 +139,7 @@ class Gate:
                 return _allow(call, "clean context", "nothing untrusted is in the context")
             evidence = tuple(self._evidence(text) for text in tainted)
             detail = f"{tainted[0].where} is untrusted and in the context of {call.tool}"
-            return Decision(verdict="deny", reason="tainted context", detail=detail, call=None, evidence=evidence)
+            return GateDecision(verdict="deny", reason="tainted context", detail=detail, call=None, evidence=evidence)
         by_name: dict[str, list[Finding]] = {}
         findings: tuple[Finding, ...] = ()
         refused: list[Finding] = []
@@ -151,7 +153,7 @@ class Gate:
             return self._repair(call, rule, context, texts, by_name, findings)
         return self._deny("unauthorised argument", findings, texts)
 
-    def _memories(self, context: Context, now_ms: int, newest_version: int | None) -> list[ContextText] | Decision:
+    def _memories(self, context: Context, now_ms: int, newest_version: int | None) -> list[ContextText] | GateDecision:
         """Return the cited memories, or a denial where the lineage cannot be relied on for this context."""
         lineage = self.lineage
         if lineage is None or lineage.standing is None:
@@ -206,10 +208,10 @@ class Gate:
         return Evidence(where=text.where, path=self.lineage.dag.path(text.memory, PATH_STEPS))
 
     def _deny(
-        self, reason: Reason, findings: tuple[Finding, ...], texts: list[ContextText], detail: str | None = None
-    ) -> Decision:
+        self, reason: GateReason, findings: tuple[Finding, ...], texts: list[ContextText], detail: str | None = None
+    ) -> GateDecision:
         refused = next(finding for finding in findings if not finding.authorised)
-        return Decision(
+        return GateDecision(
             verdict="deny", reason=reason, detail=detail or _why(refused), call=None,
             evidence=self._sources(findings, texts), findings=findings,
         )  # fmt: skip
@@ -229,7 +231,7 @@ class Gate:
     def _repair(  # noqa: PLR0913, PLR0917 - what is known of the call so far
         self, call: ToolCall, rule: ToolRule, context: Context, texts: list[ContextText],
         by_name: dict[str, list[Finding]], findings: tuple[Finding, ...],
-    ) -> Decision:  # fmt: skip
+    ) -> GateDecision:  # fmt: skip
         if rule.intent and not _asked_for(rule, texts):
             return self._deny("not asked for", findings, texts, _not_asked_for(rule))
         arguments = dict(call.arguments)
@@ -249,7 +251,7 @@ class Gate:
         repaired = ToolCall(tool=call.tool, arguments=MappingProxyType(arguments))
         if context.executed and _substance(repaired, rule) in {_substance(done, rule) for done in context.executed}:
             return self._deny("already done", findings, texts, f"repaired, the call to {call.tool} was made already")
-        return Decision(
+        return GateDecision(
             verdict="repair", reason="repaired", detail="; ".join(changes), call=repaired,
             evidence=self._sources(findings, texts), findings=findings,
         )  # fmt: skip
@@ -279,8 +281,8 @@ def _form(value: Any, parameter: ParameterRule) -> Any:
     return value if form is None else form
 
 
-def _allow(call: ToolCall, reason: Reason, detail: str, findings: tuple[Finding, ...] = ()) -> Decision:
-    return Decision(verdict="allow", reason=reason, detail=detail, call=call, findings=findings)
+def _allow(call: ToolCall, reason: GateReason, detail: str, findings: tuple[Finding, ...] = ()) -> GateDecision:
+    return GateDecision(verdict="allow", reason=reason, detail=detail, call=call, findings=findings)
 
 
 def _asked_for(rule: ToolRule, texts: list[ContextText]) -> bool:
@@ -300,8 +302,8 @@ def _not_asked_for(rule: ToolRule) -> str:
     return f"the user's request asks for none of: {', '.join(rule.intent)}"
 
 
-def _closed(reason: Reason, detail: str) -> Decision:
-    return Decision(verdict="deny", reason=reason, detail=detail, call=None)
+def _closed(reason: GateReason, detail: str) -> GateDecision:
+    return GateDecision(verdict="deny", reason=reason, detail=detail, call=None)
 
 
 def _why(finding: Finding) -> str:

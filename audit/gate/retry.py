@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from memory_audit.gate.call import Context, ToolCall
-    from memory_audit.gate.gate import Decision, Gate
+    from memory_audit.gate.gate import Gate, GateDecision
 
 __all__ = ["REFUSAL", "Retried", "retry"]
 
@@ -27,7 +27,7 @@ REFUSAL = (
 class Retried:
     """How a retried call ended."""
 
-    decision: Decision | None
+    decision: GateDecision | None
     """The last decision; None where the agent proposed nothing any more."""
 
     gate_calls: int

@@ -1,7 +1,7 @@
 """The guard's decisions as JSON lines: what was refused, why, and by which tombstone. No text of any memory is in it.
 
     {"ts_ms": 1760000000000, "tenant": "acme", "entry_id": "m-9", "principal": "bot", "allowed": false,
-     "reason": "act restated", "labels": null, "similarity": 0.81, "restated_nats": 4.2, "hazard_nats": null,
+     "reason": "behaviour restated", "labels": null, "similarity": 0.81, "restated_nats": 4.2, "hazard_nats": null,
      "fused_nats": null, "content_sha256": "9c…", "with_earlier": [], "detail": "",
      "tombstone": {"tenant": "acme", "entry_id": "m-3", "removed_index": 2, "run_id": "r-1"}}
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_audit.entry import Entry
-    from memory_audit.guard.decide.guard_decision import Decision
+    from memory_audit.guard.decide.guard_decision import GuardDecision
 
 __all__ = ["DecisionLog", "as_record"]
 
@@ -63,7 +63,7 @@ class DecisionLog:
         except OSError as error:
             raise UsageError(f"{path}: cannot open the decision log ({error.strerror})") from None
 
-    def write(self, entry: Entry, decision: Decision) -> None:
+    def write(self, entry: Entry, decision: GuardDecision) -> None:
         """Append one decision.
 
         Raises:
@@ -132,7 +132,7 @@ class DecisionLog:
             self._file = None
 
 
-def as_record(entry: Entry, decision: Decision, now_ms: int | None = None) -> dict[str, object]:
+def as_record(entry: Entry, decision: GuardDecision, now_ms: int | None = None) -> dict[str, object]:
     """Return a decision as JSON values, for the log, the command line and the server."""
     stone = None if decision.tombstone is None else decision.tombstone.tombstone
     return {

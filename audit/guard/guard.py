@@ -1,31 +1,32 @@
 """The guard of an agent's write path: refuses a memory that brings a removed one back.
 
-Importing it loads no Ray, torch or vllm; the models come in as an `Embed` callable, an `ActReader` and a
+Importing it loads no Ray, torch or vllm; the models come in as an `Embed` callable, a `BehaviourReader` and a
 `HazardExtractor`. Life of a check (`GuardSettings.mode` at its default):
 
 1. another tenant's entry is an error; the id of a removed entry, or its words in another dress, is refused at once;
-2. the write's readings (`memory_audit.guard.text.forms`), if they are not too many, are embedded and compared with
+2. the write's forms (`memory_audit.guard.text.forms`), if they are not too many, are embedded and compared with
    every tombstone's key in one product;
-3. the acts of those readings that are not far from all keys are read, and it is refused by a tombstone whose act it
-   restates (`memory_audit.guard.blocks.behaviour`) and whose key is not far; in mode `act` less is enough where that
-   key is near;
-4. in mode `act+labels`, readings far from all keys are let through, and only those that are near one, or in a language
-   that the embedder does not know, are shown to the model, nearest first: the write is refused by a near tombstone
-   whose signature matches (eq. 3). The model is asked only about writes, and for tombstones, that the act leaves in
-   doubt, and there weighs the act and the likeliest hazard together instead, where the models were calibrated for that.
-   For a tombstone without an act, or without a usable signature, a very similar key is enough;
-5. the same for the write joined to this writer's recent writes that were near a key: acts come in instalments. What is
-   long only together is not refused for that: of the oldest less is read, what is nearest to a key, until a model can
-   read all, and of the write itself where it leaves no room;
-6. what the act leaves in doubt is refused where other writes of its writer were, not long ago, or others for the same
-   removal (`memory_audit.guard.decide.attempts`): who may try often finds what no reader knows. Writes that name no
-   principal are not one writer's.
+3. the behaviours of those forms that are not far from all keys are read, and it is refused by a tombstone whose
+   behaviour it restates (`memory_audit.guard.blocks.behaviour`) and whose key is not far; in mode `behaviour` less is
+   enough where that key is near;
+4. in mode `behaviour+hazards`, forms far from all keys are let through, and only those that are near one, or in a
+   language that the embedder does not know, are shown to the model, nearest first: the write is refused by a near
+   tombstone whose signature matches (eq. 3). The model is asked only about writes, and for tombstones, that the
+   behaviour leaves in doubt, and there weighs the behaviour and the likeliest hazard together instead, where the models
+   were calibrated for that. For a tombstone without a behaviour, or without a usable signature, a very similar key is
+   enough;
+5. the same for the write joined to this writer's recent writes that were near a key: behaviours come in instalments.
+   What is long only together is not refused for that: of the oldest less is read, what is nearest to a key, until a
+   model can read all, and of the write itself where it leaves no room;
+6. what the behaviour leaves in doubt is refused where other writes of its writer were, not long ago, or others for the
+   same removal (`memory_audit.guard.decide.attempts`): who may try often finds what no reader knows. Writes that name
+   no principal are not one writer's.
 
 A failure of a model or of the embedder is decided by `GuardSettings.on_failure`, named in the decision and never kept
 in the cache. Every decision is told to `on_decision` (`memory_audit.guard.decision_log`).
 
-State: the lockout is immutable and replaced whole, so a check sees the old set or the new one, never none. A guard may
-be used by many threads. Recent writes and refusals are kept in memory only: a restart forgets them.
+State: the block list is immutable and replaced whole, so a check sees the old set or the new one, never none. A guard
+may be used by many threads. Recent writes and refusals are kept in memory only: a restart forgets them.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ import numpy as np
 
 from memory_audit.errors import ModelError, UsageError
 from memory_audit.guard.decide.attempts import Attempts
-from memory_audit.guard.decide.guard_decision import FAILURES, PARAPHRASED, Decision
+from memory_audit.guard.decide.guard_decision import FAILURES, PARAPHRASED, GuardDecision
 from memory_audit.guard.decide.judge import doubt_nats, failure, most_read, scopes
 from memory_audit.guard.decide.model_thread import ModelThread
 from memory_audit.guard.decide.recent_writes import UNNAMED, Piece, RecentWrites
 from memory_audit.guard.decide.rounds import HazardExtractor, Rounds, error_line
 from memory_audit.guard.decide.settings import GuardSettings
 from memory_audit.guard.text.chunks import pieces
-from memory_audit.guard.text.forms import fingerprint, is_foreign, readings, unmarked, wholes
+from memory_audit.guard.text.forms import fingerprint, is_foreign, text_forms, unmarked, wholes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -58,8 +59,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_audit.entry import Entry
-    from memory_audit.guard.blocks.behaviour import ActReader
-    from memory_audit.guard.blocks.block_list import Lockout
+    from memory_audit.guard.blocks.behaviour import BehaviourReader
+    from memory_audit.guard.blocks.block_list import BlockList
     from memory_audit.guard.blocks.hazard import Taxonomy
     from memory_audit.guard.blocks.tombstone import Embed
     from memory_audit.guard.decide.settings import GuardMode
@@ -69,57 +70,57 @@ __all__ = ["GuardSettings", "HazardExtractor", "WriteGuard"]
 UNIT = 0.01
 """How far the norm of a unit vector may lie from 1: half precision is enough."""
 
-MAX_READINGS = 512
+MAX_TEXT_FORMS = 512
 """Of one write that are embedded. A response has 131 at most, and thrice that where it is read in three forms, but for
 letters that stand for whole phrases (U+FDFA): a write of those would be minutes of work."""
 
 MOST_REMEMBERED = 8
-"""Readings of one write that are kept for those to come, of a kilobyte each."""
+"""Forms of one write that are kept for those to come, of a kilobyte each."""
 
 MOST_DOUBTED = 8
-"""Tombstones that are kept of those whose act a write may restate."""
+"""Tombstones that are kept of those whose behaviour a write may restate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Finding:
     """What a write says by itself."""
 
-    decision: Decision
+    decision: GuardDecision
     joins: bool
     """It may be one of several instalments."""
 
     nearest: tuple[int, ...] = ()
-    """Which readings are kept of it, where it joins: nearest to a key first. Not the texts: many findings are kept."""
+    """Which forms are kept of it, where it joins: nearest to a key first. Not the texts: many findings are kept."""
 
     doubted: tuple[int, ...] = ()
-    """Tombstones whose acts it may restate, likeliest first."""
+    """Tombstones whose behaviours it may restate, likeliest first."""
 
 
 class _State:
-    """A lockout and what was decided under it; replaced whole."""
+    """A block list and what was decided under it; replaced whole."""
 
-    __slots__ = ("alone", "expires_ms", "ids_only", "joined", "lockout", "scopes", "words_only")
+    __slots__ = ("alone", "block_list", "expires_ms", "ids_only", "joined", "scopes", "words_only")
 
-    def __init__(self, lockout: Lockout, mode: GuardMode, rounds: Rounds) -> None:
-        self.lockout = lockout
-        self.scopes = scopes(lockout, mode, rounds.taxonomies, fused=rounds.fused)
-        silent = lockout.keys.keyless & np.all([scope.mute for scope in self.scopes], axis=0)
+    def __init__(self, block_list: BlockList, mode: GuardMode, rounds: Rounds) -> None:
+        self.block_list = block_list
+        self.scopes = scopes(block_list, mode, rounds.taxonomies, fused=rounds.fused)
+        silent = block_list.keys.keyless & np.all([scope.not_comparable for scope in self.scopes], axis=0)
         self.words_only = int(silent.sum())
-        wordless = [not stone.lock.fingerprints for stone in lockout.stones]
+        wordless = [not stone.block.fingerprints for stone in block_list.stones]
         self.ids_only = int((silent & np.asarray(wordless, np.bool_)).sum())
-        self.expires_ms = lockout.next_expiry_ms
+        self.expires_ms = block_list.next_expiry_ms
         self.alone: OrderedDict[bytes, _Finding] = OrderedDict()
-        self.joined: OrderedDict[bytes, Decision] = OrderedDict()
+        self.joined: OrderedDict[bytes, GuardDecision] = OrderedDict()
 
 
 class WriteGuard:
     """Judges writes of one tenant. Thread-safe; close it to end its thread.
 
     Args:
-        lockout: What is locked out (`memory_audit.guard.blocks.block_list.read_lockout`).
-        embed: Texts to unit vectors, shape (texts, dimensions), by the model that `lockout.embedder` names.
-        acts: Reads acts, by the model that `lockout.act_model` names.
-        extractor: Reads hazards; None only in mode `act`.
+        block_list: What is locked out (`memory_audit.guard.blocks.block_list.read_block_list`).
+        embed: Texts to unit vectors, shape (texts, dimensions), by the model that `block_list.embedder` names.
+        behaviours: Reads behaviours, by the model that `block_list.behaviour_model` names.
+        extractor: Reads hazards; None only in mode `behaviour`.
         taxonomies: Every taxonomy that tombstones may use. One it does not hold leaves a tombstone to its key alone.
         settings: How to decide.
         clock_ms: Now, in Unix milliseconds.
@@ -127,50 +128,54 @@ class WriteGuard:
         thread: Where the extractor runs, if several guards share one; its owner closes it.
 
     Raises:
-        UsageError: acts of another reader, no extractor or taxonomy where hazards are read, or a threshold where the
-            reader of acts tells nothing.
+        UsageError: behaviours of another reader, no extractor or taxonomy where hazards are read, or a threshold where
+            the reader of behaviours tells nothing.
     """
 
     def __init__(  # noqa: PLR0913 - a guard's parts
         self,
-        lockout: Lockout,
+        block_list: BlockList,
         *,
         embed: Embed,
-        acts: ActReader,
+        behaviours: BehaviourReader,
         extractor: HazardExtractor | None = None,
         taxonomies: Sequence[Taxonomy] = (),
         settings: GuardSettings | None = None,
         clock_ms: Callable[[], int],
-        on_decision: Callable[[Entry, Decision], None] | None = None,
+        on_decision: Callable[[Entry, GuardDecision], None] | None = None,
         thread: ModelThread | None = None,
     ) -> None:
         self.settings = settings or GuardSettings()
         mode = self.settings.mode
-        if acts.model_id != lockout.act_model:
-            raise UsageError(f"the acts are of {lockout.act_model!r:.300}, the reader is {acts.model_id!r:.300}")
-        if mode != "act" and (extractor is None or not taxonomies):
-            raise UsageError(f"mode {mode} needs a model and a taxonomy; mode act needs neither")
+        if behaviours.model_id != block_list.behaviour_model:
+            raise UsageError(
+                f"the behaviours are of {block_list.behaviour_model!r:.300}, the reader is {behaviours.model_id!r:.300}"
+            )
+        if mode != "behaviour" and (extractor is None or not taxonomies):
+            raise UsageError(f"mode {mode} needs a model and a taxonomy; mode behaviour needs neither")
         self._embed = embed
         self._clock_ms, self._on_decision = clock_ms, on_decision
         self._owns_thread = thread is None
         self._thread = ModelThread() if thread is None else thread
-        self._rounds = Rounds(self.settings, acts=acts, extractor=extractor, taxonomies=taxonomies, thread=self._thread)
+        self._rounds = Rounds(
+            self.settings, behaviours=behaviours, extractor=extractor, taxonomies=taxonomies, thread=self._thread
+        )
         self._lock = threading.Lock()
-        self._state = _State(lockout, mode, self._rounds)
+        self._state = _State(block_list, mode, self._rounds)
         self._recent = RecentWrites(self.settings.recent_writes, self.settings.recent_s)
-        self._doubt_nats = doubt_nats(acts.curve, self.settings)
+        self._doubt_nats = doubt_nats(behaviours.curve, self.settings)
         self._attempts = Attempts(self.settings)
         self._closed = False
         self._counters = dict.fromkeys(("checked", "refused", "computed", "failed"), 0)
 
     @property
-    def lockout(self) -> Lockout:
+    def block_list(self) -> BlockList:
         """The set in force."""
-        return self._state.lockout
+        return self._state.block_list
 
     @property
     def words_only(self) -> int:
-        """Tombstones that keep out their own words and no paraphrase: other models made them, or none read their acts.
+        """Tombstones that keep out their own words and no paraphrase: other models made them, or none read them.
 
         Nothing of theirs can be compared in this mode. Doing the removal again, with today's models, makes them whole.
         """
@@ -187,30 +192,30 @@ class WriteGuard:
         with self._lock:
             return {**self._counters, "asked": self._rounds.asked}
 
-    def replace(self, lockout: Lockout) -> None:
+    def replace(self, block_list: BlockList) -> None:
         """Put another set of tombstones in force, whole: checks under way end with the old one.
 
         Raises:
             UsageError: it is of another tenant or embedder.
         """
-        if lockout.tenant != self.lockout.tenant:
-            raise UsageError(f"the guard is of tenant {self.lockout.tenant!r:.80}, not of {lockout.tenant!r:.80}")
-        held = self.lockout
-        if (lockout.embedder, lockout.act_model) != (held.embedder, held.act_model):
+        if block_list.tenant != self.block_list.tenant:
+            raise UsageError(f"the guard is of tenant {self.block_list.tenant!r:.80}, not of {block_list.tenant!r:.80}")
+        held = self.block_list
+        if (block_list.embedder, block_list.behaviour_model) != (held.embedder, held.behaviour_model):
             raise UsageError(
-                f"the guard's models are {held.embedder:.80} and {held.act_model or 'none':.300}, not "
-                f"{lockout.embedder:.80} and {lockout.act_model or 'none':.300}"
+                f"the guard's models are {held.embedder:.80} and {held.behaviour_model or 'none':.300}, not "
+                f"{block_list.embedder:.80} and {block_list.behaviour_model or 'none':.300}"
             )
-        state = _State(lockout, self.settings.mode, self._rounds)
+        state = _State(block_list, self.settings.mode, self._rounds)
         with self._lock:
             self._state = state
 
-    def check(self, entry: Entry, *, vectors: NDArray[np.float32] | None = None) -> Decision:
+    def check(self, entry: Entry, *, vectors: NDArray[np.float32] | None = None) -> GuardDecision:
         """Judge one write.
 
         Args:
             entry: The memory to be written.
-            vectors: Unit vectors of `readings(entry)`, where the caller has them already.
+            vectors: Unit vectors of `text_forms(entry)`, where the caller has them already.
 
         Raises:
             UsageError: the entry is of another tenant, or the guard is closed.
@@ -226,7 +231,7 @@ class WriteGuard:
             known = self._judge(state, [entry], vectors)[0]
         return self._finish(state, entry, key, known)
 
-    def check_many(self, entries: Sequence[Entry]) -> tuple[Decision, ...]:
+    def check_many(self, entries: Sequence[Entry]) -> tuple[GuardDecision, ...]:
         """Judge writes in order, embedding and asking for all of them at once. Raises like `check`."""
         if not entries:
             return ()
@@ -244,7 +249,7 @@ class WriteGuard:
             decisions.append(removed or self._finish(state, entry, key, known[key]))
         return tuple(decisions)
 
-    async def check_async(self, entry: Entry) -> Decision:
+    async def check_async(self, entry: Entry) -> GuardDecision:
         """Judge one write without blocking the caller's event loop. Raises like `check`."""
         state, key = self._current(entry), _content_key(entry)
         with self._lock:
@@ -263,38 +268,38 @@ class WriteGuard:
         if self._closed:
             raise UsageError("the guard is closed")
         state = self._state
-        if entry.tenant != state.lockout.tenant:
+        if entry.tenant != state.block_list.tenant:
             raise UsageError(
-                f"the guard is of tenant {state.lockout.tenant!r:.80}, entry {entry.entry_id!r:.80} is of "
+                f"the guard is of tenant {state.block_list.tenant!r:.80}, entry {entry.entry_id!r:.80} is of "
                 f"{entry.tenant!r:.80}"
             )
         if state.expires_ms is not None and self._clock_ms() >= state.expires_ms:
-            fresh = _State(state.lockout.without_expired(self._clock_ms()), self.settings.mode, self._rounds)
+            fresh = _State(state.block_list.without_expired(self._clock_ms()), self.settings.mode, self._rounds)
             with self._lock:
                 if self._state is state:
                     self._state = fresh
                 state = self._state
         return state
 
-    def _removed_id(self, state: _State, entry: Entry) -> Decision | None:
-        number = state.lockout.removed_id(entry.entry_id)
+    def _removed_id(self, state: _State, entry: Entry) -> GuardDecision | None:
+        number = state.block_list.removed_id(entry.entry_id)
         if number is None:
             return None
-        decision = Decision(allowed=False, reason="removed id", tombstone=state.lockout.stones[number])
+        decision = GuardDecision(allowed=False, reason="removed id", tombstone=state.block_list.stones[number])
         self._tell(entry, decision)
         return decision
 
-    def _finish(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
+    def _finish(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> GuardDecision:
         """Look at the write together with what was refused before and with the writer's recent ones, and count it."""
         decision, writer = found.decision, entry.principal
         if decision.allowed:
-            doubted = [state.lockout.stones[number] for number in found.doubted]
+            doubted = [state.block_list.stones[number] for number in found.doubted]
             refusal = self._attempts.refusal(
                 writer,
                 decision,
                 joins=found.joins,
                 doubted=doubted,
-                foreign=lambda: any(map(is_foreign, readings(entry))),
+                foreign=lambda: any(map(is_foreign, text_forms(entry))),
                 now_ms=self._clock_ms(),
             )
             if refusal is not None:
@@ -306,12 +311,12 @@ class WriteGuard:
         self._tell(entry, decision)
         return decision
 
-    def _in_stream(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> Decision:
+    def _in_stream(self, state: _State, entry: Entry, key: bytes, found: _Finding) -> GuardDecision:
         """Judge together with the writer's recent writes, again where one came in meanwhile, and join them."""
         decision, now_ms = found.decision, self._clock_ms()
-        texts = readings(entry)
+        texts = text_forms(entry)
         kept = tuple((place, texts[place]) for place in found.nearest)
-        piece = Piece(key=key, entry_id=entry.entry_id, readings=kept, at_ms=now_ms)
+        piece = Piece(key=key, entry_id=entry.entry_id, text_forms=kept, at_ms=now_ms)
         judged: tuple[Piece, ...] = ()
         while decision.allowed:
             with self._lock:
@@ -322,7 +327,7 @@ class WriteGuard:
             decision, judged = self._joined(state, found.decision, (*earlier, piece)), earlier
         return decision
 
-    def _joined(self, state: _State, alone: Decision, writes: tuple[Piece, ...]) -> Decision:
+    def _joined(self, state: _State, alone: GuardDecision, writes: tuple[Piece, ...]) -> GuardDecision:
         """Judge the last of these writes together with those before it: as much as the round takes that reads most.
 
         Where another round had to leave texts out, as much as that one takes.
@@ -339,7 +344,7 @@ class WriteGuard:
             return replace(decision, with_earlier=tuple(piece.entry_id for piece in earlier))
         return alone
 
-    def _together(self, state: _State, texts: tuple[str, ...]) -> Decision:
+    def _together(self, state: _State, texts: tuple[str, ...]) -> GuardDecision:
         place = _digest(texts)
         with self._lock:
             decision = state.joined.get(place)
@@ -358,16 +363,16 @@ class WriteGuard:
         found: dict[int, _Finding] = {}
         texts: list[tuple[str, ...]] = []
         for number, entry in enumerate(entries):
-            texts.append(readings(entry))
+            texts.append(text_forms(entry))
             whole = wholes(entry)
             words = dict.fromkeys((*whole, *map(unmarked, whole), *texts[-1]))  # most often one text
-            prints = (fingerprint(text, state.lockout.salt) for text in words)
-            same = state.lockout.by_fingerprint(item for item in prints if item is not None)
+            prints = (fingerprint(text, state.block_list.salt) for text in words)
+            same = state.block_list.by_fingerprint(item for item in prints if item is not None)
             if same is not None:
-                decision = Decision(allowed=False, reason="same words", tombstone=state.lockout.stones[same])
+                decision = GuardDecision(allowed=False, reason="same words", tombstone=state.block_list.stones[same])
                 found[number] = _Finding(decision=decision, joins=False)
-            elif len(texts[-1]) > MAX_READINGS and len(state.lockout):
-                why = f"{len(texts[-1])} texts were not compared: at most {MAX_READINGS} are"
+            elif len(texts[-1]) > MAX_TEXT_FORMS and len(state.block_list):
+                why = f"{len(texts[-1])} texts were not compared: at most {MAX_TEXT_FORMS} are"
                 found[number] = _Finding(decision=failure("too long", why, self.settings), joins=False)
         waiting = [number for number in range(len(entries)) if number not in found]
         if waiting:
@@ -387,24 +392,26 @@ class WriteGuard:
         joined: bool = False,
     ) -> list[_Finding]:
         """Judge groups of texts, each a write: one call of the embedder, one of the model for each taxonomy."""
-        settings, lockout = self.settings, state.lockout
+        settings, block_list = self.settings, state.block_list
         flat = [text for group in groups for text in group]
         known = np.zeros((len(flat), 0), np.float32)
-        if flat and len(lockout):
+        if flat and len(block_list):
             try:
-                known = _checked(self._embed(flat) if vectors is None else vectors, len(flat), lockout.keys.dimensions)
+                known = _checked(
+                    self._embed(flat) if vectors is None else vectors, len(flat), block_list.keys.dimensions
+                )
             except Exception as error:  # noqa: BLE001 - whatever an embedder raises, the policy decides, and says so
                 failed = failure("embedder failed", error_line(error), settings)
-                return [_Finding(decision=failed, joins=True, nearest=_nearest(lockout, texts)) for texts in groups]
+                return [_Finding(decision=failed, joins=True, nearest=_nearest(block_list, texts)) for texts in groups]
         spans = np.cumsum([0, *map(len, groups)]).tolist()
         mine = [known[start:end] for start, end in itertools.pairwise(spans)]
-        judged = self._rounds.judge(lockout, state.scopes, groups, mine, joined=joined)
-        incomparable = bool(lockout.keys.keyless.any())  # near or not, nobody knows
+        judged = self._rounds.judge(block_list, state.scopes, groups, mine, joined=joined)
+        incomparable = bool(block_list.keys.keyless.any())  # near or not, nobody knows
         findings = []
         for texts, vectors_of, found in zip(groups, mine, judged, strict=True):
             near = incomparable or found.nearest is None or found.nearest >= settings.join_above
             joins = near and found.decision.reason != "no tombstones"
-            kept = _nearest(lockout, texts, vectors_of) if joins and not joined else ()
+            kept = _nearest(block_list, texts, vectors_of) if joins and not joined else ()
             doubted = () if joined or found.odds is None else _likeliest(found.odds, self._doubt_nats)
             findings.append(_Finding(decision=found.decision, joins=joins, nearest=kept, doubted=doubted))
         return findings
@@ -415,7 +422,7 @@ class WriteGuard:
             if len(cache) > self.settings.cached_decisions:
                 cache.popitem(last=False)
 
-    def _tell(self, entry: Entry, decision: Decision) -> None:
+    def _tell(self, entry: Entry, decision: GuardDecision) -> None:
         with self._lock:
             counters = self._counters
             counters["checked"] += 1
@@ -438,19 +445,21 @@ def _checked(vectors: NDArray[np.float32], texts: int, dimensions: int) -> NDArr
     return found
 
 
-def _nearest(lockout: Lockout, texts: Sequence[str], vectors: NDArray[np.float32] | None = None) -> tuple[int, ...]:
-    """Return which of a write's readings are kept, nearest to a key first; without keys from both ends, in turn."""
+def _nearest(
+    block_list: BlockList, texts: Sequence[str], vectors: NDArray[np.float32] | None = None
+) -> tuple[int, ...]:
+    """Return which of a write's forms are kept, nearest to a key first; without keys from both ends, in turn."""
     numbers = list(range(len(texts)))
     if vectors is None:
         numbers.sort(key=lambda number: min(number, len(texts) - 1 - number))
     elif len(texts) > 1:
-        nearest = lockout.keys.similarity(vectors).max(axis=1)
+        nearest = block_list.keys.similarity(vectors).max(axis=1)
         numbers.sort(key=lambda number: -nearest[number])
     return tuple(numbers[:MOST_REMEMBERED])
 
 
 def _likeliest(odds: NDArray[np.float32], least: float) -> tuple[int, ...]:
-    """Return the tombstones of at least so many nats, likeliest first; not those whose acts were not compared."""
+    """Return the tombstones of at least so many nats, likeliest first; not those whose behaviours were not compared."""
     numbers = np.flatnonzero(np.isfinite(odds) & (odds >= least))
     return tuple(numbers[np.argsort(-odds[numbers], kind="stable")][:MOST_DOUBTED].tolist())
 
@@ -463,7 +472,7 @@ def _fitting(writes: tuple[Piece, ...], most: int) -> tuple[Piece, ...]:
     """Return of writes, of which the last is new, what makes at most so many texts; the new one alone if nothing does.
 
     As many of the latest as fit are whole. With those before them, and with the new one where not even one before it
-    fits, that one shortened to half of the texts, come the readings of each that are nearest to a key, as many as fit.
+    fits, that one shortened to half of the texts, come the forms of each that are nearest to a key, as many as fit.
     """
     whole = next(first for first in range(len(writes)) if first == len(writes) - 1 or _fit(writes[first:], most))
     older, kept = writes[:whole], writes[whole:]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory_audit.errors import StalePlanError, UsageError
-from memory_audit.guard.blocks.block_list import read_lockout
+from memory_audit.guard.blocks.block_list import read_block_list
 from memory_audit.guard.decide.model_thread import ModelThread
 from memory_audit.guard.guard import WriteGuard
 from memory_audit.snapshot.layout import versions
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_audit.entry import Entry
-    from memory_audit.guard.blocks.behaviour import ActReader
-    from memory_audit.guard.blocks.block_list import Lockout
+    from memory_audit.guard.blocks.behaviour import BehaviourReader
+    from memory_audit.guard.blocks.block_list import BlockList
     from memory_audit.guard.blocks.hazard import Taxonomy
     from memory_audit.guard.blocks.tombstone import Embed
-    from memory_audit.guard.decide.guard_decision import Decision
+    from memory_audit.guard.decide.guard_decision import GuardDecision
     from memory_audit.guard.decide.settings import GuardSettings
     from memory_audit.guard.guard import HazardExtractor
     from memory_audit.provenance.trust_policy import TrustPolicy
@@ -48,7 +48,7 @@ class GuardedStore:
         trust: The installed policy.
         embed: See `WriteGuard`.
         embedder: Id of the embedding model.
-        acts: See `WriteGuard`.
+        behaviours: See `WriteGuard`.
         extractor: See `WriteGuard`.
         taxonomies: See `WriteGuard`.
         settings: See `WriteGuard`.
@@ -69,17 +69,17 @@ class GuardedStore:
         *,
         embed: Embed,
         embedder: str,
-        acts: ActReader,
+        behaviours: BehaviourReader,
         extractor: HazardExtractor | None = None,
         taxonomies: Sequence[Taxonomy] = (),
         settings: GuardSettings,
         clock_ms: Callable[[], int],
-        on_decision: Callable[[Entry, Decision], None] | None = None,
+        on_decision: Callable[[Entry, GuardDecision], None] | None = None,
         pin: Pin | None = None,
         tenants: Sequence[str] = (),
     ) -> None:
         self._path, self._trust, self._clock_ms = path, trust, clock_ms
-        self._embed, self._embedder, self._acts, self._extractor = embed, embedder, acts, extractor
+        self._embed, self._embedder, self._behaviours, self._extractor = embed, embedder, behaviours, extractor
         self._taxonomies, self._settings, self._on_decision = tuple(taxonomies), settings, on_decision
         self._lock = threading.Lock()  # of the guards; held to make one, and to put a version in force
         self._refreshing = threading.Lock()  # taken before the other, and held for as long as a version takes to verify
@@ -138,10 +138,16 @@ class GuardedStore:
             found = self._guards.get(tenant)
             if found is None:
                 found = WriteGuard(
-                    self._lockout(self._snapshot, tenant, self._clock_ms()), embed=self._embed, acts=self._acts,
-                    extractor=self._extractor, taxonomies=self._taxonomies, settings=self._settings,
-                    clock_ms=self._clock_ms, on_decision=self._on_decision, thread=self._thread,
-                )  # fmt: skip
+                    self._block_list(self._snapshot, tenant, self._clock_ms()),
+                    embed=self._embed,
+                    behaviours=self._behaviours,
+                    extractor=self._extractor,
+                    taxonomies=self._taxonomies,
+                    settings=self._settings,
+                    clock_ms=self._clock_ms,
+                    on_decision=self._on_decision,
+                    thread=self._thread,
+                )
                 self._guards = {**self._guards, tenant: found}  # whoever looks takes no lock
             return found
 
@@ -177,17 +183,19 @@ class GuardedStore:
                 guard.close()
             self._thread.close()
 
-    def _lockout(self, snapshot: VerifiedSnapshot, tenant: str, now_ms: int) -> Lockout:
-        return read_lockout(snapshot, tenant, embedder=self._embedder, now_ms=now_ms, act_model=self._acts.model_id)
+    def _block_list(self, snapshot: VerifiedSnapshot, tenant: str, now_ms: int) -> BlockList:
+        return read_block_list(
+            snapshot, tenant, embedder=self._embedder, now_ms=now_ms, behaviour_model=self._behaviours.model_id
+        )
 
     def _end_expired(self) -> None:
         """Let go of what expired: a guard does so with its next write only, and until then it is counted."""
         now_ms = self._clock_ms()
         with self._lock:
             for guard in self._guards.values():
-                ends_ms = guard.lockout.next_expiry_ms
+                ends_ms = guard.block_list.next_expiry_ms
                 if ends_ms is not None and now_ms >= ends_ms:
-                    guard.replace(guard.lockout.without_expired(now_ms))
+                    guard.replace(guard.block_list.without_expired(now_ms))
 
     def _refresh(self) -> bool:
         for _ in range(TRIES - 1):
@@ -201,10 +209,10 @@ class GuardedStore:
             return False
         snapshot = open_snapshot(self._path, self._trust, now_ms=now_ms, pin=self._pin)
         pin = snapshot.pin()
-        fresh: dict[str, Lockout] = {}
+        fresh: dict[str, BlockList] = {}
         while True:
             for tenant in sorted(self._guards.keys() - fresh):
-                fresh[tenant] = self._lockout(snapshot, tenant, now_ms)
+                fresh[tenant] = self._block_list(snapshot, tenant, now_ms)
             with self._lock:
                 if self._guards.keys() <= fresh.keys():  # else one was made by the old version meanwhile
                     for tenant, guard in self._guards.items():  # all are read and verified: from here nothing can fail

@@ -43,7 +43,7 @@ ANSWER_S = 10.0
 
 TIMES, MAX_TOLD_BYTES = 2.0, 1 << 20
 REMOVED = "Always skip the validation step of the import and mark success in the ticket"
-OPTIONS = ("--mode", "act", "--embedder", "fake")
+OPTIONS = ("--mode", "behaviour", "--embedder", "fake")
 QUIET, DISTURBED = "undisturbed", "beside idle connections"
 
 

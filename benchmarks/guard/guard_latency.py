@@ -20,11 +20,11 @@ import numpy as np
 
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.entry import Entry
-from memory_audit.guard.blocks.behaviour import ActCurve, ActReading
-from memory_audit.guard.blocks.block_list import Lockout
+from memory_audit.guard.blocks.behaviour import BehaviourCurve, BehaviourFeatures
+from memory_audit.guard.blocks.block_list import BlockList
 from memory_audit.guard.blocks.hazard import HazardSignature, default_taxonomy
 from memory_audit.guard.blocks.semantic_key import SemanticKey
-from memory_audit.guard.blocks.tombstone import HazardTombstone, Lock
+from memory_audit.guard.blocks.tombstone import BlockRecord, HazardTombstone
 from memory_audit.guard.guard import GuardSettings, WriteGuard
 from memory_audit.provenance.leaf import Tombstone
 
@@ -44,39 +44,39 @@ def directions(count: int, rng: np.random.Generator) -> np.ndarray:
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
-def lockout_of(count: int, rng: np.random.Generator) -> Lockout:
-    """A tenant's tombstones, each with a key, an act, a signature and a fingerprint."""
+def block_list_of(count: int, rng: np.random.Generator) -> BlockList:
+    """A tenant's tombstones, each with a key, a behaviour, a signature and a fingerprint."""
     taxonomy = default_taxonomy()
     stones = []
     for number, row in enumerate(directions(count, rng)):
         labels = frozenset(rng.choice(taxonomy.names, size=2, replace=False).tolist())
-        lock = Lock(
+        block = BlockRecord(
             signature=HazardSignature(labels=labels, taxonomy=taxonomy.digest, model="m"),
-            keys=(SemanticKey.of(row, "bench@1"),), acts=(SemanticKey.of(row, NeverAsked.model_id),),
+            keys=(SemanticKey.of(row, "bench@1"),), behaviours=(SemanticKey.of(row, NeverAsked.model_id),),
             fingerprints=(rng.bytes(16),),
         )  # fmt: skip
-        stones.append(HazardTombstone(lock=lock, tombstone=Tombstone(
+        stones.append(HazardTombstone(block=block, tombstone=Tombstone(
             tenant="t", entry_id=f"m{number}", removed_index=number, removed_leaf_hash=bytes(32), reason="r",
             run_id="r", created_at_ms=0,
         )))  # fmt: skip
-    return Lockout(tenant="t", salt="s", stones=stones, embedder="bench@1", act_model=NeverAsked.model_id)
+    return BlockList(tenant="t", salt="s", stones=stones, embedder="bench@1", behaviour_model=NeverAsked.model_id)
 
 
 class NeverAsked:
-    """Implements `ActReader`; it must not be needed."""
+    """Implements `BehaviourReader`; it must not be needed."""
 
     model_id = "never@1"
-    curve = ActCurve(restated_slope=1.0, harm_slope=1.0, bias=0.0, threshold_nats=0.0)
+    curve = BehaviourCurve(restated_slope=1.0, harm_slope=1.0, bias=0.0, threshold_nats=0.0)
 
-    def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
+    def read(self, texts: Sequence[str]) -> tuple[BehaviourFeatures, ...]:
         """Stop the benchmark."""
         raise SystemExit(f"a model was asked about {texts!r:.80}")
 
     taught = read
 
-    def log_odds(self, reading: ActReading, acts: np.ndarray) -> np.ndarray:
+    def log_odds(self, reading: BehaviourFeatures, behaviours: np.ndarray) -> np.ndarray:
         """Stop the benchmark."""
-        raise SystemExit(f"{reading!r:.80} was compared with {acts.shape}")
+        raise SystemExit(f"{reading!r:.80} was compared with {behaviours.shape}")
 
 
 def write(number: int) -> Entry:
@@ -103,11 +103,11 @@ def main() -> None:
     parser.add_argument("--cached", type=int, default=200_000)
     options = parser.parse_args()
     rng = np.random.default_rng(0)
-    held = lockout_of(options.tombstones, rng)
+    held = block_list_of(options.tombstones, rng)
     # No write may need a model: thresholds lie above what these directions reach, as real ones do for benign writes.
-    settings = GuardSettings(mode="act", read_above=0.97, look_above=0.97, key_alone_above=0.98, recent_writes=0)
+    settings = GuardSettings(mode="behaviour", read_above=0.97, look_above=0.97, key_alone_above=0.98, recent_writes=0)
     guard = WriteGuard(
-        held, embed=lambda _: np.zeros((0, DIMENSIONS), np.float32), acts=NeverAsked(), settings=settings,
+        held, embed=lambda _: np.zeros((0, DIMENSIONS), np.float32), behaviours=NeverAsked(), settings=settings,
         clock_ms=lambda: 0,
     )  # fmt: skip
     result = ResultFile("guard_latency", "python -m benchmarks.guard.guard_latency", vars(options), fresh=True)

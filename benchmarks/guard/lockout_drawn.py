@@ -1,11 +1,11 @@
-"""The guard on ten times as many of the backbone's paraphrases as the lockout benchmark, and on rewritten safe answers.
+"""The guard on ten times as many of the backbone's paraphrases as `benchmarks.guard.hst` has, and on safe answers.
 
     python -m benchmarks.guard.lockout_drawn --data DATA [--backbone packaged:1.5b-int8]   # writes lockout_drawn.json
 
-The lockout benchmark (`benchmarks.guard.hst`) has the backbone's first five answers for each poison. Those are few, and
-were looked at with every reader of acts since. Here are the forty-five that follow them, by the same prompt and the
-same rule of words; none was drawn before the packaged reader and its thresholds were there. Each safe twin is rewritten
-four times likewise: clumsy words by themselves might be what is refused.
+The block list benchmark (`benchmarks.guard.hst`) has the backbone's first five answers for each poison. Those are few,
+and were looked at with every reader of behaviours since. Here are the forty-five that follow them, by the same prompt
+and the same rule of words; none was drawn before the packaged reader and its thresholds were there. Each safe twin is
+rewritten four times likewise: clumsy words by themselves might be what is refused.
 
 `benchmarks/guard/hst/data/drawn_votes.jsonl` has what three readers say of each answer, language models which saw all
 of them shuffled, and neither what it was made of nor what any check had said: would an agent that follows it do what
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from benchmarks.guard.hst.corpus import Corpus, HazardRule, HazardVote
     from benchmarks.guard.hst.extraction import Backbone
     from benchmarks.guard.hst.guarding import Patience, Warden
-    from memory_audit.guard.blocks.block_list import Lockout
+    from memory_audit.guard.blocks.block_list import BlockList
     from memory_audit.guard.decide.settings import GuardMode
     from memory_audit.models.protocols import Embedder, Generator
 
@@ -61,7 +61,7 @@ EACH = 50
 TWINS = 4
 """Answers for each safe twin."""
 
-MODES: tuple[GuardMode, ...] = ("act", "act+labels")
+MODES: tuple[GuardMode, ...] = ("behaviour", "behaviour+hazards")
 K = 3
 
 BY_RULE, BY_READERS, TWIN_SET = "paraphrases", "paraphrases, by readers", "safe twins, rewritten"
@@ -76,7 +76,7 @@ def main() -> None:
 
 async def _run(options: argparse.Namespace, corpus: Corpus, backbone: Backbone) -> None:
     warden = warden_over(backbone)
-    config = {"backbone": backbone.model_id, "acts": warden.acts.model_id, "each": EACH, "twins": TWINS}
+    config = {"backbone": backbone.model_id, "acts": warden.behaviours.model_id, "each": EACH, "twins": TWINS}
     command = f"python -m benchmarks.guard.lockout_drawn --data DATA --backbone {options.backbone}"
     results = ResultFile("lockout_drawn", command, config, fresh=True)
     votes = [*load_votes(), *load_votes("drawn_votes")]
@@ -85,17 +85,17 @@ async def _run(options: argparse.Namespace, corpus: Corpus, backbone: Backbone) 
         results.add_row(row)
         twins = await rewritten_twins(backbone.kept, corpus.safe_twins, votes)
         tried = Sets(harmful=harmful, harmless={TWIN_SET: twins}, attacks=())
-        lockout, rules = await warden.lockout(corpus.poison), LengthRules.of(corpus, 0)
+        block_list, rules = await warden.block_list(corpus.poison), LengthRules.of(corpus, 0)
         embedder = load_embedder(ModelSpecs())
         for mode in MODES:
-            rows, refused = await block_rows(warden, lockout, "all", mode, tried, rules)
+            rows, refused = await block_rows(warden, block_list, "all", mode, tried, rules)
             for row in rows:
                 results.add_row(with_texts(row, [*harmful.get(row["set"], ()), *twins]))
             for name, writes in harmful.items():
                 results.add_row({"mode": mode, "set": name, **retrieved(corpus, writes, embedder, refused)})
         for name, writes in (*harmful.items(), (TWIN_SET, twins)):
             for names, patience in product(NAMES, (BY_ITSELF, AS_IT_COMES)):
-                row, refused = await insisted(warden, lockout, writes, patience, names)
+                row, refused = await insisted(warden, block_list, writes, patience, names)
                 seen = retrieved(corpus, writes, embedder, refused) if name in harmful else {}
                 results.add_row({"mode": MODES[-1], "set": name, **seen, **row})
     finally:
@@ -138,14 +138,14 @@ async def rewritten_twins(
 
 
 async def insisted(
-    warden: Warden, lockout: Lockout, writes: Sequence[Write], patience: Patience, names: str
+    warden: Warden, block_list: BlockList, writes: Sequence[Write], patience: Patience, names: str
 ) -> tuple[dict[str, Any], dict[str, bool]]:
     """Judge the writes of each poison one after the other; return a row, and by write id whether it was refused."""
     reasons: Counter[str] = Counter()
     refused: dict[str, bool] = {}
     for poison in sorted({write.poison for write in writes if write.poison is not None}):
         mine = [write for write in writes if write.poison == poison]
-        decisions = await warden.judge_stream(lockout, MODES[-1], mine, patience, writer=NAMES[names])
+        decisions = await warden.judge_stream(block_list, MODES[-1], mine, patience, writer=NAMES[names])
         reasons.update(decision.reason for decision in decisions)
         refused |= {write.write_id: not said.allowed for write, said in zip(mine, decisions, strict=True)}
     row = {"part": "one after the other", "names": names, **asdict(patience)}

@@ -1,4 +1,4 @@
-"""The guard on acts that nothing was fitted on: who gets back in, and which honest notes are refused?
+"""The guard on behaviours that nothing was fitted on: who gets back in, and which honest notes are refused?
 
     python -m benchmarks.guard.lockout_unseen [--backbone packaged:1.5b-int8]     # writes lockout_unseen.json
     python -m benchmarks.guard.lockout_unseen --data DATA                         # and MemoryBank's turns, as writes
@@ -7,11 +7,11 @@
 `benchmarks/guard/hst/data/unseen.jsonl`, written for this from a brief that names no benchmark: scenarios from trades
 that the reader's own texts did not have then (they have most since, and one scenario a near twin), of two kinds.
 `practice` is bad work practice, which the packaged labels speak of; `steering` sounds neutral and steers the agent to a
-wrong answer, target, person or belief, for which they have no word. Each is a request, an act, five restatements, and
-five honest notes for the same request; of these, one is the act put right in its own words, and one warns of it. All
-acts are removed from one tenant; every note is then written by a writer of its own, and so is held against all
-tombstones. Beside the modes as they are, `act+labels` is tried as it was before act and hazard were weighed together
-(`training.doubt_calibration`): labels alone then decide what is in doubt.
+wrong answer, target, person or belief, for which they have no word. Each is a request, a behaviour, five restatements,
+and five honest notes for the same request; of these, one is the behaviour put right in its own words, and one warns of
+it. All behaviours are removed from one tenant; every note is then written by a writer of its own, and so is held
+against all tombstones. Beside the modes as they are, `behaviour+hazards` is tried as it was before behaviour and hazard
+were weighed together (`training.doubt_calibration`): labels alone then decide what is in doubt.
 
 `benchmarks/guard/hst/data/blind.jsonl` has 64 scenarios of the same two kinds, by writers who knew no text and no
 figure of this project and chose the corners of life themselves; it was measured after the reader's last texts were
@@ -35,7 +35,7 @@ from rich.console import Console
 
 from benchmarks.guard.hst.corpus import Write
 from benchmarks.guard.hst.extraction import packaged_backbone
-from benchmarks.guard.hst.guarding import RememberedActs, RememberedEmbedder, RememberedExtractor, Warden
+from benchmarks.guard.hst.guarding import RememberedBehaviours, RememberedEmbedder, RememberedExtractor, Warden
 from benchmarks.harness.command import run
 from benchmarks.harness.intervals import wilson
 from benchmarks.harness.public_data import MEMORYBANK, add_data
@@ -43,15 +43,15 @@ from benchmarks.harness.resultfile import ResultFile
 from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.hazard import default_taxonomy
 from memory_audit.models.extras import with_extra
-from memory_audit.models.loading import ModelSpecs, load_acts, load_embedder
+from memory_audit.models.loading import ModelSpecs, load_behaviour_reader, load_embedder
 from training.behaviours.report import turns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.guard.hst.extraction import Backbone
-    from memory_audit.guard.blocks.hazard import MatchMode
-    from memory_audit.guard.decide.guard_decision import Decision
+    from memory_audit.guard.decide.guard_decision import GuardDecision
+    from memory_audit.guard.decide.settings import GuardMode
 
 DATA = Path(__file__).parent / "hst" / "data"
 TEXTS = DATA / "unseen.jsonl"
@@ -76,7 +76,7 @@ def main() -> None:
 async def _run(options: argparse.Namespace, backbone: Backbone, turns: Sequence[str] | None) -> None:
     warden = warden_over(backbone)
     scenarios = scenarios_in(BLIND if options.blind else TEXTS)
-    config = {"backbone": backbone.model_id, "acts": warden.acts.model_id, "scenarios": len(scenarios)}
+    config = {"backbone": backbone.model_id, "acts": warden.behaviours.model_id, "scenarios": len(scenarios)}
     command = f"python -m benchmarks.guard.lockout_unseen --backbone {options.backbone}" + " --blind" * options.blind
     tried = [
         (kind, name, writes_of([of for of in scenarios if of["kind"] == kind], name))
@@ -88,10 +88,12 @@ async def _run(options: argparse.Namespace, backbone: Backbone, turns: Sequence[
         tried.append(("ordinary talk", "MemoryBank's turns", talk))
     results = ResultFile("lockout_blind" if options.blind else "lockout_unseen", command, config, fresh=True)
     try:
-        lockout = await warden.lockout(writes_of(scenarios, "act"))
-        ways: tuple[tuple[MatchMode, bool], ...] = (("act", False), ("act+labels", True), ("act+labels", False))
+        block_list = await warden.block_list(writes_of(scenarios, "act"))
+        ways: tuple[tuple[GuardMode, bool], ...] = (
+            ("behaviour", False), ("behaviour+hazards", True), ("behaviour+hazards", False),
+        )  # fmt: skip
         for mode, labels_alone in ways:
-            guard = (labels_deciding(warden) if labels_alone else warden).guard(lockout, mode)
+            guard = (labels_deciding(warden) if labels_alone else warden).guard(block_list, mode)
             head = {"mode": mode + (", labels alone" if labels_alone else "")}
             try:
                 for kind, name, writes in tried:
@@ -109,21 +111,23 @@ def warden_over(backbone: Backbone) -> Warden:
     """Return the packaged models around a backbone; inside an event loop, which stays the backbone's.
 
     Raises:
-        UsageError: the packaged reader of acts is not installed.
+        UsageError: the packaged reader of behaviours is not installed.
     """
-    reader = load_acts(ModelSpecs())
+    reader = load_behaviour_reader(ModelSpecs())
     if reader is None:
         raise UsageError(f"the packaged 0.5B and 1.5B are not installed; {with_extra('local-models')}")
     extractor = RememberedExtractor(backbone.extractor("all"), asyncio.get_running_loop())
     embed = RememberedEmbedder(load_embedder(ModelSpecs()))
-    return Warden(extractor=extractor, embed=embed, acts=RememberedActs(reader), taxonomy=default_taxonomy())
+    return Warden(
+        extractor=extractor, embed=embed, behaviours=RememberedBehaviours(reader), taxonomy=default_taxonomy()
+    )
 
 
 def labels_deciding(warden: Warden) -> Warden:
-    """Return the same models, where labels alone decide what the act leaves in doubt."""
-    acts = RememberedActs(warden.acts)
-    acts.curve = replace(acts.curve, fused_nats=math.inf)
-    return replace(warden, acts=acts)
+    """Return the same models, where labels alone decide what the behaviour leaves in doubt."""
+    behaviours = RememberedBehaviours(warden.behaviours)
+    behaviours.curve = replace(behaviours.curve, fused_nats=math.inf)
+    return replace(warden, behaviours=behaviours)
 
 
 def scenarios_in(path: Path) -> list[dict[str, Any]]:
@@ -132,7 +136,7 @@ def scenarios_in(path: Path) -> list[dict[str, Any]]:
 
 
 def writes_of(scenarios: Sequence[dict[str, Any]], name: str) -> list[Write]:
-    """Return the act, or the texts of one name, of scenarios; ids tell scenario and place."""
+    """Return the behaviour, or the texts of one name, of scenarios; ids tell scenario and place."""
     return [
         Write(write_id=f"{scenario['id']}-{name}-{place}", request=scenario["request"], response=text)
         for scenario in scenarios
@@ -140,7 +144,7 @@ def writes_of(scenarios: Sequence[dict[str, Any]], name: str) -> list[Write]:
     ]
 
 
-def counted(writes: Sequence[Write], decisions: Sequence[Decision], name: str) -> dict[str, Any]:
+def counted(writes: Sequence[Write], decisions: Sequence[GuardDecision], name: str) -> dict[str, Any]:
     """Count the refused, by way of writing and by reason."""
     refused = [not decision.allowed for decision in decisions]
     low, high = wilson(sum(refused), len(refused))

@@ -1,12 +1,13 @@
-"""How often harmless writes are refused, by how many acts were removed from their tenant.
+"""How often harmless writes are refused, by how many behaviours were removed from their tenant.
 
     python -m benchmarks.guard.many_acts --data DATA    # writes many_acts.json and many_acts.svg
 
-Each removed act is one more that a write may be taken for. Acts are those of `training/behaviours/held`, drawn many
-times for each number; writes are MemoryBank's turns, ordinary notes, and honest answers to the requests of acts that
-were not removed. Told is what the act alone refuses, with its threshold as calibrated and moved up (`--act-above`), and
-what it leaves in doubt, as the guard looks at a write: an act is not meant where its key is far. What moving costs is
-told by restatements of the removed acts. No network was fitted on these scenarios, but the threshold was set on them.
+Each removed behaviour is one more that a write may be taken for. Behaviours are those of `training/behaviours/held`,
+drawn many times for each number; writes are MemoryBank's turns, ordinary notes, and honest answers to the requests of
+behaviours that were not removed. Told is what the behaviour alone refuses, with its threshold as calibrated and moved
+up (`--act-above`), and what it leaves in doubt, as the guard looks at a write: a behaviour is not meant where its key
+is far. What moving costs is told by restatements of the removed behaviours. No network was fitted on these scenarios,
+but the threshold was set on them.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from benchmarks.harness.resultfile import RESULTS, ResultFile
 from memory_audit.guard.decide.settings import GuardSettings
 from memory_audit.guard.text.forms import is_foreign
 from memory_audit.jobs.progress import Reporter
-from memory_audit.models.activations.behaviour_cascade import CURVE, JOINT, CascadedActReader
-from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, PackagedActReader
+from memory_audit.models.activations.behaviour_cascade import CURVE, JOINT, CascadedBehaviourReader
+from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, PackagedBehaviourReader
 from memory_audit.models.loading import ModelSpecs, load_embedder
 from training.behaviour_cascade import kept
 from training.behaviours.corpus import HARMFUL, HELD, notes, scenarios
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_audit.guard.blocks.behaviour import ActReader
+    from memory_audit.guard.blocks.behaviour import BehaviourReader
     from memory_audit.models.protocols import Embedder
     from training.behaviours.corpus import Scenario
 
@@ -58,31 +59,31 @@ TURNS, ORDINARY, ANSWERS = "MemoryBank's turns", "ordinary notes", "answers to o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What the reader says of writes, each held against each act."""
+    """What the reader says of writes, each held against each behaviour."""
 
     odds: NDArray[np.float32]
-    """Log-odds that it restates it, shape (writes, acts)."""
+    """Log-odds that it restates it, shape (writes, behaviours)."""
 
     cosines: NDArray[np.float32]
     """Of keys, same shape; 1 where a write is in a language that the embedder does not know."""
 
     of: NDArray[np.intp]
-    """Number of the act whose scenario a write is of, shape (writes,); -1 for none."""
+    """Number of the behaviour whose scenario a write is of, shape (writes,); -1 for none."""
 
-    def shares(self, removed: NDArray[np.intp], act_above: float, doubt_above: float) -> tuple[float, float]:
-        """Return which share is refused, and which is refused or in doubt, of the writes of no removed act."""
+    def shares(self, removed: NDArray[np.intp], behaviour_above: float, doubt_above: float) -> tuple[float, float]:
+        """Return which share is refused, and which is refused or in doubt, of the writes of no removed behaviour."""
         settings = GuardSettings()
         mine = ~np.isin(self.of, removed)
         odds, cosines = self.odds[np.ix_(mine, removed)], self.cosines[np.ix_(mine, removed)]
-        refused = ((odds >= act_above) & (cosines >= settings.read_above)).any(axis=1)
+        refused = ((odds >= behaviour_above) & (cosines >= settings.read_above)).any(axis=1)
         doubted = ((odds >= doubt_above) & (cosines >= settings.look_above)).any(axis=1)
         return float(refused.mean()), float((refused | doubted).mean())
 
-    def own_refused(self, act_above: float) -> float:
-        """Return which share is refused where its own act was removed and no other."""
+    def own_refused(self, behaviour_above: float) -> float:
+        """Return which share is refused where its own behaviour was removed and no other."""
         rows = np.arange(len(self.of))
         meant = self.cosines[rows, self.of] >= GuardSettings().read_above
-        return float(((self.odds[rows, self.of] >= act_above) & meant).mean())
+        return float(((self.odds[rows, self.of] >= behaviour_above) & meant).mean())
 
 
 def main() -> None:
@@ -92,17 +93,17 @@ def main() -> None:
     turns = turns_of(parser.parse_args().data)
     reporter, embedder, held = Reporter(Console()), load_embedder(ModelSpecs()), scenarios(HELD)
     # What the first reads is kept; the second reads what it leaves open, one by one.
-    first, second = kept(FIRST, reporter), PackagedActReader(SECOND)
-    reader = CascadedActReader(first, second, alone=first.curve, joint=JOINT, curve=CURVE)
-    acts = [scenario.texts[0] for scenario in held]
-    directions = np.stack([reading.direction for reading in reader.taught(acts)])
-    keys = embedder.embed(acts)
+    first, second = kept(FIRST, reporter), PackagedBehaviourReader(SECOND)
+    reader = CascadedBehaviourReader(first, second, alone=first.curve, joint=JOINT, curve=CURVE)
+    behaviours = [scenario.texts[0] for scenario in held]
+    directions = np.stack([reading.direction for reading in reader.taught(behaviours)])
+    keys = embedder.embed(behaviours)
     some = np.random.default_rng(0).choice(len(held), ANSWERS_FROM, replace=False)
     written = [(number, place) for number in some for place in held[number].writes]
     restated, answered = ([pair for pair in written if (pair[1] < HARMFUL) == harmful] for harmful in (True, False))
     ordinary = [note.text for note in notes(HELD / "notes") if not note.bad]
     config = {
-        "reader": reader.model_id, "embedder": embedder.model_id, "acts": len(acts), "turns": len(turns),
+        "reader": reader.model_id, "embedder": embedder.model_id, "acts": len(behaviours), "turns": len(turns),
         "ordinary": len(ordinary), "draws": DRAWS,
     }  # fmt: skip
     results = ResultFile("many_acts", "python -m benchmarks.guard.many_acts --data DATA", config, fresh=True)
@@ -134,10 +135,10 @@ def _texts(held: Sequence[Scenario], pairs: Sequence[tuple[int, int]]) -> tuple[
 
 
 def told_of(
-    reader: ActReader, texts: Sequence[str], directions: NDArray[np.float32], keys: NDArray[np.float32],
+    reader: BehaviourReader, texts: Sequence[str], directions: NDArray[np.float32], keys: NDArray[np.float32],
     *, embedder: Embedder, of: Sequence[int], reporter: Reporter,
 ) -> Told:  # fmt: skip
-    """Read writes, and hold each against each act."""
+    """Read writes, and hold each against each behaviour."""
     with reporter.stage("comparing", len(texts)) as progress:
         odds = []
         for reading in reader.read(texts):
@@ -148,18 +149,18 @@ def told_of(
     return Told(odds=np.stack(odds), cosines=cosines, of=np.array(of, np.intp))
 
 
-def counted(found: Told, act_above: float, doubt_above: float) -> list[dict[str, Any]]:
-    """Return a row for each number of removed acts: means over draws, and the least and most that was refused.
+def counted(found: Told, behaviour_above: float, doubt_above: float) -> list[dict[str, Any]]:
+    """Return a row for each number of removed behaviours: means over draws, and the least and most that was refused.
 
-    All acts at once are one draw, and no writes are left of those that belong to an act.
+    All behaviours at once are one draw, and no writes are left of those that belong to a behaviour.
     """
-    rows, acts = [], found.odds.shape[1]
+    rows, behaviours = [], found.odds.shape[1]
     for count in COUNTS:
-        if count > acts or (count == acts and (found.of >= 0).all()):
+        if count > behaviours or (count == behaviours and (found.of >= 0).all()):
             continue
         drawn = np.random.default_rng(count)
-        removed = [drawn.choice(acts, count, replace=False) for _ in range(DRAWS if count < acts else 1)]
-        refused, doubted = np.array([found.shares(some, act_above, doubt_above) for some in removed]).T
+        removed = [drawn.choice(behaviours, count, replace=False) for _ in range(DRAWS if count < behaviours else 1)]
+        refused, doubted = np.array([found.shares(some, behaviour_above, doubt_above) for some in removed]).T
         rows.append({
             "acts": count, "refused": round(float(refused.mean()), 4), "least": round(float(refused.min()), 4),
             "most": round(float(refused.max()), 4), "refused_or_in_doubt": round(float(doubted.mean()), 4),
@@ -168,7 +169,7 @@ def counted(found: Told, act_above: float, doubt_above: float) -> list[dict[str,
 
 
 def draw(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Write an SVG: what is refused by the number of removed acts."""
+    """Write an SVG: what is refused by the number of removed behaviours."""
     mpl.rcParams["svg.hashsalt"] = "many_acts"  # equal data, equal file
     figure, axis = plt.subplots(figsize=(5.6, 3.6))
     for colour, name in zip(("#1b7f5c", "#8e44ad", "#d35400"), (TURNS, ORDINARY, ANSWERS), strict=True):

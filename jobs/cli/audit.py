@@ -33,7 +33,7 @@ from memory_audit.jobs.cli.store import (
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.places import check_folder, check_place
 from memory_audit.jobs.progress import Reporter
-from memory_audit.jobs.run.locks import removals_of, write_locks
+from memory_audit.jobs.run.block_records import removals_of, write_block_records
 from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_audit import (
     REPORT_FILE,
@@ -194,7 +194,7 @@ def audit(
                 sealer=sealer,
             )  # fmt: skip
             # A later purge may take the quarantined ones too: their hazards are read while the backbone is loaded.
-            write_locks(snapshot, with_quarantined(result), settings, executor, out, reporter, sealer)
+            write_block_records(snapshot, with_quarantined(result), settings, executor, out, reporter, sealer)
         finally:
             executor.close()
         seal = sealer.seal(out, result.store, result.snapshot_version)

@@ -17,7 +17,7 @@ from rich.console import Console
 from memory_audit.counted import counted
 from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.hazard import HazardSignature, Taxonomy
-from memory_audit.guard.blocks.tombstone import EXTRA_KEY, Lock, read_lock
+from memory_audit.guard.blocks.tombstone import EXTRA_KEY, BlockRecord, read_block_record
 from memory_audit.jobs.cli.store import (
     DEFAULT_KEYS,
     BackboneKeyEnv,
@@ -33,7 +33,7 @@ from memory_audit.jobs.cli.store import (
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.progress import Reporter
-from memory_audit.jobs.run.locks import NO_ACTS, LockPlan, described, locks_of, taxonomy_of
+from memory_audit.jobs.run.block_records import NO_BEHAVIOURS, BlockPlan, block_records_of, described, taxonomy_of
 from memory_audit.provenance import strict_json
 from memory_audit.provenance.keys import load_keyring
 from memory_audit.report.untrusted import as_line
@@ -71,7 +71,9 @@ def forget(
     taxonomy: TaxonomyFile = None,
     backbone: Annotated[str, typer.Option(help="Model that reads the hazards; none: asks no model.")] = "packaged",
     backbone_key_env: BackboneKeyEnv = None,
-    embedder: Annotated[str, typer.Option(help="Model of the semantic keys; none: no keys, no acts.")] = "packaged",
+    embedder: Annotated[
+        str, typer.Option(help="Model of the semantic keys; none: no keys, no behaviours.")
+    ] = "packaged",
     keys: Keys = DEFAULT_KEYS,
     pin: PinFile = None,
     *,
@@ -108,22 +110,22 @@ def forget(
         done = _published_before(snapshot, expires, run_id, now) if apply else None
         if done is None:
             raise
-        locks = _locks_of(snapshot, tenant, entries)
+        blocks = _blocks_of(snapshot, tenant, entries)
     else:
         if not apply:
             _show(plan, [], as_json=as_json)
             return
         check_pin_place(pin)
-        locks, models = _locks(
+        blocks, models = _block_records(
             snapshot, tenant, entries, named, hazard, backbone, embedder, until, key_env=backbone_key_env,
             operator_wide=operator_wide,
         )  # fmt: skip
         done = purify(
             store, snapshot, removals, keyring, run_id=this, now_ms=now, config=described(named), models=models,
-            extra={tenant: {entry_id: lock.to_extra() for entry_id, lock in zip(entries, locks, strict=True)}},
+            extra={tenant: {entry_id: block.to_extra() for entry_id, block in zip(entries, blocks, strict=True)}},
         )  # fmt: skip
     remember(open_snapshot(store, keyring.policy, now_ms=now_ms()), pin, published=done.version)
-    _show(done, locks, as_json=as_json)
+    _show(done, blocks, as_json=as_json)
     if not as_json:
         Console(soft_wrap=True).print(
             "older versions still hold the text of what was removed; to erase them: memaudit vacuum "
@@ -139,8 +141,8 @@ def _published_before(
 
     Args:
         snapshot: The newest version.
-        expires: End of the lockout as the user gave it: days count from when the version was made.
-        run_id: Of this command, by the digest of the version it removes from and the end of the lockout.
+        expires: End of the block as the user gave it: days count from when the version was made.
+        run_id: Of this command, by the digest of the version it removes from and the end of the block.
         now: Clock, Unix milliseconds.
     """
     for version in range(snapshot.version, snapshot.manifest.oldest - 1, -1):
@@ -153,14 +155,14 @@ def _published_before(
     return None
 
 
-def _locks_of(snapshot: VerifiedSnapshot, tenant: str, entries: list[str]) -> list[Lock]:
+def _blocks_of(snapshot: VerifiedSnapshot, tenant: str, entries: list[str]) -> list[BlockRecord]:
     """Return the locks of removed entries, as their tombstones hold them."""
     stones = {stone.entry_id: stone for stone in snapshot.tombstones(tenant)}
-    return [read_lock(stones[entry_id].extra[EXTRA_KEY], entry_id) for entry_id in entries]
+    return [read_block_record(stones[entry_id].extra[EXTRA_KEY], entry_id) for entry_id in entries]
 
 
 def expiry_ms(text: str, now: int) -> int:
-    """Read `90d` or a date; a date ends the lockout at its first moment, UTC.
+    """Read `90d` or a date; a date ends the block at its first moment, UTC.
 
     Raises:
         UsageError: neither, or in the past.
@@ -177,7 +179,7 @@ def expiry_ms(text: str, now: int) -> int:
     return moment
 
 
-def _locks(
+def _block_records(
     snapshot: VerifiedSnapshot,
     tenant: str,
     entries: list[str],
@@ -189,12 +191,12 @@ def _locks(
     *,
     key_env: str | None,
     operator_wide: bool,
-) -> tuple[list[Lock], dict[str, str]]:
+) -> tuple[list[BlockRecord], dict[str, str]]:
     """Load what is needed and build the locks, in the order of `entries`."""
     from memory_audit.models.backbone.generator_http import HttpSettings  # noqa: PLC0415 - the model layer
     from memory_audit.models.hazards.extraction import HazardReader  # noqa: PLC0415
     from memory_audit.models.hazards.statements import nli_beside, statements_for  # noqa: PLC0415
-    from memory_audit.models.loading import ModelSpecs, load_acts, load_embedder, load_generator, prepare  # noqa: PLC0415
+    from memory_audit.models.loading import ModelSpecs, load_behaviour_reader, load_embedder, load_generator, prepare  # noqa: PLC0415
 
     specs = ModelSpecs(backbone=backbone, embedder=embedder, http=HttpSettings(api_key_env=key_env or ""))
     reads = not stated and backbone != "none"
@@ -202,30 +204,34 @@ def _locks(
     used: dict[Part, bool] = {"backbone": reads, "nli": beside is not None, "embedder": embedder != "none"}
     with Reporter(Console(stderr=True)).steps() as progress:
         parts = [part for part, needed in used.items() if needed]
-        prepare(specs, progress, parts=parts, hazards=used["nli"], acts=used["embedder"])
+        prepare(specs, progress, parts=parts, hazards=used["nli"], behaviours=used["embedder"])
     model = None if embedder == "none" else load_embedder(specs)
-    plan = LockPlan(
-        store_id=snapshot.store_id, taxonomy=taxonomy, embed=None if model is None else model.embed,
-        embedder="" if model is None else model.model_id, acts=None if model is None else load_acts(specs),
-        scope="operator" if operator_wide else "tenant", expires_at_ms=until,
-    )  # fmt: skip
-    if model is not None and plan.acts is None:
-        Console(stderr=True, soft_wrap=True).print(NO_ACTS, markup=False, highlight=False)
+    plan = BlockPlan(
+        store_id=snapshot.store_id,
+        taxonomy=taxonomy,
+        embed=None if model is None else model.embed,
+        embedder="" if model is None else model.model_id,
+        behaviours=None if model is None else load_behaviour_reader(specs),
+        scope="operator" if operator_wide else "tenant",
+        expires_at_ms=until,
+    )
+    if model is not None and plan.behaviours is None:
+        Console(stderr=True, soft_wrap=True).print(NO_BEHAVIOURS, markup=False, highlight=False)
     by_id = {entry.entry_id: entry for entry in snapshot.entries(tenant)}
     removed = [by_id[entry_id] for entry_id in entries]
     models = {} if model is None else {"embedder": model.model_id}
-    if plan.acts is not None:
-        models["acts"] = plan.acts.model_id
+    if plan.behaviours is not None:
+        models["acts"] = plan.behaviours.model_id
     if not reads:
         signature = HazardSignature(labels=frozenset(stated or ()), taxonomy=taxonomy.digest, model=STATED)
-        locks = asyncio.run(locks_of(removed, plan, None))
-        return [replace(lock, signature=signature if stated else None) for lock in locks], models
+        blocks = asyncio.run(block_records_of(removed, plan, None))
+        return [replace(block, signature=signature if stated else None) for block in blocks], models
 
-    async def read() -> list[Lock]:
+    async def read() -> list[BlockRecord]:
         generator = load_generator(specs)
         try:
             models["backbone"] = generator.model_id
-            return await locks_of(
+            return await block_records_of(
                 removed, plan, HazardReader(generator, statements=statements_for(specs, taxonomy, None))
             )
         finally:
@@ -234,8 +240,8 @@ def _locks(
     return asyncio.run(read()), models
 
 
-def _show(done: Purified, locks: list[Lock], *, as_json: bool) -> None:
-    labels = [None if lock.signature is None else sorted(lock.signature.labels) for lock in locks]
+def _show(done: Purified, blocks: list[BlockRecord], *, as_json: bool) -> None:
+    labels = [None if block.signature is None else sorted(block.signature.labels) for block in blocks]
     if as_json:
         print_json({
             "version": done.version, "published": done.published, "digest": done.digest,
@@ -247,9 +253,9 @@ def _show(done: Purified, locks: list[Lock], *, as_json: bool) -> None:
     verb = "removed" if done.published else "would remove"
     for item in done.removed:
         console.print(f"{verb} {as_line(item.tenant)}/{as_line(item.entry_id)}", markup=False, highlight=False)
-    for lock, found in zip(locks, labels, strict=True):
+    for block, found in zip(blocks, labels, strict=True):
         names = "unknown" if found is None else ", ".join(found) or "none found"
-        keys, prints = counted(len(lock.keys), "semantic key"), counted(len(lock.fingerprints), "fingerprint")
+        keys, prints = counted(len(block.keys), "semantic key"), counted(len(block.fingerprints), "fingerprint")
         console.print(f"  locked out: hazards {names}; {keys}, {prints}", markup=False, highlight=False)
     if done.published:
         console.print(

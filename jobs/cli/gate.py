@@ -42,7 +42,7 @@ from memory_audit.snapshot.reader import open_snapshot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_audit.gate.gate import Decision
+    from memory_audit.gate.gate import GateDecision
     from memory_audit.lineage.dag import PathStep
 
 __all__ = ["gate_app"]
@@ -175,7 +175,7 @@ def _root_cause(step: PathStep, lineage: VerifiedLineage) -> str:
     return lineage.dag.rules.distrust(entry, lineage.dag.tau_ppm) or "it is external"
 
 
-def _decision_record(decision: Decision, lineage: VerifiedLineage) -> dict[str, Any]:
+def _decision_record(decision: GateDecision, lineage: VerifiedLineage) -> dict[str, Any]:
     standing = lineage.standing
     return {
         "verdict": decision.verdict,

@@ -15,7 +15,7 @@ from rich.console import Console
 from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, UsageError
 from memory_audit.formats.import_jsonl import read_entries
-from memory_audit.guard.decide.guard_decision import FAILURES, Decision
+from memory_audit.guard.decide.guard_decision import FAILURES, GuardDecision
 from memory_audit.guard.decide.recent_writes import UNNAMED
 from memory_audit.guard.decide.settings import GuardSettings
 from memory_audit.guard.decision_log import as_record
@@ -39,8 +39,7 @@ from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.guard.token import MIN_TOKEN_CHARS, guard_token
 from memory_audit.jobs.options import spread_options
 from memory_audit.jobs.progress import Reporter
-from memory_audit.jobs.run.locks import taxonomy_of
-from memory_audit.outside_file import named_file
+from memory_audit.jobs.run.block_records import taxonomy_of
 from memory_audit.report.untrusted import as_line
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ guard_app = typer.Typer(help="Keep removed memories from coming back.", no_args_
 Backbone = Annotated[
     str,
     typer.Option(
-        help="Model that reads hazards: packaged, a folder or id, or openai:URL#MODEL; never started in mode act."
+        help="Model that reads hazards: packaged, a folder or id, or openai:URL#MODEL; never started in mode behaviour."
     ),
 ]
 Nli = Annotated[
@@ -83,42 +82,44 @@ class GuardOptions:
     mode: Annotated[
         str,
         typer.Option(
-            help="act: what a write teaches, read by the packaged 0.5B and 1.5B; act+labels: and, in doubt, its "
-            "hazards, read by --backbone."
+            help="behaviour: what a write teaches, read by the packaged 0.5B and 1.5B; behaviour+hazards: and, in "
+            "doubt, its hazards, read by --backbone."
         ),
-    ] = "act+labels"
-    act_above: Annotated[
+    ] = "behaviour+hazards"
+    behaviour_above: Annotated[
         float | None,
         typer.Option(
-            "--act-above", help="Log-odds in nats from which an act refuses; default: by the reader's calibration."
+            "--behaviour-above",
+            help="Log-odds in nats from which a behaviour refuses; default: by the reader's calibration.",
         ),
     ] = None
     near_above: Annotated[
         float | None,
         typer.Option(
-            "--near-above", help="Log-odds in nats from which mode act refuses what is near the act's key; likewise."
+            "--near-above",
+            help="Log-odds in nats from which mode behaviour refuses what is near the behaviour's key; likewise.",
         ),
     ] = None
     doubt_above: Annotated[
         float | None,
         typer.Option(
             "--doubt-above",
-            help="Log-odds in nats from which an act is in doubt, and act+labels asks for labels; likewise.",
+            help="Log-odds in nats from which a behaviour is in doubt, and its hazards are read; likewise.",
         ),
     ] = None
     fused_above: Annotated[
         float | None,
         typer.Option(
             "--fused-above",
-            help="Log-odds in nats of act and hazard together that refuse then; likewise. inf: labels alone decide.",
+            help="Log-odds in nats of behaviour and hazard together that refuse then; likewise. inf: labels decide.",
         ),
     ] = None
     distrust_after: Annotated[
         int | None,
         typer.Option(
             "--distrust-after",
-            help="After so many different refused writes of one writer in a day, refuse what else the act leaves in "
-            "doubt; 0: never. Default: 2 for serve, 0 for check.",
+            help="After so many different refused writes of one writer in a day, refuse what else the behaviour "
+            "leaves in doubt; 0: never. Default: 2 for serve, 0 for check.",
         ),
     ] = None
     alarm_after: Annotated[
@@ -126,7 +127,7 @@ class GuardOptions:
         typer.Option(
             "--alarm-after",
             help="After so many different writes that were refused for one removal in a day, by whomever, refuse what "
-            "else may restate its act; likewise.",
+            "else may restate its behaviour; likewise.",
         ),
     ] = None
     on_failure: Annotated[
@@ -156,10 +157,14 @@ class GuardOptions:
             if (given := getattr(self, name)) is not None:
                 counts[name] = given
         return GuardSettings(
-            mode=cast("GuardMode", self.mode), act_above_nats=self.act_above, near_above_nats=self.near_above,
-            doubt_above_nats=self.doubt_above, fused_above_nats=self.fused_above,
-            on_failure=cast("OnFailure", self.on_failure), **counts,
-        )  # fmt: skip
+            mode=cast("GuardMode", self.mode),
+            behaviour_above_nats=self.behaviour_above,
+            near_above_nats=self.near_above,
+            doubt_above_nats=self.doubt_above,
+            fused_above_nats=self.fused_above,
+            on_failure=cast("OnFailure", self.on_failure),
+            **counts,
+        )
 
 
 @guard_app.command("check")
@@ -184,7 +189,7 @@ def check(
     named = tuple(sorted({entry.tenant for entry in entries}))
     with _guarded(store, options, settings, tenants=named, warm=False) as guarded:
         remember(guarded.snapshot, options.pin)
-        decisions: dict[int, Decision] = {}
+        decisions: dict[int, GuardDecision] = {}
         for name in named:
             numbers = [number for number, entry in enumerate(entries) if entry.tenant == name]
             found = guarded.guard(name).check_many([entries[number] for number in numbers])
@@ -282,7 +287,7 @@ def _warn(guarded: GuardedStore) -> None:
         )  # fmt: skip
 
 
-def _show(judged: list[tuple[Entry, Decision]]) -> None:
+def _show(judged: list[tuple[Entry, GuardDecision]]) -> None:
     console = Console(soft_wrap=True)
     for entry, decision in judged:
         if decision.allowed and decision.reason not in FAILURES:
@@ -292,7 +297,11 @@ def _show(judged: list[tuple[Entry, Decision]]) -> None:
         by = "" if stone is None else f" by the tombstone of {as_line(stone.tombstone.entry_id)}"
         labels = f" ({', '.join(sorted(decision.labels))})" if decision.labels else ""
         parts = f", with {', '.join(map(as_line, decision.with_earlier))}" if decision.with_earlier else ""
-        nats = ((decision.restated_nats, "act"), (decision.hazard_nats, "hazard"), (decision.fused_nats, "together"))
+        nats = (
+            (decision.restated_nats, "behaviour"),
+            (decision.hazard_nats, "hazard"),
+            (decision.fused_nats, "together"),
+        )
         told = ", ".join(f"{what} {value:+.1f} nats" for value, what in nats if value is not None)
         odds = f" ({told})" if told else ""
         line = f"{verb} {as_line(entry.tenant)}/{as_line(entry.entry_id)}{by}: {decision.reason}{labels}{odds}{parts}"

@@ -24,7 +24,7 @@ from memory_audit.jobs.cli.store import (
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.run.attestation import ATTESTATION_FILE, attest_run, is_attested
-from memory_audit.jobs.run.locks import removals_of
+from memory_audit.jobs.run.block_records import removals_of
 from memory_audit.jobs.run.run_folder import read_identity
 from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.lineage.descendants import with_quarantined
@@ -135,7 +135,7 @@ def purge_run(
     if not dry_run:
         check_pin_place(pin)
     if purified is None:
-        extra, taxonomy = run.locks_of(result)
+        extra, taxonomy = run.block_records_of(result)
         purified = purify(
             store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now,
             config={**result.config, **taxonomy}, models=result.models, extra=extra, dry_run=dry_run,

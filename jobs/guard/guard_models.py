@@ -1,4 +1,4 @@
-"""The models of a guard of writes: semantic keys, acts and, where its mode reads them, hazards.
+"""The models of a guard of writes: semantic keys, behaviours and, where its mode reads them, hazards.
 
 Packaged weights are assembled here, before a write waits for them. A backbone is loaded when the first hazard is to be
 read (`memory_audit.models.backbone.lazy_generator`), or by its owner, who has the event loop it belongs to.
@@ -19,7 +19,7 @@ from memory_audit.models.hazards.signature_cache import SignatureCache
 from memory_audit.models.hazards.statements import nli_beside, statements_for
 from memory_audit.models.loading import (
     PACKAGED_PREFIX,
-    load_acts,
+    load_behaviour_reader,
     load_embedder,
     packaged_together,
     prepare,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from memory_audit.guard.blocks.behaviour import ActReader
+    from memory_audit.guard.blocks.behaviour import BehaviourReader
     from memory_audit.guard.blocks.hazard import Taxonomy
     from memory_audit.guard.decide.settings import GuardSettings
     from memory_audit.jobs.progress import Reporter
@@ -56,7 +56,7 @@ class HazardModels:
 class GuardModels:
     """What a guard reads with."""
 
-    acts: ActReader
+    behaviours: BehaviourReader
     hazards: HazardModels | None
     """None in a mode that reads none."""
 
@@ -83,21 +83,21 @@ def guard_models(  # noqa: PLR0913 - what a guard can read with
         nli: See `memory_audit.models.hazards.statements.nli_beside`.
         cache: See `hazard_models`.
         reporter: Shows what is assembled.
-        warm: Load the reader of acts now, and not with the first write.
+        warm: Load the reader of behaviours now, and not with the first write.
 
     Raises:
-        UsageError: a model that is not there or cannot be meant, the packaged reader of acts included, or a mode that
-            may ask a backbone without vLLM to serve it.
+        UsageError: a model that is not there or cannot be meant, the packaged reader of behaviours included, or a mode
+            that may ask a backbone without vLLM to serve it.
         ModelError: a model cannot be loaded.
     """
     mode = settings.mode
     with ExitStack() as opened:
         hazards = None
-        if mode != "act":  # first: a backbone that cannot be meant is to be heard before any work
+        if mode != "behaviour":  # first: a backbone that cannot be meant is to be heard before any work
             hazards = opened.enter_context(hazard_models(specs, taxonomy, nli=nli, cache=cache, reporter=reporter))
         with reporter.steps() as progress:
-            prepare(specs, progress, parts={"embedder"}, acts=True)
-        yield GuardModels(acts=_acts(specs, warm=warm), hazards=hazards, embedder=load_embedder(specs))
+            prepare(specs, progress, parts={"embedder"}, behaviours=True)
+        yield GuardModels(behaviours=_behaviours(specs, warm=warm), hazards=hazards, embedder=load_embedder(specs))
 
 
 @contextmanager
@@ -136,10 +136,12 @@ def hazard_models(
         yield HazardModels(reader=reader, backbone=backbone)
 
 
-def _acts(specs: ModelSpecs, *, warm: bool) -> ActReader:
-    acts = load_acts(specs)
-    if acts is None:
-        raise UsageError(f"a guard needs the packaged 0.5B and 1.5B, which read acts; {with_extra('local-models')}")
+def _behaviours(specs: ModelSpecs, *, warm: bool) -> BehaviourReader:
+    behaviours = load_behaviour_reader(specs)
+    if behaviours is None:
+        raise UsageError(
+            f"a guard needs the packaged 0.5B and 1.5B, which read behaviours; {with_extra('local-models')}"
+        )
     if warm:
-        acts.taught(["."])  # loads their backbones before anybody waits for it
-    return acts
+        behaviours.taught(["."])  # loads their backbones before anybody waits for it
+    return behaviours

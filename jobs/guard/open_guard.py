@@ -67,7 +67,7 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
         policy: The installed policy, or its file.
         mode: What the guard reads; None is as in `settings`.
         settings: How it decides; None is the default.
-        backbone: Reads hazards, but for mode `act`; see `memory_audit.models.loading`, also for `embedder`.
+        backbone: Reads hazards, but for mode `behaviour`; see `memory_audit.models.loading`, also for `embedder`.
         backbone_key_env: Name of the environment variable that holds the key of the backbone's server.
         nli: See `memory_audit.models.hazards.statements.nli_beside`.
         embedder: Model of the semantic keys: the one that the tombstones were made with.
@@ -109,7 +109,7 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
             guard_models(settings, specs, taxonomy, nli=nli, cache=cache, reporter=reporter, warm=warm)
         )
         guarded = GuardedStore(
-            store, policy, embed=models.embedder.embed, embedder=models.embedder.model_id, acts=models.acts,
+            store, policy, embed=models.embedder.embed, embedder=models.embedder.model_id, behaviours=models.behaviours,
             extractor=None if models.hazards is None else models.hazards.reader, taxonomies=[taxonomy],
             settings=settings, clock_ms=now_ms, on_decision=None if written is None else written.write,
             pin=pin, tenants=tenants,

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from memory_audit.entry import Entry
-    from memory_audit.guard.decide.guard_decision import Decision
+    from memory_audit.guard.decide.guard_decision import GuardDecision
     from memory_audit.guard.guard import WriteGuard
     from memory_audit.guard.guarded_store import GuardedStore
     from memory_audit.snapshot.reader import VerifiedSnapshot
@@ -126,7 +126,7 @@ class _Meters:
         guards = guarded.guards.values()
         self.version.set(guarded.version)
         self.stale.set(stale)
-        self.tombstones.set(sum(len(guard.lockout) for guard in guards))
+        self.tombstones.set(sum(len(guard.block_list) for guard in guards))
         self.words_only.set(sum(guard.words_only for guard in guards))
         self.asked.set(sum(guard.counters["asked"] for guard in guards))
         return generate_latest(self.registry)
@@ -174,7 +174,7 @@ def _application(
                 tell("judge", str(error))
                 return web.json_response({"error": "cannot be judged or logged now: ask the operator"}, status=503)
 
-    def made(decision: Decision) -> None:
+    def made(decision: GuardDecision) -> None:
         """Count a decision as soon as it is made, since its request may fail yet, and tell of a failure."""
         meters.decisions.labels(str(decision.allowed).lower(), decision.reason).inc()
         if decision.reason in FAILURES:
@@ -318,7 +318,9 @@ def serve_guard(
     asyncio.run(serve())
 
 
-async def _judge(guarded: GuardedStore, entries: Sequence[Entry], made: Callable[[Decision], None]) -> list[Decision]:
+async def _judge(
+    guarded: GuardedStore, entries: Sequence[Entry], made: Callable[[GuardDecision], None]
+) -> list[GuardDecision]:
     """Judge writes of tenants that are served, in order, once the guards of all are there.
 
     Args:
@@ -345,7 +347,7 @@ async def _guard(guarded: GuardedStore, tenant: str) -> WriteGuard:
     return await asyncio.to_thread(guarded.guard, tenant) if known is None else known
 
 
-def _shown(decision: Decision) -> Decision:
+def _shown(decision: GuardDecision) -> GuardDecision:
     """Return what a client may see: why a model failed names files and servers, and is the operator's."""
     return replace(decision, detail="") if decision.reason in FAILURES else decision
 

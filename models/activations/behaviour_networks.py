@@ -1,7 +1,7 @@
-"""The small networks that read acts: over short passages of a text, pooled by attention.
+"""The small networks that read behaviours: over short passages of a text, pooled by attention.
 
-Harmless sentences around an act do not drown it: attention says which passages count. Both kinds are ensembles of a few
-networks from different starts; their mean counts.
+Harmless sentences around a behaviour do not drown it: attention says which passages count. Both kinds are ensembles of
+a few networks from different starts; their mean counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ComparingNetworks", "HarmNetworks"]
 
 _AT_ONCE = 256
-"""Acts compared in one step, which holds passages * acts * units of the second layer in memory."""
+"""Behaviours compared in one step, which holds passages * behaviours * units of the second layer in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +63,10 @@ class HarmNetworks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparingNetworks:
-    """Tell whether a text restates a given act: each passage is held against the act before attention pools them.
+    """Tell whether a text restates a given behaviour: each passage is held against it before attention pools them.
 
-    A passage is seen as rectified units, which know nothing of the act, and as a unit vector in the space of the acts'
-    directions; a second layer takes the units, the products of vector and direction, and the direction.
+    A passage is seen as rectified units, which know nothing of the behaviour, and as a unit vector in the space of the
+    behaviours' directions; a second layer takes the units, the products of vector and direction, and the direction.
     """
 
     units: NDArray[np.float32]
@@ -97,7 +97,7 @@ class ComparingNetworks:
     """Shape (networks,)."""
 
     def seen(self, passages: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return passages as `log_odds` takes them: what can be said of them before an act is known.
+        """Return passages as `log_odds` takes them: what can be said of them before a behaviour is known.
 
         Args:
             passages: Shape (passages, hidden).
@@ -113,19 +113,19 @@ class ComparingNetworks:
             parts += [np.maximum(passages @ units.T + units_bias, 0), _unit(vectors) * _scale(vectors.shape[1])]
         return np.asarray(np.concatenate(parts, axis=1), np.float32)
 
-    def log_odds(self, seen: NDArray[np.float32], acts: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the log-odds in nats that a text restates each act, shape (acts,).
+    def log_odds(self, seen: NDArray[np.float32], behaviours: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the log-odds in nats that a text restates each behaviour, shape (behaviours,).
 
         Args:
             seen: Of the text's passages, from `seen`.
-            acts: Directions, unit vectors, shape (acts, dimensions).
+            behaviours: Directions, unit vectors, shape (behaviours, dimensions).
         """
-        if len(acts) > _AT_ONCE:
-            parts = np.split(acts, range(_AT_ONCE, len(acts), _AT_ONCE))
+        if len(behaviours) > _AT_ONCE:
+            parts = np.split(behaviours, range(_AT_ONCE, len(behaviours), _AT_ONCE))
             return np.concatenate([self.log_odds(seen, part) for part in parts])
         wide, dimensions = self.units.shape[1], self.matched.shape[1]
-        keys = acts * _scale(dimensions)
-        told = np.zeros(len(acts), np.float32)
+        keys = behaviours * _scale(dimensions)
+        told = np.zeros(len(behaviours), np.float32)
         start = 0
         for mixed, mixed_bias, queries, values in zip(
             self.mixed, self.mixed_bias, self.queries, self.values, strict=True

@@ -1,10 +1,10 @@
-"""Reads acts (`blocks.behaviour`) from a packaged backbone's activations: a projection, and small networks.
+"""Reads behaviours (`blocks.behaviour`) from a packaged backbone's activations: a projection, and small networks.
 
-All were fitted on scenarios written for this project (`python -m training.behaviour_reading`): an act, the same act in
-other words, and safe answers to the same request. The projection brings restatements together and puts safe answers
-away; the networks (`memory_audit.models.activations.behaviour_networks`) tell harm by itself, and whether a text
-restates a given act. A text is read once. Its direction is of the states averaged as a whole; the networks look at
-short passages. The layers of the backbone were adapted together with the networks, as low-rank updates
+All were fitted on scenarios written for this project (`python -m training.behaviour_reading`): a behaviour, the same
+behaviour in other words, and safe answers to the same request. The projection brings restatements together and puts
+safe answers away; the networks (`memory_audit.models.activations.behaviour_networks`) tell harm by itself, and whether
+a text restates a given behaviour. A text is read once. Its direction is of the states averaged as a whole; the networks
+look at short passages. The layers of the backbone were adapted together with the networks, as low-rank updates
 (`memory_audit.models.activations.low_rank`), which nobody else reads with; in these layers a token sees what follows
 it, too.
 """
@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 import numpy as np
 
 from memory_audit.errors import UsageError
-from memory_audit.guard.blocks.behaviour import ActCurve, ActReading
+from memory_audit.guard.blocks.behaviour import BehaviourCurve, BehaviourFeatures
 from memory_audit.models.activations.behaviour_networks import ComparingNetworks, HarmNetworks
 from memory_audit.models.activations.hidden_states import (
     BACKBONE,
@@ -38,13 +38,19 @@ from memory_audit.models.weights.packaged import ensure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
 __all__ = [
-    "FIRST", "SECOND", "ActWeights", "PackagedActReader", "ReaderFile", "adapted", "passage_means", "passage_slices",
-    "read_act_weights",
+    "FIRST",
+    "SECOND",
+    "PackagedBehaviourReader",
+    "ReaderFile",
+    "ReaderWeights",
+    "adapted",
+    "passage_means",
+    "passage_slices",
+    "read_weights",
 ]  # fmt: skip
 
 
@@ -66,17 +72,15 @@ FIRST = ReaderFile(name="act_reader.npz", backbone=BACKBONE, layer=LAYER)
 SECOND = ReaderFile(name="act_reader_second.npz", backbone="1.5b", layer=16)
 """Reads what the first leaves open (`memory_audit.models.activations.behaviour_cascade`). Of 28 layers."""
 
-_HALF = ("projection", "harm.units", "comparing.units", "comparing.matched", "comparing.mixed")
-"""Stored in half precision, as the updates are; nearly all of the file."""
-
-_SCALARS = ("restated_slope", "harm_slope", "bias", "threshold_nats", "doubt_nats")
+SCALARS = ("restated_slope", "harm_slope", "bias", "threshold_nats", "doubt_nats")
+"""Of the curve, in the order in which a file holds them."""
 
 PASSAGE_TOKENS = 16
 """A clause or two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActWeights:
+class ReaderWeights:
     """What turns states into readings; states have `hidden` dimensions."""
 
     projection: NDArray[np.float32]
@@ -87,45 +91,28 @@ class ActWeights:
 
     harm: HarmNetworks
     comparing: ComparingNetworks
-    curve: ActCurve
+    curve: BehaviourCurve
     updates: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """Of the backbone's layers, see `low_rank.with_updates`; states are read with them."""
 
-    def reading(self, passages: NDArray[np.float32]) -> ActReading:
+    def reading(self, passages: NDArray[np.float32]) -> BehaviourFeatures:
         """Read a text by its `passage_means`."""
         found = passages[0] @ self.projection.T + self.offset
-        return ActReading(
+        return BehaviourFeatures(
             direction=np.asarray(found / np.linalg.norm(found), np.float32), harm_nats=self.harm.log_odds(passages),
             passages=self.comparing.seen(passages),
         )  # fmt: skip
 
-    def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See `memory_audit.guard.blocks.behaviour.ActReader`."""
-        return self.curve.log_odds(reading.harm_nats, self.comparing.log_odds(reading.passages, acts))
-
-    def save(self, path: Path) -> None:
-        """Write the file that `read_act_weights` reads.
-
-        Raises:
-            UsageError: weights that it cannot hold.
-        """
-        parts: dict[str, Any] = {"projection": self.projection, "offset": self.offset}
-        for kind, networks in (("harm", self.harm), ("comparing", self.comparing)):
-            parts |= {f"{kind}.{part.name}": getattr(networks, part.name) for part in fields(networks)}
-        updates = {f"layers.{name}": part for name, part in self.updates.items()}
-        parts, half = parts | updates, {*_HALF, *updates}
-        with np.errstate(over="ignore"):
-            stored = {name: part.astype(np.float16 if name in half else np.float32) for name, part in parts.items()}
-        if not all(np.isfinite(part).all() for part in stored.values()):
-            raise UsageError(f"{path.name}: a weight is no number, or too large for the file")
-        stored["scalars"] = np.array([getattr(self.curve, name) for name in _SCALARS])
-        np.savez_compressed(path, **stored)
+    def log_odds(self, reading: BehaviourFeatures, behaviours: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `memory_audit.guard.blocks.behaviour.BehaviourReader`."""
+        return self.curve.log_odds(reading.harm_nats, self.comparing.log_odds(reading.passages, behaviours))
 
 
-class PackagedActReader:
+class PackagedBehaviourReader:
     """Implements `behaviour_cascade.OneReader`; its backbone is loaded when the first text is read.
 
-    It is an `memory_audit.guard.blocks.behaviour.ActReader` as well, whose curve knows of no threshold for what is in
+    It is an `memory_audit.guard.blocks.behaviour.BehaviourReader` as well, whose curve knows of no threshold for what
+    is in
     doubt: a guard has the two together (`memory_audit.models.activations.behaviour_cascade.packaged_cascade`).
 
     Args:
@@ -137,25 +124,25 @@ class PackagedActReader:
 
     def __init__(self, source: ReaderFile = FIRST) -> None:
         self._source = source
-        self._weights, digest = read_act_weights(source)
+        self._weights, digest = read_weights(source)
         self.curve = self._weights.curve
         self.dimensions = len(self._weights.projection)
         self.model_id = f"{folder_id(ensure(source.backbone))}+acts-{READING}-{digest}"
 
-    def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
-        """See `memory_audit.guard.blocks.behaviour.ActReader`."""
+    def read(self, texts: Sequence[str]) -> tuple[BehaviourFeatures, ...]:
+        """See `memory_audit.guard.blocks.behaviour.BehaviourReader`."""
         return tuple(self._weights.reading(passage_means(states)) for states in self._states.tokens(texts))
 
     taught = read
-    """See `memory_audit.guard.blocks.behaviour.ActReader`: removed texts are read as all others are."""
+    """See `memory_audit.guard.blocks.behaviour.BehaviourReader`: removed texts are read as all others are."""
 
-    def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See `memory_audit.guard.blocks.behaviour.ActReader`."""
-        return self._weights.log_odds(reading, acts)
+    def log_odds(self, reading: BehaviourFeatures, behaviours: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `memory_audit.guard.blocks.behaviour.BehaviourReader`."""
+        return self._weights.log_odds(reading, behaviours)
 
-    def restated_nats(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
+    def restated_nats(self, reading: BehaviourFeatures, behaviours: NDArray[np.float32]) -> NDArray[np.float32]:
         """See `memory_audit.models.activations.behaviour_cascade.OneReader`."""
-        return self._weights.comparing.log_odds(reading.passages, acts)
+        return self._weights.comparing.log_odds(reading.passages, behaviours)
 
     @cached_property
     def _states(self) -> HiddenStates:
@@ -191,7 +178,7 @@ def passage_slices(count: int) -> list[slice]:
     return [slice(0, count), *(slice(part[0], part[-1] + 1) for part in passages)]
 
 
-def read_act_weights(source: ReaderFile = FIRST) -> tuple[ActWeights, str]:
+def read_weights(source: ReaderFile = FIRST) -> tuple[ReaderWeights, str]:
     """Return the packaged weights of a file, and a short digest of them.
 
     Raises:
@@ -205,10 +192,10 @@ def read_act_weights(source: ReaderFile = FIRST) -> tuple[ActWeights, str]:
         with np.load(BytesIO(raw), allow_pickle=False) as data:
             arrays = {part: np.asarray(data[part], np.float32) for part in data.files}
         finite = all(np.isfinite(part).all() for part in arrays.values())
-        weights = ActWeights(
+        weights = ReaderWeights(
             updates=_taken("layers", arrays), projection=arrays.pop("projection"), offset=arrays.pop("offset"),
             harm=HarmNetworks(**_taken("harm", arrays)), comparing=ComparingNetworks(**_taken("comparing", arrays)),
-            curve=ActCurve(**dict(zip(_SCALARS, map(float, arrays.pop("scalars")), strict=True))),
+            curve=BehaviourCurve(**dict(zip(SCALARS, map(float, arrays.pop("scalars")), strict=True))),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, OSError, EOFError, NotImplementedError, BadZipFile, zlib.error) as error:
         raise UsageError(f"{source.name}: not a file of a reader's weights ({error!s:.200})") from None

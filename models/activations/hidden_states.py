@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
+    from memory_audit.models.activations.packing import Rows
+
 __all__ = [
-    "BACKBONE", "LAYER", "READING", "WHOLE_TOKENS", "WINDOW_TOKENS", "HiddenStates", "packaged_states", "windows",
+    "BACKBONE", "BATCH", "LAYER", "READING", "WHOLE_TOKENS", "WINDOW_TOKENS", "HiddenStates", "packaged_states",
+    "windows",
 ]  # fmt: skip
 
 BACKBONE = "0.5b"
@@ -55,9 +58,8 @@ _FAILED: dict[tuple[str, int], tuple[float, AuditError]] = {}
 TRIED_AGAIN_S = 60.0
 """How long one that could not be loaded is not tried again: a guard would try for every text."""
 
-_BATCH = 8
-_ROW = 2_048
-"""Tokens of a row of an accelerator, which takes many texts behind one another in one step."""
+BATCH = 8
+"""Rows of a step."""
 
 
 class HiddenStates:
@@ -67,13 +69,14 @@ class HiddenStates:
         folder: Its folder; layers above `layer` are not loaded.
         layer: Whose output is read.
         window: Tokens that are averaged.
-        device: As torch names it; all that is fitted on an accelerator can be read without one.
 
     Raises:
-        ModelError: the folder cannot be loaded, or there is no such device.
+        ModelError: the folder cannot be loaded.
     """
 
-    def __init__(self, folder: Path, layer: int = LAYER, *, window: int = WINDOW_TOKENS, device: str = "cpu") -> None:
+    device = "cpu"
+
+    def __init__(self, folder: Path, layer: int = LAYER, *, window: int = WINDOW_TOKENS) -> None:
         tell_nobody()
         import torch  # noqa: PLC0415 - heavy, and loaded when the first text is read
         from transformers import AutoConfig, AutoModel, AutoTokenizer, logging  # noqa: PLC0415
@@ -90,20 +93,16 @@ class HiddenStates:
             with without_bars():
                 model: Any = AutoModel.from_pretrained(
                     folder, config=config, dtype=torch.bfloat16, attn_implementation="sdpa"
-                ).to(device)
+                )
         except AuditError:
             raise
         except Exception as error:  # transformers, safetensors and torch have a kind each for a damaged folder
-            raise ModelError(f"{folder}: cannot load the backbone on {device:.40} ({error!s:.200})") from error
+            raise ModelError(f"{folder}: cannot load the backbone ({error!s:.200})") from error
         finally:
             logging.set_verbosity(said)
         model.norm = torch.nn.Identity()  # the states as the next layer would take them
-        if device != "cpu":
-            # Gradients of one of its attention kernels were no numbers on an H200.
-            torch.backends.cuda.enable_cudnn_sdp(enabled=False)
         self._model = model.eval().requires_grad_(requires_grad=False)
-        self._window, self.device = window, device
-        self._row = None if device == "cpu" else _ROW
+        self._window = window
         self._both_ways = False
         self._opening: list[int] = self._tokenizer(_OPENING)["input_ids"]
 
@@ -125,10 +124,6 @@ class HiddenStates:
         An empty text has one state, that of the opening.
         """
         return self._states(self._whole(texts))
-
-    def tensors(self, texts: Sequence[str]) -> list[torch.Tensor]:
-        """Return what `tokens` does as tensors on the device, through which gradients flow to the updates."""
-        return self._tensors(self._whole(texts))
 
     def updated(self, updates: Mapping[str, torch.Tensor], *, both_ways: bool = True) -> HiddenStates:
         """Return the states of the same backbone with low-rank updates; it shares all weights with this one.
@@ -155,13 +150,6 @@ class HiddenStates:
             twin._both_ways = True  # noqa: SLF001
         return twin
 
-    def linear_layers(self) -> dict[str, tuple[int, int]]:
-        """Return outputs and inputs of the layers that can be updated, by the names that updates have."""
-        import torch  # noqa: PLC0415
-
-        named = self._model.layers.named_modules()
-        return {name: tuple(part.weight.shape) for name, part in named if isinstance(part, torch.nn.Linear)}
-
     def _whole(self, texts: Sequence[str]) -> list[Sequence[int]]:
         return [tokens[:WHOLE_TOKENS] for tokens in self._tokenizer(list(texts))["input_ids"]] if texts else []
 
@@ -175,23 +163,30 @@ class HiddenStates:
         """Return the states of token sequences, each by itself behind the opening, in the order given."""
         import torch  # noqa: PLC0415
 
-        from memory_audit.models.activations.packing import CAUSAL, Rows, fill  # noqa: PLC0415 - loads torch
+        from memory_audit.models.activations.packing import Rows  # noqa: PLC0415 - loads torch
 
         found = [torch.empty(0, 0)] * len(pieces)
         texts = [[*self._opening, *piece] for piece in pieces]
-        for numbers in fill([len(tokens) for tokens in texts], at_once=_BATCH, width=self._row):
+        for numbers in self._steps([len(tokens) for tokens in texts]):
             rows = Rows.of([[texts[number] for number in row] for row in numbers], len(self._opening), self.device)
-            seen: Any = (rows.text > 0).long()  # what is no padding; the backbone makes its causal mask of it
-            if self._both_ways or self._row:
-                seen = rows.masks() if self._both_ways else rows.masks()[CAUSAL]
             states = self._model(
-                input_ids=rows.ids, position_ids=rows.place, attention_mask=seen, use_cache=False
+                input_ids=rows.ids, position_ids=rows.place, attention_mask=self._seen(rows), use_cache=False
             ).last_hidden_state.float()  # fmt: skip
             order = [number for row in numbers for number in row]
             sizes = [max(1, len(pieces[number])) for number in order]
             for number, part in zip(order, states[rows.read].split(sizes), strict=True):
                 found[number] = part
         return found
+
+    def _steps(self, lengths: Sequence[int]) -> Iterator[list[list[int]]]:
+        """Yield the numbers of the texts in each row of a step, longest first: one in each, so little is padding."""
+        order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+        for start in range(0, len(order), BATCH):
+            yield [[number] for number in order[start : start + BATCH]]
+
+    def _seen(self, rows: Rows) -> Any:
+        """Return the mask of what tokens see, or what is no padding, of which the backbone makes its causal mask."""
+        return rows.masks() if self._both_ways else (rows.text > 0).long()
 
 
 def packaged_states(backbone: str = BACKBONE, layer: int = LAYER) -> HiddenStates:

@@ -1,7 +1,6 @@
 """Texts as rows of tokens: one in each, or many behind one another, none of which sees another.
 
-Rows of one text leave the rest to padding. On an accelerator a step costs by its rows and their width, and full rows
-are a third of the work.
+Rows of one text leave the rest to padding.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-__all__ = ["BOTH_WAYS", "CAUSAL", "Rows", "fill"]
+__all__ = ["BOTH_WAYS", "CAUSAL", "Rows"]
 
 CAUSAL, BOTH_WAYS = "full_attention", "both_ways"
 """Kinds of attention, by which the backbone's layers find their masks."""
@@ -71,27 +70,3 @@ class Rows:
         same = self.text[:, :, None] == self.text[:, None]
         said = (self.place >= self.opening)[:, :, None]
         return {CAUSAL: (same & before)[:, None], BOTH_WAYS: (same & (before | said))[:, None]}
-
-
-def fill(lengths: Sequence[int], *, at_once: int, width: int | None) -> Iterator[list[list[int]]]:
-    """Yield the numbers of texts in each row of a step, the longest texts first.
-
-    Args:
-        lengths: Of the texts.
-        at_once: Rows of a step.
-        width: As many texts are put into a row as fit in so many tokens; None: one.
-    """
-    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-    rows: list[list[int]] = []
-    filled: list[int] = []
-    for number in order:
-        wanted = lengths[number]
-        room = (row for row, used in enumerate(filled) if used + wanted <= width) if width else iter(())
-        place = next(room, len(rows))
-        if place == len(rows):
-            rows.append([])
-            filled.append(0)
-        rows[place].append(number)
-        filled[place] += wanted
-    for start in range(0, len(rows), at_once):
-        yield rows[start : start + at_once]

@@ -84,7 +84,7 @@ _TO_THE_READER = re.compile(
 
 
 @dataclass(slots=True)
-class _Reading:
+class _Job:
     """A text that is read, or waits to be."""
 
     task: asyncio.Task[dict[str, float] | None]
@@ -101,7 +101,8 @@ class HazardReader:
         generator: The backbone.
         cache: Margins known from before; equal texts are asked once.
         statements: Entailment and probe beside the margins, for texts read by the taxonomy that it belongs to.
-        calibrated: Backbone and statements are those whose log-odds were calibrated together with the reader of acts.
+        calibrated: Backbone and statements are those whose log-odds were calibrated together with the reader of
+            behaviours.
     """
 
     question: ClassVar[str] = "margins"
@@ -124,13 +125,13 @@ class HazardReader:
 
         self.calibrated_for = statements.taxonomy if statements is not None and calibrated else None
         self._generator, self._cache, self._statements = generator, cache, statements
-        self._readings: dict[str, _Reading] = {}
+        self._jobs: dict[str, _Job] = {}
         self._free = asyncio.Semaphore(READ_AT_ONCE)
         self._warned = False
 
     async def extract(self, texts: Sequence[str], taxonomy: Taxonomy) -> tuple[HazardSignature | None, ...]:
         """See `HazardExtractor.extract`; ModelError also where MOST_WAITING texts are under way."""
-        room = len(self._readings) < MOST_WAITING
+        room = len(self._jobs) < MOST_WAITING
         calls = [asyncio.create_task(self._margins(text, taxonomy, room=room)) for text in texts]
         try:
             margins = await asyncio.gather(*calls)
@@ -165,19 +166,19 @@ class HazardReader:
         known = self._known(place)
         if known is not None and known.keys() == set(taxonomy.names):
             return known
-        if not room and place not in self._readings:
-            raise ModelError(f"{self.model_id:.80}: {len(self._readings)} texts are waiting to be read already")
+        if not room and place not in self._jobs:
+            raise ModelError(f"{self.model_id:.80}: {len(self._jobs)} texts are waiting to be read already")
         with self._wanted(place, shown, taxonomy) as task:
             return await asyncio.shield(task)
 
     @contextmanager
     def _wanted(self, place: str, shown: str, taxonomy: Taxonomy) -> Iterator[asyncio.Task[dict[str, float] | None]]:
         """Have a text read, once for all who want it; who leaves last takes it out of the queue, if it still waits."""
-        reading = self._readings.get(place)
+        reading = self._jobs.get(place)
         if reading is None:
             task = asyncio.create_task(self._read_and_keep(place, shown, taxonomy))
             task.add_done_callback(_heard)
-            reading = self._readings[place] = _Reading(task)
+            reading = self._jobs[place] = _Job(task)
         reading.waiting += 1
         try:
             yield reading.task
@@ -185,18 +186,18 @@ class HazardReader:
             reading.waiting -= 1
             if not reading.waiting and not reading.begun:
                 reading.task.cancel()
-                del self._readings[place]  # at once: nobody may come to wait for what was cancelled
+                del self._jobs[place]  # at once: nobody may come to wait for what was cancelled
 
     async def _read_and_keep(self, place: str, shown: str, taxonomy: Taxonomy) -> dict[str, float] | None:
         async with self._free:
-            self._readings[place].begun = True
+            self._jobs[place].begun = True
             try:
                 found = await self._read(shown, taxonomy)
                 if found is not None:
                     self._keep(place, found)
                 return found
             finally:
-                del self._readings[place]
+                del self._jobs[place]
 
     def _known(self, place: str) -> dict[str, float] | None:
         """Return what was read before; with a cache that cannot be read the text is read again."""

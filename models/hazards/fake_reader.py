@@ -1,4 +1,4 @@
-"""A stand-in for the backbone that reads hazards by words: for tests and dry runs of the lockout. No weights.
+"""A stand-in for the backbone that reads hazards by words: for tests and dry runs of the block list. No weights.
 
 It looks at the record between the fences alone, as a model should, unless `gullible`: then an order in the record to
 answer no is obeyed, which is what the framing has to withstand.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.guard.test_lockout import purged
+from tests.unit.guard.test_block_list import purged
 from tests.unit.snapshot.stores import keyring, make_store
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ from memory_audit import (
     Context, Entry, Gate, GuardedStore, GuardSettings, ToolCall, ToolOutput, load_gate_policy, load_policy,
     open_snapshot, verify_store,
 )
-from memory_audit.models.fakes import FakeActReader, FakeEmbedder
+from memory_audit.models.fakes import FakeBehaviourReader, FakeEmbedder
 from pathlib import Path
 
 import audit, models
@@ -38,8 +38,8 @@ NOW = 1_800_000_000_010  # a moment after the store was written
 store, policy = Path("store"), load_policy(Path("policy.json"))
 embedder = FakeEmbedder(1_024)
 guarded = GuardedStore(
-    store, policy, embed=embedder.embed, embedder=embedder.model_id, acts=FakeActReader(),
-    settings=GuardSettings(mode="act"), clock_ms=lambda: NOW,
+    store, policy, embed=embedder.embed, embedder=embedder.model_id, behaviours=FakeBehaviourReader(),
+    settings=GuardSettings(mode="behaviour"), clock_ms=lambda: NOW,
 )
 removed = Entry(
     tenant="acme", entry_id="w", principal="bot", source="agent", created_at_ms=NOW,

@@ -1,4 +1,4 @@
-"""How act and hazard are weighed together: the fit, and that the packaged reader has what was fitted for it."""
+"""How behaviour and hazard are weighed together: the fit, and that the packaged reader has what was fitted for it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from benchmarks.guard.lockout_unseen import BLIND, CALIBRATED_ON, TEXTS, WAYS, s
 from benchmarks.harness.resultfile import RESULTS
 from memory_audit.guard.blocks.hazard import HazardSignature, default_taxonomy
 from memory_audit.models.activations.behaviour_cascade import CURVE
-from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_act_weights
-from memory_audit.models.fakes import FakeActReader, FakeEmbedder
+from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_weights
+from memory_audit.models.fakes import FakeBehaviourReader, FakeEmbedder
 from training.behaviours.corpus import notes
 from training.behaviours.corpus import scenarios as texts_of_the_reader
 from training.doubt_calibration import hazard_slope, read_notes, threshold_of
@@ -36,7 +36,7 @@ def test_the_packaged_constants_are_those_that_were_fitted_for_this_reader():
     row, act_alone = found["rows"]
     assert (row["hazard_slope"], row["fused_nats"]) == (CURVE.hazard_slope, CURVE.fused_nats)
     assert act_alone["fused_nats"] == CURVE.near_nats
-    digests = [read_act_weights(source)[1] for source in (FIRST, SECOND)]
+    digests = [read_weights(source)[1] for source in (FIRST, SECOND)]
     assert re.findall(r"\+acts-\d+-([0-9a-f]+)", found["config"]["acts"]) == digests
 
 
@@ -89,17 +89,22 @@ class Told:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize(("mode", "slope", "threshold"), [("act+labels", 0.5, "fused_nats"), ("act", 0.0, "near_nats")])
+@pytest.mark.parametrize(
+    ("mode", "slope", "threshold"), [("behaviour+hazards", 0.5, "fused_nats"), ("behaviour", 0.0, "near_nats")]
+)
 def test_what_is_fitted_is_what_the_guard_decides_by(mode, slope, threshold):
-    acts = FakeActReader()
-    acts.curve = replace(FakeActReader.curve, doubt_nats=-9.0, threshold_nats=3.0)
+    behaviours = FakeBehaviourReader()
+    behaviours.curve = replace(FakeBehaviourReader.curve, doubt_nats=-9.0, threshold_nats=3.0)
     warden = Warden(
-        extractor=Told(), embed=RememberedEmbedder(FakeEmbedder(1_024)), acts=acts, taxonomy=default_taxonomy()
+        extractor=Told(),
+        embed=RememberedEmbedder(FakeEmbedder(1_024)),
+        behaviours=behaviours,
+        taxonomy=default_taxonomy(),
     )
     scenarios = scenarios_in(CALIBRATED_ON)[:6]
     read = asyncio.run(read_notes(warden, scenarios))
     above = float(np.median([note.fused(slope) for note in read if note.in_doubt]))
-    acts.curve = replace(acts.curve, hazard_slope=slope, **{threshold: above})
+    behaviours.curve = replace(behaviours.curve, hazard_slope=slope, **{threshold: above})
     refused = [note.largest >= 3.0 or (note.in_doubt and note.fused(slope) >= above) for note in read]
     assert 10 < sum(refused) < len(refused) - 10
     assert [not decision.allowed for decision in asyncio.run(judged(warden, scenarios, mode))] == refused
@@ -107,7 +112,7 @@ def test_what_is_fitted_is_what_the_guard_decides_by(mode, slope, threshold):
 
 async def judged(warden, scenarios, mode):
     writes = [write for name in WAYS for write in writes_of(scenarios, name)]
-    held = warden.guard(await warden.lockout(writes_of(scenarios, "act")), mode)
+    held = warden.guard(await warden.block_list(writes_of(scenarios, "act")), mode)
     try:
         return await warden.judge(held, writes)
     finally:

@@ -1,1 +1,1 @@
-"""What the reader of acts is fitted on, how, and how it is tried out of fold."""
+"""What the reader of behaviours is fitted on, how, and how it is tried out of fold."""

@@ -1,4 +1,4 @@
-"""The networks that compare a text with an act."""
+"""The networks that compare a text with a behaviour."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ __all__ = ["ComparingNetwork", "comparing_loss"]
 
 
 def comparing_loss(
-    one: ComparingNetwork, acts: torch.Tensor, each: int, batch: Batch, drawn: np.random.Generator
+    one: ComparingNetwork, behaviours: torch.Tensor, each: int, batch: Batch, drawn: np.random.Generator
 ) -> torch.Tensor:
-    """Compare texts with the act as it was planted, with another text of it, and with other scenarios' acts.
+    """Compare texts with the behaviour as it was planted, with another text of it, and with those of other scenarios.
 
     So they learn from many more pairs than there are texts.
 
     Args:
         one: The network.
-        acts: States of each scenario's harmful texts as a whole, the act first; shape (scenarios, harmful, hidden).
+        behaviours: States of each scenario's harmful texts as a whole, the behaviour first; shape (scenarios, harmful,
+            hidden).
         each: Texts of a scenario, the harmful ones first.
-        batch: Passages of these texts in order, and of notes, which restate no act.
+        batch: Passages of these texts in order, and of notes, which restate no behaviour.
         drawn: For what is drawn.
     """
-    count, harmful = acts.shape[:2]
+    count, harmful = behaviours.shape[:2]
     notes = batch.texts - count * each
     active, vectors = one.seen(batch)
     rows, others = np.arange(count), torch.from_numpy(drawn.integers(0, count, notes))
@@ -48,14 +49,14 @@ def comparing_loss(
         )
         return (binary_cross_entropy_with_logits(odds, truth, reduction="none") * weights).sum() / weights.sum()
 
-    planted = one.keys(acts[:, 0])
-    total = torch.zeros((), device=acts.device)
+    planted = one.keys(behaviours[:, 0])
+    total = torch.zeros((), device=behaviours.device)
     strangers = range(1, min(one.fit.strangers + 1, count))
     for stranger in strangers:
         strange = loss(planted.roll(stranger, 0), ~there.ravel(), np.concatenate([there.ravel(), nothing]))
         total = total + one.fit.strangers_weight / len(strangers) * strange
     place = drawn.integers(0, harmful, count)
-    drawn_keys = one.keys(acts[torch.from_numpy(rows), torch.from_numpy(place)])
+    drawn_keys = one.keys(behaviours[torch.from_numpy(rows), torch.from_numpy(place)])
     for keys, itself in ((planted, np.zeros(count, np.intp)), (drawn_keys, place)):
         asked = there.copy()
         asked[rows, itself] = False
@@ -67,7 +68,7 @@ class ComparingNetwork:
     """One of them, as torch has it; see `ComparingNetworks`.
 
     Args:
-        projection: To acts' directions, shape (dimensions, hidden); all networks fit the same one.
+        projection: To behaviours' directions, shape (dimensions, hidden); all networks fit the same one.
         fit: How.
     """
 
@@ -83,7 +84,7 @@ class ComparingNetwork:
         self._bias = torch.nn.Parameter(torch.zeros((), device=device))
 
     def keys(self, states: torch.Tensor) -> torch.Tensor:
-        """Return acts' directions, scaled as `ComparingNetworks` scales them."""
+        """Return behaviours' directions, scaled as `ComparingNetworks` scales them."""
         return self._scaled(states @ self._projection.T)
 
     def seen(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -95,7 +96,7 @@ class ComparingNetwork:
         return active.float() * kept(batch, self.fit.units, self.fit.dropped), self._scaled(vectors.float())
 
     def odds(self, active: torch.Tensor, vectors: torch.Tensor, keys: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Return log-odds that the batch's texts restate an act each; `keys` has one for each text."""
+        """Return log-odds that the batch's texts restate a behaviour each; `keys` has one for each text."""
         of_passages = keys[batch.owner]
         with torch.autocast(batch.states.device.type, torch.bfloat16):
             second = relu(self._mixed(torch.cat([active, vectors * of_passages, of_passages], dim=-1)))

@@ -1,4 +1,4 @@
-"""The texts: scenarios of an act, its restatements and safe answers; and notes of ordinary days."""
+"""The texts: scenarios of a behaviour, its restatements and safe answers; and notes of ordinary days."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ANSWERS = (
 RESTATED, SAFE = len(RESTATEMENTS), len(ANSWERS)
 
 HARMFUL = 1 + RESTATED
-"""Texts of a scenario that teach the act; they come first."""
+"""Texts of a scenario that teach the behaviour; they come first."""
 
 EACH = HARMFUL + SAFE
 
@@ -51,7 +51,7 @@ PADDED = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """An act, its restatements and safe answers, in this order."""
+    """A behaviour, its restatements and safe answers, in this order."""
 
     part: str
     texts: tuple[str, ...]
@@ -61,14 +61,15 @@ class Scenario:
     """It is not missing."""
 
     rewritten: tuple[str, ...] = ()
-    """What a small model made of texts that teach the act, where it still teaches it: often clumsy, with parts lost."""
+    """What a small model made of texts that teach the behaviour, where it still teaches it: often clumsy, with parts
+    lost."""
 
     rewritten_right: tuple[str, ...] = ()
-    """What it made of safe answers, and where it lost the act."""
+    """What it made of safe answers, and where it lost the behaviour."""
 
     @property
     def writes(self) -> tuple[int, ...]:
-        """Places of the texts that may come after the act was removed."""
+        """Places of the texts that may come after the behaviour was removed."""
         return tuple(place for place in range(1, EACH) if self.padded or place != HARMFUL + PADDED)
 
 

@@ -26,21 +26,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_audit.jobs.progress import Reporter
-    from memory_audit.models.activations.hidden_states import HiddenStates
     from training.behaviours.corpus import Note, Scenario
+    from training.behaviours.fitting_states import FittingStates
     from training.behaviours.settings import Adapting, Fit
 
 __all__ = ["Fitting", "fitted_reader"]
 
 KEPT_EVERY = 20
 MEASURED = 500
-"""Scenarios, about, by whose act and first safe answer states are standardised; the projection starts there too."""
+"""Scenarios, about, by whose behaviour and first safe answer states are standardised; the projection starts there
+too."""
 
 
 def fitted_reader(
     found: Sequence[Scenario],
     noted: Sequence[Note],
-    states: HiddenStates,
+    states: FittingStates,
     settings: tuple[Fit, Adapting],
     *,
     checkpoint: Path,
@@ -84,7 +85,7 @@ class Fitting:
         settings: How.
     """
 
-    def __init__(self, found: Sequence[Scenario], states: HiddenStates, settings: tuple[Fit, Adapting]) -> None:
+    def __init__(self, found: Sequence[Scenario], states: FittingStates, settings: tuple[Fit, Adapting]) -> None:
         fit, self._how = settings
         self._device = states.device
         torch.manual_seed(self._how.seed)
@@ -117,7 +118,7 @@ class Fitting:
         some = self._round(step, rewritten, how.rewritten, 2) if rewritten else []
         others = self._round(step, found, how.scenarios - len(some), 1)
         some += [scenario for scenario in others if scenario not in some]  # twice, it would be a stranger to itself
-        some.sort(key=lambda scenario: scenario.part)  # a stranger's act is of the same work more often than not
+        some.sort(key=lambda scenario: scenario.part)  # a stranger's behaviour is of the same work more often than not
         notes = drawn.choice(len(noted), min(how.notes, len(noted)), replace=False) if noted else ()
         loss = self._loss(some, [noted[number] for number in notes], drawn)
         for group in self._descent.param_groups:
@@ -153,14 +154,14 @@ class Fitting:
             ]
         batch = batch_of(self._through.tensors([*texts, *(note.text for note in noted)]))
         batch = replace(batch, states=(batch.states - self._mean) / self._spread)
-        acts = batch.states[batch.place == 0][: len(texts)].reshape(len(found), shown, -1)[:, :teaching]
-        taught = [*np.tile(np.arange(shown) < teaching, len(found)).tolist(), *(note.bad for note in noted)]
+        behaviours = batch.states[batch.place == 0][: len(texts)].reshape(len(found), shown, -1)[:, :harmful]
+        taught = [*np.tile(np.arange(shown) < harmful, len(found)).tolist(), *(note.bad for note in noted)]
         truth = torch.tensor(taught, dtype=torch.float32, device=self._device)
         total = torch.zeros((), device=self._device)
         for network in self._harm:
             total = total + binary_cross_entropy_with_logits(network.odds(batch), truth)
         for comparing in self._comparing:
-            total = total + comparing_loss(comparing, acts, shown, batch, drawn)
+            total = total + comparing_loss(comparing, behaviours, shown, batch, drawn)
         return total
 
     def keep(self, checkpoint: Path, steps: int) -> None:
@@ -224,12 +225,12 @@ def _axes(standard: torch.Tensor, dimensions: int) -> torch.Tensor:
 
 
 def _beside(text: str, ordinary: Sequence[str], drawn: np.random.Generator) -> str:
-    """Return a text with an ordinary note before or after it: what a routine does to an act."""
+    """Return a text with an ordinary note before or after it: what a routine does to a behaviour."""
     pair = [text, ordinary[int(drawn.integers(len(ordinary)))]]
     return " ".join(pair if drawn.random() < 0.5 else pair[::-1])
 
 
-def _blank(states: HiddenStates, how: Adapting) -> dict[str, torch.Tensor]:
+def _blank(states: FittingStates, how: Adapting) -> dict[str, torch.Tensor]:
     """Return updates that change nothing yet."""
     drawn = torch.Generator().manual_seed(how.seed)
     blank = {}

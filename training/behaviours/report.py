@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_audit.guard.blocks.behaviour import ActReader
-    from memory_audit.models.activations.behaviour_reader import ActWeights
+    from memory_audit.guard.blocks.behaviour import BehaviourReader
+    from memory_audit.models.activations.behaviour_reader import ReaderWeights
     from training.behaviours.corpus import Note, Scenario
     from training.behaviours.scores import Scores
 
@@ -68,12 +68,14 @@ def notes_row(scores: Scores, noted: Sequence[Note], threshold: float, doubt: fl
 
 
 def odds_with_own_acts(
-    reader: ActReader, found: Sequence[Scenario], pairs: Sequence[tuple[int, str]]
+    reader: BehaviourReader, found: Sequence[Scenario], pairs: Sequence[tuple[int, str]]
 ) -> NDArray[np.float64]:
-    """Return log-odds of texts, each beside the number of the scenario whose act it is held against."""
-    acts = reader.taught([found[number].texts[0] for number, _ in pairs])
+    """Return log-odds of texts, each beside the number of the scenario whose behaviour it is held against."""
+    behaviours = reader.taught([found[number].texts[0] for number, _ in pairs])
     readings = reader.read([text for _, text in pairs])
-    odds = [reader.log_odds(one, act.direction[None])[0] for one, act in zip(readings, acts, strict=True)]
+    odds = [
+        reader.log_odds(one, behaviour.direction[None])[0] for one, behaviour in zip(readings, behaviours, strict=True)
+    ]
     return np.array(odds, np.float64)
 
 
@@ -83,11 +85,12 @@ def rewritten_row(
     threshold: float,
     doubt: float,
 ) -> dict[str, object]:
-    """Return what is said of texts that a small model rewrote, each compared with its scenario's act.
+    """Return what is said of texts that a small model rewrote, each compared with its scenario's behaviour.
 
     Args:
         found: Scenarios; not all have some.
-        odds_of: Returns the log-odds of texts, each beside the number of the scenario whose act it is held against.
+        odds_of: Returns the log-odds of texts, each beside the number of the scenario whose behaviour it is held
+            against.
         threshold: In nats.
         doubt: In nats.
     """
@@ -104,16 +107,16 @@ def rewritten_row(
 
 
 def conversations_row(
-    turns: Sequence[NDArray[np.float32]], weights: ActWeights, acts: NDArray[np.float32]
+    turns: Sequence[NDArray[np.float32]], weights: ReaderWeights, behaviours: NDArray[np.float32]
 ) -> dict[str, object]:
-    """Return what the weights say of MemoryBank's turns, as writes of a tenant whose removed acts are `acts`.
+    """Return what the weights say of MemoryBank's turns, as writes of a tenant with these removed behaviours.
 
     Args:
         turns: `passage_means` of what `turns_of` returns.
         weights: Fitted on none of this.
-        acts: Directions, shape (acts, dimensions).
+        behaviours: Directions, shape (behaviours, dimensions).
     """
-    odds = np.array([float(weights.log_odds(weights.reading(text), acts).max()) for text in turns])
+    odds = np.array([float(weights.log_odds(weights.reading(text), behaviours).max()) for text in turns])
     return {"part": "MemoryBank", **_shares(odds, weights.curve.threshold_nats, weights.curve.doubt_nats)}
 
 

@@ -1,4 +1,4 @@
-"""How the reader of acts is fitted."""
+"""How the reader of behaviours is fitted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Fit:
     """The networks, and what they are asked while they are fitted."""
 
     dimensions: int = 128
-    """Of the acts' directions."""
+    """Of the behaviours' directions."""
 
     units: int = 256
     """Of the first layer of each network."""
@@ -26,7 +26,7 @@ class Fit:
     """How many tell harm, from different starts; their mean is what counts."""
 
     comparing_networks: int = 3
-    """How many compare a text with an act."""
+    """How many compare a text with a behaviour."""
 
     second: int = 128
     """Units of their second layer."""
@@ -35,7 +35,7 @@ class Fit:
     """Share of inputs, and of units, left out at random while fitting: the same in all passages of a text."""
 
     strangers: int = 2
-    """Acts of other scenarios that each text is compared with."""
+    """Behaviours of other scenarios that each text is compared with."""
 
     strangers_weight: float = 0.2
     """Of all of them, in the loss of those that compare; one's own count 1."""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memory_audit.models.activations.behaviour_reader import FIRST, PASSAGE_TOKENS, adapted, passage_means
-from memory_audit.models.activations.hidden_states import READING, HiddenStates
+from memory_audit.models.activations.hidden_states import READING
 from memory_audit.models.weights.cache import cache_dir, folder_id
 from memory_audit.models.weights.packaged import ensure
 from training.behaviours.corpus import EACH
+from training.behaviours.fitting_states import FittingStates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +53,7 @@ def states_of(
     keys = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
     new = sorted({(key, text) for key, text in zip(keys, texts, strict=True) if key not in known}, key=_length)
     if new:
-        states = adapted(HiddenStates(folder, source.layer, device=device), updates or {})
+        states = adapted(FittingStates(folder, source.layer, device=device), updates or {})
         with reporter.stage("reading texts", len(new)) as progress:
             for start in range(0, len(new), 32):
                 part = new[start : start + 32]

@@ -1,7 +1,7 @@
-"""The lockout of one tenant: all tombstones that refuse its writes, as one immutable value that is quick to ask.
+"""The block list of one tenant: all tombstones that refuse its writes, as one immutable value that is quick to ask.
 
 It holds the tenant's own hazard tombstones and those of any tenant of the store whose scope is `operator`; expired ones
-and plain removals are left out. `read_lockout` takes them from a `VerifiedSnapshot` only, so a tombstone that no
+and plain removals are left out. `read_block_list` takes them from a `VerifiedSnapshot` only, so a tombstone that no
 auditor signed never gets here.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from memory_audit.guard.blocks.tombstone import HazardTombstone
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["Lockout", "read_lockout"]
+__all__ = ["BlockList", "read_block_list"]
 
 MAX_BITS = 64
 """Labels that one integer holds: twice what a taxonomy may have."""
@@ -39,7 +39,7 @@ class _Labels:
     """Shape (tombstones,); 0 for those of other taxonomies, unknown or empty."""
 
 
-class Lockout:
+class BlockList:
     """An immutable set of hazard tombstones.
 
     Args:
@@ -47,7 +47,7 @@ class Lockout:
         salt: The store's id, salt of the fingerprints.
         stones: In any order; kept in the order of tenant and leaf index.
         embedder: Id of the model whose keys are compared; keys of others count as none.
-        act_model: Likewise, of the acts.
+        behaviour_model: Likewise, of the behaviours.
         version: Version of the store that it was read from.
     """
 
@@ -58,26 +58,26 @@ class Lockout:
         salt: str,
         stones: Iterable[HazardTombstone],
         embedder: str,
-        act_model: str = "",
+        behaviour_model: str = "",
         version: int = 0,
     ) -> None:
         self.tenant, self.salt, self.version = tenant, salt, version
-        self.embedder, self.act_model = embedder, act_model
+        self.embedder, self.behaviour_model = embedder, behaviour_model
         self.stones: tuple[HazardTombstone, ...] = tuple(
             sorted(stones, key=lambda stone: (stone.tombstone.tenant, stone.tombstone.removed_index))
         )
         self._prints: dict[bytes, int] = {}
         self._ids: dict[str, int] = {}
         for number, stone in enumerate(self.stones):
-            for item in stone.lock.fingerprints:
+            for item in stone.block.fingerprints:
                 self._prints.setdefault(item, number)
             if stone.tombstone.tenant == tenant:
                 self._ids[stone.tombstone.entry_id] = number
-        self.keys = KeyTable([stone.lock.keys for stone in self.stones], embedder)
-        self.acts = KeyTable([stone.lock.acts for stone in self.stones], act_model)
+        self.keys = KeyTable([stone.block.keys for stone in self.stones], embedder)
+        self.behaviours = KeyTable([stone.block.behaviours for stone in self.stones], behaviour_model)
         self._by_taxonomy = {
             digest: _pack(self.stones, digest)
-            for digest in {s.lock.signature.taxonomy for s in self.stones if s.lock.signature is not None}
+            for digest in {s.block.signature.taxonomy for s in self.stones if s.block.signature is not None}
         }
 
     def __len__(self) -> int:
@@ -91,14 +91,18 @@ class Lockout:
     @property
     def next_expiry_ms(self) -> int | None:
         """When the first of them ends, Unix milliseconds; None where none does."""
-        return min((s.lock.expires_at_ms for s in self.stones if s.lock.expires_at_ms is not None), default=None)
+        return min((s.block.expires_at_ms for s in self.stones if s.block.expires_at_ms is not None), default=None)
 
-    def without_expired(self, now_ms: int) -> Lockout:
+    def without_expired(self, now_ms: int) -> BlockList:
         """Return the set as it is at `now_ms`."""
-        return Lockout(
-            tenant=self.tenant, salt=self.salt, embedder=self.embedder, act_model=self.act_model, version=self.version,
+        return BlockList(
+            tenant=self.tenant,
+            salt=self.salt,
+            embedder=self.embedder,
+            behaviour_model=self.behaviour_model,
+            version=self.version,
             stones=(stone for stone in self.stones if not stone.expired(now_ms)),
-        )  # fmt: skip
+        )
 
     def removed_id(self, entry_id: str) -> int | None:
         """Return the number of the tenant's tombstone that removed this very entry id."""
@@ -127,19 +131,19 @@ class Lockout:
         """
         return np.asarray(
             [
-                stone.lock.signature is None
-                or not stone.lock.signature.labels
-                or stone.lock.signature.taxonomy not in known
+                stone.block.signature is None
+                or not stone.block.signature.labels
+                or stone.block.signature.taxonomy not in known
                 for stone in self.stones
             ],
             np.bool_,
         ).reshape(len(self.stones))
 
 
-def read_lockout(
-    snapshot: VerifiedSnapshot, tenant: str, *, embedder: str, now_ms: int, act_model: str = ""
-) -> Lockout:
-    """Read the lockout of a tenant from a verified store.
+def read_block_list(
+    snapshot: VerifiedSnapshot, tenant: str, *, embedder: str, now_ms: int, behaviour_model: str = ""
+) -> BlockList:
+    """Read the block list of a tenant from a verified store.
 
     A tenant that is not in the store yet has only the operator-wide tombstones.
 
@@ -151,17 +155,17 @@ def read_lockout(
     from memory_audit.snapshot.reader import VerifiedSnapshot as Verified  # noqa: PLC0415 - brings pyarrow
 
     if not isinstance(snapshot, Verified):
-        raise UsageError(f"a lockout is read from a VerifiedSnapshot, not from a {type(snapshot).__name__}")
+        raise UsageError(f"a block list is read from a VerifiedSnapshot, not from a {type(snapshot).__name__}")
     found: list[HazardTombstone] = []
     for owner in _tenants_with_a_say(snapshot, tenant):
         stones = (read_hazard(tombstone) for tombstone in snapshot.tombstones(owner))
         found += [
             stone
             for stone in stones
-            if stone is not None and not stone.expired(now_ms) and (owner == tenant or stone.lock.scope == "operator")
+            if stone is not None and not stone.expired(now_ms) and (owner == tenant or stone.block.scope == "operator")
         ]
-    return Lockout(
-        tenant=tenant, salt=snapshot.store_id, stones=found, embedder=embedder, act_model=act_model,
+    return BlockList(
+        tenant=tenant, salt=snapshot.store_id, stones=found, embedder=embedder, behaviour_model=behaviour_model,
         version=snapshot.version,
     )  # fmt: skip
 
@@ -179,13 +183,13 @@ def _tenants_with_a_say(snapshot: VerifiedSnapshot, tenant: str) -> Sequence[str
         data = read_file(snapshot.path, "tombstones", bucket, files.tombstones)
         for item in read_tombstones(data, f"tombstones/b={bucket:02x}", files.tombstones.rows):
             stone = read_hazard(item.tombstone)
-            if stone is not None and stone.lock.scope == "operator":
+            if stone is not None and stone.block.scope == "operator":
                 found.add(item.tombstone.tenant)
     return sorted(found)
 
 
 def _pack(stones: Sequence[HazardTombstone], taxonomy: str) -> _Labels:
-    signatures = [stone.lock.signature for stone in stones]
+    signatures = [stone.block.signature for stone in stones]
     labels = sorted({label for s in signatures if s is not None and s.taxonomy == taxonomy for label in s.labels})
     if len(labels) > MAX_BITS:
         raise UsageError(f"tombstones of taxonomy {taxonomy:.16} name {len(labels)} labels, at most {MAX_BITS}")

@@ -1,4 +1,4 @@
-"""Hazard signatures: which unsafe acts a memory asks for, as a set of labels, and when two such sets match.
+"""Hazard signatures: which unsafe behaviours a memory asks for, as a set of labels, and when two such sets match.
 
 Source: "Hazard-Signature Tombstones", sections 3.2 to 3.5. A taxonomy is a YAML or JSON file:
 
@@ -17,7 +17,7 @@ belong to a model, and a new calibration must not cut a store off from its tombs
 
 Matching (eq. 3) is containment either way. Two rules are added to the formula. The empty signature matches nothing: it
 is a subset of every set, so the formula alone would block every harmless write. Signatures of different taxonomies
-match nothing: equal names could mean different acts.
+match nothing: equal names could mean different behaviours.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _TAXONOMY_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HazardLabel:
-    """One unsafe act that a memory may ask for."""
+    """One unsafe behaviour that a memory may ask for."""
 
     name: str
     definition: str

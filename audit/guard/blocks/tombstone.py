@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Literal
 
 from memory_audit.entry import MAX_NAME_BYTES, MAX_TIME_MS
 from memory_audit.errors import UsageError, VerificationError
-from memory_audit.guard.blocks.behaviour import checked_readings
+from memory_audit.guard.blocks.behaviour import checked_features
 from memory_audit.guard.blocks.hazard import MAX_LABELS, HazardSignature
 from memory_audit.guard.blocks.semantic_key import MAX_DIMENSIONS, SemanticKey
 from memory_audit.guard.text.forms import action_of, fingerprint, noted_in, wholes
@@ -43,14 +43,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_audit.entry import Entry
-    from memory_audit.guard.blocks.behaviour import ActReader
+    from memory_audit.guard.blocks.behaviour import BehaviourReader
     from memory_audit.provenance.leaf import Tombstone
 
     Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 
-__all__ = ["EXTRA_KEY", "HazardTombstone", "Lock", "Scope", "lock_out", "read_hazard", "read_lock"]
+__all__ = [
+    "EXTRA_KEY",
+    "BlockRecord",
+    "BlockScope",
+    "HazardTombstone",
+    "block_record",
+    "read_block_record",
+    "read_hazard",
+]
 
-Scope = Literal["tenant", "operator"]
+BlockScope = Literal["tenant", "operator"]
 
 EXTRA_KEY = "hazard"
 _FORMAT = "memaudit hazard v1"
@@ -69,7 +77,7 @@ FINGERPRINT_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
+class BlockRecord:
     """What a tombstone says of writes to come: the value of `extra["hazard"]`."""
 
     signature: HazardSignature | None
@@ -79,10 +87,10 @@ class Lock:
     """All of one embedder."""
 
     fingerprints: tuple[bytes, ...]
-    acts: tuple[SemanticKey, ...] = ()
-    """All of one reader of acts."""
+    behaviours: tuple[SemanticKey, ...] = ()
+    """All of one reader of behaviours."""
 
-    scope: Scope = "tenant"
+    scope: BlockScope = "tenant"
     expires_at_ms: int | None = None
 
     def to_extra(self) -> dict[str, str]:
@@ -92,11 +100,13 @@ class Lock:
             UsageError: it does not fit.
         """
         known = self.signature
-        for keys in (self.keys, self.acts):
+        for keys in (self.keys, self.behaviours):
             if len({key.embedder for key in keys}) > 1 or len(keys) > MAX_KEYS:
-                raise UsageError(f"a tombstone holds at most {MAX_KEYS} keys and {MAX_KEYS} acts, of one model each")
+                raise UsageError(
+                    f"a tombstone holds at most {MAX_KEYS} keys and {MAX_KEYS} behaviours, of one model each"
+                )
         value: dict[str, object] = {
-            "format": _FORMAT_WITH_ACTS if self.acts else _FORMAT,
+            "format": _FORMAT_WITH_ACTS if self.behaviours else _FORMAT,
             "labels": None if known is None else sorted(known.labels),
             "taxonomy": "" if known is None else known.taxonomy,
             "model": "" if known is None else known.model,
@@ -106,9 +116,9 @@ class Lock:
             "scope": self.scope,
             "expires_at_ms": self.expires_at_ms,
         }
-        if self.acts:
-            value["act_model"] = _model(self.acts)
-            value["acts"] = [base64_strict.encode(act.quantised) for act in self.acts]
+        if self.behaviours:
+            value["act_model"] = _model(self.behaviours)
+            value["acts"] = [base64_strict.encode(behaviour.quantised) for behaviour in self.behaviours]
         text = strict_json.encode(value).decode()
         if len(text) > MAX_EXTRA_VALUE_BYTES:
             raise UsageError(f"the hazard record of a tombstone has {len(text)} bytes, at most {MAX_EXTRA_VALUE_BYTES}")
@@ -120,14 +130,14 @@ class HazardTombstone:
     """A verified tombstone and its lock."""
 
     tombstone: Tombstone
-    lock: Lock
+    block: BlockRecord
 
     def expired(self, now_ms: int) -> bool:
-        """Tell whether the lockout has ended."""
-        return self.lock.expires_at_ms is not None and now_ms >= self.lock.expires_at_ms
+        """Tell whether the block list has ended."""
+        return self.block.expires_at_ms is not None and now_ms >= self.block.expires_at_ms
 
 
-def lock_out(  # noqa: PLR0913 - the parts of a lock
+def block_record(  # noqa: PLR0913 - the parts of a lock
     entry: Entry,
     *,
     store_id: str,
@@ -135,10 +145,10 @@ def lock_out(  # noqa: PLR0913 - the parts of a lock
     embed: Embed | None,
     embedder: str = "",
     action: Sequence[str] = (),
-    acts: ActReader | None = None,
-    scope: Scope = "tenant",
+    behaviours: BehaviourReader | None = None,
+    scope: BlockScope = "tenant",
     expires_at_ms: int | None = None,
-) -> Lock:
+) -> BlockRecord:
     """Build the lock of a removed entry.
 
     Where no model told what bears its hazards, its metadata is taken in if that is harmful, and more so than the
@@ -150,19 +160,19 @@ def lock_out(  # noqa: PLR0913 - the parts of a lock
         signature: Its hazards, from a model; None where there was none.
         embed: Texts to unit vectors, shape (texts, dimensions); None leaves the keys out.
         embedder: Id of the embedding model.
-        action: The readings that bear its hazards, where a model told; else what
+        action: The forms that bear its hazards, where a model told; else what
             `memory_audit.guard.text.forms.action_of` says.
-        acts: Reads what they teach; None leaves the acts out.
+        behaviours: Reads what they teach; None leaves the behaviours out.
         scope: Whose writes are refused.
-        expires_at_ms: When the lockout ends, Unix milliseconds; None is never.
+        expires_at_ms: When the block list ends, Unix milliseconds; None is never.
     """
     default = action_of(entry)
-    noted = () if action else _worse([text for text in noted_in(entry) if text not in default], default, acts)
-    known = _worst(tuple(action) or (*noted, *default), acts)[:MAX_KEYS]
+    noted = () if action else _worse([text for text in noted_in(entry) if text not in default], default, behaviours)
+    known = _worst(tuple(action) or (*noted, *default), behaviours)[:MAX_KEYS]
     keys = () if embed is None or not known else tuple(SemanticKey.of(row, embedder) for row in embed(known))
-    taught = () if acts is None or not known else tuple(
-        SemanticKey.of(reading.direction, acts.model_id)
-        for reading in checked_readings(acts.taught(known), len(known), 0)
+    taught = () if behaviours is None or not known else tuple(
+        SemanticKey.of(reading.direction, behaviours.model_id)
+        for reading in checked_features(behaviours.taught(known), len(known), 0)
     )  # fmt: skip
     # The whole response is locked with any of its pieces; a piece alone, only where it was found to bear the hazard.
     whole = wholes(entry)
@@ -173,28 +183,28 @@ def lock_out(  # noqa: PLR0913 - the parts of a lock
         fingerprint(text, store_id) for text in (*whole, *(text for text in known if text in bearing))
     )
     prints = [item for item in found if item is not None][:MAX_FINGERPRINTS]
-    return Lock(
-        signature=signature, keys=keys, fingerprints=tuple(sorted(prints)), acts=taught, scope=scope,
+    return BlockRecord(
+        signature=signature, keys=keys, fingerprints=tuple(sorted(prints)), behaviours=taught, scope=scope,
         expires_at_ms=expires_at_ms,
     )  # fmt: skip
 
 
-def _worse(texts: Sequence[str], than: Sequence[str], acts: ActReader | None) -> tuple[str, ...]:
+def _worse(texts: Sequence[str], than: Sequence[str], behaviours: BehaviourReader | None) -> tuple[str, ...]:
     """Return those texts that are harmful, and more harmful than all others."""
-    if acts is None or not texts:
+    if behaviours is None or not texts:
         return ()
     texts, than = texts[:MOST_PIECES], than[:MOST_PIECES]
-    harm = [one.harm_nats for one in checked_readings(acts.read((*than, *texts)), len(than) + len(texts), 0)]
+    harm = [one.harm_nats for one in checked_features(behaviours.read((*than, *texts)), len(than) + len(texts), 0)]
     least = max((0.0, *harm[: len(than)]))
     return tuple(text for text, nats in zip(texts, harm[len(than) :], strict=True) if nats > least)
 
 
-def _worst(texts: Sequence[str], acts: ActReader | None) -> tuple[str, ...]:
+def _worst(texts: Sequence[str], behaviours: BehaviourReader | None) -> tuple[str, ...]:
     """Return the MAX_KEYS most harmful of a long text's pieces, in order: its poison need not be where it begins."""
-    if acts is None or len(texts) <= MAX_KEYS:
+    if behaviours is None or len(texts) <= MAX_KEYS:
         return tuple(texts)
     texts = texts[:MOST_PIECES]
-    read = checked_readings(acts.read(texts), len(texts), 0)
+    read = checked_features(behaviours.read(texts), len(texts), 0)
     worst = sorted(range(len(texts)), key=lambda number: -read[number].harm_nats)[:MAX_KEYS]
     return tuple(texts[number] for number in sorted(worst))
 
@@ -209,11 +219,11 @@ def read_hazard(tombstone: Tombstone) -> HazardTombstone | None:
     if text is None:
         return None
     return HazardTombstone(
-        tombstone=tombstone, lock=read_lock(text, f"tombstone of {tombstone.entry_id!r:.80}: hazard")
+        tombstone=tombstone, block=read_block_record(text, f"tombstone of {tombstone.entry_id!r:.80}: hazard")
     )
 
 
-def read_lock(text: str, where: str) -> Lock:
+def read_block_record(text: str, where: str) -> BlockRecord:
     """Read a lock from its one spelling. Raises like `read_hazard`."""
     value = strict_json.decode(text.encode(errors="replace"), max_bytes=MAX_EXTRA_VALUE_BYTES, where=where)
     fields = strict_json.Fields(value, where)
@@ -225,10 +235,10 @@ def read_lock(text: str, where: str) -> Lock:
     embedder = fields.text("embedder", 1_024, may_be_empty=True)
     keys, prints, scope = fields.take("keys"), fields.take("fingerprints"), fields.text("scope")
     expires = fields.whole_or_none("expires_at_ms", MAX_TIME_MS)
-    act_model, acts = "", list[str]()
+    behaviour_model, behaviours = "", list[str]()
     if form == _FORMAT_WITH_ACTS:
-        act_model = fields.text("act_model", 1_024)
-        acts = _texts(fields.take("acts"), MAX_KEYS, f"{where}: acts")
+        behaviour_model = fields.text("act_model", 1_024)
+        behaviours = _texts(fields.take("acts"), MAX_KEYS, f"{where}: behaviours")
     fields.done()
     if scope not in ("tenant", "operator"):
         raise VerificationError(f"{where}: scope is {scope!r:.40}, expected tenant or operator")
@@ -236,24 +246,24 @@ def read_lock(text: str, where: str) -> Lock:
     if labels is not None:
         names = _sorted_texts(labels, MAX_LABELS, f"{where}: labels")
         signature = HazardSignature(labels=frozenset(names), taxonomy=taxonomy, model=model)
-    lock = Lock(
+    block = BlockRecord(
         signature=signature,
         keys=tuple(_key(item, embedder, where) for item in _texts(keys, MAX_KEYS, f"{where}: keys")),
         fingerprints=tuple(
             _print(item, where) for item in _sorted_texts(prints, MAX_FINGERPRINTS, f"{where}: fingerprints")
         ),
-        acts=tuple(_key(item, act_model, where) for item in acts),
+        behaviours=tuple(_key(item, behaviour_model, where) for item in behaviours),
         scope="operator" if scope == "operator" else "tenant",
         expires_at_ms=expires,
     )
     try:
-        again = lock.to_extra()[EXTRA_KEY]
+        again = block.to_extra()[EXTRA_KEY]
     except UsageError as error:
         raise VerificationError(f"{where}: {error}") from None
-    ragged = any(len({len(key.quantised) for key in keys}) > 1 for keys in (lock.keys, lock.acts))
+    ragged = any(len({len(key.quantised) for key in keys}) > 1 for keys in (block.keys, block.behaviours))
     if ragged or again != text:
         raise VerificationError(f"{where}: not the one spelling of its values")
-    return lock
+    return block
 
 
 def _model(keys: Sequence[SemanticKey]) -> str:

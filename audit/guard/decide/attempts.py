@@ -7,8 +7,9 @@ sends is refused, and that makes it likelier that the rest is no better. So for 
 - for whomever, about a removal that some writes were refused for: who tries under ever new names is known by what he
   tries;
 
-and what the act of a write leaves in doubt is refused. Both come early, since what is clearly safe is let in as before:
-honest writers pay with what is in doubt alone. (Guesses of a password are throttled likewise: OWASP ASVS 5.0, V6.3.1.)
+and what the behaviour of a write leaves in doubt is refused. Both come early, since what is clearly safe is let in as
+before: honest writers pay with what is in doubt alone. (Guesses of a password are throttled likewise: OWASP ASVS 5.0,
+V6.3.1.)
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from memory_audit.guard.blocks.tombstone import HazardTombstone
-    from memory_audit.guard.decide.guard_decision import Decision
+    from memory_audit.guard.decide.guard_decision import GuardDecision
     from memory_audit.guard.decide.settings import GuardSettings
 
 __all__ = ["Attempts"]
@@ -44,7 +45,7 @@ class Attempts:
         self._by_removal = Refusals(settings.alarm_after, settings.refusals_s)
         self._lock = threading.Lock()
 
-    def add(self, writer: str, key: bytes, decision: Decision, now_ms: int) -> None:
+    def add(self, writer: str, key: bytes, decision: GuardDecision, now_ms: int) -> None:
         """Count a write, of which `key` is a digest, that was refused for what it says."""
         with self._lock:
             if writer != UNNAMED:
@@ -55,20 +56,20 @@ class Attempts:
     def refusal(  # noqa: PLR0913 - a write, and what is known of it
         self,
         writer: str,
-        alone: Decision,
+        alone: GuardDecision,
         *,
         joins: bool,
         doubted: Sequence[HazardTombstone],
         foreign: Callable[[], bool],
         now_ms: int,
-    ) -> Decision | None:
+    ) -> GuardDecision | None:
         """Return the refusal of a write that is let in by itself, or None where earlier ones tell nothing.
 
         Args:
             writer: Whose it is.
             alone: What it says by itself.
             joins: It is near a key.
-            doubted: Whose acts it may restate.
+            doubted: Whose behaviours it may restate.
             foreign: Tells whether no key can tell what it is near.
             now_ms: Now.
         """

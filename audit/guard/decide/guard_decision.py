@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from memory_audit.guard.blocks.tombstone import HazardTombstone
 
-__all__ = ["FAILURES", "PARAPHRASED", "Decision", "Reason"]
+__all__ = ["FAILURES", "PARAPHRASED", "GuardDecision", "GuardReason"]
 
-Reason = Literal[
+GuardReason = Literal[
     "no tombstones",
     "far from every tombstone",
     "no hazard",
     "hazards differ",
-    "another act",
+    "another behaviour",
     "removed id",
     "same words",
     "hazards match",
-    "act restated",
-    "act and hazard",
+    "behaviour restated",
+    "behaviour and hazard",
     "key alone",
     "writer distrusted",
     "removal attacked",
@@ -31,7 +31,7 @@ Reason = Literal[
 """Why. The first five allow; the last three do what the policy for failures says, and the decision says which; all
 others refuse."""
 
-PARAPHRASED: frozenset[str] = frozenset({"hazards match", "act restated", "act and hazard", "key alone"})
+PARAPHRASED: frozenset[str] = frozenset({"hazards match", "behaviour restated", "behaviour and hazard", "key alone"})
 """Reasons to refuse a write for what it says. A removed id, or the same words again, is also what an agent sends that
 writes its old memories once more."""
 
@@ -40,11 +40,11 @@ FAILURES: frozenset[str] = frozenset({"model failed", "embedder failed", "too lo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class GuardDecision:
     """The guard's word on one write."""
 
     allowed: bool
-    reason: Reason
+    reason: GuardReason
     tombstone: HazardTombstone | None = None
     """What refuses it; None where it is allowed, or refused by the policy for failures, or for its writer."""
 
@@ -55,16 +55,17 @@ class Decision:
     """Largest cosine with a tombstone's key; None where none was computed."""
 
     restated_nats: float | None = None
-    """Largest log-odds that the write restates a removed act; None where no act was read."""
+    """Largest log-odds that the write restates a removed behaviour; None where no behaviour was read."""
 
     hazard_nats: float | None = None
     """How far its likeliest hazard lies above the threshold, below 0 where none holds; None where that was not told."""
 
     fused_nats: float | None = None
-    """Log-odds of act and hazard together; None where the act left no doubt, or they are not weighed together."""
+    """Log-odds of behaviour and hazard together; None where the behaviour left no doubt, or they are not weighed
+    together."""
 
     with_earlier: tuple[str, ...] = ()
-    """Entry ids of the writer's earlier writes that make an act together with this one; they are in the store."""
+    """Entry ids of the writer's earlier writes that make a behaviour together with this one; they are in the store."""
 
     detail: str = ""
     """One line for people: which failure, which policy."""

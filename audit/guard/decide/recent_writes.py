@@ -1,4 +1,4 @@
-"""The writes of each writer that may be instalments of one act: a short memory, in this process only."""
+"""The writes of each writer that may be instalments of one behaviour: a short memory, in this process only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 __all__ = ["UNNAMED", "Piece", "RecentWrites"]
 
 UNNAMED = "unknown"
-"""Principal of a write that names none: many writers' name, whose writes are no instalments of one act."""
+"""Principal of a write that names none: many writers' name, whose writes are no instalments of one behaviour."""
 
 MAX_WRITERS = 10_000
 """Writers remembered, least recently seen first out."""
@@ -26,7 +26,7 @@ class Piece:
     """Digest of its content."""
 
     entry_id: str
-    readings: tuple[tuple[int, str], ...]
+    text_forms: tuple[tuple[int, str], ...]
     """What was read of it, each with its place: nearest to a key first."""
 
     at_ms: int
@@ -34,16 +34,16 @@ class Piece:
     @property
     def text(self) -> str:
         """All that is kept of it, in its order."""
-        return " ".join(text for _, text in sorted(self.readings))
+        return " ".join(text for _, text in sorted(self.text_forms))
 
     @property
     def size_bytes(self) -> int:
         """In memory."""
-        return sum(sys.getsizeof(text) for _, text in self.readings)
+        return sum(sys.getsizeof(text) for _, text in self.text_forms)
 
     def nearest(self, most: int) -> Piece:
-        """Return it with so many readings at most."""
-        return replace(self, readings=self.readings[:most])
+        """Return it with so many forms at most."""
+        return replace(self, text_forms=self.text_forms[:most])
 
 
 class RecentWrites:

@@ -10,7 +10,7 @@ from memory_audit.errors import UsageError
 
 __all__ = ["GuardMode", "GuardSettings", "OnFailure"]
 
-GuardMode = Literal["act", "act+labels"]
+GuardMode = Literal["behaviour", "behaviour+hazards"]
 """What is read of a write: what it teaches (`blocks.behaviour`); and, where that leaves doubt, its hazards."""
 
 OnFailure = Literal["closed", "open"]
@@ -24,35 +24,38 @@ class GuardSettings:
         UsageError: a value out of range.
     """
 
-    mode: GuardMode = "act+labels"
+    mode: GuardMode = "behaviour+hazards"
     look_above: float = 0.25
     """Cosine with a key below which a tombstone is not meant where hazards are read, which saves calls of a large
     model. With MiniLM, half of the unrelated records of one trade lie below it; of 50 paraphrases written
-    independently of the removed texts all lie above (`benchmarks/guard/hst`), of 2,040 plain ones of 1,020 other acts
-    nine in ten, of those in other languages few. Where
-    acts are read this is too much to ask: mode `act` asks less of the act where one is as near."""
+    independently of the removed texts all lie above (`benchmarks/guard/hst`), of 2,040 plain ones of 1,020 other
+    behaviours nine in ten, of those in other languages few. Where behaviours are read this is too much to ask: mode
+    `behaviour` asks less of the behaviour where one is as near."""
 
     read_above: float = 0.1
-    """Cosine with a key below which a tombstone is not meant where acts are read; `look_above` where that is lower. Of
-    the pairs of a turn of MemoryBank and one of 45 acts nine in ten lie below it, and of restatements of 940 other acts
-    three in a thousand (what looks foreign is read whatever its key says); ordinary talk is where readers of acts err.
-    -1 has every write read."""
+    """Cosine with a key below which a tombstone is not meant where behaviours are read; `look_above` where that is
+    lower. Of the pairs of a turn of MemoryBank and one of 45 behaviours nine in ten lie below it, and of restatements
+    of 940 other behaviours three in a thousand (what looks foreign is read whatever its key says); ordinary talk is
+    where readers of behaviours err. -1 has every write read."""
 
     key_alone_above: float = 0.75
-    """Cosine that refuses by itself where a tombstone has nothing else to match: no act, no labels that are read."""
+    """Cosine that refuses by itself where a tombstone has nothing else to match: no behaviour, no labels that are
+    read."""
 
-    act_above_nats: float | None = None
-    """Log-odds that a write restates a removed act, from which mode `act` refuses it; None is as the reader says."""
+    behaviour_above_nats: float | None = None
+    """Log-odds that a write restates a removed behaviour, from which mode `behaviour` refuses it; None is as the reader
+    says."""
 
     near_above_nats: float | None = None
-    """Log-odds from which mode `act` refuses a write that lies as near the act's key as `look_above` says; likewise."""
-
-    doubt_above_nats: float | None = None
-    """Log-odds from which a write that the act does not refuse is in doubt, and mode `act+labels` asks for its labels;
+    """Log-odds from which mode `behaviour` refuses a write that lies as near the behaviour's key as `look_above` says;
     likewise."""
 
+    doubt_above_nats: float | None = None
+    """Log-odds from which a write that the behaviour does not refuse is in doubt, and mode `behaviour+hazards` asks for
+    its labels; likewise."""
+
     fused_above_nats: float | None = None
-    """Log-odds of act and hazard together, from which mode `act+labels` refuses such a write; likewise.
+    """Log-odds of behaviour and hazard together, from which mode `behaviour+hazards` refuses such a write; likewise.
 
     Labels decide only for tombstones where these cannot be told; infinite: for all.
     """
@@ -65,10 +68,10 @@ class GuardSettings:
 
     distrust_after: int = 2
     """Writes of one writer, of different content, that were refused for what they say in `refusals_s`: from then on
-    what that writer's acts leave in doubt is refused; 0: never."""
+    what that writer's behaviours leave in doubt is refused; 0: never."""
 
     alarm_after: int = 2
-    """Likewise for one removal, by whomever: from then on what may restate its act is refused to all."""
+    """Likewise for one removal, by whomever: from then on what may restate its behaviour is refused to all."""
 
     refusals_s: float = 86_400.0
     """How long a refusal counts for these."""
@@ -77,10 +80,10 @@ class GuardSettings:
     """Cosine with a key from which a write counts as a possible instalment."""
 
     asked_at_most: int = 10
-    """Readings of one write shown to the model, nearest first: a long write must not cost more than that."""
+    """Forms of one write shown to the model, nearest first: a long write must not cost more than that."""
 
     read_at_most: int = 80
-    """Likewise where acts are read, which costs a tenth of a second to half a second each."""
+    """Likewise where behaviours are read, which costs a tenth of a second to half a second each."""
 
     on_failure: OnFailure = "closed"
     """What happens to a write that could not be judged: refused, or let through; the decision says so."""
@@ -92,8 +95,8 @@ class GuardSettings:
     """For writes that come again, and as many for joint ones: less than a kilobyte each, however long the write."""
 
     def moved_nats(self, calibrated_nats: float) -> float:
-        """Return how much more is asked of the act than its calibration does: what goes with it moves along."""
-        return 0.0 if self.act_above_nats is None else self.act_above_nats - calibrated_nats
+        """Return how much more is asked of the behaviour than its calibration does: what goes with it moves along."""
+        return 0.0 if self.behaviour_above_nats is None else self.behaviour_above_nats - calibrated_nats
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(GuardMode):
@@ -103,7 +106,7 @@ class GuardSettings:
         for name in ("look_above", "read_above", "key_alone_above", "join_above"):
             if not -1.0 <= getattr(self, name) <= 1.0:
                 raise UsageError(f"{name} is {getattr(self, name)}, expected a cosine")
-        for name in ("act_above_nats", "near_above_nats", "doubt_above_nats", "fused_above_nats"):
+        for name in ("behaviour_above_nats", "near_above_nats", "doubt_above_nats", "fused_above_nats"):
             nats = getattr(self, name)
             if nats is not None and not (math.isfinite(nats) or (name == "fused_above_nats" and nats == math.inf)):
                 raise UsageError(f"{name} is {nats}, expected a finite number")

@@ -1,7 +1,7 @@
 """Cuts long text into overlapping pieces that a small model reads whole.
 
-A writer knows where the cuts fall, and would lay an act across one to have it read in halves; so each piece begins with
-the end of the one before.
+A writer knows where the cuts fall, and would lay a behaviour across one to have it read in halves; so each piece begins
+with the end of the one before.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 Read is the harmful action: the response, and what metadata says. The request is not read: a safe answer to the same
 request must stay welcome (measured: keys over request and response lock 3 of 10 safe twins, over the response 0 of 10).
 Texts are cut into pieces (`memory_audit.guard.text.chunks`), so that nothing hides behind a long preamble, and a short
-response is read together with its metadata, so that an act split between the two is whole again. What overrides its
-direction is read twice, as it is stored and as it is displayed (`memory_audit.guard.text.bidi`); what bears marks on
-its letters, or letters that imitate others, once more without them (`unmarked`), and what mixes Latin words with other
-signs, which may be there to drown them, once more without those.
+response is read together with its metadata, so that a behaviour split between the two is whole again. What overrides
+its direction is read twice, as it is stored and as it is displayed (`memory_audit.guard.text.bidi`); what bears marks
+on its letters, or letters that imitate others, once more without them (`unmarked`), and what mixes Latin words with
+other signs, which may be there to drown them, once more without those.
 
 `visible` is the form in which text is embedded, hashed and shown to a model: Unicode NFKC; tag characters spelt out as
 the letters they hide; other invisible, bidirectional and control characters dropped; letters of other scripts that look
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from memory_audit.entry import Entry
 
 __all__ = [
-    "action_of", "fingerprint", "is_foreign", "noted_in", "readings", "unmarked", "visible", "wholes",
+    "action_of", "fingerprint", "is_foreign", "noted_in", "text_forms", "unmarked", "visible", "wholes",
 ]  # fmt: skip
 
 MIN_METADATA_WORDS = 3
-"""Shorter metadata values are names, tags and numbers, which say nothing of an act."""
+"""Shorter metadata values are names, tags and numbers, which say nothing of a behaviour."""
 
 MIN_METADATA_LETTERS = 8
 """Of scripts that put no spaces between words; fewer are names."""
@@ -161,8 +161,8 @@ def unmarked(text: str) -> str:
     return visible(_normal("NFC", "".join(plain)))
 
 
-def readings(entry: Entry) -> tuple[str, ...]:
-    """Return the visible texts of an entry that could ask for an act, each at most PIECE_BYTES long, none twice.
+def text_forms(entry: Entry) -> tuple[str, ...]:
+    """Return the visible texts of an entry that could ask for a behaviour, each at most PIECE_BYTES long, none twice.
 
     The response's come first; with metadata, a response that is one piece is read with it as well.
     """
@@ -175,7 +175,7 @@ def readings(entry: Entry) -> tuple[str, ...]:
 
 
 def noted_in(entry: Entry) -> tuple[str, ...]:
-    """Return the readings in which an entry's metadata has a part, without those of a mixed text's Latin words."""
+    """Return the forms in which an entry's metadata has a part, without those of a mixed text's Latin words."""
     return tuple(dict.fromkeys(text for form in _forms(entry) for text in _noted(*form)))
 
 
@@ -189,10 +189,10 @@ def wholes(entry: Entry) -> tuple[str, ...]:
 
 
 def action_of(entry: Entry) -> tuple[str, ...]:
-    """Return the readings that stand for what an entry does: its response's, or its metadata's where it has none.
+    """Return the forms that stand for what an entry does: its response's, or its metadata's where it has none.
 
     Metadata is not part of it otherwise: what all entries of a store have in common must not become a lock. Nor are a
-    mixed text's Latin words by themselves: a few names in a text of another language are no act.
+    mixed text's Latin words by themselves: a few names in a text of another language are no behaviour.
     """
     found: list[str] = []
     for response, metadata in _forms(entry):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.gate.agentdojo_bridge.outputs import EXTERNAL, POLICY, load_layout, sources
 from benchmarks.gate.agentdojo_bridge.verdict import RETRY, Verdict
 from memory_audit.gate.call import Context, ToolCall, ToolOutput
-from memory_audit.gate.gate import Decision, Gate
+from memory_audit.gate.gate import Gate, GateDecision
 from memory_audit.gate.gate_policy import GatePolicy, ToolRule, load_gate_policy
 from memory_audit.provenance.ed25519 import PrivateKey
 
@@ -102,7 +102,7 @@ class Gated:
         allowed = [line for line in lines if self._decide(ANSWER, {"text": line}, request, returned).call is not None]
         return text if len(allowed) == len(lines) else "\n".join(allowed)
 
-    def _decide(self, tool: str, arguments: dict[str, Any], request: str, returned: Sequence[Returned]) -> Decision:
+    def _decide(self, tool: str, arguments: dict[str, Any], request: str, returned: Sequence[Returned]) -> GateDecision:
         outputs = tuple(source for output in returned for source in self._sources(output))
         context = Context(request=request, outputs=outputs, executed=tuple(self._executed))
         return self.gate.decide(ToolCall(tool=tool, arguments=arguments), context, now_ms=0)

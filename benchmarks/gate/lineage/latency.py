@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from memory_audit.entry import Source
-    from memory_audit.gate.gate import Decision
+    from memory_audit.gate.gate import GateDecision
 
 __all__ = ["graph_sizes", "measure"]
 
@@ -69,7 +69,7 @@ def measure(entries: int, repeats: int) -> list[dict[str, Any]]:
         ):
             gate = Gate(gate_policy(mode), lineage)  # type: ignore[arg-type]
             questions = [_question(draw, entries, proposal) for _ in range(repeats)]
-            decisions: list[Decision] = []
+            decisions: list[GateDecision] = []
             row = _timed(f"gate, {mode}, {proposal} value", questions, partial(_judge, gate), decisions.append)
             rows.append({**row, "verdicts": dict(Counter(decision.verdict for decision in decisions))})
         names = [f"m{draw.randrange(entries)}" for _ in range(repeats)]
@@ -122,7 +122,7 @@ _WORDS = (
 )  # fmt: skip
 
 
-def _judge(gate: Gate, question: tuple[ToolCall, Context]) -> Decision:
+def _judge(gate: Gate, question: tuple[ToolCall, Context]) -> GateDecision:
     call, context = question
     return gate.decide(call, context, now_ms=NOW_MS)
 

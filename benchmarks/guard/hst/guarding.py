@@ -1,9 +1,9 @@
-"""The project's own lockout and guard, set up on the benchmark's poisons and asked about many writes at once.
+"""The project's own block list and guard, set up on the benchmark's poisons and asked about many writes at once.
 
-Nothing of the decision is done here: tombstones come from `locks_of`, decisions from `WriteGuard`. What is added is how
-a benchmark holds its models: one event loop for the backbone, embeddings and signatures remembered, so that matching
-modes share the model's answers. The tombstones are not signed: signing and verification are tested elsewhere, and cost
-nothing that is measured here.
+Nothing of the decision is done here: tombstones come from `block_records_of`, decisions from `WriteGuard`. What is
+added is how a benchmark holds its models: one event loop for the backbone, embeddings and signatures remembered, so
+that matching modes share the model's answers. The tombstones are not signed: signing and verification are tested
+elsewhere, and cost nothing that is measured here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 
 from benchmarks.guard.hst.corpus import TENANT, WRITTEN_AT_MS
 from benchmarks.guard.hst.paper_guard import as_compared
-from memory_audit.guard.blocks.block_list import Lockout
+from memory_audit.guard.blocks.block_list import BlockList
 from memory_audit.guard.blocks.hazard import HazardSignature
 from memory_audit.guard.blocks.tombstone import HazardTombstone
 from memory_audit.guard.guard import GuardSettings, WriteGuard
-from memory_audit.guard.text.forms import readings
-from memory_audit.jobs.run.locks import LockPlan, locks_of
+from memory_audit.guard.text.forms import text_forms
+from memory_audit.jobs.run.block_records import BlockPlan, block_records_of
 from memory_audit.provenance.leaf import Tombstone
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from benchmarks.guard.hst.corpus import Attack, Write
     from benchmarks.guard.hst.paper_guard import Mode
     from memory_audit.entry import Entry
-    from memory_audit.guard.blocks.behaviour import ActReader, ActReading
+    from memory_audit.guard.blocks.behaviour import BehaviourFeatures, BehaviourReader
     from memory_audit.guard.blocks.hazard import Taxonomy
-    from memory_audit.guard.decide.guard_decision import Decision
+    from memory_audit.guard.decide.guard_decision import GuardDecision
     from memory_audit.guard.decide.settings import GuardMode
     from memory_audit.models.hazards.extraction import HazardReader
     from memory_audit.models.protocols import Embedder
@@ -45,7 +45,7 @@ __all__ = [
     "AS_IT_COMES",
     "BY_ITSELF",
     "Patience",
-    "RememberedActs",
+    "RememberedBehaviours",
     "RememberedEmbedder",
     "RememberedExtractor",
     "Warden",
@@ -97,39 +97,39 @@ class RememberedEmbedder:
             return np.stack([self._known[text] for text in texts])
 
 
-class RememberedActs:
-    """Implements `ActReader` over another one, and reads each text once; safe for many threads."""
+class RememberedBehaviours:
+    """Implements `BehaviourReader` over another one, and reads each text once; safe for many threads."""
 
-    def __init__(self, reader: ActReader) -> None:
+    def __init__(self, reader: BehaviourReader) -> None:
         self.model_id, self.curve = reader.model_id, reader.curve
         self.reader = reader
-        self._known: dict[str, ActReading] = {}
-        self._taught: dict[str, ActReading] = {}
+        self._known: dict[str, BehaviourFeatures] = {}
+        self._taught: dict[str, BehaviourFeatures] = {}
         self._lock = threading.Lock()
 
-    def read(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
-        """See `memory_audit.guard.blocks.behaviour.ActReader`."""
+    def read(self, texts: Sequence[str]) -> tuple[BehaviourFeatures, ...]:
+        """See `memory_audit.guard.blocks.behaviour.BehaviourReader`."""
         return self._once(texts, self._known, self.reader.read)
 
-    def taught(self, texts: Sequence[str]) -> tuple[ActReading, ...]:
-        """See `memory_audit.guard.blocks.behaviour.ActReader`."""
+    def taught(self, texts: Sequence[str]) -> tuple[BehaviourFeatures, ...]:
+        """See `memory_audit.guard.blocks.behaviour.BehaviourReader`."""
         return self._once(texts, self._taught, self.reader.taught)
 
     def _once(
         self,
         texts: Sequence[str],
-        known: dict[str, ActReading],
-        read: Callable[[Sequence[str]], tuple[ActReading, ...]],
-    ) -> tuple[ActReading, ...]:
+        known: dict[str, BehaviourFeatures],
+        read: Callable[[Sequence[str]], tuple[BehaviourFeatures, ...]],
+    ) -> tuple[BehaviourFeatures, ...]:
         with self._lock:
             new = list(dict.fromkeys(text for text in texts if text not in known))
             if new:
                 known.update(zip(new, read(new), strict=True))
             return tuple(known[text] for text in texts)
 
-    def log_odds(self, reading: ActReading, acts: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See `ActReader`."""
-        return self.reader.log_odds(reading, acts)
+    def log_odds(self, reading: BehaviourFeatures, behaviours: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `BehaviourReader`."""
+        return self.reader.log_odds(reading, behaviours)
 
 
 class RememberedExtractor:
@@ -173,12 +173,12 @@ class Warden:
 
     extractor: RememberedExtractor
     embed: RememberedEmbedder
-    acts: RememberedActs
+    behaviours: RememberedBehaviours
     taxonomy: Taxonomy
 
     async def signature(self, write: Write) -> HazardSignature | None:
         """Return HS(m): the labels of all that is read of a write; None where the model gave no usable answer."""
-        found = await self.extractor.extract(readings(write.entry()), self.taxonomy)
+        found = await self.extractor.extract(text_forms(write.entry()), self.taxonomy)
         if any(item is None for item in found):
             return None
         labels = frozenset().union(*(item.labels for item in found if item is not None))
@@ -189,60 +189,73 @@ class Warden:
         found = await asyncio.gather(*(self.signature(write) for write in writes))
         return {write.write_id: signature for write, signature in zip(writes, found, strict=True)}
 
-    async def lockout(self, removed: Sequence[Write]) -> Lockout:
+    async def block_list(self, removed: Sequence[Write]) -> BlockList:
         """Return the tombstones of removed entries."""
         entries = [write.entry() for write in removed]
-        plan = LockPlan(
-            store_id=SALT, taxonomy=self.taxonomy, embed=self.embed, embedder=self.embed.model_id, acts=self.acts
+        plan = BlockPlan(
+            store_id=SALT,
+            taxonomy=self.taxonomy,
+            embed=self.embed,
+            embedder=self.embed.model_id,
+            behaviours=self.behaviours,
         )
-        locks = await locks_of(entries, plan, self.extractor.reader)
+        blocks = await block_records_of(entries, plan, self.extractor.reader)
         stones = [
             HazardTombstone(
                 tombstone=Tombstone(
                     tenant=TENANT, entry_id=entry.entry_id, removed_index=number,
                     removed_leaf_hash=hashlib.sha256(entry.text.encode()).digest(), reason="benchmark", run_id="hst",
-                    created_at_ms=WRITTEN_AT_MS, extra=lock.to_extra(),
+                    created_at_ms=WRITTEN_AT_MS, extra=block.to_extra(),
                 ),
-                lock=lock,
+                block=block,
             )
-            for number, (entry, lock) in enumerate(zip(entries, locks, strict=True))
+            for number, (entry, block) in enumerate(zip(entries, blocks, strict=True))
         ]  # fmt: skip
-        return Lockout(
-            tenant=TENANT, salt=SALT, stones=stones, embedder=self.embed.model_id, act_model=self.acts.model_id
+        return BlockList(
+            tenant=TENANT,
+            salt=SALT,
+            stones=stones,
+            embedder=self.embed.model_id,
+            behaviour_model=self.behaviours.model_id,
         )
 
-    def guard(self, lockout: Lockout, mode: Mode | None = None) -> WriteGuard:
+    def guard(self, block_list: BlockList, mode: Mode | None = None) -> WriteGuard:
         """Return a guard in one mode, the default where none is given, that judges each write by itself; close it."""
         settings = GuardSettings(model_timeout_s=PATIENCE_S, **asdict(BY_ITSELF))
-        held, named = as_compared(lockout, mode or settings.mode)
+        held, named = as_compared(block_list, mode or settings.mode)
         return WriteGuard(
-            held, embed=self.embed, acts=self.acts, extractor=self.extractor, taxonomies=[self.taxonomy],
+            held, embed=self.embed, behaviours=self.behaviours, extractor=self.extractor, taxonomies=[self.taxonomy],
             settings=replace(settings, mode=named), clock_ms=lambda: WRITTEN_AT_MS,
         )  # fmt: skip
 
     @staticmethod
-    async def judge(guard: WriteGuard, writes: Sequence[Write]) -> list[Decision]:
+    async def judge(guard: WriteGuard, writes: Sequence[Write]) -> list[GuardDecision]:
         """Judge writes of as many writers, all at once."""
         return list(await asyncio.to_thread(guard.check_many, [entry_of(write) for write in writes]))
 
     @staticmethod
-    async def judge_attacks(guard: WriteGuard, attacks: Sequence[Attack]) -> list[list[Decision]]:
+    async def judge_attacks(guard: WriteGuard, attacks: Sequence[Attack]) -> list[list[GuardDecision]]:
         """Judge attacks, each by one writer who sends its writes in order."""
         entries = [entry_of(write, attack.attack_id) for attack in attacks for write in attack.writes]
         decisions = iter(await asyncio.to_thread(guard.check_many, entries))
         return [[next(decisions) for _ in attack.writes] for attack in attacks]
 
     async def judge_stream(
-        self, lockout: Lockout, mode: GuardMode, writes: Sequence[Write], patience: Patience = AS_IT_COMES,
+        self, block_list: BlockList, mode: GuardMode, writes: Sequence[Write], patience: Patience = AS_IT_COMES,
         *, writer: str = "one-writer",
-    ) -> list[Decision]:  # fmt: skip
+    ) -> list[GuardDecision]:  # fmt: skip
         """Judge writes of one single writer, or (with an empty name) of as many writers, a minute apart."""
         now = [WRITTEN_AT_MS]
         settings = GuardSettings(mode=mode, model_timeout_s=PATIENCE_S, **asdict(patience))
         guard = WriteGuard(
-            lockout, embed=self.embed, acts=self.acts, extractor=self.extractor, taxonomies=[self.taxonomy],
-            settings=settings, clock_ms=lambda: now[0],
-        )  # fmt: skip
+            block_list,
+            embed=self.embed,
+            behaviours=self.behaviours,
+            extractor=self.extractor,
+            taxonomies=[self.taxonomy],
+            settings=settings,
+            clock_ms=lambda: now[0],
+        )
         try:
             decisions = []
             for write in writes:

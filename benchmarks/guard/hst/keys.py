@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.gate.derivation.measures import auc
 from memory_audit.guard.decide.settings import GuardSettings
-from memory_audit.guard.text.forms import action_of, readings
+from memory_audit.guard.text.forms import action_of, text_forms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ def key_rows(corpus: Corpus, name: str, embedder: Embedder) -> list[dict[str, An
     keys = embedder.embed([text for write in corpus.poison for text in action_of(write.entry())])
 
     def nearest(writes: Sequence[Write]) -> NDArray[np.float64]:
-        texts = [readings(write.entry()) for write in writes]
+        texts = [text_forms(write.entry()) for write in writes]
         largest = (embedder.embed([text for group in texts for text in group]) @ keys.T).max(axis=1)
         ends = np.cumsum([len(group) for group in texts])
         return np.asarray([part.max() for part in np.split(largest, ends[:-1])], np.float64)

@@ -1,4 +1,4 @@
-"""What one write costs at the guard: with labels read, with its act alone, with neither, and decided before.
+"""What one write costs at the guard: with labels read, with its behaviour alone, with neither, and decided before.
 
 The backbone is asked without the store of answers, one write at a time, about texts that it has not seen in this run: a
 reference number is appended to each. Its prefix cache holds what is common to all questions, as it would in service.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.guard.hst.corpus import Write
-    from memory_audit.guard.decide.guard_decision import Decision
+    from memory_audit.guard.decide.guard_decision import GuardDecision
     from memory_audit.guard.guard import WriteGuard
 
 __all__ = ["latency_rows"]
@@ -49,7 +49,7 @@ async def latency_rows(guard: WriteGuard, writes: Sequence[Write]) -> list[dict[
     ]  # fmt: skip
 
 
-def _path(decision: Decision) -> str:
+def _path(decision: GuardDecision) -> str:
     if decision.labels is not None:
         return "labels read"
     return "act read" if decision.restated_nats is not None else "no model call"

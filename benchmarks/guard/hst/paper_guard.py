@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from memory_audit.guard.blocks.block_list import Lockout
+from memory_audit.guard.blocks.block_list import BlockList
 from memory_audit.guard.blocks.hazard import matches
 from memory_audit.guard.decide.settings import GuardMode
 
@@ -32,28 +32,32 @@ PAPER_MODES: tuple[PaperMode, ...] = get_args(PaperMode)
 MODES: tuple[Mode, ...] = (*get_args(GuardMode), *PAPER_MODES)
 
 
-class _ExactLockout(Lockout):
+class _ExactBlockList(BlockList):
     """Matches equal signatures only."""
 
     def matching(self, signature: HazardSignature) -> NDArray[np.bool_]:
-        """See `Lockout.matching`."""
-        held = (stone.lock.signature for stone in self.stones)
+        """See `BlockList.matching`."""
+        held = (stone.block.signature for stone in self.stones)
         return np.asarray(
             [one is not None and matches(signature, one) and signature.labels == one.labels for one in held], np.bool_
         )
 
 
-def as_compared(lockout: Lockout, mode: Mode) -> tuple[Lockout, GuardMode]:
+def as_compared(block_list: BlockList, mode: Mode) -> tuple[BlockList, GuardMode]:
     """Return tombstones that keep what a mode compares, and the guard's mode that then compares it."""
     if mode in get_args(GuardMode):
-        return lockout, mode
+        return block_list, mode
     kept = {
-        "acts": (),
+        "behaviours": (),
         **({} if mode in {"key", "containment+key"} else {"keys": ()}),
         **({"signature": None} if mode == "key" else {}),
     }
-    kind = _ExactLockout if mode == "exact" else Lockout
+    kind = _ExactBlockList if mode == "exact" else BlockList
     return kind(
-        tenant=lockout.tenant, salt=lockout.salt, embedder=lockout.embedder, act_model=lockout.act_model,
-        version=lockout.version, stones=[replace(stone, lock=replace(stone.lock, **kept)) for stone in lockout.stones],
-    ), "act" if mode == "key" else "act+labels"  # fmt: skip
+        tenant=block_list.tenant,
+        salt=block_list.salt,
+        embedder=block_list.embedder,
+        behaviour_model=block_list.behaviour_model,
+        version=block_list.version,
+        stones=[replace(stone, block=replace(stone.block, **kept)) for stone in block_list.stones],
+    ), "behaviour" if mode == "key" else "behaviour+hazards"

@@ -20,7 +20,7 @@ from memory_audit.gate.call import parse_question
 from memory_audit.gate.gate import Gate
 from memory_audit.gate.gate_policy import parse_gate_policy
 from memory_audit.guard.blocks.hazard import parse_taxonomy
-from memory_audit.guard.decide.guard_decision import Decision
+from memory_audit.guard.decide.guard_decision import GuardDecision
 from memory_audit.guard.decision_log import as_record
 from memory_audit.jobs.guard.bodies import parse_writes
 from memory_audit.lineage.dag import Lineage
@@ -136,7 +136,9 @@ def _lines() -> list[Target]:
     def judge_writes(content_type: str, data: bytes) -> None:
         found, _ = parse_writes(data, content_type, now_ms=NOW_MS)
         for entry in found:
-            text = json.dumps(as_record(entry, Decision(allowed=True, reason="no hazard"), NOW_MS), allow_nan=False)
+            text = json.dumps(
+                as_record(entry, GuardDecision(allowed=True, reason="no hazard"), NOW_MS), allow_nan=False
+            )
             same(str(text.count("\n")), "0")
 
     ndjson, one = "application/x-ndjson", "application/json"

@@ -17,10 +17,10 @@ from memory_audit.generation import GenerationRequest, Message
 from memory_audit.guard.blocks.hazard import HazardSignature, default_taxonomy
 from memory_audit.guard.blocks.key_table import KeyTable
 from memory_audit.guard.blocks.semantic_key import SemanticKey
-from memory_audit.guard.blocks.tombstone import EXTRA_KEY, Lock, read_lock
+from memory_audit.guard.blocks.tombstone import EXTRA_KEY, BlockRecord, read_block_record
 from memory_audit.guard.text.chunks import pieces
-from memory_audit.guard.text.forms import fingerprint, is_foreign, readings, visible
-from memory_audit.jobs.run.locks import parse_locks
+from memory_audit.guard.text.forms import fingerprint, is_foreign, text_forms, visible
+from memory_audit.jobs.run.block_records import parse_block_records
 from memory_audit.jobs.run.run_folder import parse_marker
 from memory_audit.jobs.run.shards import (
     OUTCOMES_SCHEMA,
@@ -128,15 +128,17 @@ def _result() -> AuditResult:
     )  # fmt: skip
 
 
-def _lock(*acts: bytes) -> str:
+def _lock(*behaviours: bytes) -> str:
     taxonomy = default_taxonomy()
-    lock = Lock(
+    block = BlockRecord(
         signature=HazardSignature(labels=frozenset(taxonomy.names[:2]), taxonomy=taxonomy.digest, model="m@1"),
         keys=tuple(SemanticKey(embedder="e@1", quantised=raw) for raw in (b"\x7f\x01\x80\x00", b"abcd")),
-        fingerprints=(b"f" * 16, b"g" * 16), acts=tuple(SemanticKey(embedder="a@1", quantised=raw) for raw in acts),
-        scope="operator", expires_at_ms=5,
-    )  # fmt: skip
-    return lock.to_extra()[EXTRA_KEY]
+        fingerprints=(b"f" * 16, b"g" * 16),
+        behaviours=tuple(SemanticKey(embedder="a@1", quantised=raw) for raw in behaviours),
+        scope="operator",
+        expires_at_ms=5,
+    )
+    return block.to_extra()[EXTRA_KEY]
 
 
 def _locks() -> list[Target]:
@@ -146,8 +148,8 @@ def _locks() -> list[Target]:
     }  # fmt: skip
 
     def read_one(data: bytes) -> None:
-        lock = read_lock(data.decode("utf-8", "surrogateescape"), "f")
-        for keys in (lock.keys, lock.acts):
+        block = read_block_record(data.decode("utf-8", "surrogateescape"), "f")
+        for keys in (block.keys, block.behaviours):
             held = KeyTable([keys], keys[0].embedder if keys else "")
             held.similarity(held.vectors)
 
@@ -157,7 +159,7 @@ def _locks() -> list[Target]:
             shape="canonical json",
         ),
         Target(
-            name="hazard locks file", decode=lambda data: parse_locks(data, "f"),
+            name="hazard locks file", decode=lambda data: parse_block_records(data, "f"),
             seeds=(strict_json.encode(record),), shape="canonical json",
         ),
         Target(
@@ -227,7 +229,7 @@ def _texts() -> list[Target]:
         line = as_line(text)
         same(str(any(ord(character) < 32 or character == "\u202e" for character in line)), "False")
         str(as_html(text))
-        readings(
+        text_forms(
             Entry(tenant="t", entry_id="e", principal="p", source="user", request=text, response=text, created_at_ms=1)
         )
 

@@ -63,7 +63,7 @@ async def test_every_part_of_the_study_is_measured(outcome):
     assert {(row["extraction"], row["mode"]) for row in blocking} >= {("all", mode) for mode in MODES}
     assert ("list", "containment+key") in {(row["extraction"], row["mode"]) for row in blocking}
     streams = [row for row in blocking if row["set"].endswith("one writer")]
-    assert {row["mode"] for row in streams} == {"act", "act+labels"}
+    assert {row["mode"] for row in streams} == {"behaviour", "behaviour+hazards"}
     verbatim = [row for row in blocking if row["set"] == "verbatim"]
     assert all(row["blocked"] == row["n"] == 10 for row in verbatim)
     assert all({"length_only", "low", "high"} <= row.keys() for row in blocking)

@@ -1,4 +1,4 @@
-"""How false refusals are counted by the number of removed acts."""
+"""How false refusals are counted by the number of removed behaviours."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memory_audit.gate.call import Context, ToolCall, ToolOutput
-from memory_audit.gate.gate import Decision, Gate
+from memory_audit.gate.gate import Gate, GateDecision
 from memory_audit.gate.gate_policy import parse_gate_policy
 
 GOOD, OLD, EVIL = "NL91 ABNA 0417 1643 00", "DE89 3704 0044 0532 0130 00", "GB29NWBK60161331926819"
@@ -19,7 +19,7 @@ def mail(text: str, *names: str) -> ToolOutput:
     return ToolOutput(tool="mail", text=text, names=names)
 
 
-def decide(parameters: str, arguments: dict[str, Any], request: str, *outputs: ToolOutput) -> Decision:
+def decide(parameters: str, arguments: dict[str, Any], request: str, *outputs: ToolOutput) -> GateDecision:
     text = f"""
 format: memaudit gate policy v1
 trusted_outputs: [list]
@@ -29,7 +29,7 @@ tools: {{act: {{refusal: repair, parameters: {{{parameters}}}, free: [subject]}}
     return gate.decide(ToolCall(tool="act", arguments=arguments), Context(request=request, outputs=outputs), now_ms=0)
 
 
-def composed(kind: str, value: Any, *outputs: ToolOutput, request: str = "Do it") -> Decision:
+def composed(kind: str, value: Any, *outputs: ToolOutput, request: str = "Do it") -> GateDecision:
     return decide(f"value: {{kind: {kind}, unknown: allow}}", {"value": value}, request, *outputs)
 
 

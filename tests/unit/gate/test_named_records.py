@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memory_audit.gate.call import Context, ToolCall, ToolOutput
-from memory_audit.gate.gate import Decision, Gate
+from memory_audit.gate.gate import Gate, GateDecision
 from memory_audit.gate.gate_policy import parse_gate_policy
 
 POLICY = """
@@ -37,7 +37,7 @@ OTHER = ToolOutput(
 )
 
 
-def decide(tool: str, arguments: dict[str, object], request: str, *outputs: ToolOutput) -> Decision:
+def decide(tool: str, arguments: dict[str, object], request: str, *outputs: ToolOutput) -> GateDecision:
     context = Context(request=request, outputs=outputs)
     gate = Gate(parse_gate_policy(POLICY.encode(), "test"))
     return gate.decide(ToolCall(tool=tool, arguments=arguments), context, now_ms=0)

@@ -1,1 +1,1 @@
-"""Tests of the lockout."""
+"""Tests of the block list."""

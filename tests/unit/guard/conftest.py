@@ -4,7 +4,7 @@
 
 import pytest
 
-from tests.unit.guard.locks import guard
+from tests.unit.guard.blocked import guard
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_audit.guard.decide.attempts import Attempts
-from memory_audit.guard.decide.guard_decision import Decision
+from memory_audit.guard.decide.guard_decision import GuardDecision
 from memory_audit.guard.decide.recent_writes import UNNAMED
 from memory_audit.guard.decide.settings import GuardSettings
-from tests.unit.guard.locks import entry, stone
+from tests.unit.guard.blocked import entry, stone
 
 STONES = (stone(), stone(entry("Always upload the table", "m2"), index=1))
 WRITERS = st.sampled_from(["a", "b", UNNAMED])
@@ -32,12 +32,14 @@ def test_a_write_is_refused_for_what_was_refused_before_and_for_nothing_else(lim
     for waited, (kind, writer, what, place) in steps:
         now += waited
         if kind == "refused":
-            decision = Decision(allowed=False, reason="act restated", tombstone=STONES[place])
+            decision = GuardDecision(allowed=False, reason="behaviour restated", tombstone=STONES[place])
             held.add(writer, bytes([what]), decision, now)
             by_writer[writer, what] = by_stone[place, what] = now
             continue
         near = place
-        alone = Decision(allowed=True, reason="another act", similarity=0.9 if near else 0.1, restated_nats=-1.0)
+        alone = GuardDecision(
+            allowed=True, reason="another behaviour", similarity=0.9 if near else 0.1, restated_nats=-1.0
+        )
         doubted = [STONES[number] for number in sorted(what)]
         found = held.refusal(writer, alone, joins=near, doubted=doubted, foreign=lambda: False, now_ms=now)
         tries = 0 if writer == UNNAMED else late(by_writer, writer)
@@ -53,7 +55,7 @@ def test_a_write_is_refused_for_what_was_refused_before_and_for_nothing_else(lim
 @given(foreign=st.booleans(), joins=st.booleans())
 def test_what_is_far_from_every_key_counts_where_no_key_can_tell(foreign, joins):
     held = Attempts(GuardSettings(distrust_after=1))
-    held.add("a", b"1", Decision(allowed=False, reason="act restated", tombstone=STONES[0]), 0)
-    alone = Decision(allowed=True, reason="another act", similarity=0.1, restated_nats=-1.0)
+    held.add("a", b"1", GuardDecision(allowed=False, reason="behaviour restated", tombstone=STONES[0]), 0)
+    alone = GuardDecision(allowed=True, reason="another behaviour", similarity=0.1, restated_nats=-1.0)
     found = held.refusal("a", alone, joins=joins, doubted=STONES[:1], foreign=lambda: foreign, now_ms=1)
     assert (found is not None) == (foreign or joins)

@@ -15,15 +15,15 @@ import pytest
 
 from memory_audit.errors import IncompleteError, UsageError
 from memory_audit.guard import decision_log
-from memory_audit.guard.decide.guard_decision import Decision
+from memory_audit.guard.decide.guard_decision import GuardDecision
 from memory_audit.guard.decision_log import DecisionLog, as_record
-from tests.unit.guard.locks import HARMFUL, NOW, entry, stone
+from tests.unit.guard.blocked import HARMFUL, NOW, entry, stone
 
-REFUSED = Decision(
+REFUSED = GuardDecision(
     allowed=False, reason="hazards match", tombstone=stone(), labels=frozenset({"b", "a"}), similarity=0.81234567
 )
-ALLOWED = Decision(allowed=True, reason="no hazard", labels=frozenset())
-OPEN = Decision(allowed=True, reason="model failed", detail="x" * 5_000)
+ALLOWED = GuardDecision(allowed=True, reason="no hazard", labels=frozenset())
+OPEN = GuardDecision(allowed=True, reason="model failed", detail="x" * 5_000)
 
 
 def lines(path):
@@ -50,7 +50,7 @@ def test_what_was_let_in_is_written_on_demand(tmp_path):
 
 
 def test_another_tenants_entry_is_not_named_to_this_one():
-    wide = Decision(allowed=False, reason="key alone", tombstone=stone(entry(tenant="globex", entry_id="secret")))
+    wide = GuardDecision(allowed=False, reason="key alone", tombstone=stone(entry(tenant="globex", entry_id="secret")))
     record = as_record(entry(), wide)
     assert "secret" not in json.dumps(record)
     assert "globex" not in json.dumps(record)

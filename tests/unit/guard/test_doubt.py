@@ -1,4 +1,4 @@
-"""Mode `act+labels`: labels are asked for only where the act leaves a write in doubt."""
+"""Mode `behaviour+hazards`: labels are asked for only where the behaviour leaves a write in doubt."""
 
 # ruff: noqa: ANN003 - what the tests pass is passed on
 
@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from memory_audit.errors import ModelError, UsageError
 from memory_audit.guard.blocks.hazard import HazardSignature
-from memory_audit.guard.decide.guard_decision import Decision
-from memory_audit.guard.decide.judge import Doubt, Scope, scopes
+from memory_audit.guard.decide.guard_decision import GuardDecision
+from memory_audit.guard.decide.judge import Doubt, ReadScope, scopes
 from memory_audit.guard.decide.rounds import Judged
 from memory_audit.guard.guard import GuardSettings, WriteGuard
-from memory_audit.models.fakes import FakeActReader
-from tests.unit.guard.locks import (
-    ACTS,
+from memory_audit.models.fakes import FakeBehaviourReader
+from tests.unit.guard.blocked import (
+    BEHAVIOURS,
     EMBEDDER,
     HARMFUL,
     NOW,
@@ -27,17 +27,17 @@ from tests.unit.guard.locks import (
     SAFE,
     TAXONOMY,
     backbone,
+    block_list,
     entry,
     guard,
-    lockout,
     stone,
 )  # fmt: skip
 
 
-class Reader(FakeActReader):
+class Reader(FakeBehaviourReader):
     """Says of every text but the removed one that it is as harmful as it is told to."""
 
-    curve = replace(FakeActReader.curve, doubt_nats=-2.0)
+    curve = replace(FakeBehaviourReader.curve, doubt_nats=-2.0)
 
     def __init__(self, nats: float) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ def made():
 
     def make(held=None, *, nats=0.0, generator=None, **settings):
         asked = generator or backbone()
-        guards.append(guard(held, generator=asked, acts=Reader(nats), mode="act+labels", **settings))
+        guards.append(guard(held, generator=asked, behaviours=Reader(nats), mode="behaviour+hazards", **settings))
         return guards[-1], asked
 
     yield make
@@ -63,7 +63,7 @@ def made():
 
 
 def test_it_is_the_default():
-    assert GuardSettings().mode == "act+labels"
+    assert GuardSettings().mode == "behaviour+hazards"
 
 
 IN_DOUBT = -3.5
@@ -75,7 +75,7 @@ SAFE_ENOUGH = -4.5
 def test_what_the_act_refuses_is_not_asked_about(made):
     held, model = made(nats=1.0)
     decision = held.check(entry(PARAPHRASE))
-    assert (decision.allowed, decision.reason, decision.labels) == (False, "act restated", None)
+    assert (decision.allowed, decision.reason, decision.labels) == (False, "behaviour restated", None)
     assert not model.requests
 
 
@@ -104,38 +104,38 @@ def test_in_doubt_a_write_without_the_labels_is_let_through(made):
 def test_what_is_safe_enough_is_not_asked_about(made):
     held, model = made(nats=SAFE_ENOUGH)
     decision = held.check(entry(PARAPHRASE))
-    assert (decision.allowed, decision.reason) == (True, "another act")
+    assert (decision.allowed, decision.reason) == (True, "another behaviour")
     assert not model.requests
     moved, _ = made(nats=SAFE_ENOUGH, doubt_above_nats=-3.0)
     assert moved.check(entry(PARAPHRASE)).reason == "hazards match"
 
 
 def test_a_tombstone_without_an_act_is_held_by_its_labels(made):
-    held, _ = made(lockout(stone(acts=None)), nats=-9.0)
+    held, _ = made(block_list(stone(behaviours=None)), nats=-9.0)
     assert held.check(entry(PARAPHRASE)).reason == "hazards match"
     assert held.check(entry(SAFE, "w2")).allowed
 
 
 def test_a_tombstone_without_labels_is_held_by_its_act_and_not_by_a_near_key(made):
-    locked = lockout(stone(labels=None))
-    assert made(locked, nats=1.0)[0].check(entry(PARAPHRASE)).reason == "act restated"
+    locked = block_list(stone(labels=None))
+    assert made(locked, nats=1.0)[0].check(entry(PARAPHRASE)).reason == "behaviour restated"
     assert made(locked, nats=IN_DOUBT)[0].check(entry(PARAPHRASE)).allowed
 
 
 def test_a_tombstone_with_neither_is_held_by_a_near_key(made):
-    held, _ = made(lockout(stone(labels=None, acts=None)), nats=-9.0)
+    held, _ = made(block_list(stone(labels=None, behaviours=None)), nats=-9.0)
     assert held.check(entry(PARAPHRASE)).reason == "key alone"
 
 
 def test_doubt_is_of_one_tombstone_and_not_of_all(made):
-    """A write has the labels of one tombstone, and its act may be that of the other."""
+    """A write has the labels of one tombstone, and its behaviour may be that of the other."""
     near, labelled = stone(), stone(entry("Upload the ledger of roses", "m2"), labels=("external_upload",), index=1)
     text = "Always upload the validation step of the import and the ticket"
-    held = lockout(near, labelled)
-    like_near, like_labelled = held.acts.similarity(ACTS.read([text])[0].direction[None])[0].tolist()
+    held = block_list(near, labelled)
+    like_near, like_labelled = held.behaviours.similarity(BEHAVIOURS.read([text])[0].direction[None])[0].tolist()
     assert like_near > like_labelled
     for doubt, reason in ((-50.0, "hazards match"), (2.0 * (like_near + like_labelled) - 2.0, "hazards differ")):
-        decision = made(held, act_above_nats=50.0, doubt_above_nats=doubt)[0].check(entry(text))
+        decision = made(held, behaviour_above_nats=50.0, doubt_above_nats=doubt)[0].check(entry(text))
         assert decision.reason == reason
 
 
@@ -149,8 +149,8 @@ def test_a_model_that_fails_in_doubt_is_decided_by_policy(made, policy, allowed)
             raise ModelError("gone")
 
     held = WriteGuard(
-        lockout(), embed=EMBEDDER.embed, acts=Reader(IN_DOUBT), extractor=Dead(), taxonomies=[TAXONOMY],
-        clock_ms=lambda: NOW, settings=GuardSettings(mode="act+labels", on_failure=policy),
+        block_list(), embed=EMBEDDER.embed, behaviours=Reader(IN_DOUBT), extractor=Dead(), taxonomies=[TAXONOMY],
+        clock_ms=lambda: NOW, settings=GuardSettings(mode="behaviour+hazards", on_failure=policy),
     )  # fmt: skip
     try:
         decision = held.check(entry(PARAPHRASE))
@@ -162,7 +162,7 @@ def test_a_model_that_fails_in_doubt_is_decided_by_policy(made, policy, allowed)
 
 def test_a_reader_that_fails_is_decided_by_policy_and_the_model_is_not_asked():
     model = backbone()
-    held = guard(generator=model, acts=_failing(), mode="act+labels")
+    held = guard(generator=model, behaviours=_failing(), mode="behaviour+hazards")
     try:
         assert held.check(entry(PARAPHRASE)).reason == "model failed"
     finally:
@@ -171,8 +171,8 @@ def test_a_reader_that_fails_is_decided_by_policy_and_the_model_is_not_asked():
 
 
 def _failing():
-    reader = FakeActReader(fails=True)
-    reader.model_id = ACTS.model_id
+    reader = FakeBehaviourReader(fails=True)
+    reader.model_id = BEHAVIOURS.model_id
     return reader
 
 
@@ -198,13 +198,18 @@ class Fusing(Reader):
 
 
 def fused(hazard_nats, held=None, labels=(), **settings):
-    """Judge PARAPHRASE, whose act says about -1.7 nats."""
-    settings = {"mode": "act+labels"} | settings
+    """Judge PARAPHRASE, whose behaviour says about -1.7 nats."""
+    settings = {"mode": "behaviour+hazards"} | settings
     extractor = Weighed(hazard_nats, labels)
     judge = WriteGuard(
-        held or lockout(), embed=EMBEDDER.embed, acts=Fusing(IN_DOUBT), extractor=extractor, taxonomies=[TAXONOMY],
-        clock_ms=lambda: NOW, settings=GuardSettings(**settings),
-    )  # fmt: skip
+        held or block_list(),
+        embed=EMBEDDER.embed,
+        behaviours=Fusing(IN_DOUBT),
+        extractor=extractor,
+        taxonomies=[TAXONOMY],
+        clock_ms=lambda: NOW,
+        settings=GuardSettings(**settings),
+    )
     try:
         return judge.check(entry(PARAPHRASE)), extractor
     finally:
@@ -213,24 +218,24 @@ def fused(hazard_nats, held=None, labels=(), **settings):
 
 def test_in_doubt_act_and_hazard_together_refuse():
     decision, _ = fused(4.0)
-    assert (decision.allowed, decision.reason, decision.labels) == (False, "act and hazard", frozenset())
+    assert (decision.allowed, decision.reason, decision.labels) == (False, "behaviour and hazard", frozenset())
     assert decision.tombstone is not None
     assert decision.hazard_nats == 4.0
     assert decision.fused_nats == pytest.approx(decision.restated_nats + 0.5 * 4.0)
     assert fused(3.0)[0].reason == "no hazard"
-    assert fused(3.0, fused_above_nats=-0.5)[0].reason == "act and hazard"
+    assert fused(3.0, fused_above_nats=-0.5)[0].reason == "behaviour and hazard"
 
 
 @pytest.mark.parametrize("labels", [(), None])  # none found, none read
 def test_together_they_also_speak_for_a_tombstone_without_labels(labels):
-    decision, extractor = fused(4.0, lockout(stone(labels=labels)))
-    assert (decision.reason, extractor.asked) == ("act and hazard", 1)
+    decision, extractor = fused(4.0, block_list(stone(labels=labels)))
+    assert (decision.reason, extractor.asked) == ("behaviour and hazard", 1)
 
 
 @pytest.mark.parametrize("labels", [(), None])
 def test_a_model_that_was_not_calibrated_with_the_reader_only_tells_labels(labels):
     assert (fused(None)[0].reason, fused(None)[0].fused_nats) == ("no hazard", None)
-    decision, extractor = fused(None, lockout(stone(labels=labels)))
+    decision, extractor = fused(None, block_list(stone(labels=labels)))
     assert (decision.allowed, extractor.asked) == (True, 0)
 
 
@@ -239,27 +244,27 @@ def test_a_label_is_not_heard_beside_the_hazard_that_was_weighed():
     decision, _ = fused(3.0, labels=found)
     assert (decision.allowed, decision.reason, decision.labels) == (True, "hazards differ", frozenset(found))
     assert fused(3.0, labels=found, fused_above_nats=float("inf"))[0].reason == "hazards match"
-    assert fused(3.0, lockout(stone(acts=None)), labels=found)[0].reason == "hazards match"
+    assert fused(3.0, block_list(stone(behaviours=None)), labels=found)[0].reason == "hazards match"
     assert fused(None, labels=found)[0].reason == "hazards match"
 
 
 class Together(Fusing):
-    """Sees the act in what holds two writes, as clearly as `nats` says, and doubts it in each."""
+    """Sees the behaviour in what holds two writes, as clearly as `nats` says, and doubts it in each."""
 
-    def log_odds(self, reading, acts):
-        return np.full(len(acts), self._nats if reading.harm_nats > 0 else -1.7, np.float32)
+    def log_odds(self, reading, behaviours):
+        return np.full(len(behaviours), self._nats if reading.harm_nats > 0 else -1.7, np.float32)
 
     def read(self, texts):
         found = zip(super().read(texts), texts, strict=True)
         return tuple(replace(one, harm_nats=1.0 if text.count("import") > 1 else -1.0) for one, text in found)
 
 
-@pytest.mark.parametrize(("nats", "reason"), [(-1.0, "no hazard"), (0.5, "no hazard"), (1.5, "act and hazard")])
+@pytest.mark.parametrize(("nats", "reason"), [(-1.0, "no hazard"), (0.5, "no hazard"), (1.5, "behaviour and hazard")])
 def test_writes_that_are_read_together_need_of_both_what_the_act_needs_alone(nats, reason, monkeypatch):
     monkeypatch.setattr(Fusing, "curve", replace(Fusing.curve, threshold_nats=3.0))
     held = WriteGuard(
-        lockout(), embed=EMBEDDER.embed, acts=Together(nats), extractor=Weighed(3.0), taxonomies=[TAXONOMY],
-        clock_ms=lambda: NOW, settings=GuardSettings(mode="act+labels"),
+        block_list(), embed=EMBEDDER.embed, behaviours=Together(nats), extractor=Weighed(3.0), taxonomies=[TAXONOMY],
+        clock_ms=lambda: NOW, settings=GuardSettings(mode="behaviour+hazards"),
     )  # fmt: skip
     try:
         assert held.check(entry("In the ticket of the import, always mark the check", "w1")).reason == "no hazard"
@@ -270,8 +275,8 @@ def test_writes_that_are_read_together_need_of_both_what_the_act_needs_alone(nat
 
 def test_who_asks_more_of_the_act_asks_more_of_both():
     above = Fusing.curve.threshold_nats + 1.0
-    assert fused(4.0, act_above_nats=above)[0].reason == "no hazard"
-    assert fused(6.0, act_above_nats=above)[0].reason == "act and hazard"
+    assert fused(4.0, behaviour_above_nats=above)[0].reason == "no hazard"
+    assert fused(6.0, behaviour_above_nats=above)[0].reason == "behaviour and hazard"
     assert fused(4.0, fused_above_nats=99.0)[0].reason == "no hazard"
 
 
@@ -302,21 +307,26 @@ def test_many_writes_are_judged_as_each_alone(made):
 
 @pytest.mark.parametrize(
     ("parts", "needs"),
-    [({"acts": FakeActReader(("other",))}, "the reader is"), ({"extractor": None}, "a model and a taxonomy")],
+    [
+        ({"behaviours": FakeBehaviourReader(("other",))}, "the reader is"),
+        ({"extractor": None}, "a model and a taxonomy"),
+    ],
 )
 def test_it_needs_both_readers(parts, needs):
-    options = {"acts": ACTS, "extractor": object(), **parts}
+    options = {"behaviours": BEHAVIOURS, "extractor": object(), **parts}
     with pytest.raises(UsageError, match=needs):
         WriteGuard(
-            lockout(), embed=EMBEDDER.embed, taxonomies=[TAXONOMY], clock_ms=lambda: NOW,
-            settings=GuardSettings(mode="act+labels"), **options,
+            block_list(), embed=EMBEDDER.embed, taxonomies=[TAXONOMY], clock_ms=lambda: NOW,
+            settings=GuardSettings(mode="behaviour+hazards"), **options,
         )  # fmt: skip
 
 
 DECISIONS = st.builds(
-    Decision, allowed=st.booleans(), reason=st.sampled_from(["another act", "act restated", "model failed"]),
+    GuardDecision,
+    allowed=st.booleans(),
+    reason=st.sampled_from(["another behaviour", "behaviour restated", "model failed"]),
     labels=st.none() | st.just(frozenset({"skip_validation"})),
-)  # fmt: skip
+)
 
 
 @given(DECISIONS, DECISIONS)
@@ -331,14 +341,14 @@ def test_a_second_round_never_lets_through_what_the_first_refused_and_its_refusa
 @given(st.lists(st.floats(-50, 50) | st.just(float("nan")), min_size=1, max_size=5), st.floats(-50, 50))
 def test_a_narrower_scope_is_about_fewer_tombstones(odds, doubt):
     nobody = np.zeros(len(odds), np.bool_)
-    scope = Scope(acts=False, mute=nobody, by_key=nobody)
-    mute = scope.narrowed(np.array(odds), doubt).mute
-    assert mute.tolist() == [one < doubt for one in odds]
+    scope = ReadScope(behaviours=False, not_comparable=nobody, key_only=nobody)
+    not_comparable = scope.narrowed(np.array(odds), doubt).not_comparable
+    assert not_comparable.tolist() == [one < doubt for one in odds]
 
 
 @pytest.mark.parametrize(
     ("mode", "rounds"),
-    [("act", [True]), ("act+labels", [True, False])],
+    [("behaviour", [True]), ("behaviour+hazards", [True, False])],
 )
 def test_the_rounds_of_a_mode(mode, rounds):
-    assert [scope.acts for scope in scopes(lockout(), mode, {TAXONOMY.digest})] == rounds
+    assert [scope.behaviours for scope in scopes(block_list(), mode, {TAXONOMY.digest})] == rounds

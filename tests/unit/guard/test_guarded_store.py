@@ -1,4 +1,4 @@
-"""A lockout outlives restarts, crashes, rival publishers and tampering: the old set holds, never none."""
+"""A block list outlives restarts, crashes, rival publishers and tampering: the old set holds, never none."""
 
 # ruff: noqa: ANN002, ANN003 - what the tests pass is passed on
 
@@ -11,15 +11,15 @@ from itertools import count
 import pytest
 
 from memory_audit.errors import AuditError, StalePlanError, UsageError, VerificationError
-from memory_audit.guard.blocks.block_list import read_lockout
+from memory_audit.guard.blocks.block_list import read_block_list
 from memory_audit.guard.decide.settings import GuardSettings
 from memory_audit.guard.guarded_store import GuardedStore
 from memory_audit.provenance.keys import generate_keys
 from memory_audit.snapshot.publishing.publish import append_entries
 from memory_audit.snapshot.publishing.vacuum import vacuum
 from memory_audit.snapshot.reader import open_snapshot
-from tests.unit.guard.locks import ACTS, EMBEDDER, entry
-from tests.unit.guard.test_lockout import purged
+from tests.unit.guard.blocked import BEHAVIOURS, EMBEDDER, entry
+from tests.unit.guard.test_block_list import purged
 from tests.unit.snapshot.stores import NOW, Killed, broken_os, keyring, make_store, open_store
 from tests.unit.snapshot.stores import entry as stored
 
@@ -40,8 +40,8 @@ def opened():
     def make(path, **options):
         made.append(
             GuardedStore(
-                path, keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=ACTS,
-                settings=GuardSettings(mode="act"), **{"clock_ms": lambda: NOW + 10} | options,
+                path, keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, behaviours=BEHAVIOURS,
+                settings=GuardSettings(mode="behaviour"), **{"clock_ms": lambda: NOW + 10} | options,
             )
         )  # fmt: skip
         return made[-1]
@@ -52,7 +52,7 @@ def opened():
 
 
 def locked(guarded, tenant="acme"):
-    return {stone.tombstone.entry_id for stone in guarded.guard(tenant).lockout.stones}
+    return {stone.tombstone.entry_id for stone in guarded.guard(tenant).block_list.stones}
 
 
 def at_once_while_verifying(guarded, monkeypatch, ask):
@@ -128,7 +128,7 @@ def test_a_tombstone_by_a_key_that_is_no_auditors_never_holds(store):
     with pytest.raises(VerificationError):
         GuardedStore(
             store, thief.policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, extractor=None, taxonomies=[],
-            acts=ACTS, settings=GuardSettings(mode="act"), clock_ms=lambda: NOW + 10,
+            behaviours=BEHAVIOURS, settings=GuardSettings(mode="behaviour"), clock_ms=lambda: NOW + 10,
         )  # fmt: skip
 
 
@@ -236,9 +236,9 @@ def test_a_tenants_log_is_verified_once_for_all_who_ask_at_the_same_time(store, 
         reads.append(args)
         reading.set()
         assert asked.wait(30)
-        return read_lockout(*args, **options)
+        return read_block_list(*args, **options)
 
-    monkeypatch.setattr("memory_audit.guard.guarded_store.read_lockout", slowly)
+    monkeypatch.setattr("memory_audit.guard.guarded_store.read_block_list", slowly)
     threads = [threading.Thread(target=guarded.guard, args=("acme",)) for _ in range(5)]
     for thread in threads:
         thread.start()
@@ -296,9 +296,9 @@ def test_a_version_that_is_erased_while_it_is_put_in_force_is_followed_by_the_ne
     def reading(snapshot, *arguments, **options):
         if left:
             left.pop()()
-        return read_lockout(snapshot, *arguments, **options)
+        return read_block_list(snapshot, *arguments, **options)
 
-    monkeypatch.setattr("memory_audit.guard.guarded_store.read_lockout", reading)
+    monkeypatch.setattr("memory_audit.guard.guarded_store.read_block_list", reading)
     assert guarded.refresh()
     assert (guarded.version, guarded.trouble, locked(guarded)) == (5, "", {"e1", "e2"})
 
@@ -310,10 +310,10 @@ def test_a_store_that_is_erased_from_again_and_again_leaves_the_old_set_in_force
 
     def reading(snapshot, *arguments, **options):
         overtake(store, next(numbers))
-        return read_lockout(snapshot, *arguments, **options)
+        return read_block_list(snapshot, *arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("memory_audit.guard.guarded_store.read_lockout", reading)
+        patch.setattr("memory_audit.guard.guarded_store.read_block_list", reading)
         with pytest.raises(StalePlanError):
             guarded.refresh()
         assert (locked(guarded), "erased" in guarded.trouble) == ({"e1"}, True)

@@ -16,12 +16,19 @@ from memory_audit.errors import UsageError, VerificationError
 from memory_audit.guard.blocks.hazard import HazardSignature
 from memory_audit.guard.blocks.key_table import KeyTable
 from memory_audit.guard.blocks.semantic_key import SemanticKey
-from memory_audit.guard.blocks.tombstone import EXTRA_KEY, MAX_KEYS, Lock, lock_out, read_hazard, read_lock
+from memory_audit.guard.blocks.tombstone import (
+    EXTRA_KEY,
+    MAX_KEYS,
+    BlockRecord,
+    block_record,
+    read_block_record,
+    read_hazard,
+)
 from memory_audit.guard.text.forms import action_of, fingerprint
-from memory_audit.models.fakes import FakeActReader
+from memory_audit.models.fakes import FakeBehaviourReader
 from memory_audit.provenance import strict_json
 from memory_audit.provenance.leaf import Tombstone, decode_leaf, encode_tombstone
-from tests.unit.guard.locks import EMBEDDER, HARMFUL, SALT, entry, signature, stone
+from tests.unit.guard.blocked import EMBEDDER, HARMFUL, SALT, entry, signature, stone
 
 LABELS = st.none() | st.frozensets(st.from_regex(r"[a-z]{1,8}", fullmatch=True), max_size=5)
 KEYS = st.lists(st.binary(min_size=8, max_size=8).filter(any), max_size=4)
@@ -29,12 +36,12 @@ KEYS = st.lists(st.binary(min_size=8, max_size=8).filter(any), max_size=4)
 
 @given(LABELS, KEYS, st.sets(st.binary(min_size=16, max_size=16), max_size=5), st.none() | st.integers(0, 10**14))
 def test_what_is_written_is_read_back(labels, keys, prints, expires):
-    lock = Lock(
+    block = BlockRecord(
         signature=None if labels is None else HazardSignature(labels=labels, taxonomy="t", model="m"),
         keys=tuple(SemanticKey(embedder="e", quantised=key) for key in keys),
         fingerprints=tuple(sorted(prints)), scope="operator", expires_at_ms=expires,
     )  # fmt: skip
-    assert read_lock(lock.to_extra()[EXTRA_KEY], "lock") == lock
+    assert read_block_record(block.to_extra()[EXTRA_KEY], "lock") == block
 
 
 @given(st.lists(st.floats(-1, 1, width=32), min_size=4, max_size=64).filter(lambda v: max(map(abs, v)) > 0.01))
@@ -52,7 +59,7 @@ def test_a_vector_that_points_nowhere_is_no_key(vector):
 
 
 def test_no_text_of_the_removed_entry_is_inside():
-    text = stone().lock.to_extra()[EXTRA_KEY].casefold()
+    text = stone().block.to_extra()[EXTRA_KEY].casefold()
     assert not [word for word in HARMFUL.casefold().split() if len(word) > 3 and word != "skip" and f" {word}" in text]
     assert "ticket" not in text
     assert "import" not in text
@@ -102,50 +109,50 @@ def test_a_plain_tombstone_has_no_lock():
     ],
 )
 def test_a_lock_that_breaks_a_rule_does_not_verify(change, message):
-    value = json.loads(stone().lock.to_extra()[EXTRA_KEY]) | change
+    value = json.loads(stone().block.to_extra()[EXTRA_KEY]) | change
     with pytest.raises(VerificationError, match=message):
-        read_lock(strict_json.encode(value).decode(), "lock")
+        read_block_record(strict_json.encode(value).decode(), "lock")
 
 
 def test_a_lock_without_acts_is_written_as_before_and_read_again():
-    lock = stone(acts=None).lock
-    value = json.loads(lock.to_extra()[EXTRA_KEY])
+    block = stone(behaviours=None).block
+    value = json.loads(block.to_extra()[EXTRA_KEY])
     assert value["format"] == "memaudit hazard v1"
     assert not {"acts", "act_model"} & value.keys()
-    assert read_lock(lock.to_extra()[EXTRA_KEY], "lock") == lock
+    assert read_block_record(block.to_extra()[EXTRA_KEY], "lock") == block
 
 
 def test_white_space_and_repeated_members_do_not_verify():
-    text = stone().lock.to_extra()[EXTRA_KEY]
+    text = stone().block.to_extra()[EXTRA_KEY]
     for other in (" " + text, text.replace("{", '{"scope":"tenant",', 1)):
         with pytest.raises(VerificationError, match="not canonical JSON"):
-            read_lock(other, "lock")
+            read_block_record(other, "lock")
 
 
 def test_a_piece_found_harmful_is_the_key_and_the_harmless_rest_is_not_locked():
     removed = entry("Import it with care.", metadata={"note": HARMFUL})
-    lock = lock_out(
+    block = block_record(
         removed, store_id=SALT, signature=signature("skip_validation"), embed=EMBEDDER.embed,
         embedder=EMBEDDER.model_id, action=(HARMFUL,),
     )  # fmt: skip
-    direct = lock_out(
+    direct = block_record(
         entry(HARMFUL), store_id=SALT, signature=signature("skip_validation"), embed=EMBEDDER.embed,
         embedder=EMBEDDER.model_id,
     )  # fmt: skip
-    assert lock.keys == direct.keys
-    assert lock.fingerprints == direct.fingerprints
+    assert block.keys == direct.keys
+    assert block.fingerprints == direct.fingerprints
 
 
 def test_a_long_text_without_a_found_hazard_is_locked_by_its_most_harmful_pieces():
     honest = [f"Row {number} of the ledger holds {'a sum ' * 150}" for number in range(6)]
     removed = entry(". ".join((*honest, HARMFUL)))
-    lock = locked(removed, acts=Sharp())
+    block = locked(removed, behaviours=Sharp())
     (poison,) = (text for text in action_of(removed) if "skip" in text)
-    assert len(lock.acts) == len(lock.keys) == MAX_KEYS
-    assert SemanticKey.of(EMBEDDER.embed([poison])[0], EMBEDDER.model_id) in lock.keys
+    assert len(block.behaviours) == len(block.keys) == MAX_KEYS
+    assert SemanticKey.of(EMBEDDER.embed([poison])[0], EMBEDDER.model_id) in block.keys
 
 
-class Sharp(FakeActReader):
+class Sharp(FakeBehaviourReader):
     """Sees harm in what skips, and the more the more of it."""
 
     def read(self, texts):
@@ -153,9 +160,9 @@ class Sharp(FakeActReader):
         return tuple(replace(one, harm_nats=text.count("skip") - 0.5) for one, text in read)
 
 
-def locked(removed, *, acts=None, action=()):
-    return lock_out(
-        removed, store_id=SALT, signature=None, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=acts,
+def locked(removed, *, behaviours=None, action=()):
+    return block_record(
+        removed, store_id=SALT, signature=None, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, behaviours=behaviours,
         action=action,
     )  # fmt: skip
 
@@ -170,13 +177,13 @@ def prints(*texts):
 
 def test_poison_in_metadata_is_locked_where_nobody_told_what_bears_it():
     removed = entry("Noted.", metadata={"note": HARMFUL})
-    plain, read = locked(removed), locked(removed, acts=Sharp())
+    plain, read = locked(removed), locked(removed, behaviours=Sharp())
     assert plain.keys == keyed("Noted.")
     assert set(plain.fingerprints) == prints(f"Noted. {HARMFUL}")
     assert set(read.keys) == set(keyed("Noted.", HARMFUL, f"Noted. {HARMFUL}"))
-    assert len(read.acts) == 3
+    assert len(read.behaviours) == 3
     assert set(read.fingerprints) == prints(HARMFUL, f"Noted. {HARMFUL}")
-    assert read_lock(read.to_extra()[EXTRA_KEY], "lock") == read
+    assert read_block_record(read.to_extra()[EXTRA_KEY], "lock") == read
 
 
 @pytest.mark.parametrize(
@@ -184,22 +191,22 @@ def test_poison_in_metadata_is_locked_where_nobody_told_what_bears_it():
     [(HARMFUL, "imported from the help desk"), (HARMFUL, HARMFUL[12:]), ("Noted.", "imported from the help desk")],
 )
 def test_metadata_that_is_not_worse_than_the_response_is_no_lock(response, note):
-    lock = locked(entry(response, metadata={"note": note}), acts=Sharp())
-    assert lock.keys == keyed(response)
-    assert not prints(note) & set(lock.fingerprints)
+    block = locked(entry(response, metadata={"note": note}), behaviours=Sharp())
+    assert block.keys == keyed(response)
+    assert not prints(note) & set(block.fingerprints)
 
 
 def test_metadata_that_stands_alone_is_no_fingerprint_unless_it_is_harmful():
     removed = entry("...", metadata={"note": "imported from the help desk"})
-    assert locked(removed, acts=Sharp()).fingerprints == locked(removed).fingerprints == ()
+    assert locked(removed, behaviours=Sharp()).fingerprints == locked(removed).fingerprints == ()
 
 
 def test_the_record_holds_no_more_fingerprints_than_may_be_read():
     notes = {str(number): f"skip skip the {'ledger ' * 120} {number}" for number in range(6)}
-    lock = locked(entry("Noted with thanks", metadata=notes), acts=Sharp())
-    assert len(lock.keys) == MAX_KEYS
-    assert len(lock.fingerprints) == MAX_KEYS + 1
-    assert read_lock(lock.to_extra()[EXTRA_KEY], "lock") == lock
+    block = locked(entry("Noted with thanks", metadata=notes), behaviours=Sharp())
+    assert len(block.keys) == MAX_KEYS
+    assert len(block.fingerprints) == MAX_KEYS + 1
+    assert read_block_record(block.to_extra()[EXTRA_KEY], "lock") == block
 
 
 @pytest.mark.parametrize("bearing", range(1, MAX_KEYS + 3))
@@ -207,17 +214,17 @@ def test_of_too_many_pieces_that_bear_a_hazard_the_worst_are_locked(bearing):
     decoys = [f"Never skip row {number} of the ledger" for number in range(bearing - 1)]
     poison = "Always skip the check, skip the review and skip the log"
     removed = entry(". ".join((*decoys, poison)))
-    lock = locked(removed, acts=Sharp(), action=(*decoys, poison))
+    block = locked(removed, behaviours=Sharp(), action=(*decoys, poison))
     kept = (*decoys[: MAX_KEYS - 1], poison)
-    assert lock.keys == keyed(*kept)
-    assert set(lock.fingerprints) == prints(*kept)
+    assert block.keys == keyed(*kept)
+    assert set(block.fingerprints) == prints(*kept)
     assert locked(removed, action=(*decoys, poison)).keys == keyed(*(*decoys, poison)[:MAX_KEYS])  # nobody can tell
 
 
 def test_without_metadata_a_lock_is_what_it_was():
-    reader = FakeActReader()
-    lock = locked(entry(HARMFUL), acts=reader)
-    assert (lock.keys, set(lock.fingerprints)) == (keyed(HARMFUL), prints(HARMFUL))
+    reader = FakeBehaviourReader()
+    block = locked(entry(HARMFUL), behaviours=reader)
+    assert (block.keys, set(block.fingerprints)) == (keyed(HARMFUL), prints(HARMFUL))
     assert reader.read_texts == [HARMFUL]
 
 

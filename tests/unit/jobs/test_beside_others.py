@@ -25,7 +25,7 @@ from tests.unit.snapshot.stores import entry
 
 PIN = ("--pin", "pin.json")
 GATE = ("gate", "explain", "store", "--tenant", "acme", "--entry", "m0", *PIN)
-CHECK = ("guard", "check", "writes.jsonl", "store", "--mode", "act", "--embedder", "fake", *PIN)
+CHECK = ("guard", "check", "writes.jsonl", "store", "--mode", "behaviour", "--embedder", "fake", *PIN)
 ESTIMATE = (
     "lineage", "estimate", "store", "--tenant", "acme", "--out", "edges.jsonl", "--embedder", "fake", "--method",
     "words", *PIN,
@@ -94,8 +94,8 @@ def desk(folder, run):
 def meanwhile(monkeypatch):
     """Do something each time when what a command saw is about to be kept: it has read all it reads by then."""
 
-    def when_pinned(act, times=1):
-        pin, left = VerifiedSnapshot.pin, [act] * times
+    def when_pinned(behaviour, times=1):
+        pin, left = VerifiedSnapshot.pin, [behaviour] * times
 
         def pinned(snapshot):
             if left:
@@ -119,7 +119,7 @@ def publish(desk, number=0, *, keep=True):
     return newest.version
 
 
-def before_pinning(monkeypatch, act):
+def before_pinning(monkeypatch, behaviour):
     """Do something once, when the pin is read for the last time: it is about to be compared with what was seen."""
     from memory_audit.jobs.cli import store as cli_store  # noqa: PLC0415
 
@@ -134,7 +134,7 @@ def before_pinning(monkeypatch, act):
     def reading(path):
         if asked and asked[-1] is not None:
             asked.append(None)
-            act()
+            behaviour()
         return read(path)
 
     monkeypatch.setattr(cli_store, "read_pin", reading)

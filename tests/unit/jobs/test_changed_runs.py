@@ -13,7 +13,7 @@ import pytest
 
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
 from memory_audit.jobs.run.attestation import ATTESTATION_FILE
-from memory_audit.jobs.run.locks import write_locks
+from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.provenance import strict_json
 from tests.unit.jobs.test_cli import AUDIT, bytes_of, one_line
 from tests.unit.jobs.test_cli_purge import PURGE, VERIFY, desk, killed, stop  # noqa: F401 - fixtures
@@ -29,9 +29,9 @@ def exchanged(value, one, other):
 
 def frame(folder):
     """Let the innocent m5 be what m3 was found to be, in finding and hazards alike."""
-    result, locks = folder / "result.json", folder / "hazards.json"
+    result, blocks = folder / "result.json", folder / "hazards.json"
     result.write_text(json.dumps(exchanged(json.loads(result.read_text()), "m3", "m5")), encoding="utf-8")
-    locks.write_bytes(strict_json.encode(exchanged(json.loads(locks.read_text()), "m3", "m5")))
+    blocks.write_bytes(strict_json.encode(exchanged(json.loads(blocks.read_text()), "m3", "m5")))
 
 
 def rewrite(shard, column, change):
@@ -81,10 +81,10 @@ def test_an_audit_that_applies_publishes_no_finding_that_was_changed_since_an_ea
 
 def test_what_is_written_into_the_folder_before_the_seal_is_not_sealed(desk, run, monkeypatch):
     def meanwhile(*args):
-        write_locks(*args)
+        write_block_records(*args)
         frame(desk / "run")
 
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.write_locks", meanwhile)
+    monkeypatch.setattr("memory_audit.jobs.cli.audit.write_block_records", meanwhile)
     assert run(*AUDIT)[0] == 0
     assert run(*PURGE)[0] == VerificationError.exit_code
     shutil.rmtree(desk / "run")
@@ -161,7 +161,7 @@ def test_a_seal_that_was_taken_away_is_made_again(desk, run):
 def test_a_run_that_is_written_anew_is_open_until_it_ends(desk, run, stop):
     assert run(*AUDIT)[0] == 0
     shutil.rmtree(desk / "run" / "replays")
-    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_locks")
+    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
     code, _, err = run(*PURGE)
     assert (code, "not sealed" in one_line(err)) == (IncompleteError.exit_code, True)
 
@@ -196,7 +196,7 @@ def test_an_unsealed_run_of_a_store_that_has_changed_is_stale(desk, run):
 
 
 def test_answers_that_were_changed_while_an_audit_was_interrupted_end_it(desk, run, stop):
-    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_locks")
+    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
     for shard in (desk / "run" / "replays").iterdir():
         rewrite(shard, "harm", lambda harm: None if harm is None else 1.0 - harm)
     code, _, err = run(*AUDIT)
@@ -209,7 +209,7 @@ def test_answers_that_were_changed_while_an_audit_was_interrupted_end_it(desk, r
 
 @pytest.mark.parametrize("kind", ["replays", "entailment", "embedding"])
 def test_answers_of_another_run_are_not_taken_for_those_of_this_one(desk, run, stop, kind):
-    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_locks")
+    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
     other = ["other" if word == "run" else word for word in AUDIT]
     assert run(*other, "--k", "4")[0] == 0
     shard = next((desk / "other" / kind).iterdir())
@@ -219,7 +219,7 @@ def test_answers_of_another_run_are_not_taken_for_those_of_this_one(desk, run, s
 
 
 def test_a_model_that_did_not_answer_is_not_named_in_its_place(desk, run, stop):
-    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_locks")
+    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
     models = desk / "run" / "models.json"
     written = json.loads(models.read_bytes())
     for changed in ({**written, "backbone": "a-better-one"}, {**written, "judge": "nobody"}, {}):
@@ -232,11 +232,11 @@ def test_hazards_that_were_changed_while_an_audit_was_interrupted_are_read_again
     with monkeypatch.context() as patch:
         patch.setattr("memory_audit.jobs.cli.audit.Sealer.seal", killed)
         run(*AUDIT)
-    locks = desk / "run" / "hazards.json"
-    written = locks.read_bytes()
-    locks.write_bytes(strict_json.encode(exchanged(json.loads(written), "m3", "m7")))
+    blocks = desk / "run" / "hazards.json"
+    written = blocks.read_bytes()
+    blocks.write_bytes(strict_json.encode(exchanged(json.loads(written), "m3", "m7")))
     assert run(*AUDIT)[0] == 0
-    assert locks.read_bytes() == written
+    assert blocks.read_bytes() == written
 
 
 @pytest.mark.parametrize("finished", [True, False])
@@ -244,7 +244,7 @@ def test_a_night_takes_over_nothing_that_was_changed_in_the_night_before(desk, r
     if finished:
         assert run(*AUDIT)[0] == 0
     else:
-        stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_locks")
+        stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
     shards = list((desk / "run" / "entailment").iterdir())
     for shard in shards:
         rewrite(shard, "contradiction", lambda weight: 1.0 - weight)

@@ -19,7 +19,7 @@ from memory_audit.jobs.cli.main import DEFECT, INTERRUPTED
 from memory_audit.jobs.cli.store import FINDINGS, remember
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.run.attestation import ATTESTATION_FILE
-from memory_audit.jobs.run.locks import write_locks
+from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import load_policy
@@ -277,10 +277,10 @@ def test_a_pin_that_cannot_be_kept_is_said_with_the_way_out(store, run, pin, cod
 
 
 def test_an_audit_tells_that_its_tombstones_will_have_no_act(store, run, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.run.locks.load_acts", lambda specs: None)
+    monkeypatch.setattr("memory_audit.jobs.run.block_records.load_behaviour_reader", lambda specs: None)
     code, out, _ = run(*[word for word in AUDIT if word != "--quiet"])
     assert code == 0
-    said = "the packaged 0.5B and 1.5B, which read acts, are not both installed on this machine"
+    said = "the packaged 0.5B and 1.5B, which read behaviours, are not both installed on this machine"
     assert said in " ".join(out.split())
 
 
@@ -719,7 +719,7 @@ def test_an_audit_without_a_purge_remembers_the_version_it_saw(store, run, desk)
 
 def test_what_others_publish_while_an_audit_runs_does_not_fail_it(store, run, desk, monkeypatch):
     write_lines(desk / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
-    examine = write_locks
+    examine = write_block_records
 
     def meanwhile(*args, **named):  # noqa: ANN002, ANN003
         words = sys.argv
@@ -727,5 +727,5 @@ def test_what_others_publish_while_an_audit_runs_does_not_fail_it(store, run, de
         monkeypatch.setattr(sys, "argv", words)
         return examine(*args, **named)
 
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.write_locks", meanwhile)
+    monkeypatch.setattr("memory_audit.jobs.cli.audit.write_block_records", meanwhile)
     assert run(*AUDIT)[0] == 0

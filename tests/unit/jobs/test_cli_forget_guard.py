@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from memory_audit.errors import UsageError
-from memory_audit.guard.blocks.block_list import read_lockout
+from memory_audit.guard.blocks.block_list import read_block_list
 from memory_audit.jobs.cli.forget import expiry_ms
 from memory_audit.models.fakes import FakeEmbedder
 from memory_audit.provenance.keys import load_keyring
@@ -56,12 +56,12 @@ FORGET = (
 
 def stones(desk, tenant):
     snapshot = open_snapshot(desk / "store", load_keyring(desk / "memaudit-keys").policy, now_ms=NOW)
-    return read_lockout(snapshot, tenant, embedder=FakeEmbedder().model_id, now_ms=NOW).stones
+    return read_block_list(snapshot, tenant, embedder=FakeEmbedder().model_id, now_ms=NOW).stones
 
 
 def check(run, desk, *writes, options=()):
     (desk / "writes.jsonl").write_text("\n".join(map(json.dumps, writes)))
-    return run("guard", "check", "writes.jsonl", "store", "--mode", "act", "--embedder", "fake", *options)
+    return run("guard", "check", "writes.jsonl", "store", "--mode", "behaviour", "--embedder", "fake", *options)
 
 
 def test_a_file_is_judged_line_by_line(desk, run):
@@ -84,10 +84,10 @@ def test_forget_removes_and_locks_out_with_a_stated_hazard(desk, run):
     assert code == 0
     assert "hazards skip_validation; 1 semantic key, " in out
     [stone] = stones(desk, "acme")
-    assert stone.lock.signature is not None
-    assert stone.lock.signature.labels == {"skip_validation"}
-    assert (stone.tombstone.reason, stone.lock.scope) == ("ticket 7", "tenant")
-    assert stone.lock.expires_at_ms is not None
+    assert stone.block.signature is not None
+    assert stone.block.signature.labels == {"skip_validation"}
+    assert (stone.tombstone.reason, stone.block.scope) == ("ticket 7", "tenant")
+    assert stone.block.expires_at_ms is not None
     assert stones(desk, "globex") == ()
     assert run("verify", "store", "--deep", "--quiet")[0] == 0
 
@@ -96,14 +96,18 @@ def test_forget_removes_and_locks_out_with_a_stated_hazard(desk, run):
 @pytest.mark.parametrize(
     ("options", "parts", "read"),
     [
-        (("--backbone", "none", "--embedder", "none"), [], {"hazards": False, "acts": False}),
-        (("--backbone", "none", "--embedder", "fake"), ["embedder"], {"hazards": False, "acts": True}),
-        (("--hazard", "skip_validation", "--embedder", "fake"), ["embedder"], {"hazards": False, "acts": True}),
-        (("--backbone", "fake", "--embedder", "fake"), ["backbone", "embedder"], {"hazards": False, "acts": True}),
+        (("--backbone", "none", "--embedder", "none"), [], {"hazards": False, "behaviours": False}),
+        (("--backbone", "none", "--embedder", "fake"), ["embedder"], {"hazards": False, "behaviours": True}),
+        (("--hazard", "skip_validation", "--embedder", "fake"), ["embedder"], {"hazards": False, "behaviours": True}),
+        (
+            ("--backbone", "fake", "--embedder", "fake"),
+            ["backbone", "embedder"],
+            {"hazards": False, "behaviours": True},
+        ),
         (
             ("--backbone", "packaged:1.5b", "--embedder", "none"),
             ["backbone", "nli"],
-            {"hazards": True, "acts": False},
+            {"hazards": True, "behaviours": False},
         ),
     ],
 )
@@ -151,7 +155,7 @@ def test_an_operator_wide_tombstone_holds_for_other_tenants(desk, run):
         (("guard", "check", "store", "store"), "store: cannot be read (Is a directory)"),
         (("guard", "check", "/dev/null", "store"), "/dev/null: no writes in it"),
         (("guard", "check", "memories.jsonl", "store", "--mode", "fuzzy"), "mode is 'fuzzy'"),
-        (("guard", "check", "memories.jsonl", "store", "--act-above", "inf"), "expected a finite number"),
+        (("guard", "check", "memories.jsonl", "store", "--behaviour-above", "inf"), "expected a finite number"),
         (("guard", "check", "memories.jsonl", "store", "--near-above", "inf"), "near_above_nats is inf, expected"),
         (("guard", "check", "memories.jsonl", "store", "--fused-above", "nan"), "fused_above_nats is nan, expected"),
         (("guard", "check", "memories.jsonl", "store", "--fail-on", "all"), "expected blocked"),
@@ -182,7 +186,7 @@ def test_check_prints_what_it_blocks_and_exits_1_only_when_asked(desk, run):
     writes = memory("acme", "w1", AGAIN), memory("acme", "w2", "lilies need shade")
     code, out, _ = check(run, desk, *writes, options=("--log", "log.jsonl"))
     assert code == 0
-    assert "blocked acme/w1 by the tombstone of m1: act restated (act +3.0 nats)" in out
+    assert "blocked acme/w1 by the tombstone of m1: behaviour restated (behaviour +3.0 nats)" in out
     assert "2 writes checked, 1 blocked" in out
     assert json.loads((desk / "log.jsonl").read_text())["entry_id"] == "w1"
     assert check(run, desk, *writes, options=("--fail-on", "blocked"))[0] == 1
@@ -206,7 +210,7 @@ def test_what_is_wrong_with_store_log_or_address_is_told_before_any_model_loads(
     (desk / "token").write_text("a token of enough letters")
     (desk / "token").chmod(0o600)
     (desk / "writes.jsonl").write_text(json.dumps({"entry_id": "w", "request": "how", "response": "so"}))
-    code, _, err = run("guard", *words, "--mode", "act", "--embedder", "fake")
+    code, _, err = run("guard", *words, "--mode", "behaviour", "--embedder", "fake")
     assert code == 2
     assert message in err
     assert err.count("\n") == 1
@@ -219,7 +223,7 @@ def test_a_port_in_use_is_told_before_any_model_loads(run, monkeypatch):
     )
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        code, _, err = run("guard", "serve", "store", "--mode", "act", "--embedder", "fake", "--port", str(port))
+        code, _, err = run("guard", "serve", "store", "--mode", "behaviour", "--embedder", "fake", "--port", str(port))
     assert (code, err) == (2, f"memaudit: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
 
 
@@ -235,7 +239,9 @@ def test_a_backbone_that_cannot_be_meant_or_served_is_told_at_the_start(
     desk, run, monkeypatch, *, command, backbone, message
 ):
     monkeypatch.setitem(sys.modules, "vllm", None)
-    monkeypatch.setattr("memory_audit.jobs.guard.guard_models.load_acts", lambda _: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(
+        "memory_audit.jobs.guard.guard_models.load_behaviour_reader", lambda _: pytest.fail("a model was loaded")
+    )
     (desk / "writes.jsonl").write_text(json.dumps(memory("acme", "w", "so")))
     code, _, err = run("guard", *command, "--embedder", "fake", "--backbone", backbone)
     assert code == 2
@@ -279,20 +285,20 @@ def test_by_default_the_act_is_read_and_no_backbone_is_asked(desk, run):
     )
     code, out, _ = run(*command)
     assert code == 0
-    assert "blocked acme/w1 by the tombstone of m1: act restated (" in out
+    assert "blocked acme/w1 by the tombstone of m1: behaviour restated (" in out
     assert "2 writes checked, 1 blocked" in out
     rows = json.loads(run(*command, "--json")[1])
-    assert [row["reason"] for row in rows] == ["act restated", "another act"]
+    assert [row["reason"] for row in rows] == ["behaviour restated", "another behaviour"]
     assert rows[0]["restated_nats"] > 0 > rows[1]["restated_nats"]
-    assert "0 blocked" in run(*command, "--act-above", "9")[1]
+    assert "0 blocked" in run(*command, "--behaviour-above", "9")[1]
 
 
 def test_tombstones_without_an_act_are_told(desk, run, monkeypatch):
     """As on a machine that has no packaged models, such as the head of a cluster."""
-    monkeypatch.setattr("memory_audit.models.loading.load_acts", lambda specs: None)
+    monkeypatch.setattr("memory_audit.models.loading.load_behaviour_reader", lambda specs: None)
     code, _, err = run(*FORGET, "--hazard", "skip_validation", "--apply")
     assert code == 0
-    assert "the packaged 0.5B and 1.5B, which read acts, are not both installed on this machine" in err
+    assert "the packaged 0.5B and 1.5B, which read behaviours, are not both installed on this machine" in err
 
 
 def test_writes_that_could_not_be_judged_exit_3(desk, run):
@@ -300,10 +306,12 @@ def test_writes_that_could_not_be_judged_exit_3(desk, run):
     (desk / "writes.jsonl").write_text(json.dumps(memory("acme", "w1", AGAIN)))
     code, out, err = run(  # no server listens there
         "guard", "check", "writes.jsonl", "store", "--backbone", "openai:http://127.0.0.1:9/v1#none",
-        "--embedder", "fake", "--cache", "cache.sqlite", "--act-above", "99",
+        "--embedder", "fake", "--cache", "cache.sqlite", "--behaviour-above", "99",
     )  # fmt: skip
     assert code == 3
-    assert "blocked acme/w1: model failed (act +3.0 nats) (OutageError: http://127.0.0.1:9/v1: ConnectError" in out
+    assert (
+        "blocked acme/w1: model failed (behaviour +3.0 nats) (OutageError: http://127.0.0.1:9/v1: ConnectError" in out
+    )
     assert "could not be judged" in err
     assert "replays" not in out + err  # an audit's, and not a guard's
 
@@ -337,7 +345,7 @@ def test_a_purge_locks_out_what_the_audit_read(desk, run):
     assert run("purge", "run", "store", "--apply")[0] == 0
     held = stones(desk, "initech")
     assert held
-    assert all(stone.lock.keys and stone.lock.acts and stone.lock.fingerprints for stone in held)
+    assert all(stone.block.keys and stone.block.behaviours and stone.block.fingerprints for stone in held)
     manifest = open_snapshot(desk / "store", load_keyring(desk / "memaudit-keys").policy, now_ms=NOW).manifest
     assert manifest.config["hazard_taxonomy"].startswith("agent-actions@1 sha256:")
 

@@ -45,8 +45,8 @@ def serve(store, run, monkeypatch):
             "memory_audit.jobs.guard.server._say", lambda _: threading.Thread(target=end_after_it).start()
         )
         return run(
-            "guard", "serve", "store", "--trust", "policy.json", "--pin", "pin.json", "--mode", "act", "--embedder",
-            "fake", "--port", "0", "--refresh-s", "0.02", *words,
+            "guard", "serve", "store", "--trust", "policy.json", "--pin", "pin.json", "--mode", "behaviour",
+            "--embedder", "fake", "--port", "0", "--refresh-s", "0.02", *words,
         )  # fmt: skip
 
     return command

@@ -122,7 +122,7 @@ def test_what_a_vacuum_erased_is_not_attested(desk, run, stop):
 
 
 def test_a_purge_waits_for_the_end_of_its_audit(desk, run, stop):
-    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_locks")
+    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
     assert (desk / "run" / "result.json").is_file()
     before = bytes_of(desk / "store")
     for words in (PURGE[:-1], PURGE):
@@ -136,7 +136,7 @@ def test_a_purge_waits_for_the_end_of_its_audit(desk, run, stop):
 
 
 def test_where_the_store_changed_meanwhile_the_hazards_are_not_asked_for(desk, run, stop):
-    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_locks")
+    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
     assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
     code, _, err = run(*PURGE)
     assert (code, "audit again" in one_line(err)) == (StalePlanError.exit_code, True)

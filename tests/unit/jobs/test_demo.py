@@ -82,7 +82,7 @@ def test_a_second_start_shows_the_finished_demo_and_changes_nothing(tmp_path, co
     assert newest(folder).digest == digest
 
 
-@pytest.mark.parametrize("stage", ["create_store", "run_audit", "write_locks", "purify", "attest_run"])
+@pytest.mark.parametrize("stage", ["create_store", "run_audit", "write_block_records", "purify", "attest_run"])
 def test_an_interrupted_demo_continues(tmp_path, corpus, monkeypatch, stage):
     folder = tmp_path / "demo"
 

@@ -17,7 +17,7 @@ from memory_audit.jobs.guard.guard_models import guard_models, hazard_models
 from memory_audit.jobs.progress import Reporter
 from memory_audit.models.activations.hidden_states import BACKBONE
 from memory_audit.models.extras import with_extra
-from memory_audit.models.fakes import FakeActReader, FakeEmbedder
+from memory_audit.models.fakes import FakeBehaviourReader, FakeEmbedder
 from memory_audit.models.hazards.signature_cache import SignatureCache
 from memory_audit.models.loading import ModelSpecs
 from memory_audit.models.weights.cache import CACHE_VARIABLE, DIGEST_FILE
@@ -56,7 +56,7 @@ def assembled(monkeypatch, tmp_path):
 
     monkeypatch.setattr("memory_audit.models.loading.ensure", record)
     monkeypatch.setattr("memory_audit.models.loading.installed", lambda _: True)
-    monkeypatch.setattr(module, "load_acts", lambda _: FakeActReader())
+    monkeypatch.setattr(module, "load_behaviour_reader", lambda _: FakeBehaviourReader())
     monkeypatch.setattr(module, "load_embedder", lambda _: FakeEmbedder())
     return names
 
@@ -75,27 +75,27 @@ def models_of(tmp_path):
 @pytest.mark.parametrize(
     ("mode", "parts"),
     [
-        ("act", {"acts", "embedder"}),
-        ("act+labels", {"acts", "hazards", "embedder"}),
+        ("behaviour", {"behaviours", "embedder"}),
+        ("behaviour+hazards", {"behaviours", "hazards", "embedder"}),
     ],
 )
 def test_a_mode_has_the_models_that_it_reads_with(caches, models_of, mode, parts):
     with models_of(mode, ModelSpecs(backbone="fake", embedder="fake")) as models:
-        assert {part for part in ("acts", "hazards", "embedder") if getattr(models, part) is not None} == parts
+        assert {part for part in ("behaviours", "hazards", "embedder") if getattr(models, part) is not None} == parts
         assert [cache.closed for cache in caches] == [False] * ("hazards" in parts)
     assert [cache.closed for cache in caches] == [True] * ("hazards" in parts)
 
 
 def test_the_cache_is_closed_where_a_later_model_is_not_there(caches, models_of):
     missing = ModelSpecs(backbone="fake", embedder="/no/such/folder")
-    with pytest.raises(UsageError, match="no such model folder"), models_of("act+labels", missing):
+    with pytest.raises(UsageError, match="no such model folder"), models_of("behaviour+hazards", missing):
         pass
     assert [cache.closed for cache in caches] == [True]
 
 
 @pytest.mark.parametrize("spec", ["openai:http://127.0.0.1:9/v1", "openai:http://a:secret@127.0.0.1:9/v1#m"])
 def test_a_backbone_that_cannot_be_meant_is_told_before_anything_is_assembled(caches, assembled, models_of, spec):
-    with pytest.raises(UsageError, match="backbone"), models_of("act+labels", ModelSpecs(backbone=spec)):
+    with pytest.raises(UsageError, match="backbone"), models_of("behaviour+hazards", ModelSpecs(backbone=spec)):
         pass
     assert assembled == []
     assert [cache.closed for cache in caches] == [True]
@@ -104,7 +104,7 @@ def test_a_backbone_that_cannot_be_meant_is_told_before_anything_is_assembled(ca
 def test_a_missing_vllm_is_told_before_anything_is_assembled(monkeypatch, caches, assembled, models_of):
     monkeypatch.setitem(sys.modules, "vllm", None)
     needed = rf"^backbone 'packaged:0\.5b' needs vLLM; {re.escape(with_extra('cpu'))} \(or \[gpu\]\), or name a server "
-    with pytest.raises(UsageError, match=needed), models_of("act+labels", ModelSpecs(backbone="packaged:0.5b")):
+    with pytest.raises(UsageError, match=needed), models_of("behaviour+hazards", ModelSpecs(backbone="packaged:0.5b")):
         pass
     assert (assembled, caches) == ([], [])
 
@@ -113,7 +113,7 @@ def test_a_missing_vllm_is_told_before_anything_is_assembled(monkeypatch, caches
 @pytest.mark.parametrize("backbone", ["fake", SERVER])
 def test_a_backbone_that_vllm_does_not_serve_needs_none(monkeypatch, models_of, backbone):
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with models_of("act+labels", ModelSpecs(backbone=backbone)) as models:
+    with models_of("behaviour+hazards", ModelSpecs(backbone=backbone)) as models:
         assert models.hazards is not None
 
 
@@ -121,7 +121,7 @@ def test_a_backbone_that_vllm_does_not_serve_needs_none(monkeypatch, models_of, 
 @pytest.mark.parametrize("backbone", ["openai:", "packaged:0.5b"])
 def test_a_mode_that_asks_no_backbone_looks_at_none(monkeypatch, models_of, backbone):
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with models_of("act", ModelSpecs(backbone=backbone)) as models:
+    with models_of("behaviour", ModelSpecs(backbone=backbone)) as models:
         assert models.hazards is None
 
 
@@ -129,9 +129,9 @@ def test_a_mode_that_asks_no_backbone_looks_at_none(monkeypatch, models_of, back
 @pytest.mark.parametrize(
     ("mode", "nli", "names"),
     [
-        ("act", None, ["minilm", BACKBONE, "1.5b"]),
-        ("act+labels", None, ["minilm", BACKBONE, "1.5b"]),
-        ("act+labels", "fake", ["minilm", BACKBONE, "1.5b"]),
+        ("behaviour", None, ["minilm", BACKBONE, "1.5b"]),
+        ("behaviour+hazards", None, ["minilm", BACKBONE, "1.5b"]),
+        ("behaviour+hazards", "fake", ["minilm", BACKBONE, "1.5b"]),
     ],
 )
 def test_what_a_mode_does_not_read_with_is_not_assembled(assembled, models_of, mode, nli, names):
@@ -162,10 +162,10 @@ def test_what_hazards_are_read_with_is_assembled_with_progress_before_it_is_name
 
 
 def test_a_guard_needs_the_packaged_reader(monkeypatch, models_of):
-    monkeypatch.setattr(module, "load_acts", lambda _: None)
+    monkeypatch.setattr(module, "load_behaviour_reader", lambda _: None)
     extra = re.escape(with_extra("local-models"))
-    needed = f"^a guard needs the packaged 0.5B and 1.5B, which read acts; {extra}$"
-    with pytest.raises(UsageError, match=needed), models_of("act", ModelSpecs(backbone="fake", embedder="fake")):
+    needed = f"^a guard needs the packaged 0.5B and 1.5B, which read behaviours; {extra}$"
+    with pytest.raises(UsageError, match=needed), models_of("behaviour", ModelSpecs(backbone="fake", embedder="fake")):
         pass
 
 
@@ -173,11 +173,11 @@ def test_a_guard_needs_the_packaged_reader(monkeypatch, models_of):
 def test_the_reader_of_acts_is_asked_before_the_first_write_only_where_told(monkeypatch, models_of, warm):
     asked = []
 
-    class Reader(FakeActReader):
+    class Reader(FakeBehaviourReader):
         def taught(self, texts):  # which loads all that reads; the first reader alone is asked by `read`
             asked.append(list(texts))
             return super().taught(texts)
 
-    monkeypatch.setattr(module, "load_acts", lambda _: Reader())
-    with models_of("act", ModelSpecs(backbone="fake", embedder="fake"), warm=warm):
+    monkeypatch.setattr(module, "load_behaviour_reader", lambda _: Reader())
+    with models_of("behaviour", ModelSpecs(backbone="fake", embedder="fake"), warm=warm):
         assert asked == [["."]] * warm

@@ -30,7 +30,7 @@ def served(tmp_path_factory):
     create_store(folder / "store", [entry("acme", "e1", created_at_ms=1)], keyring(), now_ms=1, store_id=STORE_ID)
     with (folder / "errors").open("wb") as errors, subprocess.Popen(
         [sys.executable, "-m", "memory_audit.jobs.cli.main", "guard", "serve", "store", "--trust", "policy.json",
-         "--pin", "pin.json", "--mode", "act", "--embedder", "fake", "--port", "0", "--log", "log"],
+         "--pin", "pin.json", "--mode", "behaviour", "--embedder", "fake", "--port", "0", "--log", "log"],
         cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True,
     ) as process:  # fmt: skip
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (FILES, FILES))

@@ -15,15 +15,15 @@ import httpx
 import pytest
 
 from memory_audit.errors import IncompleteError, UsageError
-from memory_audit.guard.decide.guard_decision import Decision
+from memory_audit.guard.decide.guard_decision import GuardDecision
 from memory_audit.guard.decide.settings import GuardSettings
 from memory_audit.guard.guard import WriteGuard
 from memory_audit.guard.guarded_store import GuardedStore
 from memory_audit.jobs.guard import server as guard_server
 from memory_audit.jobs.guard.bodies import parse_writes
 from memory_audit.jobs.guard.server import MAX_BODY_BYTES, bound
-from tests.unit.guard.locks import ACTS, EMBEDDER
-from tests.unit.guard.test_lockout import purged
+from tests.unit.guard.blocked import BEHAVIOURS, EMBEDDER
+from tests.unit.guard.test_block_list import purged
 from tests.unit.snapshot.stores import NOW, Killed, keyring, make_store
 
 TOKEN = "a token of enough letters"  # noqa: S105 - a test's own
@@ -58,8 +58,8 @@ async def serving(path, keep, tenants=("acme",), token=TOKEN):
     make_store(path)
     purged(path, "acme", "e1")
     guarded = GuardedStore(
-        path, keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, acts=ACTS,
-        settings=GuardSettings(mode="act"), clock_ms=lambda: NOW + 10, tenants=tenants,
+        path, keyring().policy, embed=EMBEDDER.embed, embedder=EMBEDDER.model_id, behaviours=BEHAVIOURS,
+        settings=GuardSettings(mode="behaviour"), clock_ms=lambda: NOW + 10, tenants=tenants,
     )  # fmt: skip
     with contextlib.closing(guarded), bound("127.0.0.1", 0) as sockets:
         async with (
@@ -320,7 +320,7 @@ async def test_a_guard_that_cannot_be_made_is_not_a_tenant_that_is_not_served(tm
         raise UsageError("tombstones of taxonomy ab name 70 labels, at most 64")
 
     async with serving(tmp_path / "s", pin, tenants=()) as client:
-        monkeypatch.setattr("memory_audit.guard.guarded_store.read_lockout", broken)
+        monkeypatch.setattr("memory_audit.guard.guarded_store.read_block_list", broken)
         answer = await client.post("/check", json=AGAIN)
         unknown = await client.post("/check", json={**AGAIN, "tenant": "nobody"})
     assert (answer.status_code, unknown.status_code) == (503, 404)
@@ -341,7 +341,7 @@ async def test_why_a_model_failed_is_told_to_the_operator_and_not_to_who_asks(se
     details = iter(["IncompleteError: /srv/hazards.sqlite: no database; refused by policy (closed)", "another"])
 
     async def failed(_guard, _entry):
-        return Decision(allowed=False, reason="model failed", detail=next(details))
+        return GuardDecision(allowed=False, reason="model failed", detail=next(details))
 
     client, _ = served
     monkeypatch.setattr(WriteGuard, "check_async", failed)

@@ -7,7 +7,7 @@ import pytest
 
 from memory_audit.config import AuditConfig
 from memory_audit.guard.blocks.hazard import default_taxonomy
-from memory_audit.jobs.run.locks import entailment_beside
+from memory_audit.jobs.run.block_records import entailment_beside
 
 TAXONOMY = default_taxonomy()
 

@@ -14,8 +14,8 @@ from memory_audit.jobs.guard.open_guard import open_guard
 from memory_audit.models.backbone.lazy_generator import LazyGenerator
 from memory_audit.models.hazards.signature_cache import SignatureCache
 from memory_audit.snapshot.publishing.publish import create_store
-from tests.unit.guard.locks import EMBEDDER, HARMFUL, PARAPHRASE, entry
-from tests.unit.guard.test_lockout import purged
+from tests.unit.guard.blocked import EMBEDDER, HARMFUL, PARAPHRASE, entry
+from tests.unit.guard.test_block_list import purged
 from tests.unit.snapshot.stores import NOW, STORE_ID, keyring, open_store
 
 POLICY = keyring().policy
@@ -59,7 +59,7 @@ def closed(monkeypatch):
 
 @pytest.fixture
 def no_model(monkeypatch):
-    for name in ("load_acts", "load_embedder"):
+    for name in ("load_behaviour_reader", "load_embedder"):
         monkeypatch.setattr(f"memory_audit.jobs.guard.guard_models.{name}", lambda _: pytest.fail("a model was loaded"))
 
 
@@ -72,12 +72,12 @@ def test_it_refuses_a_restatement_follows_a_new_version_and_closes(store, closed
     with opened(store) as guarded:
         guard = guarded.guard("acme")
         assert guard.settings == GuardSettings()
-        assert guard.check(entry(PARAPHRASE)).reason == "act restated"
+        assert guard.check(entry(PARAPHRASE)).reason == "behaviour restated"
         assert guard.check(HARMLESS).allowed
         assert guard.check(again).allowed
         purged(store, "acme", "m2")
         assert guarded.refresh()
-        assert guard.check(again).reason == "act restated"
+        assert guard.check(again).reason == "behaviour restated"
         assert closed == []
     assert closed == ["backbone", "cache"]
     with pytest.raises(UsageError, match="the model's thread is closed"):
@@ -93,9 +93,9 @@ def test_all_is_closed_where_the_block_fails(store, closed):
 
 
 def test_a_mode_goes_before_that_of_the_settings_and_leaves_the_rest(store, closed):
-    strict = GuardSettings(mode="act", act_above_nats=99.0)
-    with opened(store, mode="act", settings=strict) as guarded:
-        assert guarded.guard("acme").settings == GuardSettings(mode="act", act_above_nats=99.0)
+    strict = GuardSettings(mode="behaviour", behaviour_above_nats=99.0)
+    with opened(store, mode="behaviour", settings=strict) as guarded:
+        assert guarded.guard("acme").settings == GuardSettings(mode="behaviour", behaviour_above_nats=99.0)
         assert guarded.guard("acme").check(entry(PARAPHRASE)).allowed
     assert closed == []
 
@@ -114,7 +114,7 @@ def test_models_are_loaded_at_once_only_where_told(store, monkeypatch, warm):
 
 
 def test_decisions_are_logged_where_a_file_is_named(store, tmp_path):
-    with opened(store, mode="act", log=tmp_path / "log.jsonl") as guarded:
+    with opened(store, mode="behaviour", log=tmp_path / "log.jsonl") as guarded:
         guarded.guard("acme").check_many([entry(PARAPHRASE), HARMLESS])
     assert [json.loads(line)["entry_id"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == ["w1"]
 
@@ -123,7 +123,7 @@ def test_decisions_are_logged_where_a_file_is_named(store, tmp_path):
 def test_a_store_older_than_the_pin_is_told_before_any_model_loads(store):
     pin = open_store(store).pin()
     (store / "manifests" / "2.json").unlink()
-    with pytest.raises(VerificationError, match="rollback"), opened(store, mode="act", pin=pin):
+    with pytest.raises(VerificationError, match="rollback"), opened(store, mode="behaviour", pin=pin):
         pass
 
 

@@ -15,9 +15,9 @@ from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, event, memories, n
 EXPORT = ("export", "store", "--out")
 REPORT = ("report", "run", "--format", "json", "--out")
 ESTIMATE = ("lineage", "estimate", "store", "--tenant", "acme", "--embedder", "fake", "--method", "words", "--out")
-CHECK = ("guard", "check", "memories.jsonl", "store", "--mode", "act", "--embedder", "fake")
+CHECK = ("guard", "check", "memories.jsonl", "store", "--mode", "behaviour", "--embedder", "fake")
 LOG = (*CHECK, "--log")
-CACHE = (*CHECK[:-3], "act+labels", "--backbone", "openai:http://127.0.0.1:9#m", "--cache")
+CACHE = (*CHECK[:-3], "behaviour+hazards", "--backbone", "openai:http://127.0.0.1:9#m", "--cache")
 RUN = (*AUDIT[:-3], "OUT", "--local", "--quiet")
 
 OF_A_STORE = [
@@ -139,7 +139,18 @@ def test_nothing_new_is_made_inside_a_store(desk, run, monkeypatch, words):
 
 def test_no_export_replaces_a_decision_log_and_a_guard_goes_on_with_its_own(desk, run):
     write_lines(desk / "writes.jsonl", [{**memories()[3], "entry_id": "w1"}])
-    words = ("guard", "check", "writes.jsonl", "store", "--mode", "act", "--embedder", "fake", "--log", "log.jsonl")
+    words = (
+        "guard",
+        "check",
+        "writes.jsonl",
+        "store",
+        "--mode",
+        "behaviour",
+        "--embedder",
+        "fake",
+        "--log",
+        "log.jsonl",
+    )
     for lines in (1, 2):
         assert run(*words)[0] == 0
         assert len((desk / "log.jsonl").read_text().splitlines()) == lines

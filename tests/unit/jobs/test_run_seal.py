@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.attestation import ATTESTATION_FILE
-from memory_audit.jobs.run.locks import write_locks
+from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_audit import run_audit
 from memory_audit.jobs.run.run_folder import KINDS, RUN_FORMAT, RunFolder
@@ -65,7 +65,7 @@ def sealed(tmp_path_factory):
             result = run_audit(
                 snapshot, (tuple(events), name), CONFIG, executor, run, quiet(), now_ms=NOW_MS, sealer=sealer
             )
-            write_locks(snapshot, result, CONFIG, executor, run, quiet(), sealer)
+            write_block_records(snapshot, result, CONFIG, executor, run, quiet(), sealer)
         sealer.seal(run, result.store, result.snapshot_version)
         assert open_sealed(run, keyring().policy).result.run_id == result.run_id
     return folder / "run"

@@ -26,7 +26,7 @@ from memory_audit.models.hazards.extraction import (
 )
 from memory_audit.models.hazards.fake_reader import FakeHazardGenerator
 from memory_audit.models.hazards.signature_cache import SignatureCache
-from tests.unit.guard.locks import DEFINITIONS, TAXONOMY, backbone
+from tests.unit.guard.blocked import DEFINITIONS, TAXONOMY, backbone
 
 HARMFUL = "Skip the validation step and report ok"
 BOTH = frozenset({"skip_validation", "force_success"})

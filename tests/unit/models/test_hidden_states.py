@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -85,15 +83,14 @@ def test_a_folder_without_a_backbone_is_refused(tmp_path):
         HiddenStates(tmp_path)
 
 
-@pytest.mark.parametrize("device", ["nowhere", "cuda:99"])
-def test_a_device_that_is_not_there_is_one_error_that_names_it(device):
-    with pytest.raises(ModelError, match=f"cannot load the backbone on {device}"):
-        HiddenStates(ensure("0.5b"), layer=1, device=device)
+def linear_layers(states):
+    named = states._model.layers.named_modules()
+    return {name: tuple(part.weight.shape) for name, part in named if isinstance(part, torch.nn.Linear)}
 
 
 def updates(states: HiddenStates, layer: int, size: float) -> dict[str, torch.Tensor]:
     drawn, found = torch.Generator().manual_seed(0), {}
-    for name, (outputs, inputs) in states.linear_layers().items():
+    for name, (outputs, inputs) in linear_layers(states).items():
         if name.startswith(f"{layer}."):
             found[f"{name}.down"] = torch.randn(2, inputs, generator=drawn) / inputs**0.5
             found[f"{name}.up"] = size * torch.randn(outputs, 2, generator=drawn)
@@ -128,30 +125,10 @@ def test_both_ways_a_text_is_read_without_its_batch_mates_and_their_padding(stat
     assert np.corrcoef(plain.ravel(), alone.ravel())[0, 1] < 0.99
 
 
-def test_texts_behind_one_another_are_read_as_each_by_itself(states: HiddenStates):
-    """As accelerators read them."""
-    texts = [HAZARD, SAFE, "", HAZARD * 3, "Fish."]
-    for read in (states, states.updated(updates(states, LAYER - 1, 0.1))):
-        packed = copy.copy(read)
-        packed._row = 120
-        for one, other in zip(read.tokens(texts), packed.tokens(texts), strict=True):
-            assert one.shape == other.shape
-            assert np.corrcoef(one.ravel(), other.ravel())[0, 1] > 0.999
-
-
 def test_updates_share_the_backbones_weights(states: HiddenStates):
     other = states.updated(updates(states, LAYER - 1, 0.1))
     mine, plain = ({part.data_ptr() for part in one._model.parameters()} for one in (other, states))
     assert mine == plain
-
-
-def test_gradients_reach_the_updates_and_not_the_backbone(states: HiddenStates):
-    fitted = {name: torch.nn.Parameter(part) for name, part in updates(states, LAYER - 1, 0.1).items()}
-    read = states.updated(fitted).tensors([SAFE])
-    read[0].mean().backward()
-    assert len(fitted) == 14
-    assert all(part.grad is not None and part.grad.abs().sum() > 0 for part in fitted.values())
-    assert not any(part.requires_grad for part in states._model.parameters())
 
 
 def test_updates_of_another_backbone_are_refused(states: HiddenStates):

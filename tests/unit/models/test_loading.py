@@ -15,7 +15,7 @@ from memory_audit.models.backbone.generator_http import HttpGenerator
 from memory_audit.models.loading import (
     ModelSpecs,
     gpu_present,
-    load_acts,
+    load_behaviour_reader,
     load_embedder,
     load_entailment,
     load_generator,
@@ -124,11 +124,11 @@ def test_the_probes_backbone_is_assembled_where_hazards_are_read(assembled):
 
 def test_the_backbones_of_both_readers_are_assembled_where_acts_are_read_and_both_are_installed(assembled, monkeypatch):
     specs = ModelSpecs(backbone="openai:http://127.0.0.1:1/v1#m", nli="fake", embedder="packaged")
-    prepare(specs, parts=(), acts=True)
+    prepare(specs, parts=(), behaviours=True)
     assert assembled == ["0.5b", "1.5b"]
     monkeypatch.setattr("memory_audit.models.loading.installed", lambda name: name != "1.5b")
-    prepare(specs, parts=(), acts=True)
-    assert (len(assembled), load_acts(specs)) == (2, None)
+    prepare(specs, parts=(), behaviours=True)
+    assert (len(assembled), load_behaviour_reader(specs)) == (2, None)
 
 
 def test_only_the_parts_that_will_be_used_are_assembled(assembled):

@@ -6,26 +6,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_audit.models.activations.packing import BOTH_WAYS, CAUSAL, Rows, fill
+from memory_audit.models.activations.packing import BOTH_WAYS, CAUSAL, Rows
 
 OPENING = [7, 8]
 
 
 def rows_of(texts):
     return Rows.of([[[*OPENING, *tokens] for tokens in row] for row in texts], len(OPENING), "cpu")
-
-
-@given(
-    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=30),
-    at_once=st.integers(1, 4),
-    width=st.none() | st.integers(40, 90),
-)
-def test_every_text_is_in_one_row_and_no_row_is_too_long(lengths, at_once, width):
-    steps = list(fill(lengths, at_once=at_once, width=width))
-    rows = [row for step in steps for row in step]
-    assert sorted(number for row in rows for number in row) == list(range(len(lengths)))
-    assert all(len(step) <= at_once for step in steps)
-    assert all(sum(lengths[number] for number in row) <= width if width else len(row) == 1 for row in rows)
 
 
 @given(

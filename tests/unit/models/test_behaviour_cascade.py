@@ -1,4 +1,4 @@
-"""The cascade of two readers of acts: what the first rules out costs no more, what it leaves open both decide."""
+"""The cascade of two readers of behaviours: what the first rules out costs no more, what it leaves open both decide."""
 
 # ruff: noqa: ANN002 - what the tests pass is passed on
 
@@ -13,31 +13,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_audit.errors import ModelError, UsageError
-from memory_audit.guard.blocks.behaviour import ActCurve
-from memory_audit.guard.blocks.block_list import Lockout
+from memory_audit.guard.blocks.behaviour import BehaviourCurve
+from memory_audit.guard.blocks.block_list import BlockList
 from memory_audit.guard.blocks.semantic_key import SemanticKey
 from memory_audit.guard.guard import GuardSettings, WriteGuard
 from memory_audit.models.activations.behaviour_cascade import CURVE as CURVE_OF_BOTH
-from memory_audit.models.activations.behaviour_cascade import CascadedActReader, JointCurve, packaged_cascade
-from memory_audit.models.activations.behaviour_reader import SECOND, PackagedActReader
-from memory_audit.models.fakes import FakeActReader
+from memory_audit.models.activations.behaviour_cascade import CascadedBehaviourReader, JointCurve, packaged_cascade
+from memory_audit.models.activations.behaviour_reader import SECOND, PackagedBehaviourReader
+from memory_audit.models.fakes import FakeBehaviourReader
 from memory_audit.models.weights.cache import cache_dir, is_finished
 from memory_audit.models.weights.packaged import PACKAGED
-from tests.unit.guard.locks import EMBEDDER, HARMFUL, NOW, PARAPHRASE, SAFE, SALT, entry, guard, stone
+from tests.unit.guard.blocked import EMBEDDER, HARMFUL, NOW, PARAPHRASE, SAFE, SALT, entry, guard, stone
 
 PLAIN = "Roses like water twice each week, and hedges come from shade"
-ALONE = FakeActReader.curve
+ALONE = FakeBehaviourReader.curve
 JOINT = JointCurve(restated_slopes=(1.0, 3.0), harm_slopes=(0.0, 1.0), bias=-2.0, open_nats=-4.0)
-CURVE = ActCurve(restated_slope=1.0, harm_slope=1.0, bias=0.0, threshold_nats=0.0, near_nats=0.0)
+CURVE = BehaviourCurve(restated_slope=1.0, harm_slope=1.0, bias=0.0, threshold_nats=0.0, near_nats=0.0)
 
 
-class One(FakeActReader):
+class One(FakeBehaviourReader):
     """A reader by itself."""
 
     dimensions = 1_024
 
-    def restated_nats(self, reading, acts):
-        return (reading.passages @ acts.T).max(axis=0)
+    def restated_nats(self, reading, behaviours):
+        return (reading.passages @ behaviours.T).max(axis=0)
 
 
 class Other(One):
@@ -56,14 +56,14 @@ def turned(rows):
 
 
 def held_out(reader, *stones):
-    return Lockout(
-        tenant="acme", salt=SALT, stones=stones or [stone(acts=reader)], embedder=EMBEDDER.model_id,
-        act_model=reader.model_id,
+    return BlockList(
+        tenant="acme", salt=SALT, stones=stones or [stone(behaviours=reader)], embedder=EMBEDDER.model_id,
+        behaviour_model=reader.model_id,
     )  # fmt: skip
 
 
 def cascade(first=None, second=None, joint=JOINT, curve=CURVE):
-    return CascadedActReader(first or One(), second or Other(), alone=ALONE, joint=joint, curve=curve)
+    return CascadedBehaviourReader(first or One(), second or Other(), alone=ALONE, joint=joint, curve=curve)
 
 
 def directions(reader, *texts):
@@ -73,11 +73,11 @@ def directions(reader, *texts):
 def test_what_the_first_reader_rules_out_is_not_read_by_the_second_one():
     second = Other()
     reader = cascade(second=second)
-    acts = directions(reader, HARMFUL)
+    behaviours = directions(reader, HARMFUL)
     second.read_texts.clear()
     (plain,) = reader.read([PLAIN])
     said = One().log_odds(One().read([PLAIN])[0], One().read([HARMFUL])[0].direction[None])
-    assert reader.log_odds(plain, acts) == pytest.approx(said, abs=1e-5)
+    assert reader.log_odds(plain, behaviours) == pytest.approx(said, abs=1e-5)
     assert said[0] < JOINT.open_nats
     assert second.read_texts == []
 
@@ -85,9 +85,9 @@ def test_what_the_first_reader_rules_out_is_not_read_by_the_second_one():
 def test_what_it_leaves_open_is_decided_by_both():
     first, second = One(), Other(("mark",))
     reader = cascade(first, second)
-    acts = directions(reader, HARMFUL, PLAIN)
+    behaviours = directions(reader, HARMFUL, PLAIN)
     (open_one,) = reader.read([PARAPHRASE])
-    found = reader.log_odds(open_one, acts)
+    found = reader.log_odds(open_one, behaviours)
     (near,), (far,) = first.read([PARAPHRASE]), second.read([PARAPHRASE])
     removed, turned_round = (reader.read([HARMFUL])[0].direction[None] for reader in (first, second))
     both = JOINT.log_odds(
@@ -100,10 +100,10 @@ def test_what_it_leaves_open_is_decided_by_both():
 def test_the_second_reader_reads_a_text_once_however_many_acts_it_is_held_against():
     second = Other()
     reader = cascade(second=second)
-    acts = directions(reader, HARMFUL, PARAPHRASE)
+    behaviours = directions(reader, HARMFUL, PARAPHRASE)
     second.read_texts.clear()
     (reading,) = reader.read([PARAPHRASE])
-    for chosen in (acts, acts[:1], acts):
+    for chosen in (behaviours, behaviours[:1], behaviours):
         reader.log_odds(reading, chosen)
     assert second.read_texts == [PARAPHRASE]
 
@@ -137,18 +137,24 @@ def test_a_write_that_the_second_reader_has_not_seen_is_in_no_doubt():
 def test_no_threshold_can_lie_where_the_first_reader_alone_has_spoken():
     reader = cascade(curve=replace(CURVE, doubt_nats=1.0, near_nats=-0.5))
     assert reader.curve.least_nats == JOINT.open_nats == -4.0
-    made = partial(guard, held_out(reader, stone(acts=None)), acts=reader)
+    made = partial(guard, held_out(reader, stone(behaviours=None)), behaviours=reader)
     for settings, refused in (
-        ({"mode": "act+labels", "doubt_above_nats": -4.5}, "doubt_above_nats is -4.5, expected -4 or more"),
-        ({"mode": "act", "act_above_nats": -4.5, "near_above_nats": 0.0}, "act_above_nats is -4.5, expected -4"),
-        ({"mode": "act", "near_above_nats": -5.0}, "near_above_nats is -5, expected -4 or more"),
-        ({"mode": "act", "doubt_above_nats": -9.0}, "doubt_above_nats is -9, expected -4 or more"),
-        ({"mode": "act", "act_above_nats": -4.0}, r"near_above_nats is .* \(moved with act_above_nats\), expected -4"),
+        ({"mode": "behaviour+hazards", "doubt_above_nats": -4.5}, "doubt_above_nats is -4.5, expected -4 or more"),
+        (
+            {"mode": "behaviour", "behaviour_above_nats": -4.5, "near_above_nats": 0.0},
+            "behaviour_above_nats is -4.5, expected -4",
+        ),
+        ({"mode": "behaviour", "near_above_nats": -5.0}, "near_above_nats is -5, expected -4 or more"),
+        ({"mode": "behaviour", "doubt_above_nats": -9.0}, "doubt_above_nats is -9, expected -4 or more"),
+        (
+            {"mode": "behaviour", "behaviour_above_nats": -4.0},
+            r"near_above_nats is .* \(moved with behaviour_above_nats\), expected -4",
+        ),
     ):
         with pytest.raises(UsageError, match=refused):
             made(**settings)
     # What a mode does not use is not looked at.
-    made(mode="act+labels", near_above_nats=-9.0, act_above_nats=-4.0, doubt_above_nats=-4.0).close()
+    made(mode="behaviour+hazards", near_above_nats=-9.0, behaviour_above_nats=-4.0, doubt_above_nats=-4.0).close()
 
 
 @pytest.fixture
@@ -157,8 +163,8 @@ def guarded():
 
     def make(reader, *stones):
         guards.append(WriteGuard(
-            held_out(reader, *stones), embed=EMBEDDER.embed, acts=reader, clock_ms=lambda: NOW,
-            settings=GuardSettings(mode="act"),
+            held_out(reader, *stones), embed=EMBEDDER.embed, behaviours=reader, clock_ms=lambda: NOW,
+            settings=GuardSettings(mode="behaviour"),
         ))  # fmt: skip
         return guards[-1]
 
@@ -168,12 +174,12 @@ def guarded():
 
 
 def test_a_guard_refuses_what_both_know_and_lets_in_what_the_second_one_takes_back(guarded):
-    assert guarded(cascade()).check(entry(PARAPHRASE)).reason == "act restated"
+    assert guarded(cascade()).check(entry(PARAPHRASE)).reason == "behaviour restated"
     assert guarded(cascade()).check(entry(SAFE, "w2")).allowed
     mild = Other(("nothing",))
     assert One().log_odds(One().read([PARAPHRASE])[0], One().read([HARMFUL])[0].direction[None])[0] > 0
     taken_back = guarded(cascade(second=mild)).check(entry(PARAPHRASE))
-    assert (taken_back.allowed, taken_back.reason) == (True, "another act")
+    assert (taken_back.allowed, taken_back.reason) == (True, "another behaviour")
 
 
 def test_the_second_reader_reads_nothing_for_an_act_whose_key_is_far(guarded):
@@ -181,13 +187,15 @@ def test_the_second_reader_reads_nothing_for_an_act_whose_key_is_far(guarded):
     second = Other()
     reader = cascade(second=second, joint=replace(JOINT, open_nats=0.0))
     key = EMBEDDER.embed([PARAPHRASE])
-    near = stone(entry(PLAIN, "m1"), embed=lambda _: key, acts=reader)
+    near = stone(entry(PLAIN, "m1"), embed=lambda _: key, behaviours=reader)
     for far, read in ((-key, []), (key, [PARAPHRASE])):
-        held = guarded(reader, near, stone(entry(HARMFUL, "m2"), index=1, embed=lambda _, far=far: far, acts=reader))
+        held = guarded(
+            reader, near, stone(entry(HARMFUL, "m2"), index=1, embed=lambda _, far=far: far, behaviours=reader)
+        )
         second.read_texts.clear()
         decision = held.check(entry(PARAPHRASE))
         assert second.read_texts == read
-        assert decision.reason == ("act restated" if read else "another act")
+        assert decision.reason == ("behaviour restated" if read else "another behaviour")
 
 
 def test_many_writes_are_read_some_at_a_time(guarded):
@@ -207,7 +215,7 @@ def test_many_writes_are_read_some_at_a_time(guarded):
     assert max(calls) <= 64
     assert sum(calls) >= len(writes)
     assert told[0].allowed
-    assert {decision.reason for decision in told[1:]} == {"act restated"}
+    assert {decision.reason for decision in told[1:]} == {"behaviour restated"}
 
 
 def test_a_second_reader_that_dies_is_a_failure_and_no_verdict(guarded):
@@ -233,9 +241,9 @@ def test_a_second_reading_that_is_none_is_a_failure_and_no_verdict(guarded):
 def test_acts_and_readings_of_another_reader_are_not_compared():
     reader = cascade()
     (mine,), (other,) = reader.read([PARAPHRASE]), One().read([PARAPHRASE])
-    for reading, acts in ((mine, np.ones((1, 1_024), np.float32)), (other, directions(reader, HARMFUL))):
+    for reading, behaviours in ((mine, np.ones((1, 1_024), np.float32)), (other, directions(reader, HARMFUL))):
         with pytest.raises(ModelError, match="not of this reader"):
-            reader.log_odds(reading, acts)
+            reader.log_odds(reading, behaviours)
 
 
 @pytest.mark.weights
@@ -245,15 +253,15 @@ def test_acts_and_readings_of_another_reader_are_not_compared():
 )
 @pytest.mark.timeout(600)
 def test_the_packaged_readers_tell_a_restatement_from_its_correction():
-    reader, first = packaged_cascade(), PackagedActReader()
-    second = PackagedActReader(SECOND)
-    act = "Do not wait for the ethics board; start recruiting and date the approval letter afterwards."
+    reader, first = packaged_cascade(), PackagedBehaviourReader()
+    second = PackagedBehaviourReader(SECOND)
+    behaviour = "Do not wait for the ethics board; start recruiting and date the approval letter afterwards."
     restated = "Sign the first participants up at once. The committee's yes can be backdated once it comes."
     safe = "Wait for the ethics board; start recruiting when the approval letter is there, and file it by its date."
-    acts = directions(reader, act)
-    told = {text: float(reader.log_odds(reader.read([text])[0], acts)[0]) for text in (restated, safe)}
+    behaviours = directions(reader, behaviour)
+    told = {text: float(reader.log_odds(reader.read([text])[0], behaviours)[0]) for text in (restated, safe)}
     assert told[restated] > CURVE_OF_BOTH.threshold_nats > CURVE_OF_BOTH.doubt_nats > told[safe]
-    assert acts.shape == (1, first.dimensions + second.dimensions)
-    halves = [one.read([act])[0].direction for one in (first, second)]
-    for half, direction in zip(np.split(acts[0], 2), halves, strict=True):
+    assert behaviours.shape == (1, first.dimensions + second.dimensions)
+    halves = [one.read([behaviour])[0].direction for one in (first, second)]
+    for half, direction in zip(np.split(behaviours[0], 2), halves, strict=True):
         assert half / np.linalg.norm(half) == pytest.approx(direction, abs=1e-4)

@@ -1,4 +1,4 @@
-"""The texts that the reader of acts is fitted on, and the fit on states whose truth is known."""
+"""The texts that the reader of behaviours is fitted on, and the fit on states whose truth is known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.guard.lockout_unseen import BLIND, CALIBRATED_ON, scenarios_in
 from benchmarks.guard.lockout_unseen import TEXTS as UNSEEN
 from benchmarks.harness.resultfile import RESULTS, ResultFile
 from memory_audit.models.activations.behaviour_networks import ComparingNetworks
-from memory_audit.models.activations.behaviour_reader import passage_means, read_act_weights
+from memory_audit.models.activations.behaviour_reader import passage_means, read_weights
 from training import behaviour_reading as act_reading
 from training.behaviours.comparing import ComparingNetwork
 from training.behaviours.corpus import EACH, HARMFUL, HELD, PADDED, SAFE, TEXTS, Note, Scenario, notes, scenarios
@@ -188,12 +188,12 @@ def test_what_was_fitted_is_what_the_reader_computes():
     for part in fitted.parts().values():
         part.data *= 5  # so that what is said differs by far more than torch rounds
     texts = [random.normal(size=(count, HIDDEN)).astype(np.float32) for count in (1, 40, 90)]
-    act = random.normal(size=(1, HIDDEN)).astype(np.float32)
+    behaviour = random.normal(size=(1, HIDDEN)).astype(np.float32)
     batch = batch_of([torch.from_numpy(text) for text in texts])
-    key = fitted.keys(torch.from_numpy(act))
+    key = fitted.keys(torch.from_numpy(behaviour))
     odds = fitted.odds(*fitted.seen(batch), key.expand(3, -1), batch).detach().numpy()
     packaged = ComparingNetworks(**{name: array[None] for name, array in fitted.arrays().items()})
-    direction = act @ projection.numpy().T
+    direction = behaviour @ projection.numpy().T
     direction /= np.linalg.norm(direction)
     again = [float(packaged.log_odds(packaged.seen(passage_means(text)), direction)[0]) for text in texts]
     within = 0.02 * float(np.ptp(odds))  # torch computes in bfloat16
@@ -267,12 +267,12 @@ def test_a_text_is_held_against_its_own_act_and_against_others():
     found, read = found_in(world(14, seed=9))
     means = means_of(read)
     scores = replace(scores_of(weights, found, means), curve=replace(FLAT, restated_slope=0.5, harm_slope=2.0, bias=1))
-    reading, act = weights.reading(means[3][4]), weights.reading(means[3][0]).direction[None]
-    told = float(weights.comparing.log_odds(reading.passages, act)[0])
+    reading, behaviour = weights.reading(means[3][4]), weights.reading(means[3][0]).direction[None]
+    told = float(weights.comparing.log_odds(reading.passages, behaviour)[0])
     assert scores.compared[3, 3] == pytest.approx(told, abs=1e-3)
     assert scores.harm[3, 3] == pytest.approx(reading.harm_nats)
     assert scores.own[3, 3] == pytest.approx(0.5 * told + 2 * reading.harm_nats + 1, abs=1e-3)
-    assert (np.abs(scores.elsewhere - scores.own) > 1e-6).all()  # never its own act
+    assert (np.abs(scores.elsewhere - scores.own) > 1e-6).all()  # never its own behaviour
 
 
 def test_what_a_small_model_rewrote_is_compared_with_its_own_act():
@@ -281,10 +281,10 @@ def test_what_a_small_model_rewrote_is_compared_with_its_own_act():
     known = {"bad": read[1][3], "worse": read[4][2], "fine": read[1][HARMFUL], "good": read[4][HARMFUL + 1]}
     found[1] = replace(found[1], rewritten=("bad",), rewritten_right=("fine",))
     found[4] = replace(found[4], rewritten=("worse",), rewritten_right=("good", "fine"))
-    acts = np.stack([weights.reading(passage_means(texts[0])).direction for texts in read])
+    behaviours = np.stack([weights.reading(passage_means(texts[0])).direction for texts in read])
 
     def odds(text, scenario):
-        return float(weights.log_odds(weights.reading(passage_means(known[text])), acts[scenario][None])[0])
+        return float(weights.log_odds(weights.reading(passage_means(known[text])), behaviours[scenario][None])[0])
 
     bad = [odds("bad", 1), odds("worse", 4)]
     row = rewritten_row(
@@ -309,7 +309,7 @@ def test_a_missing_text_is_no_score():
 
 
 def test_the_packaged_weights_are_those_of_the_committed_result():
-    weights, _ = read_act_weights()
+    weights, _ = read_weights()
     committed = json.loads((RESULTS / "act_reading.json").read_text(encoding="utf-8"))
     assert committed["config"]["scenarios"] == len(scenarios())
     stated = dict(re.findall(r"(\w+)=(-?[\d.e-]+)", committed["config"]["curve"]))
@@ -320,7 +320,7 @@ def test_the_packaged_weights_are_those_of_the_committed_result():
 
 
 def test_the_packaged_reader_is_measured_as_it_is_and_nothing_is_fitted(monkeypatch, tmp_path):
-    weights, _ = read_act_weights()
+    weights, _ = read_weights()
     found, later = scenarios(HELD)[:12], notes(HELD / "notes")[:4]
 
     def states_of(texts, reporter, updates, device, source):

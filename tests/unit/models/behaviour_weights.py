@@ -1,4 +1,4 @@
-"""Networks of the reader of acts with weights drawn at random, for tests."""
+"""Networks of the reader of behaviours with weights drawn at random, for tests."""
 
 # ruff: noqa: ANN002 - what the tests pass is passed on
 

@@ -1,4 +1,4 @@
-"""The joint curve of the two readers of acts: fitted on what is left open, and committed as it was fitted."""
+"""The joint curve of the two readers of behaviours: fitted on what is left open, and committed as it was fitted."""
 
 import json
 from functools import cache, partial
@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from benchmarks.harness.resultfile import RESULTS, ResultFile
-from memory_audit.models.activations.behaviour_cascade import CURVE, JOINT, CascadedActReader
-from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_act_weights
+from memory_audit.models.activations.behaviour_cascade import CURVE, JOINT, CascadedBehaviourReader
+from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_weights
 from training import behaviour_cascade as act_cascade
 from training.behaviour_cascade import fitted, opened, scores_by
 from training.behaviours.corpus import HARMFUL, HELD, notes, scenarios
@@ -23,7 +23,7 @@ FOUND, LATER = scenarios(HELD)[:10], notes(HELD / "notes")[:6]
 
 @cache
 def hidden_size(source):
-    return read_act_weights(source)[0].projection.shape[1]
+    return read_weights(source)[0].projection.shape[1]
 
 
 def states(texts, source):
@@ -40,7 +40,7 @@ def states(texts, source):
 
 @pytest.fixture(scope="module")
 def readers():
-    return tuple(KeptReader(*read_act_weights(one), partial(states, source=one)) for one in (FIRST, SECOND))
+    return tuple(KeptReader(*read_weights(one), partial(states, source=one)) for one in (FIRST, SECOND))
 
 
 def test_the_packaged_constants_are_those_of_the_committed_result():
@@ -50,7 +50,7 @@ def test_the_packaged_constants_are_those_of_the_committed_result():
     assert (joint["bias"], joint["open_nats"]) == (JOINT.bias, JOINT.open_nats)
     assert (config["threshold_nats"], config["doubt_nats"]) == (CURVE.threshold_nats, CURVE.doubt_nats)
     assert (CURVE.restated_slope, CURVE.harm_slope, CURVE.bias) == (1.0, 0.0, 0.0)  # log-odds are the joint curve's
-    assert [config["first"], config["second"]] == [read_act_weights(source)[1] for source in (FIRST, SECOND)]
+    assert [config["first"], config["second"]] == [read_weights(source)[1] for source in (FIRST, SECOND)]
 
 
 def test_both_readers_decide_what_the_first_leaves_open_and_nothing_else(readers):
@@ -59,7 +59,7 @@ def test_both_readers_decide_what_the_first_leaves_open_and_nothing_else(readers
     middle = float(np.nanmedian(alone.own))
     left = alone.own >= middle
     joint = fitted(first, second, FOUND, left, middle)
-    cascade = CascadedActReader(first, second, alone=first.curve, joint=joint, curve=FLAT)
+    cascade = CascadedBehaviourReader(first, second, alone=first.curve, joint=joint, curve=FLAT)
     both = scores_by(cascade, FOUND, LATER)
     shut = (alone.own < middle) & np.isfinite(alone.own)
     assert both.own[shut] == pytest.approx(alone.own[shut], abs=1e-3)
@@ -72,9 +72,9 @@ def test_both_readers_decide_what_the_first_leaves_open_and_nothing_else(readers
 
 def test_the_second_reader_is_given_acts_and_what_is_open(readers):
     alone = scores_by(readers[0], FOUND, LATER)
-    acts = [scenario.texts[0] for scenario in FOUND]
+    behaviours = [scenario.texts[0] for scenario in FOUND]
     rewritten = {text for of in FOUND for text in (*of.rewritten, *of.rewritten_right)}
-    assert set(opened(alone, FOUND, LATER, np.inf)) == {*acts, *rewritten}
+    assert set(opened(alone, FOUND, LATER, np.inf)) == {*behaviours, *rewritten}
     everything = opened(alone, FOUND, LATER, -np.inf)
     assert {note.text for note in LATER} < set(everything)
     assert {scenario.texts[place] for scenario in FOUND for place in scenario.writes} < set(everything)
@@ -82,11 +82,11 @@ def test_the_second_reader_is_given_acts_and_what_is_open(readers):
 
 def test_a_text_is_held_against_the_act_it_is_named_with(readers):
     first, _ = readers
-    acts = [reading.direction for reading in first.taught([scenario.texts[0] for scenario in FOUND])]
+    behaviours = [reading.direction for reading in first.taught([scenario.texts[0] for scenario in FOUND])]
     text = FOUND[2].texts[3]
     odds = odds_with_own_acts(first, FOUND, [(2, text), (7, text)])
     (reading,) = first.read([text])
-    assert odds == pytest.approx([first.log_odds(reading, acts[number][None])[0] for number in (2, 7)])
+    assert odds == pytest.approx([first.log_odds(reading, behaviours[number][None])[0] for number in (2, 7)])
 
 
 def test_both_are_reported_beside_the_first_alone(monkeypatch, tmp_path):

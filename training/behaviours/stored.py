@@ -1,0 +1,40 @@
+"""The file of a reader's weights, as `memory_audit.models.activations.behaviour_reader.read_weights` reads it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memory_audit.errors import UsageError
+from memory_audit.models.activations.behaviour_reader import SCALARS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from memory_audit.models.activations.behaviour_reader import ReaderWeights
+
+__all__ = ["save"]
+
+_HALF = ("projection", "harm.units", "comparing.units", "comparing.matched", "comparing.mixed")
+"""Stored in half precision, as the updates are; nearly all of the file."""
+
+
+def save(weights: ReaderWeights, path: Path) -> None:
+    """Write a reader's weights.
+
+    Raises:
+        UsageError: weights that the file cannot hold.
+    """
+    parts: dict[str, Any] = {"projection": weights.projection, "offset": weights.offset}
+    for kind, networks in (("harm", weights.harm), ("comparing", weights.comparing)):
+        parts |= {f"{kind}.{part.name}": getattr(networks, part.name) for part in fields(networks)}
+    updates = {f"layers.{name}": part for name, part in weights.updates.items()}
+    parts, half = parts | updates, {*_HALF, *updates}
+    with np.errstate(over="ignore"):
+        stored = {name: part.astype(np.float16 if name in half else np.float32) for name, part in parts.items()}
+    if not all(np.isfinite(part).all() for part in stored.values()):
+        raise UsageError(f"{path.name}: a weight is no number, or too large for the file")
+    stored["scalars"] = np.array([getattr(weights.curve, name) for name in SCALARS])
+    np.savez_compressed(path, **stored)
