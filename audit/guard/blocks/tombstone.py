@@ -4,7 +4,7 @@ It is an ordinary tombstone of the log (`memory_audit.provenance.leaf`: removed 
 time, signed by the auditor) with one item in `extra`, called `hazard`. Example (`memory_audit.provenance.strict_json`):
 
     {"act_model": "qwen@5d0c…+acts", "acts": ["Gx4…"],
-     "embedder": "minilm@3a1f…", "expires_at_ms": null, "fingerprints": ["9c…"], "format": "memaudit hazard v2",
+     "embedder": "minilm@3a1f…", "expires_at_ms": null, "fingerprints": ["9c…"], "format": "memaudit hazard v1",
      "keys": ["fwA…"], "labels": ["skip_validation"], "model": "qwen@5d0c…", "scope": "tenant", "taxonomy": "77ab…"}
 
 Rules, all of which a reader MUST check:
@@ -14,9 +14,9 @@ Rules, all of which a reader MUST check:
    bytes;
 3. `fingerprints` are salted digests of its words, 16 bytes in hex; the salt is the store's id;
 4. `scope` is `tenant` (the log's own) or `operator`: every tenant of the store. Both are the auditor's signed word;
-5. from `expires_at_ms` on (Unix milliseconds) the lockout holds no more; the removal itself stays;
-6. `acts` are what it taught, likewise, by `act_model` (`memory_audit.guard.blocks.behaviour`); v1 is the same without
-   these two fields, and is what a record without acts is written as;
+5. from `expires_at_ms` on (Unix milliseconds) the block holds no more; the removal itself stays;
+6. `acts` are the behaviours that it taught, likewise, by `act_model` (`memory_audit.guard.blocks.behaviour`); where
+   there are none they are empty;
 7. an unknown field, another spelling of the same values, or a missing field MUST be rejected.
 
 No removed text is inside, and none can be computed from it; guesses at the text can be tested, as with any hash.
@@ -62,7 +62,6 @@ BlockScope = Literal["tenant", "operator"]
 
 EXTRA_KEY = "hazard"
 _FORMAT = "memaudit hazard v1"
-_FORMAT_WITH_ACTS = "memaudit hazard v2"
 
 MOST_PIECES = 80
 """Of a removed text that are read, as of a write (`GuardSettings.read_at_most`)."""
@@ -106,7 +105,7 @@ class BlockRecord:
                     f"a tombstone holds at most {MAX_KEYS} keys and {MAX_KEYS} behaviours, of one model each"
                 )
         value: dict[str, object] = {
-            "format": _FORMAT_WITH_ACTS if self.behaviours else _FORMAT,
+            "format": _FORMAT,
             "labels": None if known is None else sorted(known.labels),
             "taxonomy": "" if known is None else known.taxonomy,
             "model": "" if known is None else known.model,
@@ -115,10 +114,9 @@ class BlockRecord:
             "fingerprints": sorted(item.hex() for item in self.fingerprints),
             "scope": self.scope,
             "expires_at_ms": self.expires_at_ms,
+            "act_model": _model(self.behaviours),
+            "acts": [base64_strict.encode(behaviour.quantised) for behaviour in self.behaviours],
         }
-        if self.behaviours:
-            value["act_model"] = _model(self.behaviours)
-            value["acts"] = [base64_strict.encode(behaviour.quantised) for behaviour in self.behaviours]
         text = strict_json.encode(value).decode()
         if len(text) > MAX_EXTRA_VALUE_BYTES:
             raise UsageError(f"the hazard record of a tombstone has {len(text)} bytes, at most {MAX_EXTRA_VALUE_BYTES}")
@@ -127,17 +125,17 @@ class BlockRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HazardTombstone:
-    """A verified tombstone and its lock."""
+    """A verified tombstone and its block record."""
 
     tombstone: Tombstone
     block: BlockRecord
 
     def expired(self, now_ms: int) -> bool:
-        """Tell whether the block list has ended."""
+        """Tell whether the block has ended."""
         return self.block.expires_at_ms is not None and now_ms >= self.block.expires_at_ms
 
 
-def block_record(  # noqa: PLR0913 - the parts of a lock
+def block_record(  # noqa: PLR0913 - the parts of a record
     entry: Entry,
     *,
     store_id: str,
@@ -149,10 +147,10 @@ def block_record(  # noqa: PLR0913 - the parts of a lock
     scope: BlockScope = "tenant",
     expires_at_ms: int | None = None,
 ) -> BlockRecord:
-    """Build the lock of a removed entry.
+    """Build the block record of a removed entry.
 
     Where no model told what bears its hazards, its metadata is taken in if that is harmful, and more so than the
-    response; what all entries of a store have in common is no lock.
+    response; what all entries of a store have in common is blocked for none.
 
     Args:
         entry: What is removed.
@@ -164,7 +162,7 @@ def block_record(  # noqa: PLR0913 - the parts of a lock
             `memory_audit.guard.text.forms.action_of` says.
         behaviours: Reads what they teach; None leaves the behaviours out.
         scope: Whose writes are refused.
-        expires_at_ms: When the block list ends, Unix milliseconds; None is never.
+        expires_at_ms: When the block ends, Unix milliseconds; None is never.
     """
     default = action_of(entry)
     noted = () if action else _worse([text for text in noted_in(entry) if text not in default], default, behaviours)
@@ -210,7 +208,7 @@ def _worst(texts: Sequence[str], behaviours: BehaviourReader | None) -> tuple[st
 
 
 def read_hazard(tombstone: Tombstone) -> HazardTombstone | None:
-    """Read a verified tombstone's lock; None where it has none, being a plain removal.
+    """Read a verified tombstone's block record; None where it has none, being a plain removal.
 
     Raises:
         VerificationError: a rule of the module's docstring is broken.
@@ -224,21 +222,18 @@ def read_hazard(tombstone: Tombstone) -> HazardTombstone | None:
 
 
 def read_block_record(text: str, where: str) -> BlockRecord:
-    """Read a lock from its one spelling. Raises like `read_hazard`."""
+    """Read a block record from its one spelling. Raises like `read_hazard`."""
     value = strict_json.decode(text.encode(errors="replace"), max_bytes=MAX_EXTRA_VALUE_BYTES, where=where)
     fields = strict_json.Fields(value, where)
-    form = fields.text("format")
-    if form not in {_FORMAT, _FORMAT_WITH_ACTS}:
-        raise VerificationError(f"{where}: expected format {_FORMAT!r} or {_FORMAT_WITH_ACTS!r}")
+    if fields.text("format") != _FORMAT:
+        raise VerificationError(f"{where}: expected format {_FORMAT!r}")
     labels = fields.take("labels")
     taxonomy, model = fields.text("taxonomy", may_be_empty=True), fields.text("model", 1_024, may_be_empty=True)
     embedder = fields.text("embedder", 1_024, may_be_empty=True)
     keys, prints, scope = fields.take("keys"), fields.take("fingerprints"), fields.text("scope")
     expires = fields.whole_or_none("expires_at_ms", MAX_TIME_MS)
-    behaviour_model, behaviours = "", list[str]()
-    if form == _FORMAT_WITH_ACTS:
-        behaviour_model = fields.text("act_model", 1_024)
-        behaviours = _texts(fields.take("acts"), MAX_KEYS, f"{where}: behaviours")
+    behaviour_model = fields.text("act_model", 1_024, may_be_empty=True)
+    behaviours = _texts(fields.take("acts"), MAX_KEYS, f"{where}: acts")
     fields.done()
     if scope not in ("tenant", "operator"):
         raise VerificationError(f"{where}: scope is {scope!r:.40}, expected tenant or operator")
