@@ -356,17 +356,14 @@ class _Replayer:
         if not kept or not ablation.at_point:
             return kept[0] if kept else None
         question = self._question(ablation, found)
-        return next((outcome for outcome in kept if outcome.prompt_hash in self._hashes(question, outcome)), None)
+        return next((outcome for outcome in kept if outcome.prompt_hash == self._hash(question, outcome)), None)
 
-    def _hashes(self, question: ReplayQuestion, outcome: Outcome) -> tuple[str, ...]:
-        """Return what an outcome's prompt hash may be if it answers this question, with the memories that it was shown.
-
-        Runs of earlier versions know the request alone.
-        """
+    def _hash(self, question: ReplayQuestion, outcome: Outcome) -> str:
+        """Return an outcome's prompt hash if it answers this question, with the memories that it was shown."""
         shown = tuple(entry for entry in question.memories if outcome.fits and entry.entry_id not in outcome.left_out)
         query = self._events[question.ablation.event_id].query
         request = request_of(self._agent, query, self._program, replace(question, memories=shown))
-        return (hash_at_point(request, question), *(() if request is None else (request.digest(),)))
+        return hash_at_point(request, question)
 
     def _question(self, ablation: Ablation, found: TenantEvidence) -> ReplayQuestion:
         if ablation.kept is not None:

@@ -1,9 +1,9 @@
-"""Locks for removed entries: hazards and behaviours, read while the models are loaded, kept in the run until the purge.
+"""Block records of removed entries, made while the models are loaded, and kept in the run until the purge.
 
-    RUN/hazards.json   for each removed entry the lock that its tombstone will carry (`blocks.tombstone`), the
+    RUN/hazards.json   for each removed entry the record that its tombstone will carry (`blocks.tombstone`), the
                        taxonomy, and how many answers were outside the schema
 
-So `purge` needs no model. A lock holds no text of the entry.
+So `purge` needs no model. A record holds no text of the entry.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ Extras = dict[str, dict[str, dict[str, str]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockPlan:
-    """What all locks of one removal have in common."""
+    """What all records of one removal have in common."""
 
     store_id: str
     taxonomy: Taxonomy
@@ -97,7 +97,7 @@ def described(taxonomy: Taxonomy) -> dict[str, str]:
 
 
 async def block_records_of(entries: Sequence[Entry], plan: BlockPlan, reader: HazardReader | None) -> list[BlockRecord]:
-    """Read the hazards of entries and build their locks.
+    """Read the hazards of entries and build their records.
 
     The signature is the union over an entry's forms; the keys are of those forms that bear a hazard, where any
     does. Where the model gave no usable answer for a reading and no hazard was found in the others, the signature is
@@ -105,7 +105,7 @@ async def block_records_of(entries: Sequence[Entry], plan: BlockPlan, reader: Ha
 
     Args:
         entries: What is removed.
-        plan: What the locks have in common.
+        plan: What the records have in common.
         reader: The model; None leaves all signatures unknown.
     """
     found: list[BlockRecord] = []
@@ -146,7 +146,7 @@ def write_block_records(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     reporter: Reporter,
     sealer: Sealer | None = None,
 ) -> None:
-    """Build the locks of what a run removes, and keep them in the run. Does nothing where hazards are off.
+    """Build the records of what a run removes, and keep them in the run. Does nothing where hazards are off.
 
     Those that `sealer` knows from an earlier start are kept, where no model is new since.
 
@@ -223,7 +223,7 @@ def entailment_beside(executor: Executor, config: AuditConfig, taxonomy: Taxonom
 
 
 def _known_blocks(run: Path, result: AuditResult, sealer: Sealer) -> list[BlockRecord]:
-    """Return the locks that an earlier start sealed; none where they are not usable."""
+    """Return the records that an earlier start sealed; none where they are not usable."""
     try:
         data = durable.read_bounded(run / BLOCKS_FILE, MAX_BLOCKS_BYTES, BLOCKS_FILE)
         extras, _ = read_block_records(run, result, data)
@@ -240,7 +240,7 @@ def _known_blocks(run: Path, result: AuditResult, sealer: Sealer) -> list[BlockR
 
 
 def _is_whole(block: BlockRecord, reader: str) -> bool:
-    """Tell whether a lock has this reader's behaviours beside its keys, as it has unless the reader is new here."""
+    """Tell whether a record has this reader's behaviours beside its keys, as it has unless the reader is new here."""
     return not block.keys or any(behaviour.embedder == reader for behaviour in block.behaviours)
 
 
@@ -257,7 +257,7 @@ def read_block_records(run: Path, result: AuditResult, data: bytes | None) -> tu
         run removes nothing, or was told to read no hazards.
 
     Raises:
-        IncompleteError: the audit stopped after its result and before its locks; a tombstone gets none later.
+        IncompleteError: the audit stopped after its result and before its records; a tombstone gets none later.
         UsageError: the file is damaged, of another run, or lacks an entry that the run removes.
     """
     removals = removals_of(result)
@@ -286,7 +286,7 @@ def read_block_records(run: Path, result: AuditResult, data: bytes | None) -> tu
 
 
 def parse_block_records(data: bytes, where: str) -> tuple[str, Extras, dict[str, str]]:
-    """Read the locks of a run: its id, the tombstones' extra items, and what is to be said of the taxonomy.
+    """Read the records of a run: its id, the tombstones' extra items, and what is to be said of the taxonomy.
 
     Raises:
         VerificationError: not what `write_block_records` writes.

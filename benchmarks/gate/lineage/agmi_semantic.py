@@ -26,10 +26,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.gate.lineage.recall import labelled
 from benchmarks.harness.resultfile import RESULTS, ResultFile
 from memory_audit.attribution.replays.retrieval import RankedMemory, dense_ranker
 from memory_audit.entry import Entry
-from memory_audit.gate.recall import labelled
 from memory_audit.lineage.trust import TrustRules
 from memory_audit.lineage.verified import VerifiedLineage
 from memory_audit.provenance.keys import generate_keys

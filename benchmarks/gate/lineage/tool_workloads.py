@@ -21,10 +21,10 @@ from benchmarks.gate.lineage.agent import act
 from benchmarks.gate.lineage.defences import NOW_MS
 from benchmarks.gate.lineage.matrix import same_call
 from benchmarks.gate.lineage.policies import gate_policy
+from benchmarks.gate.lineage.retry import retry
 from benchmarks.gate.lineage.tasks import TASKS
 from memory_audit.gate.call import Context, ToolOutput
 from memory_audit.gate.gate import Gate
-from memory_audit.gate.retry import retry
 
 if TYPE_CHECKING:
     from benchmarks.gate.lineage.tasks import Task

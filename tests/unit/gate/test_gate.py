@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.gate.lineage.retry import REFUSAL, retry
 from memory_audit.entry import Parent
 from memory_audit.gate.call import Context, ToolCall, ToolOutput
 from memory_audit.gate.gate import Gate
 from memory_audit.gate.gate_policy import parse_gate_policy
-from memory_audit.gate.retry import REFUSAL, retry
 from memory_audit.lineage.verified import VerifiedLineage
 from memory_audit.snapshot.publishing.publish import append_entries
 from tests.unit.snapshot.stores import NOW, entry, keyring, make_store, open_store, remove

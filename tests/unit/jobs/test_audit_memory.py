@@ -374,15 +374,6 @@ def test_odds_on_disk_are_taken_where_their_point_is_still_the_same(snapshot, tm
     assert again.requests == whole.requests - len(outcomes)
 
 
-def test_odds_that_an_earlier_version_asked_for_are_known_by_their_requests(snapshot, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr("memory_audit.jobs.executors.replay_group.hash_at_point", lambda request, _: request.digest())
-        first = run_local(snapshot, tmp_path / "run")
-    again = FakeGenerator()
-    assert run_local(snapshot, tmp_path / "run", generator=again) == first
-    assert again.requests == 0
-
-
 def test_odds_without_a_memory_that_did_not_fit_are_taken_from_disk_too(clogged, tmp_path):
     first = run_local(clogged, tmp_path / "run", generator=FakeGenerator(window=200))
     again = FakeGenerator(window=200)

@@ -33,7 +33,7 @@ class Retried:
     gate_calls: int
 
 
-def retry(  # noqa: PLR0913
+def retry(
     gate: Gate,
     call: ToolCall,
     context: Context,

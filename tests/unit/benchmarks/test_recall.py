@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.gate.lineage.recall import labelled
 from memory_audit.attribution.replays.retrieval import RankedMemory, levenshtein_ranker
 from memory_audit.errors import UsageError
-from memory_audit.gate.recall import labelled
 from memory_audit.lineage.dag import PATH_STEPS, Lineage
 from tests.unit.lineage.worlds import RULES, entry
 
