@@ -19,9 +19,9 @@ from memory_audit.attribution.replays.agents import AGENTS, load_agent
 from memory_audit.attribution.replays.harm import SCORERS, load_harm
 from memory_audit.errors import UsageError
 from memory_audit.formats import strict_yaml
+from memory_audit.formats.outside_file import read_at_most
 from memory_audit.formats.setting_types import describe_type, fits_type
 from memory_audit.lineage.trust import parse_trust_rules
-from memory_audit.outside_file import read_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ One JSON object per line. Example (one line in the file):
 Rules: `retrieved` is what the event is replayed with, `[]` is no memory; it may be missing (it is then reconstructed
 with the audit's own retrieval, and the report says so). `harm.label` is `harmful` or `benign`; benign events are
 probes: an audit must keep their answers. Unknown fields are kept in `extra` untouched; `harm` has no others. A reader
-MUST reject a repeated event id, a line that is not one JSON object as `memory_audit.outside_json` reads it (a member
-twice, invalid UTF-8) and one longer than MAX_LINE_BYTES, naming the line.
+MUST reject a repeated event id, a line that is not one JSON object as `memory_audit.formats.outside_json` reads it (a
+member twice, invalid UTF-8) and one longer than MAX_LINE_BYTES, naming the line.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from memory_audit import outside_json
 from memory_audit.entry import MAX_NAME_BYTES, MAX_TEXT_BYTES
 from memory_audit.errors import EventError
+from memory_audit.formats import outside_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

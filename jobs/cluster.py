@@ -30,7 +30,7 @@ from ray.exceptions import AuthenticationError, RayError
 from ray.job_submission import JobSubmissionClient
 
 from memory_audit.errors import IncompleteError, UsageError
-from memory_audit.outside_file import walk
+from memory_audit.formats.outside_file import walk
 
 if TYPE_CHECKING:
     import datetime as dt

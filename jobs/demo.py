@@ -26,6 +26,7 @@ from memory_audit.config import load_config
 from memory_audit.counted import counted
 from memory_audit.errors import UsageError
 from memory_audit.formats.import_jsonl import parse_entries
+from memory_audit.formats.outside_file import read_regular
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
 from memory_audit.jobs.places import check_outside_stores
@@ -45,7 +46,6 @@ from memory_audit.jobs.run.run_folder import KINDS, MAX_MARKER_BYTES
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.models.backbone.generator_vllm import VllmSettings
-from memory_audit.outside_file import read_regular
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, save_keyring
 from memory_audit.report.summary import removed_of, summarise, untold

@@ -32,7 +32,7 @@ from memory_audit.models.activations.hazard_probe import PROBE_FILE
 from memory_audit.models.activations.hidden_states import BACKBONE, LAYER, READING, WHOLE_TOKENS, HiddenStates
 from memory_audit.models.weights.cache import cache_dir, folder_id
 from memory_audit.models.weights.packaged import ensure
-from training.label_calibration import calibration_texts
+from training.label_calibration import LabelledText, calibration_texts
 from training.texts import read_texts
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import sys
 from typing import IO, TYPE_CHECKING, Any
 
-from memory_audit import outside_json
 from memory_audit.entry import PARTS_PER_MILLION, Entry, Parent
 from memory_audit.errors import EntryError
-from memory_audit.outside_file import named_file
+from memory_audit.formats import outside_json
+from memory_audit.formats.outside_file import named_file
 from memory_audit.text.nfc import nfc
 
 if TYPE_CHECKING:

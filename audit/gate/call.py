@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from memory_audit import outside_json
 from memory_audit.errors import UsageError
+from memory_audit.formats import outside_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

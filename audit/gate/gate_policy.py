@@ -53,11 +53,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from memory_audit.entry import PARTS_PER_MILLION
 from memory_audit.errors import UsageError
 from memory_audit.formats import strict_yaml
+from memory_audit.formats.outside_file import read_at_most
 from memory_audit.gate.parts import PartKind
 from memory_audit.gate.values import Kind
 from memory_audit.lineage.dag import DEFAULT_TAU_PPM
 from memory_audit.lineage.trust import TrustRules, parse_trust_rules
-from memory_audit.outside_file import read_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

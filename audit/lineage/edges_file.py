@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from memory_audit import outside_json
 from memory_audit.entry import MAX_NAME_BYTES, PARTS_PER_MILLION
 from memory_audit.errors import UsageError
-from memory_audit.outside_file import read_at_most
+from memory_audit.formats import outside_json
+from memory_audit.formats.outside_file import read_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -8,8 +8,8 @@
 
 A kill leaves the final name absent or complete, and at worst a scratch file that nobody reads. `replace` does the same
 with `rename`, for the few files that are meant to change (pins, policies). A writer locks its scratch file, so that
-`remove_leftovers` can tell those of the dead. Reads are bounded (`memory_audit.outside_file`). Only this module writes;
-it calls `os` by attribute, so that tests can make any call fail.
+`remove_leftovers` can tell those of the dead. Reads are bounded (`memory_audit.formats.outside_file`). Only this module
+writes; it calls `os` by attribute, so that tests can make any call fail.
 """
 # ruff: noqa: PTH102, PTH105, PTH108 - plain `os` calls, one per system call, are what the crash tests break
 
@@ -24,7 +24,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import IncompleteError, UsageError, VerificationError
-from memory_audit.outside_file import UnfitFileError, read_regular
+from memory_audit.formats.outside_file import UnfitFileError, read_regular
 from memory_audit.provenance.folder_lock import is_of_this_machine
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def read_bounded(path: Path, max_bytes: int, what: str) -> bytes:
     """Read a whole file of at most `max_bytes`.
 
     Raises:
-        VerificationError: the file is missing or larger, or no regular file (`memory_audit.outside_file`).
+        VerificationError: the file is missing or larger, or no regular file (`memory_audit.formats.outside_file`).
         UsageError: the operating system refuses to read it.
     """
     try:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memory_audit.config import AuditConfig
     from memory_audit.consistency.graph import TenantGraph
     from memory_audit.events import Event
-    from memory_audit.lineage.descendants import Derivation
+    from memory_audit.report.descendants import Derivation
     from memory_audit.result import DescendantFinding, EventVerdict
 
 __all__ = ["TenantEvidence", "influence_scores", "rank", "tenant_result"]

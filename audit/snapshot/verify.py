@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import StalePlanError, VerificationError
-from memory_audit.outside_file import walk
+from memory_audit.formats.outside_file import walk
 from memory_audit.provenance import merkle
 from memory_audit.provenance.checkpoint import log_origin
 from memory_audit.snapshot.judge import Judges

@@ -49,10 +49,10 @@ from memory_audit.jobs.run.run_audit import (
 from memory_audit.jobs.run.run_folder import read_identity
 from memory_audit.jobs.run.run_seal import SEAL_FILE, Sealer
 from memory_audit.jobs.run.sealed_run import open_sealed
-from memory_audit.lineage.descendants import with_quarantined
 from memory_audit.lineage.edges_file import read_edges
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE, load_keyring
+from memory_audit.report.descendants import with_quarantined
 from memory_audit.report.html import render_html
 from memory_audit.report.json import to_json
 from memory_audit.report.sarif import to_sarif

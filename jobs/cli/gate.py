@@ -16,6 +16,7 @@ from rich.console import Console
 from memory_audit.counted import counted
 from memory_audit.entry import PARTS_PER_MILLION
 from memory_audit.errors import UsageError
+from memory_audit.formats.outside_file import read_at_most
 from memory_audit.gate.call import MAX_CALL_BYTES, parse_question
 from memory_audit.gate.gate import Gate
 from memory_audit.gate.gate_policy import GatePolicy, load_gate_policy
@@ -35,7 +36,6 @@ from memory_audit.jobs.cli.store import (
 )
 from memory_audit.jobs.clock import now_ms
 from memory_audit.lineage.verified import VerifiedLineage
-from memory_audit.outside_file import read_at_most
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.reader import open_snapshot
 

@@ -27,8 +27,8 @@ from memory_audit.jobs.run.attestation import ATTESTATION_FILE, attest_run, is_a
 from memory_audit.jobs.run.block_records import removals_of
 from memory_audit.jobs.run.run_folder import read_identity
 from memory_audit.jobs.run.sealed_run import open_sealed
-from memory_audit.lineage.descendants import with_quarantined
 from memory_audit.provenance.keys import load_keyring
+from memory_audit.report.descendants import with_quarantined
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.purify import purify, read_purified
 from memory_audit.snapshot.reader import open_snapshot

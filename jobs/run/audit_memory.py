@@ -23,7 +23,7 @@ from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, Repla
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.graphs import consistency_graphs
 from memory_audit.jobs.run.run_folder import resumable
-from memory_audit.lineage.descendants import derivation_of
+from memory_audit.report.descendants import derivation_of
 from memory_audit.report.findings import TenantEvidence, influence_scores, rank, tenant_result
 from memory_audit.result import AuditResult, text_name
 

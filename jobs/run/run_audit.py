@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from memory_audit.counted import counted
 from memory_audit.errors import EventError, UsageError
 from memory_audit.events import parse_events
+from memory_audit.formats.outside_file import read_at_most, read_regular
 from memory_audit.guard.blocks.hazard import load_taxonomy
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.executors.replay_group import Program
@@ -24,7 +25,6 @@ from memory_audit.jobs.run.run_folder import RESULT_FILE, RUN_FORMAT, RunFolder
 from memory_audit.lineage.edges_file import check_edges
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.loading import ModelSpecs, named_backbone, prepare
-from memory_audit.outside_file import read_at_most, read_regular
 from memory_audit.report.html import render_html
 from memory_audit.report.json import MAX_BYTES, from_json, to_json
 

@@ -24,8 +24,10 @@ from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from memory_audit import outside_json, parquet
+from memory_audit import parquet
 from memory_audit.errors import IncompleteError, ModelError, UsageError, VerificationError
+from memory_audit.formats import outside_json
+from memory_audit.formats.outside_file import read_regular
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.jobs.run.shards import (
     outcomes_table,
@@ -36,7 +38,6 @@ from memory_audit.jobs.run.shards import (
     vectors_table,
     weights_table,
 )
-from memory_audit.outside_file import read_regular
 from memory_audit.provenance import durable
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Shards of a run folder: Parquet files of replays, contradiction weights and embeddings, read back strictly.
 
-A shard may be damaged, no shard, or made to fill the memory (`memory_audit.parquet`, `memory_audit.outside_file`):
-whatever is wrong with it, the reader names it and says that it can be deleted, since a run asks again for what it does
-not find.
+A shard may be damaged, no shard, or made to fill the memory (`memory_audit.parquet`,
+`memory_audit.formats.outside_file`): whatever is wrong with it, the reader names it and says that it can be deleted,
+since a run asks again for what it does not find.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from memory_audit import parquet
 from memory_audit.attribution.replays.ablation import Outcome
 from memory_audit.errors import UsageError
-from memory_audit.outside_file import read_regular
+from memory_audit.formats.outside_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

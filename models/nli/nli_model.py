@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memory_audit.errors import AuditError, ModelError, UsageError
+from memory_audit.formats.outside_file import read_regular
 from memory_audit.models.library_noise import without_bars
 from memory_audit.models.telemetry import tell_nobody
 from memory_audit.models.text_tokens import read_as_text
 from memory_audit.models.weights.cache import MAX_RECORD_BYTES, cache_dir, cannot_load, folder_id, is_packaged, locked
 from memory_audit.models.weights.onnx_export import INT8_GRAPH, export_int8_in_subprocess
-from memory_audit.outside_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

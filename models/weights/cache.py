@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 from memory_audit.errors import ModelError, UsageError
-from memory_audit.outside_file import read_regular, walk
+from memory_audit.formats.outside_file import read_regular, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

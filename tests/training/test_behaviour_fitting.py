@@ -13,8 +13,7 @@ from rich.console import Console
 from transformers import Qwen2Config, Qwen2Model
 
 from memory_audit.jobs.progress import Reporter
-from memory_audit.models.activations.behaviour_reader import adapted, passage_means
-from memory_audit.models.activations.hidden_states import HiddenStates
+from memory_audit.models.activations.behaviour_reader import passage_means
 from memory_audit.models.weights.packaged import ensure
 from training.behaviours import fitting
 from training.behaviours.corpus import Note, Scenario

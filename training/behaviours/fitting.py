@@ -154,8 +154,8 @@ class Fitting:
             ]
         batch = batch_of(self._through.tensors([*texts, *(note.text for note in noted)]))
         batch = replace(batch, states=(batch.states - self._mean) / self._spread)
-        behaviours = batch.states[batch.place == 0][: len(texts)].reshape(len(found), shown, -1)[:, :harmful]
-        taught = [*np.tile(np.arange(shown) < harmful, len(found)).tolist(), *(note.bad for note in noted)]
+        behaviours = batch.states[batch.place == 0][: len(texts)].reshape(len(found), shown, -1)[:, :teaching]
+        taught = [*np.tile(np.arange(shown) < teaching, len(found)).tolist(), *(note.bad for note in noted)]
         truth = torch.tensor(taught, dtype=torch.float32, device=self._device)
         total = torch.zeros((), device=self._device)
         for network in self._harm:

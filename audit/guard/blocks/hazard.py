@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_audit.errors import UsageError
 from memory_audit.formats import strict_yaml
-from memory_audit.outside_file import read_at_most
+from memory_audit.formats.outside_file import read_at_most
 from memory_audit.provenance import strict_json
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,12 +63,12 @@ def test_an_attackers_value_is_held_however_it_is_parted(data: st.DataObject, va
     st.lists(st.integers(1, 15), max_size=4), st.sampled_from(PLAIN_JOINTS),
     st.sampled_from(["<b>{}</b>", "**{}**", "`{}`", "[{}](/x)", "<p>{}</p>", "- {}", "({}).", "{}", "| a | {} | b |"]),
 )  # fmt: skip
-def test_the_users_own_number_passes_however_either_text_parts_it(
+def test_the_users_own_number_passes_however_either_text_parts_it(  # noqa: PLR0917 - what is drawn
     number: str, asked: list[int], asked_joint: str, said: list[int], said_joint: str, around: str
 ) -> None:
     def written(cuts: list[int], joint: str) -> str:
         edges = [0, *sorted(set(cuts) & set(range(1, len(number)))), len(number)]
-        return joint.join(number[start:end] for start, end in zip(edges, edges[1:], strict=False))
+        return joint.join(number[start:end] for start, end in pairwise(edges))
 
     body = f"It is {around.format(written(said, said_joint))} now"
     answer = decide("{kind: prose}", body, f"Send her {written(asked, asked_joint)} now", "hi")
@@ -99,8 +100,8 @@ def test_the_users_own_address_passes_in_whatever_markup(value: str, around: str
 
 @pytest.mark.parametrize(
     "value",
-    ["evil\U0001f4b0.com", "i\u2764.ws", "\U0001f4a9.la", "\u092d\u093e\u0930\u0924.\u092d\u093e\u0930\u0924", "evil.xn--p1ai",
-     "bob@evil\U0001f4b0.com", "evil.\u2764\ufe0f.com"],
+    ["evil\U0001f4b0.com", "i\u2764.ws", "\U0001f4a9.la", "\u092d\u093e\u0930\u0924.\u092d\u093e\u0930\u0924",
+     "evil.xn--p1ai", "bob@evil\U0001f4b0.com", "evil.\u2764\ufe0f.com"],
 )  # fmt: skip
 def test_a_label_is_what_linkifiers_take_for_one(value: str) -> None:
     for text in (f"See {value} now", f"at {value}.", f"mailto {value}!", f"<b>{value}</b>"):
@@ -118,7 +119,8 @@ def test_a_symbol_before_a_trusted_host_makes_another_host() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["bit.ly/x1", "t.co/a", "a@b.co", "0x.st/q", "+1 202 555 0142", "4111 1111 1111 1111", "//0x7f.1", "[x](ab:c)", "AB-12-34"],
+    ["bit.ly/x1", "t.co/a", "a@b.co", "0x.st/q", "+1 202 555 0142", "4111 1111 1111 1111", "//0x7f.1", "[x](ab:c)",
+     "AB-12-34"],
 )  # fmt: skip
 def test_a_title_is_judged_as_prose_is(value: str) -> None:
     title = f"Dinner at 8: {value}"
@@ -134,7 +136,8 @@ def test_a_title_may_have_dates_times_and_short_numbers(title: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["rooms 101, 102, 103", "| 1,200 | 3,400 |\n| 5,600 | 7,800 |", "1.6 / 7.4 / 30.5 ms", "a mean of 1,234,567", "12,345.67 in all"],
+    ["rooms 101, 102, 103", "| 1,200 | 3,400 |\n| 5,600 | 7,800 |", "1.6 / 7.4 / 30.5 ms", "a mean of 1,234,567",
+     "12,345.67 in all"],
 )  # fmt: skip
 def test_a_list_of_quantities_is_the_models_own_unless_an_untrusted_text_has_it(text: str) -> None:
     assert decide("{kind: prose}", text, "sum it up", "hi").verdict == "allow"

@@ -30,9 +30,9 @@ from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.audit_memory import audit_memory, check_events
 from memory_audit.jobs.run.run_folder import RunFolder, shards
 from memory_audit.jobs.run.shards import parse_outcomes
-from memory_audit.lineage.descendants import derivation_of
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.models.fakes import FakeGenerator
+from memory_audit.report.descendants import derivation_of
 from memory_audit.report.html import render_html
 from memory_audit.report.json import from_json
 from memory_audit.report.summary import headline

@@ -16,9 +16,9 @@ from memory_audit.errors import UsageError
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.run_audit import run_audit
 from memory_audit.lineage.dag import DEFAULT_TAU_PPM, Lineage
-from memory_audit.lineage.descendants import Derivation, derivation_of, with_quarantined
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.models.fakes import FakeGenerator
+from memory_audit.report.descendants import Derivation, derivation_of, with_quarantined
 from memory_audit.report.json import from_json, to_json
 from memory_audit.result import PATH_HEAD, PATH_TAIL
 from memory_audit.snapshot.publishing.purify import purify

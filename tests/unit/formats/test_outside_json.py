@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memory_audit.errors import EventError, UsageError
 from memory_audit.formats.nesting import MAX_DEPTH
-from memory_audit.outside_json import decode
+from memory_audit.formats.outside_json import decode
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 VALUES = st.recursive(
