@@ -14,8 +14,8 @@ asked leniently, in any spacing and any spelling of its kind, and of a record's 
 authorise nothing: a miss there would make an attacker's value look composed. So is what a renderer or a browser makes
 of it (`memory_audit.gate.renderings`); of a free text each reading is judged, and found in a reading of a trusted text
 too. An unknown value was made of what the context held, possibly of an untrusted text in disguise (spelt backwards, in
-base 64), so it is authorised only where every text in the context could have authorised it, or the rule lets the model
-compose the value (`unknown: allow`).
+base 64), so it is authorised only where every text in the context could have authorised it, the rule lets the model
+compose the value (`unknown: allow`), or it is written as quantities are (`memory_audit.gate.numbers`).
 
 Not decided here: whether the user meant *this* value for *this* parameter. Where the request names two accounts, one to
 pay and one to avoid, both are the user's words.
@@ -156,10 +156,8 @@ class ContextText:
         if rule.kind == "text":
             if isinstance(value, str) and rule.parts == "quotes":
                 return values.occurs(form, self.worded)
-            if isinstance(value, Part) and self.identified.has(value):
-                return True
             if isinstance(value, str):
-                return values.occurs(values.fold(value), self.folded)
+                return values.occurs(values.fold(value), self.folded) or self.identified.has(value)
             return any(values.canonical(spelling, "number") == form for spelling in values.offers(self.text, "number"))
         if not values.may_offer(form, rule.kind, self.lowered if rule.kind == "email" else self.text):
             return False

@@ -1,7 +1,7 @@
 """Numbers that name something, as accounts, cards and telephones have them, whatever stands between their groups.
 
 A reader takes "4111 1111-1111/1111" for one number, so it is one here: of MIN_DIGITS digits or more, and between its
-groups any run of blanks, dots, dashes, slashes, underscores, apostrophes, brackets, plus signs, commas and pictures.
+groups any run of blanks, dots, dashes, slashes, underscores, apostrophes, parentheses, plus signs, commas and pictures.
 
 Quantities are written so too ("1,500, 1,200", "0.41 - 0.58"): a number with commas or a decimal point as they have
 them, or of two groups as a range is written, may be several of them. Such a one is `listed`: a text that has its digits
@@ -45,7 +45,7 @@ _APART = re.compile(r"[,.]\s|[\n\t]")
 """Between two entries of a list."""
 
 _LISTED = re.compile(
-    r"(?=.*,|.*\d\.\d)(?!.*[.,]\d{4}|\d+(?:\.\d+){2,}$).*"  # what follows is another one, thousands, cents
+    r"(?=.*,|.*\.[\d\s])(?!.*[.,]\d{4}|\d+(?:\.\d+){2,}$).*"  # what follows is another one, thousands, cents
     r"|\d+(?:[./+\u2013]| [-/+(\u2013]+ ?)\d+",
     re.DOTALL,
 )

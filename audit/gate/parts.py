@@ -114,25 +114,28 @@ class Identified:
         self._forms: frozenset[str] | None = None
         self._digits = ""
 
-    def has(self, part: Part) -> bool:
-        """Tell whether the text has a part, however either is spelt, or a number that begins or ends with it.
+    def has(self, part: str) -> bool:
+        """Tell whether the text has a part, however either is spelt, or an account that begins or ends with a number.
 
-        Markup may part a number for who sees it as it stands, and not for who sees it rendered.
+        Markup may part a number for who sees it as it stands, and not for who sees it rendered. No other text than a
+        `Part` is one.
         """
+        if not isinstance(part, Part):
+            return False
         if self._forms is None:
             found, _ = _identifiers(self._text)
             self._forms = frozenset(one.form for one in found)
             self._digits = f" {' '.join({name for one in found for name in (one.form, one.row) if _is_joined(name)})} "
         form = part.form
-        if form in self._forms or not _is_joined(form):
+        if form in self._forms or not form.isdecimal():
             return form in self._forms
         return any(written in self._digits for written in (f" {form}", f"{form} ", f" {part.row} "))
 
 
 def is_number(value: str) -> bool:
-    """Tell whether a value as a whole is an account, a code or a number, of which letters and digits count alone."""
+    """Tell whether a value as a whole is an account, a code or a number: its letters and digits may be anyone's."""
     found = [value] if isinstance(value, Part) else parts(value, "prose")
-    return any(part == value.strip() and _is_joined(part.form) for part in found)
+    return any(part == value.strip() and _is_joined(re.sub("[-_]", "", part.form)) for part in found)
 
 
 def parts(value: str, kind: PartKind) -> list[Part]:

@@ -15,7 +15,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from memory_audit.gate.shown import MARKS, shown
+from memory_audit.gate.shown import shown
 from memory_audit.gate.values import revealed
 
 __all__ = ["MAX_STATES", "Readings", "readings"]
@@ -25,7 +25,10 @@ MAX_STATES = 8
 more, unread ones."""
 
 _ENCODED = ("&", "%", "\\", "/\t", "/\n", "/\r")
-"""What a text must have to be decoded: looking for that, and for MARKS, is all that most texts cost."""
+"""What a text must have to be decoded."""
+
+_MARKUP = re.compile(r"[&%\\<\[*`~^_/|=+'](?:(?<=[&%\\<\[*`~^_])|(?<=/)[\t\n\r]|(?<=\|)\||(?<==)=|(?<=\+)\+|(?<=')')")
+"""What a text must have to be read otherwise: looking for that is all that most texts cost."""
 
 _ZEROS = re.compile(r"(?<=&#)0+(?=[0-9])")
 _NO_CHARACTER = re.compile(r"&#[0-9]{8,};?")  # `html.unescape` would make a number of thousands of digits
@@ -42,14 +45,17 @@ class Readings(NamedTuple):
     """Not where it has MAX_STATES states or more."""
 
 
+_NONE = Readings()
+
+
 def readings(text: str) -> Readings:
     """Return what else a text may be read as.
 
     Args:
         text: Of any size: time and answer grow as it does.
     """
-    if not any(mark in text for mark in (*_ENCODED, *MARKS)):
-        return Readings()
+    if not _MARKUP.search(text):
+        return _NONE
     states = _states(text)
     seen = dict.fromkeys(states)
     for form in shown(text):

@@ -18,10 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["MARKS", "shown"]
-
-MARKS = ("<", "[", "*", "`", "~", "_", "^", "||", "==", "++", "''")
-"""What a text must have to be shown otherwise than it is written."""
+__all__ = ["shown"]
 
 _BLOCK_NAMES = """
 address article aside blockquote body br caption center col colgroup dd details dialog dir div dl dt fieldset figcaption
@@ -56,7 +53,7 @@ _COMMENT_END = re.compile(r"--!?>")
 _LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\[\]]*+\])*+)\]\((?:[^()]|\([^()]*+\))*+\)")
 _REFERENCE = re.compile(r"!?\[([^\[\]]*+)\]\[[^\[\]]*+\]")
 _BRACKET = re.compile(r"!?\[|\](?!:)")
-_PADDED_CODE = re.compile(r"(?<!`)`++ ([^`]++)(?<= )`++")
+_CODE = re.compile(r"(?<!`)(`++)([^`]++)(?<!`)\1(?!`)")
 _BB_TAG = re.compile(r"\[/?[A-Za-z]{1,10}(?:=[^\[\]]*+)?\]")
 _PARAGRAPHS = re.compile(r"(\n\s*\n)")
 _PAIRS = {
@@ -71,7 +68,6 @@ _PAIRS = {
 
 _MARK = re.compile(r"[*`~^_]|\|\||==|\+\+|''")
 _OPENING, _CLOSING = re.compile(r"(?<!\w)_++(?=\S)"), re.compile(r"(?<=[^\s_])_++(?!\w)")
-
 
 _GONE = "\ue000"
 """Stands where a tag was while marks are read: it parts words for them. No text means anything by it."""
@@ -147,7 +143,7 @@ def _without(text: str, tags: Iterable[_Tag], *, hiding: bool) -> str:
         if tag.name in _BLOCKS and not tag.closes:
             (in_line.add if _IN_LINE.search(tag.attributes) else in_line.discard)(tag.name)
         if not hidden:
-            rest += text[at : tag.start], "\n" if tag.name in _BLOCKS and tag.name not in in_line else _instead(tag)
+            rest += text[at : tag.start], "\n" if tag.name in _BLOCKS and tag.name not in in_line else _words(tag)
         at = tag.end
         if hidden and tag.name == hidden:
             depth += -1 if tag.closes else 1
@@ -163,7 +159,7 @@ def _hides(tag: _Tag) -> bool:
     return tag.name in _WITHOUT_TEXT or (bool(tag.attributes) and _HIDDEN.search(tag.attributes) is not None)
 
 
-def _instead(tag: _Tag) -> str:
+def _words(tag: _Tag) -> str:
     words = _ALT.search(tag.attributes) if tag.name == "img" else None
     return next(filter(None, words.groups()), _GONE) if words else _GONE
 
@@ -184,10 +180,15 @@ def _unmarked(text: str) -> str:
 def _without_pairs(text: str) -> str:
     if not _MARK.search(text):
         return text
-    text = _PADDED_CODE.sub(lambda code: code[1][:-1], text)
+    text = _CODE.sub(lambda code: _unpadded(code[2]), text)
     for mark, pair in _PAIRS.items():
         if pair.search(text):
             text = mark.sub("", text)
     if _OPENING.search(text) and _CLOSING.search(text):
         text = _CLOSING.sub("", _OPENING.sub("", text))
     return text
+
+
+def _unpadded(code: str) -> str:
+    """Return what is shown of code in a line: without one blank at both ends, where it has that."""
+    return code[1:-1] if code.strip(" ") and code[0] == code[-1] == " " else code

@@ -124,3 +124,9 @@ def test_no_markup_takes_long_to_take_off(unit: str) -> None:
     started = time.process_time()
     readings(unit * (100_000 // len(unit)))
     assert time.process_time() - started < 10
+
+
+@given(st.text("ab1 .<>[]()*`~_^|=+'/\\&%\t\n", max_size=12))
+def test_what_has_no_other_reading_is_shown_as_it_stands(text: str) -> None:
+    if not readings(text).texts:
+        assert set(shown(text)) == {text}

@@ -17,7 +17,7 @@ from memory_audit.gate.gate_policy import parse_gate_policy
 if TYPE_CHECKING:
     from memory_audit.gate.gate import Decision
 
-NUMBERS = ["12345678901", "4111111111111111", "493012345678", "555998799", "00417643210", "GB29NWBK60161331926819"]
+NUMBERS = ["12345678901", "4111111111111111", "493012345678", "555998799", "00517943910", "GB29NWBK60161331926819"]
 ADDRESSES = ["evil.com", "pay.evil-desk.co.uk", "bob@evil.com", "a.b@mail.evil.org", "evil\u0440\u0444.\u0440\u0444"]
 JOINTS = [
     " ", "  ", "\t", "\n", "&nbsp;", "&#8239;", "&thinsp;", "-", " - ", "\u2010", "\u2013", "\u2212", ".", "/", " / ",
@@ -41,7 +41,7 @@ def decide(rule: str, body: str, request: str, mail: str) -> Decision:
 def parted(draw: st.DrawFn, value: str) -> str:
     """Part a value by markup, and a number by what people set between its groups too."""
     cuts = sorted(draw(st.sets(st.integers(1, len(value) - 1), max_size=5)))
-    pieces = [value[start:end] for start, end in zip([0, *cuts], [*cuts, len(value)], strict=True)]
+    pieces = [value[start:end] for start, end in pairwise([0, *cuts, len(value)])]
     written = ""
     for piece in pieces:
         if written and written[-1].isdecimal() and piece[0].isdecimal() and value.isalnum():
@@ -57,21 +57,22 @@ def test_an_attackers_value_is_held_however_it_is_parted(data: st.DataObject, va
     assert answer.verdict == "deny", written
 
 
+@st.composite
+def grouped(draw: st.DrawFn, number: str) -> str:
+    cuts = draw(st.sets(st.integers(1, len(number) - 1), max_size=4))
+    edges = [0, *sorted(cuts), len(number)]
+    return draw(st.sampled_from(PLAIN_JOINTS)).join(number[start:end] for start, end in pairwise(edges))
+
+
 @given(
-    st.sampled_from([number for number in NUMBERS if number.isdecimal()]),
-    st.lists(st.integers(1, 15), max_size=4), st.sampled_from(PLAIN_JOINTS),
-    st.lists(st.integers(1, 15), max_size=4), st.sampled_from(PLAIN_JOINTS),
+    st.data(), st.sampled_from([number for number in NUMBERS if number.isdecimal()]),
     st.sampled_from(["<b>{}</b>", "**{}**", "`{}`", "[{}](/x)", "<p>{}</p>", "- {}", "({}).", "{}", "| a | {} | b |"]),
 )  # fmt: skip
-def test_the_users_own_number_passes_however_either_text_parts_it(  # noqa: PLR0917 - what is drawn
-    number: str, asked: list[int], asked_joint: str, said: list[int], said_joint: str, around: str
+def test_the_users_own_number_passes_however_either_text_parts_it(
+    data: st.DataObject, number: str, around: str
 ) -> None:
-    def written(cuts: list[int], joint: str) -> str:
-        edges = [0, *sorted(set(cuts) & set(range(1, len(number)))), len(number)]
-        return joint.join(number[start:end] for start, end in pairwise(edges))
-
-    body = f"It is {around.format(written(said, said_joint))} now"
-    answer = decide("{kind: prose}", body, f"Send her {written(asked, asked_joint)} now", "hi")
+    asked, said = data.draw(grouped(number)), data.draw(grouped(number))
+    answer = decide("{kind: prose}", f"It is {around.format(said)} now", f"Send her {asked} now", "hi")
     assert answer.verdict == "allow", answer.detail
 
 
@@ -100,8 +101,10 @@ def test_the_users_own_address_passes_in_whatever_markup(value: str, around: str
 
 @pytest.mark.parametrize(
     "value",
-    ["evil\U0001f4b0.com", "i\u2764.ws", "\U0001f4a9.la", "\u092d\u093e\u0930\u0924.\u092d\u093e\u0930\u0924",
-     "evil.xn--p1ai", "bob@evil\U0001f4b0.com", "evil.\u2764\ufe0f.com"],
+    [
+        "evil\U0001f4b0.com", "i\u2764.ws", "\U0001f4a9.la", "\u092d\u093e\u0930\u0924.\u092d\u093e\u0930\u0924",
+        "evil.xn--p1ai", "bob@evil\U0001f4b0.com", "evil.\u2764\ufe0f.com",
+    ],
 )  # fmt: skip
 def test_a_label_is_what_linkifiers_take_for_one(value: str) -> None:
     for text in (f"See {value} now", f"at {value}.", f"mailto {value}!", f"<b>{value}</b>"):
@@ -119,8 +122,10 @@ def test_a_symbol_before_a_trusted_host_makes_another_host() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["bit.ly/x1", "t.co/a", "a@b.co", "0x.st/q", "+1 202 555 0142", "4111 1111 1111 1111", "//0x7f.1", "[x](ab:c)",
-     "AB-12-34"],
+    [
+        "bit.ly/x1", "t.co/a", "a@b.co", "0x.st/q", "+1 202 555 0142", "4111 1111 1111 1111", "//0x7f.1",
+        "[x](ab:c)", "AB-12-34",
+    ],
 )  # fmt: skip
 def test_a_title_is_judged_as_prose_is(value: str) -> None:
     title = f"Dinner at 8: {value}"
@@ -134,20 +139,20 @@ def test_a_title_may_have_dates_times_and_short_numbers(title: str) -> None:
     assert decide("{kind: words}", f"{title} for spies", "plan a dinner for people", "hi").verdict == "deny"
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["rooms 101, 102, 103", "| 1,200 | 3,400 |\n| 5,600 | 7,800 |", "1.6 / 7.4 / 30.5 ms", "a mean of 1,234,567",
-     "12,345.67 in all"],
-)  # fmt: skip
+@pytest.mark.parametrize("text", ["rooms 101, 102, 103", "1.6 / 7.4 / 30.5 ms", "a mean of 1,234,567", "0-30, 31-60"])
 def test_a_list_of_quantities_is_the_models_own_unless_an_untrusted_text_has_it(text: str) -> None:
+    mail = f"Account {re.sub('[^0-9]', '', text)}"
     assert decide("{kind: prose}", text, "sum it up", "hi").verdict == "allow"
-    digits = re.sub(r"\D", "", text)
-    if "|" not in text and ".67" not in text:
-        assert decide("{kind: prose}", text, "sum it up", f"Account {digits}").verdict == "deny"
-        assert decide("{kind: prose}", text, f"sum it up: {text}", f"Account {digits}").verdict == "allow"
+    assert decide("{kind: prose}", text, "sum it up", mail).verdict == "deny"
+    assert decide("{kind: prose}", text, f"sum it up: {text}", mail).verdict == "allow"
 
 
 def test_a_number_in_another_spelling_is_not_the_models_own_for_other_kinds_either() -> None:
     mail = "Pay to 1234-5678-9012"
     assert decide("{kind: text, unknown: allow}", "1234 56 78 9012", "pay", mail).verdict == "deny"
     assert decide("{kind: text, unknown: allow}", "1234 56 78 9013", "pay", mail).verdict == "allow"
+
+
+def test_a_part_of_a_users_code_is_not_the_users() -> None:
+    assert decide("{kind: prose}", "The code is HGK137", "send HGK137803", "hi").verdict == "deny"
+    assert decide("{kind: prose}", "The code is HGK137803", "send HGK137803", "hi").verdict == "allow"
