@@ -25,7 +25,6 @@ COMMANDS = {
     "writes.jsonl": ("guard", "check", "writes.jsonl", "store"),
     "gate.yaml": ("gate", "explain", "store", "--tenant", "acme", "--entry", "m0", "--policy", "gate.yaml"),
     "call.json": ("gate", "explain", "store", "--tenant", "acme", "--call", "call.json", "--policy", "gate.yaml"),
-    "texts.jsonl": ("guard", "calibrate", "--backbone", "fake", "--texts", "texts.jsonl"),
 }
 """File to the command that reads it."""
 
@@ -40,7 +39,7 @@ def desk(folder, run, monkeypatch):
     assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
     monkeypatch.setattr("memory_audit.jobs.cli.audit.prepare_models", never)
     monkeypatch.setattr("memory_audit.jobs.cli.audit.make_executor", never)
-    monkeypatch.setattr("memory_audit.jobs.cli.forget._locks", never)
+    monkeypatch.setattr("memory_audit.jobs.cli.forget._block_records", never)
     return folder
 
 
@@ -61,7 +60,6 @@ def harm(text):
     return CONFIG.replace("harm: {kind: regex, pattern: HARM}", f"harm: {{{text}}}")
 
 
-TEXT = {"text": "skip it", "labels": ["skip_validation"]}
 MEMORY, EVENT = memories()[0], event()
 
 MALFORMED = [
@@ -80,7 +78,6 @@ MALFORMED = [
     ("memories.jsonl", twice(MEMORY, "response"), "memories.jsonl, line 1: a member is there twice: 'response'"),
     ("writes.jsonl", twice(MEMORY, "response"), "writes.jsonl, line 1: a member is there twice: 'response'"),
     ("call.json", twice(CALL, "arguments"), "call.json: a member is there twice: 'arguments'"),
-    ("texts.jsonl", twice(TEXT, "labels"), "texts.jsonl, line 1: a member is there twice: 'labels'"),
     # a name that says nothing
     ("memaudit.yaml", f"{CONFIG}trust: {{sorces: [user]}}", "memaudit.yaml: trust: unknown member 'sorces'"),
     ("memaudit.yaml", few_shot("max_token: 5"), "memaudit.yaml: agent 'few-shot': 'max_token' is no field of it"),
@@ -95,8 +92,6 @@ MALFORMED = [
     ("memories.jsonl", line(MEMORY, parent=[]), "memories.jsonl, line 1: unknown field 'parent'"),
     ("writes.jsonl", line(MEMORY, label="ok"), "writes.jsonl, line 1: unknown field 'label'"),
     ("call.json", line(CALL, argument={}), "call.json: unknown member 'argument'"),
-    ("texts.jsonl", line(TEXT, labels=["skip_validaton"]), "texts.jsonl, line 1: no label 'skip_validaton'"),
-    ("texts.jsonl", line(TEXT, labels=["skip_validation"] * 2), "texts.jsonl, line 1: a label is named twice"),
     # numbers out of range
     ("memaudit.yaml", few_shot("max_tokens: 0"), "memaudit.yaml: agent 'few-shot': max_tokens is 0, expected 1 to"),
     ("memaudit.yaml", few_shot("max_tokens: -1"), "max_tokens is -1, expected 1 to 1048576"),
@@ -124,7 +119,7 @@ MALFORMED = [
     ("memaudit.yaml", f"{CONFIG}seed: {1 << 31}", "memaudit.yaml: seed is 2147483648, expected at most"),
     ("memaudit.yaml", f"{CONFIG}budget: -1", "memaudit.yaml: budget is -1, expected 0 or more"),
     ("memaudit.yaml", f"{CONFIG}alpha: 1.5", "memaudit.yaml: alpha is 1.5, expected 0 to 1"),
-    ("memaudit.yaml", f"{CONFIG}culprit_nats: .inf", "not finite or beyond 64 bits"),
+    ("memaudit.yaml", f"{CONFIG}attribution_nats: .inf", "not finite or beyond 64 bits"),
     ("memaudit.yaml", f"{CONFIG}tau: -1", "memaudit.yaml: tau is -1.0, expected 0 to 1"),
     ("edges.jsonl", line(EDGE, weight=True), "edges.jsonl, line 1: weight is True"),
     ("edges.jsonl", line(EDGE).replace("0.5", "NaN"), "edges.jsonl, line 1: NaN is not a JSON number"),
@@ -146,12 +141,10 @@ MALFORMED = [
     ("events.jsonl", "[]", "events.jsonl, line 1: expected one JSON object"),
     ("edges.jsonl", "5", "edges.jsonl, line 1: expected an object with"),
     ("edges.jsonl", line(EDGE, evidence=[]), "edges.jsonl, line 1: evidence must map"),
-    ("texts.jsonl", line(TEXT, labels="skip_validation"), "texts.jsonl, line 1: labels must be a list"),
     ("gate.yaml", POLICY.replace("kind: text", 'kind: pattern, pattern: ""'), "to: pattern is empty"),
     # half a text
     ("events.jsonl", line(EVENT, note="\ud800"), "events.jsonl, line 1: not valid Unicode"),
     ("edges.jsonl", '{"tenant": "acme"', "edges.jsonl, line 1: not JSON"),
-    ("texts.jsonl", b"\xff", "texts.jsonl, line 1: not valid UTF-8 at byte 0"),
     ("call.json", "[" * 5_000, "call.json: not JSON"),
     ("events.jsonl", line(EVENT, deep=0).replace("0}", "[" * 200 + "]" * 200 + "}"), "more than 100 levels of JSON"),
 ]  # fmt: skip
