@@ -26,6 +26,9 @@ MIN_DIGITS = 7
 MIN_ALONE = 6
 """Digits of a group that names something by itself, and is no part of what stands beside it."""
 
+MAX_ROW = 64
+"""Digits of a row that another text may write as one number: no account has more, and a table may have a million."""
+
 BREAK = "\x1c"
 """Stands where something was taken out of a text: a number does not go on behind it."""
 
@@ -58,7 +61,7 @@ class Number(NamedTuple):
     end: int
     digits: str
     row: str
-    """Digits of all that stands in a row with it: another text may write them as one number."""
+    """Digits of all that stands in a row with it, which another text may write as one number; empty past MAX_ROW."""
 
     listed: bool
     """It may be several quantities."""
@@ -87,6 +90,7 @@ def numbers(text: str) -> Iterator[Number]:
     for run in _RUN.finditer(text):
         if len(run[0]) >= MIN_ALONE:
             row = digits(run[0])
+            row = row if len(row) <= MAX_ROW else ""
             for start, end in _named(text, *run.span()):
                 listed = _LISTED.fullmatch(text, start, end) is not None
                 yield Number(start, end, digits(text[start:end]), row, listed)

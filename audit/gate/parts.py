@@ -105,7 +105,7 @@ class Part(str):
 
 
 class Identified:
-    """What identifies something in a text that may authorise it: read when it is first asked for."""
+    """The parts of kind `words` of a text that may authorise them: read when they are first asked for."""
 
     __slots__ = ("_digits", "_forms", "_text")
 
@@ -123,8 +123,8 @@ class Identified:
         if not isinstance(part, Part):
             return False
         if self._forms is None:
-            found, _ = _identifiers(self._text)
-            self._forms = frozenset(one.form for one in found)
+            found, rest = _identifiers(self._text)
+            self._forms = frozenset(one.form for one in (*found, *_words(rest)))
             self._digits = f" {' '.join({name for one in found for name in (one.form, one.row) if _is_joined(name)})} "
         form = part.form
         if form in self._forms or not form.isdecimal():
@@ -154,7 +154,7 @@ def parts(value: str, kind: PartKind) -> list[Part]:
         return [_part(run) for run in dict.fromkeys(runs)]
     found, rest = _identifiers(value)
     if kind == "words":
-        found += [_part(word) for word in _WORD.findall(rest) if len(word) >= _SHORTEST_WORD]
+        found += _words(rest)
     return list(dict.fromkeys(found))
 
 
@@ -173,6 +173,10 @@ def _identifiers(text: str) -> tuple[list[Part], str]:
                 last = one.end
         rest = BREAK.join([*kept, rest[last:]])
     return found, rest
+
+
+def _words(text: str) -> Iterator[Part]:
+    return (_part(word) for word in _WORD.findall(text) if len(word) >= _SHORTEST_WORD)
 
 
 def _is_joined(form: str) -> bool:

@@ -52,10 +52,10 @@ def vacuum(
     apply: Annotated[bool, typer.Option("--apply", help="Really erase; without it, only show what would be.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Erase replaced versions, with the text of what was removed, and what interrupted commands left.
+    """Erase replaced versions, and what interrupted commands left.
 
-    The log keeps their hashes and stays provable. Changes nothing unless --apply is given. Exit code 3 says that a file
-    stays which may hold removed text.
+    With them goes the text of what was removed. The log keeps their hashes and stays provable. Changes nothing unless
+    --apply is given. Exit code 3 says that a file stays which may hold removed text.
     """
     retention, keyring, console = retention_ms(keep), load_keyring(keys), Console(soft_wrap=True)
     now = publisher_ms(store) if apply else now_ms()

@@ -223,7 +223,7 @@ class HttpGenerator:
 
     async def _attempt(self, body: Mapping[str, object]) -> Mapping[str, Any]:
         status, headers, raw = await self._exchange(body)
-        if status in _TOO_LONG_STATUSES and body["max_tokens"] and _TOO_LONG.search(raw, 0, MAX_EXCERPT):
+        if status in _TOO_LONG_STATUSES and _TOO_LONG.search(raw, 0, MAX_EXCERPT):
             raise PromptTooLongError(f"{self._url}: the prompt does not fit: {self._excerpt(raw)}")
         if status in _RETRIED or status >= _SERVER_ERROR:
             raise _RetryableError(f"HTTP {status}: {self._excerpt(raw)}", _retry_after_s(headers))

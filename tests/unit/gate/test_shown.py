@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from html.parser import HTMLParser
 
 import pytest
@@ -121,9 +120,9 @@ def test_whatever_a_renderer_shows_is_a_part_of_some_reading(text: str, markdown
     ],
 )  # fmt: skip
 def test_no_markup_takes_long_to_take_off(unit: str) -> None:
-    started = time.process_time()
-    readings(unit * (100_000 // len(unit)))
-    assert time.process_time() - started < 10
+    """In the square of its length it would take longer than the runner waits."""
+    text = unit * (1_000_000 // len(unit))
+    assert all(len(form) <= len(text) for form in shown(text))
 
 
 @given(st.text("ab1 .<>[]()*`~_^|=+'/\\&%\t\n", max_size=12))

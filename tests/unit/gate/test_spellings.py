@@ -99,6 +99,19 @@ def test_the_users_own_address_passes_in_whatever_markup(value: str, around: str
     )
 
 
+PIECES = [
+    "x.com", "bob@", "https://", "www.", "4111", " 1111", "-22", ", 300", "HGK137", "a", " ", "\n", "<b>", "</b>", "**",
+    "`", "_", "[", "](/a)", "&nbsp;", "&#46;", ".", "/", "|", "(", ")", "\U0001f4b0", "2026-11-21", "=", "<!-- ",
+    " -->", "GB29 NWBK 6016 1331 9268 19", "\\",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=10).map("".join), st.sampled_from(["{kind: prose}", "{kind: words}"]))
+def test_what_the_request_has_word_for_word_passes(body: str, rule: str) -> None:
+    answer = decide(rule, body, f"Send this on:\n{body}", "hi")
+    assert answer.verdict == "allow", answer.detail
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -156,3 +169,11 @@ def test_a_number_in_another_spelling_is_not_the_models_own_for_other_kinds_eith
 def test_a_part_of_a_users_code_is_not_the_users() -> None:
     assert decide("{kind: prose}", "The code is HGK137", "send HGK137803", "hi").verdict == "deny"
     assert decide("{kind: prose}", "The code is HGK137803", "send HGK137803", "hi").verdict == "allow"
+
+
+@pytest.mark.parametrize("unit", ["{:07} ", "{:07}, ", "{:02}, ", "{:03}-", "<b>{:07}</b>", "{:07} x.com "])
+def test_no_row_of_numbers_holds_a_decision_up(unit: str) -> None:
+    """A row of all numbers is not compared with each of them: that would take hours, and the runner's patience."""
+    body = "".join(unit.format(number) for number in range(20_000))
+    assert decide("{kind: prose}", body, "send it on", "hi").findings
+    assert decide("{kind: prose}", "Ask 555 998 799", f"send it on: {body}", body).verdict == "deny"

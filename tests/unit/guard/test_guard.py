@@ -673,7 +673,7 @@ def test_importing_the_guard_loads_no_model_library_no_ray_and_no_arrow():
     assert not {"ray", "torch", "vllm", "transformers", "pyarrow", "models", "jobs"} & set(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("name", ["recent_s", "refusals_s", "model_timeout_s", "look_above", "act_above_nats"])
+@pytest.mark.parametrize("name", ["recent_s", "refusals_s", "model_timeout_s", "look_above", "behaviour_above_nats"])
 def test_a_setting_that_is_no_number_is_refused(name):
     with pytest.raises(UsageError, match=f"{name} is nan, expected"):
         GuardSettings(**{name: float("nan")})

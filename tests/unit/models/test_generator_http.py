@@ -195,13 +195,6 @@ def test_a_prompt_that_a_server_finds_too_long_is_told_apart_and_not_sent_again(
     assert len(server.bodies) == 1
 
 
-def test_no_room_for_an_answer_of_no_tokens_is_no_prompt_that_is_too_long(server: Server):
-    server.script = [(400, {}, {"error": {"message": "max_tokens must be at least 1, got 0."}})]
-    with pytest.raises(ModelError, match="must be at least 1") as error:
-        ask(server, max_tokens=0)
-    assert type(error.value) is ModelError
-
-
 @pytest.mark.parametrize(
     ("status", "kind"), [(400, ModelError), (401, UsageError), (404, UsageError), (302, ModelError)]
 )
