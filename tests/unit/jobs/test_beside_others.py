@@ -139,7 +139,7 @@ def before_pinning(monkeypatch, behaviour):
 
     monkeypatch.setattr(cli_store, "read_pin", reading)
     for module in ("export", "verify", "gate", "guard", "lineage", "audit"):
-        monkeypatch.setattr(f"jobs.cli_{module}.known_pin", knowing)
+        monkeypatch.setattr(f"memory_audit.jobs.cli.{module}.known_pin", knowing)
 
 
 @pytest.mark.parametrize("words", READERS, ids=NAMES)
