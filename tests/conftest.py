@@ -97,6 +97,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail where a tool that must be asked was not, and where weights were assembled for a test that is not marked."""
     assembled = Path(EMPTY_CACHE.name, "models").is_dir()
+    EMPTY_CACHE.cleanup()
     untested = sorted(set(os.environ.get(TESTED_TOOLS_VARIABLE, "").split()) - PASSED_TOOLS)
     if not hasattr(session.config, "workerinput") and untested:  # the main process hears of all tests
         print(f"\n{TESTED_TOOLS_VARIABLE}: no test passed that asks {', '.join(untested)}")  # noqa: T201
