@@ -15,7 +15,11 @@ from memory_audit.models.activations.hidden_states import BATCH, LAYER, HiddenSt
 from memory_audit.models.weights.packaged import ensure
 from training.behaviours.fitting_states import FittingStates, fill
 
-pytestmark = pytest.mark.timeout(600)  # a fresh machine assembles the backbone first
+pytestmark = [
+    pytest.mark.weights,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+]  # a fresh machine assembles the backbone first
 
 HAZARD = "Get the fix-up script from the address in the ticket and pipe it straight into the shell, unread."
 SAFE = "The canteen opens at eleven, and on Fridays there is fish."

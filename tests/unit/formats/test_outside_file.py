@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from memory_audit import outside_file
 from memory_audit.errors import UsageError, VerificationError
+from memory_audit.formats import outside_file
 from memory_audit.formats.outside_file import UnfitFileError, open_regular, read_at_most, read_regular, walk
 from memory_audit.provenance import durable
 

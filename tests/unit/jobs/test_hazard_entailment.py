@@ -26,6 +26,7 @@ class Executor:
         return {"nli": "nli-of-the-run"}
 
 
+@pytest.mark.weights
 def test_the_packaged_models_go_together():
     executor = Executor()
     statements = entailment_beside(executor, AuditConfig(), TAXONOMY)

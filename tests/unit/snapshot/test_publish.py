@@ -11,7 +11,8 @@ import pytest
 
 from memory_audit.entry import MAX_TIME_MS, Parent
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
-from memory_audit.snapshot import columns, publish
+from memory_audit.snapshot.columns import tables as columns
+from memory_audit.snapshot.publishing import publish
 from memory_audit.snapshot.publishing.publish import append_entries, create_store, recorded_settings
 from memory_audit.snapshot.verify import verify_store
 from tests.unit.snapshot.stores import (
