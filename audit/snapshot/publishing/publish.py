@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
 __all__ = [
-    "LogWriter", "Published", "append_entries", "create_store", "publish_manifest", "recorded_settings",
-    "sign_readable", "write_bucket",
+    "LogWriter", "Published", "append_entries", "create_store", "publish_again", "publish_manifest",
+    "recorded_settings", "sign_readable", "write_bucket",
 ]  # fmt: skip
 
 ROWS_PER_FILE = 16_384
@@ -300,6 +300,18 @@ def publish_manifest(path: Path, manifest: Manifest, keyring: Keyring) -> Publis
         store_id=manifest.store_id, version=manifest.version, digest=manifest.digest, entries=manifest.entries,
         tenants=manifest.tenants,
     )  # fmt: skip
+
+
+def publish_again(  # noqa: PLR0913 - a path, and what differs
+    path: Path, newest: Manifest, keyring: Keyring, *, operation: Operation, now_ms: int, oldest: int
+) -> Published:
+    """Publish a successor of the newest version with the same memories. Raises like `publish_manifest`."""
+    successor = replace(
+        newest, version=newest.version + 1, oldest=oldest, operation=operation, parent=newest.digest,
+        created_ms=now_ms, run_id="", models={}, config={}, policy_version=keyring.policy.version,
+        policy_sha256=keyring.policy.digest,
+    )  # fmt: skip
+    return publish_manifest(path, successor, keyring)
 
 
 def sign_readable(path: Path, manifest: Manifest, keyring: Keyring) -> bytes:

@@ -9,13 +9,13 @@ that is put in the place of the newest is refused as before, and the pins of tho
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memory_audit.snapshot.layout import hold
 from memory_audit.snapshot.manifest import MAX_CLOCK_SKEW_MS, MAX_GAP_MS
 from memory_audit.snapshot.newest import read_newest
-from memory_audit.snapshot.publishing.publish import publish_manifest
+from memory_audit.snapshot.publishing.publish import publish_again
 from memory_audit.snapshot.reader import check_pin, load_logs
 
 if TYPE_CHECKING:
@@ -68,10 +68,7 @@ def redate(path: Path, keyring: Keyring, *, now_ms: int, pin: Pin | None = None,
         needed = not -MAX_CLOCK_SKEW_MS <= now_ms - newest.created_ms <= MAX_GAP_MS
         version = None
         if needed and not dry_run:
-            successor = replace(
-                newest, version=newest.version + 1, operation="append", parent=newest.digest, created_ms=now_ms,
-                run_id="", models={}, config={}, policy_version=keyring.policy.version,
-                policy_sha256=keyring.policy.digest,
-            )  # fmt: skip
-            version = publish_manifest(path, successor, keyring).version
+            version = publish_again(
+                path, newest, keyring, operation="append", now_ms=now_ms, oldest=newest.oldest
+            ).version
     return Redated(version=newest.version, created_ms=newest.created_ms, needed=needed, published=version)

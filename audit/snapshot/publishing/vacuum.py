@@ -21,7 +21,7 @@ touched. File systems and disks keep copies of their own: this erases names, not
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import IncompleteError, UsageError, VerificationError
@@ -29,7 +29,7 @@ from memory_audit.provenance import durable
 from memory_audit.provenance.folder_lock import is_of_this_machine
 from memory_audit.snapshot.layout import behind_link, file_path, hold, manifest_path, stored_files, versions
 from memory_audit.snapshot.manifest import check_dated_near, files_of
-from memory_audit.snapshot.publishing.publish import publish_manifest
+from memory_audit.snapshot.publishing.publish import publish_again
 from memory_audit.snapshot.reader import read_manifest
 
 if TYPE_CHECKING:
@@ -122,12 +122,9 @@ def vacuum(
         version = None
         if plan.oldest != plan.newest.oldest:
             check_dated_near(plan.newest, now_ms)
-            successor = replace(
-                plan.newest, version=plan.newest.version + 1, oldest=plan.oldest, operation="vacuum",
-                parent=plan.newest.digest, created_ms=now_ms, run_id="", models={}, config={},
-                policy_version=keyring.policy.version, policy_sha256=keyring.policy.digest,
-            )  # fmt: skip
-            version = publish_manifest(path, successor, keyring).version
+            version = publish_again(
+                path, plan.newest, keyring, operation="vacuum", now_ms=now_ms, oldest=plan.oldest
+            ).version
         return _vacuumed(path, plan, _erase(path, plan), version=version, done=True)
 
 
