@@ -22,6 +22,8 @@ from rich.console import Console
 
 from benchmarks.harness.command import run
 from memory_audit.errors import UsageError
+from memory_audit.formats import outside_json
+from memory_audit.formats.outside_file import named_file
 from memory_audit.jobs.guard.guard_models import hazard_models
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.block_records import taxonomy_of
@@ -29,7 +31,7 @@ from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.loading import ModelSpecs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from memory_audit.guard.blocks.hazard import Taxonomy
     from memory_audit.jobs.guard.guard_models import HazardModels
@@ -54,8 +56,13 @@ def calibration_texts() -> tuple[LabelledText, ...]:
     return tuple(parse_labelled(data.splitlines(), "the calibration texts"))
 
 
-def parse_labelled(lines: Iterable[bytes], source: str) -> Iterable[LabelledText]:
+def parse_labelled(lines: Iterable[bytes], source: str, known: Collection[str] | None = None) -> Iterable[LabelledText]:
     """Parse JSON lines `{"text": "…", "labels": ["skip_validation"]}`.
+
+    Args:
+        lines: Raw lines.
+        source: Name of the file, for messages.
+        known: Labels that there are; None for any: one that is misspelt would count as its text's not having it.
 
     Raises:
         UsageError: names the source, the line and the rule broken.
@@ -66,15 +73,16 @@ def parse_labelled(lines: Iterable[bytes], source: str) -> Iterable[LabelledText
             raise UsageError(f"{where}: {len(raw)} bytes, at most {MAX_LINE_BYTES} are allowed")
         if not raw.strip():
             continue
-        try:
-            value = json.loads(raw.decode())
-        except (ValueError, RecursionError):
-            raise UsageError(f"{where}: not JSON") from None
+        value = outside_json.decode(raw, where)
         if not isinstance(value, dict) or value.keys() != {"text", "labels"} or not isinstance(value["text"], str):
             raise UsageError(f'{where}: expected an object with "text" and "labels"')
         labels = value["labels"]
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
             raise UsageError(f"{where}: labels must be a list of names")
+        if len(set(labels)) != len(labels):
+            raise UsageError(f"{where}: a label is named twice")
+        if known is not None and (unknown := sorted(set(labels) - set(known))):
+            raise UsageError(f"{where}: no label {unknown[0]!r:.60}; there are {', '.join(known)}")
         yield LabelledText(text=value["text"], labels=frozenset(labels))
 
 
@@ -118,7 +126,7 @@ def main() -> None:
     labelled = (
         calibration_texts()
         if options.texts is None
-        else tuple(parse_labelled(_lines(options.texts), options.texts.name))
+        else tuple(parse_labelled(_lines(options.texts), options.texts.name, named.names))
     )
 
     async def read(models: HazardModels, progress: Stage) -> list[dict[str, float] | None]:
@@ -167,11 +175,8 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def _lines(file: Path) -> Iterator[bytes]:
     """Read lines, none much longer than is allowed: the file is not ours."""
-    try:
-        with file.open("rb") as stream:
-            yield from iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
+    with named_file(file) as stream:
+        yield from iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
 
 
 if __name__ == "__main__":

@@ -84,3 +84,18 @@ def test_a_label_without_both_kinds_keeps_its_threshold():
 def test_a_line_that_breaks_a_rule_is_named(line):
     with pytest.raises(UsageError, match="file, line 2"):
         list(parse_labelled([b'{"text": "x", "labels": []}', line], "file"))
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b'{"text": "x", "labels": [], "labels": []}', "a member is there twice: 'labels'"),
+        (b'{"text": "x", "labels": ["skip_validaton"]}', "no label 'skip_validaton'"),
+        (b'{"text": "x", "labels": ["skip_validation", "skip_validation"]}', "a label is named twice"),
+        (b'{"text": "x", "labels": "skip_validation"}', "labels must be a list"),
+        (b"\xff", "not valid UTF-8 at byte 0"),
+    ],
+)
+def test_what_a_line_of_labelled_texts_may_not_hold_is_told(line, told):
+    with pytest.raises(UsageError, match=rf"^texts\.jsonl, line 1: {told}"):
+        list(parse_labelled([line], "texts.jsonl", default_taxonomy().names))
