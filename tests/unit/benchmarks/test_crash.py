@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.crash_commands import Tally, World, shown, state_of
+from benchmarks.systems.crash_commands import Tally, World, shown, state_of
 from memory_audit.provenance import durable
 from memory_audit.snapshot.publishing import vacuum
 from tests.conformance.interrupted import Interruption, run_command

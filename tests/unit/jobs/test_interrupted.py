@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from benchmarks.crash_commands import shown
+from benchmarks.systems.crash_commands import shown
 from memory_audit.jobs.clock import now_ms
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import load_keyring, load_policy
