@@ -6,7 +6,7 @@ First the harness of the tests (`tests/conformance/crash.py`): a publisher is ki
 operations that touch one, two and three tenants. After each kill the store must open at the old or the new version,
 verify deeply, hold everything acknowledged, and take the operation again.
 
-Then commands as a user gives them (`benchmarks/systems/crash_commands.py`): killed before, after or in the middle of a file
+Then commands as a user gives them (`systems/crash_commands.py`): killed before, after or in the middle of a file
 operation or at any moment, refused an operation (a full disk), or ended by Ctrl-C, all drawn at random, and given
 again. A batch of interruptions is a row; a second start continues.
 """

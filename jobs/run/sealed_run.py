@@ -43,7 +43,7 @@ class SealedRun:
     """BLOCKS_FILE; None where the run has none."""
 
     def block_records_of(self, result: AuditResult) -> tuple[Extras, dict[str, str]]:
-        """Return the block records of what `result` removes: this run's, or with its quarantined. See `read_block_records`."""
+        """Return the block records of what `result` removes, as `read_block_records` does."""
         return read_block_records(self.path, result, self.blocks)
 
 
