@@ -99,16 +99,6 @@ def test_a_killed_engine_is_a_lost_model_whatever_it_is_asked(generator: VllmGen
             assert str(found).startswith("vLLM died while serving fake-generator")
 
 
-@pytest.fixture(scope="module")
-def local_ray() -> Iterator[None]:
-    if ray.is_initialized():
-        yield
-        return
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    yield
-    ray.shutdown()
-
-
 @pytest.fixture
 def pool(local_ray: None) -> Iterator[ActorPool]:
     started = start_actors(StandInActor, FAKES, replicas=2)

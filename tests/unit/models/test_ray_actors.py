@@ -41,16 +41,6 @@ if TYPE_CHECKING:
 FAKES = ModelSpecs(backbone="fake", nli="fake", embedder="fake")
 
 
-@pytest.fixture(scope="module")
-def local_ray() -> Iterator[None]:
-    if ray.is_initialized():
-        yield
-        return
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    yield
-    ray.shutdown()
-
-
 @pytest.fixture
 def pools(local_ray: None) -> Iterator[list[ActorPool]]:
     started: list[ActorPool] = []
