@@ -9,7 +9,7 @@ import copy
 import threading
 import time
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -125,7 +125,7 @@ class HiddenStates:
         """
         return self._states(self._whole(texts))
 
-    def updated(self, updates: Mapping[str, torch.Tensor], *, both_ways: bool = True) -> HiddenStates:
+    def updated(self, updates: Mapping[str, torch.Tensor], *, both_ways: bool = True) -> Self:
         """Return the states of the same backbone with low-rank updates; it shares all weights with this one.
 
         Args:

@@ -45,13 +45,17 @@ class _ExactBlockList(BlockList):
 
 def as_compared(block_list: BlockList, mode: Mode) -> tuple[BlockList, GuardMode]:
     """Return tombstones that keep what a mode compares, and the guard's mode that then compares it."""
-    if mode in get_args(GuardMode):
+    if mode in {"behaviour", "behaviour+hazards"}:
         return block_list, mode
-    kept = {
-        "behaviours": (),
-        **({} if mode in {"key", "containment+key"} else {"keys": ()}),
-        **({"signature": None} if mode == "key" else {}),
-    }
+    with_keys, with_labels = mode in {"key", "containment+key"}, mode != "key"
+    blocks = (stone.block for stone in block_list.stones)
+    kept = [
+        replace(
+            block, behaviours=(), keys=block.keys if with_keys else (),
+            signature=block.signature if with_labels else None,
+        )
+        for block in blocks
+    ]  # fmt: skip
     kind = _ExactBlockList if mode == "exact" else BlockList
     return kind(
         tenant=block_list.tenant,
@@ -59,5 +63,5 @@ def as_compared(block_list: BlockList, mode: Mode) -> tuple[BlockList, GuardMode
         embedder=block_list.embedder,
         behaviour_model=block_list.behaviour_model,
         version=block_list.version,
-        stones=[replace(stone, block=replace(stone.block, **kept)) for stone in block_list.stones],
+        stones=[replace(stone, block=block) for stone, block in zip(block_list.stones, kept, strict=True)],
     ), "behaviour" if mode == "key" else "behaviour+hazards"
