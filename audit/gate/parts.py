@@ -105,27 +105,20 @@ class Part(str):
 
 
 class Identified:
-    """The parts of kind `words` of a text that may authorise them: read when they are first asked for."""
+    """The parts of kind `words` of a text that may authorise them."""
 
-    __slots__ = ("_digits", "_forms", "_text")
+    __slots__ = ("_digits", "_forms")
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._forms: frozenset[str] | None = None
-        self._digits = ""
+        found, rest = _identifiers(text)
+        self._forms = frozenset(one.form for one in (*found, *_words(rest)))
+        self._digits = f" {' '.join({name for one in found for name in (one.form, one.row) if _is_joined(name)})} "
 
-    def has(self, part: str) -> bool:
+    def has(self, part: Part) -> bool:
         """Tell whether the text has a part, however either is spelt, or an account that begins or ends with a number.
 
-        Markup may part a number for who sees it as it stands, and not for who sees it rendered. No other text than a
-        `Part` is one.
+        Markup may part a number for who sees it as it stands, and not for who sees it rendered.
         """
-        if not isinstance(part, Part):
-            return False
-        if self._forms is None:
-            found, rest = _identifiers(self._text)
-            self._forms = frozenset(one.form for one in (*found, *_words(rest)))
-            self._digits = f" {' '.join({name for one in found for name in (one.form, one.row) if _is_joined(name)})} "
         form = part.form
         if form in self._forms or not form.isdecimal():
             return form in self._forms

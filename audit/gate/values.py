@@ -33,13 +33,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 __all__ = [
+    "NESTED",
     "NOTHING_SEEN",
+    "SCALARS",
     "Kind",
     "Scalar",
     "Squeeze",
     "blanked",
     "canonical",
     "fold",
+    "is_numeric",
     "is_plain",
     "may_offer",
     "occurs",
@@ -54,6 +57,9 @@ __all__ = [
 Kind = Literal["text", "number", "email", "url", "iban", "date", "choice", "pattern"]
 Squeeze = Literal["text", "number", "iban", "words"]
 Scalar = str | int | float | bool | None
+
+NESTED, SCALARS = (dict, list), (str, int, float)
+"""JSON types. Tuples: `int | float` would make a union anew at each call."""
 
 MAX_VALUE_CHARS = 10_000
 """Longer arguments are bodies, not choices; they are looked up nowhere and stay unknown."""
@@ -197,6 +203,11 @@ def squeeze(text: str, how: Squeeze = "text") -> str:
 _THOUSANDS = re.compile(r"(?<=[0-9])[.,'’_](?=[0-9]{3}(?![0-9]))")
 
 
+def is_numeric(value: object) -> bool:
+    """Tell whether a value is a number: true and false are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def canonical(value: Scalar, kind: Kind, pattern: re.Pattern[str] | None = None) -> str | None:
     """Return the one spelling in which values of a kind are compared, or None where `value` is not of that kind.
 
@@ -205,7 +216,7 @@ def canonical(value: Scalar, kind: Kind, pattern: re.Pattern[str] | None = None)
         kind: Not `choice`, which compares as text.
         pattern: Of kind `pattern`.
     """
-    if kind == "number" or (isinstance(value, _NUMBERS) and not isinstance(value, bool)):
+    if kind == "number" or is_numeric(value):
         return _number(value) if kind in _NUMERIC else None
     if not isinstance(value, str) or not 0 < len(value) <= MAX_VALUE_CHARS or not is_plain(value):
         return None
@@ -220,9 +231,6 @@ def canonical(value: Scalar, kind: Kind, pattern: re.Pattern[str] | None = None)
         return spelling.replace(" ", "") if _account(spelling) == spelling else None
     return spelling.rstrip("/") if kind == "url" else fold(spelling)
 
-
-_NUMBERS = (int, float)
-"""A tuple: `int | float` would make a union anew at each call."""
 
 _NUMERIC: frozenset[Kind] = frozenset({"number", "text"})
 _AS_IT_STANDS: frozenset[Kind] = frozenset({"text", "choice"})
