@@ -105,7 +105,7 @@ class VerifiedLineage:
                 self.dag.append(item)
                 self._entries[item.entry_id] = item
         gone = [body.entry_id for body in fallen if body.removed_index < known]
-        self.dag.remove_all(gone)
+        self.dag.remove(*gone)
         for entry_id in gone:
             del self._entries[entry_id]
         self._hashes = log.leaf_hashes
