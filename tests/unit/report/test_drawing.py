@@ -30,9 +30,9 @@ def test_any_finite_scores_are_drawn_inside_the_picture(rows):
     ]
     scatter = draw_scatter(scores, {})
     assert inside(scatter.marks)
-    assert len(scatter.marks) + scatter.left_out == len(scores)
-    assert len(scatter.x_ticks) < 15
-    assert len(scatter.y_ticks) < 15
+    assert len(scatter.marks) + scatter.marks_left_out == len(scores)
+    assert all(value >= 0 for line in scatter.lines for value in line[:4])
+    assert sum(label.kind == "tick" for label in scatter.labels) < 30
 
 
 def test_larger_scores_lie_further_up_and_right():
@@ -45,11 +45,23 @@ def test_larger_scores_lie_further_up_and_right():
 
 def test_entries_without_influence_lie_in_their_own_lane():
     scatter = draw_scatter(TENANT.scores, {})
-    lane = [mark for mark in scatter.marks if mark.y == scatter.lane_y]
+    (lane_y,) = [line.y1 for line in scatter.lines if line.kind == "lane"]
+    lane = [mark for mark in scatter.marks if mark.y == lane_y]
     assert len(lane) == sum(score.cmis is None for score in TENANT.scores)
     assert all("influence (CMIS) not replayed" in mark.title for mark in lane)
     known = [replace(score, cmis=0.0) for score in TENANT.scores]
-    assert draw_scatter(known, {}).lane_y is None
+    assert "lane" not in {line.kind for line in draw_scatter(known, {}).lines}
+
+
+def test_a_name_beside_the_threshold_stays_inside_the_picture():
+    for unusual, anchor in ((10.0, "start"), (1.0, "end")):
+        cas = [*[0.9] * 30, unusual]
+        scores = [replace(TENANT.scores[0], entry_id=f"m-{i}", rank=i + 1, cas=value) for i, value in enumerate(cas)]
+        scatter = draw_scatter(scores, {})
+        (label,) = [label for label in scatter.labels if label.text.startswith("unusual")]
+        (cut,) = [line.x1 for line in scatter.lines if line.kind == "cut"]
+        assert (label.anchor, label.x < cut) == (anchor, anchor == "end")
+        assert 130 < label.x < WIDTH or anchor == "start"
 
 
 def test_removed_entries_link_to_their_cards():
@@ -77,11 +89,11 @@ def test_a_large_graph_keeps_the_removed_and_their_neighbours_and_says_what_is_l
     edges = [GraphEdge(a="m-1400", b=f"m-{i}", similarity=0.5, contradiction=0.9) for i in range(1300, 1390)]
     drawing = draw_graph(scores, edges, {})
     assert len(drawing.marks) == MAX_NODES
-    assert drawing.nodes_left_out == len(names) - MAX_NODES
-    assert drawing.edges_left_out == 0
+    assert drawing.marks_left_out == len(names) - MAX_NODES
+    assert drawing.lines_left_out == 0
     assert {"m-1400", "m-1401", "m-1300"} <= {mark.title.split(":")[0] for mark in drawing.marks}
     scatter = draw_scatter(scores, {})
-    assert (len(scatter.marks), scatter.left_out) == (MAX_POINTS, 10)
+    assert (len(scatter.marks), scatter.marks_left_out) == (MAX_POINTS, 10)
     assert sum(mark.kind == "removed" for mark in scatter.marks) == 2
 
 
@@ -95,9 +107,9 @@ def test_tiny_stores_are_drawn(count):
 def test_pairs_that_name_unknown_entries_are_not_drawn():
     edge = GraphEdge(a=TENANT.scores[0].entry_id, b="nobody", similarity=0.5, contradiction=0.5)
     drawing = draw_graph(TENANT.scores, [edge], {})
-    assert (drawing.lines, drawing.edges_left_out) == ((), 1)
+    assert (drawing.lines, drawing.lines_left_out) == ((), 1)
 
 
 def test_names_do_not_cover_each_other():
     labels = draw_scatter(TENANT.scores, {}).labels
-    assert {label.text for label in labels} == {"tick-4113", "tick-4127", "tick-4140"}
+    assert {label.text for label in labels if label.kind == "tag"} == {"tick-4113", "tick-4127", "tick-4140"}
