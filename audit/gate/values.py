@@ -30,29 +30,12 @@ from typing import TYPE_CHECKING, Literal
 from memory_audit.text.nfc import few_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
-    "NESTED",
-    "NOTHING_SEEN",
-    "SCALARS",
-    "Kind",
-    "Scalar",
-    "Squeeze",
-    "blanked",
-    "canonical",
-    "fold",
-    "is_numeric",
-    "is_plain",
-    "may_offer",
-    "occurs",
-    "offers",
-    "revealed",
-    "spans",
-    "squeeze",
-    "stands_apart",
-    "words",
-]
+    "NESTED", "NOTHING_SEEN", "SCALARS", "Kind", "Scalar", "Squeeze", "blanked", "canonical", "fold", "is_numeric",
+    "is_plain", "may_offer", "occurs", "offers", "revealed", "spans", "squeeze", "stands_apart", "words",
+]  # fmt: skip
 
 Kind = Literal["text", "number", "email", "url", "iban", "date", "choice", "pattern"]
 Squeeze = Literal["text", "number", "iban", "words"]
@@ -149,13 +132,7 @@ def occurs(value: str, text: str) -> bool:
 
     False, too, where it is found so often without them that MAX_COMPARED is reached.
     """
-    start, left = text.find(value), MAX_COMPARED
-    while start != -1 and left > 0:
-        end = start + len(value)
-        if _opens(text, start) and _closes(text, end):
-            return True
-        start, left = text.find(value, start + 1), left - len(value)
-    return False
+    return _stands(value, text, lambda start, end: _opens(text, start) and _closes(text, end), given_up=False)
 
 
 def stands_apart(value: str, text: str) -> bool:
@@ -164,10 +141,19 @@ def stands_apart(value: str, text: str) -> bool:
     Far more lenient than `occurs`: for suspecting a value (`file_id=13`), never for authorising it. True, too, where it
     is found so often that MAX_COMPARED is reached.
     """
-    start, left = text.find(value) if value else -1, MAX_COMPARED
+
+    def apart(start: int, end: int) -> bool:
+        return not (text[max(start - 1, 0) : start].isalnum() or text[end : end + 1].isalnum())
+
+    return bool(value) and _stands(value, text, apart, given_up=True)
+
+
+def _stands(value: str, text: str, fits: Callable[[int, int], bool], *, given_up: bool) -> bool:
+    start, left = text.find(value), MAX_COMPARED
     while start != -1:
-        end = start + len(value)
-        if left <= 0 or not (text[max(start - 1, 0) : start].isalnum() or text[end : end + 1].isalnum()):
+        if left <= 0:
+            return given_up
+        if fits(start, start + len(value)):
             return True
         start, left = text.find(value, start + 1), left - len(value)
     return False
@@ -327,13 +313,10 @@ def _checks(spelling: str) -> bool:
 
 def _is_whole(start: int, end: int, text: str) -> bool:
     """Tell whether a match is not empty and is cut out of no longer word."""
-    return start < end and not any(
-        0 < edge < len(text) and _is_word(text[edge - 1]) and _is_word(text[edge]) for edge in (start, end)
-    )
+    return start < end and not any(_WITHIN_WORD.match(text, edge) for edge in (start, end))
 
 
-def _is_word(character: str) -> bool:
-    return character.isalnum() or character == "_"
+_WITHIN_WORD = re.compile(r"(?<=\w)(?=\w)")
 
 
 def _number(value: Scalar) -> str | None:
