@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -11,7 +12,13 @@ from memory_audit.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["as_record"]
+__all__ = ["MAX_NAMES", "Name", "as_members", "as_record"]
+
+MAX_NAMES = 10_000
+"""Members of one mapping, and texts of one list."""
+
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+"""A text that is not empty."""
 
 Record = TypeVar("Record")
 
@@ -36,6 +43,22 @@ def as_record(value: Any, kind: type[Record], where: str, custom: Callable[[type
         words = _words(get_type_hints(kind).get(place.partition("[")[0])) if broken.startswith("Invalid enum") else ()
         expected = f", expected one of {', '.join(words)}" if words else ""
         raise UsageError(f"{where}: {place + ': ' if place else ''}{broken:.200}{expected}") from None
+
+
+def as_members(value: Any, where: str) -> dict[str, Any]:
+    """Return a mapping that people wrote: its members all say something, and its lists say it once.
+
+    Raises:
+        UsageError: names `where` and the rule broken.
+    """
+    if not isinstance(value, Mapping) or len(value) > MAX_NAMES:
+        raise UsageError(f"{where}: expected a mapping of at most {MAX_NAMES} names to values")
+    for name, item in value.items():
+        if item is None:  # a line that was left unfinished must not stand for the default
+            raise UsageError(f"{where}: {name!s:.60} has no value")
+        if isinstance(item, list) and (len(item) > MAX_NAMES or len(set(map(str, item))) != len(item)):
+            raise UsageError(f"{where}: {name!s:.60} must be a list of at most {MAX_NAMES} different texts")
+    return dict(value)
 
 
 def _words(hint: Any) -> list[str]:

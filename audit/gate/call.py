@@ -21,7 +21,7 @@ import msgspec
 
 from memory_audit.errors import UsageError
 from memory_audit.formats import outside_json
-from memory_audit.formats.records import as_record
+from memory_audit.formats.records import Name, as_record
 
 __all__ = ["Context", "ToolCall", "ToolOutput", "parse_question"]
 
@@ -31,7 +31,6 @@ MAX_CALL_BYTES = 8 << 20
 MAX_ITEMS = 10_000
 """Memories, outputs and executed calls of one context, each."""
 
-Name = Annotated[str, msgspec.Meta(min_length=1)]
 AtMost = msgspec.Meta(max_length=MAX_ITEMS)
 
 

@@ -56,7 +56,7 @@ from memory_audit.entry import PARTS_PER_MILLION
 from memory_audit.errors import UsageError
 from memory_audit.formats import strict_yaml
 from memory_audit.formats.outside_file import read_at_most
-from memory_audit.formats.records import as_record
+from memory_audit.formats.records import MAX_NAMES, Name, as_members, as_record
 from memory_audit.gate.parts import PartKind
 from memory_audit.gate.values import Kind  # noqa: TC001 - as above
 from memory_audit.lineage.trust import DEFAULT_TAU_PPM, TrustRules, parse_trust_rules
@@ -72,11 +72,9 @@ DEFAULT_AUTHORITY: tuple[Authority, ...] = ("user", "memory", "tool")
 
 FORMAT = "memaudit gate policy v1"
 MAX_POLICY_BYTES = 1 << 20
-MAX_NAMES = 10_000
 MAX_AGE_S = 10 * 365 * 86_400
 ALL_OTHERS = "*"
 
-Name = Annotated[str, msgspec.Meta(min_length=1)]
 Rule = TypeVar("Rule", bound=msgspec.Struct)
 
 
@@ -180,7 +178,7 @@ def load_gate_policy(path: Path) -> GatePolicy:
 
 def parse_gate_policy(data: bytes, where: str) -> GatePolicy:
     """Read a gate policy from bytes. Raises UsageError like `load_gate_policy`."""
-    members = _members(strict_yaml.decode(data, max_bytes=MAX_POLICY_BYTES, where=where), where)
+    members = as_members(strict_yaml.decode(data, max_bytes=MAX_POLICY_BYTES, where=where), where)
     if members.pop("format", None) != FORMAT:
         raise UsageError(f"{where}: not a gate policy: expected format: {FORMAT}")
     trust = parse_trust_rules(members.pop("trust", {}), f"{where}: trust")
@@ -193,31 +191,19 @@ def parse_gate_policy(data: bytes, where: str) -> GatePolicy:
 
 
 def _tool(value: Any, where: str) -> ToolRule:
-    members = _members(value, where)
+    members = as_members(value, where)
     parameters = _rules(members.pop("parameters", {}), f"{where}: parameters", _parameter)
     return as_record({**members, "parameters": parameters}, ToolRule, where)
 
 
 def _parameter(value: Any, where: str) -> ParameterRule:
-    return as_record(_members(value, where), ParameterRule, where, _expression)
+    return as_record(as_members(value, where), ParameterRule, where, _expression)
 
 
 def _rules(value: Any, where: str, read: Callable[[Any, str], Rule]) -> dict[str, Rule]:
-    rules = _members(value, where)
+    rules = as_members(value, where)
     _check_own(rules, where)
     return {name: read(rule, f"{where}: {name!s:.80}") for name, rule in rules.items()}
-
-
-def _members(value: Any, where: str) -> dict[str, Any]:
-    """Return a mapping whose members all say something, and whose lists say it once."""
-    if not isinstance(value, dict) or len(value) > MAX_NAMES:
-        raise UsageError(f"{where}: expected a mapping of at most {MAX_NAMES} names to values")
-    for name, item in value.items():
-        if item is None:  # a line that was left unfinished must not stand for the default
-            raise UsageError(f"{where}: {name!s:.60} has no value")
-        if isinstance(item, list) and (len(item) > MAX_NAMES or len(set(map(str, item))) != len(item)):
-            raise UsageError(f"{where}: {name!s:.60} must be a list of at most {MAX_NAMES} different texts")
-    return dict(value)
 
 
 def _expression(_kind: type, text: Any) -> re.Pattern[str]:

@@ -44,6 +44,9 @@ _LANE = 30.0
 _PAD = 26.0
 """Around the graph."""
 
+_MARGIN = 4.0
+"""Between a label and the edge of the picture."""
+
 _LETTER = 6.2
 """Width of a label's letter in pixels, about."""
 
@@ -264,7 +267,7 @@ def _tags(drawn: Sequence[EntryScore], spots: Sequence[tuple[float, float]]) -> 
         width = len(text) * _LETTER
         for anchor, near, left in (("start", x + 9, x + 9), ("end", x - 9, x - 9 - width)):
             right, top, bottom = left + width, y - 6, y + 6
-            inside = left >= 4 and right <= WIDTH - 4
+            inside = left >= _MARGIN and right <= WIDTH - _MARGIN
             clear = all(right < b[0] or left > b[2] or bottom < b[1] or top > b[3] for b in boxes)
             if inside and clear and not any(left < mx < right and top < my < bottom for mx, my in spots):
                 boxes.append((left, top, right, bottom))

@@ -72,10 +72,9 @@ class TenantView:
 
 def tenant_view(tenant: TenantResult, result: AuditResult) -> TenantView:
     """Return what is shown of one tenant of a result."""
-    entries, descendants = (), ()
-    if tenant.lineage is not None:
-        entries, descendants = tenant.lineage.entries, tenant.lineage.descendants
-    trust = {item.entry_id: item for item in entries}
+    lineage = tenant.lineage
+    descendants = () if lineage is None else lineage.descendants
+    trust = {} if lineage is None else {item.entry_id: item for item in lineage.entries}
     descent = {item.entry_id: item.path for item in descendants}
     removed = []
     for score in removed_of(tenant):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from importlib import resources
 from types import MappingProxyType
 from typing import Literal
@@ -38,5 +37,5 @@ def gate_policy(mode: Mode, tau_ppm: int | None = None, trust: dict[str, str] = 
     }
     return msgspec.structs.replace(
         policy, tools=MappingProxyType(tools), tau_ppm=policy.tau_ppm if tau_ppm is None else tau_ppm,
-        trust=dataclasses.replace(policy.trust, **trust),  # type: ignore[arg-type]
+        trust=msgspec.structs.replace(policy.trust, **trust),  # type: ignore[arg-type]
     )  # fmt: skip
