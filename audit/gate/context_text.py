@@ -115,12 +115,7 @@ class ContextText:
         return any(form == offered for offered, _ in self.offers(rule))
 
     def mentions(self, spellings: Iterable[str], how: Squeeze) -> bool:
-        """Tell, leniently and whatever the spacing, whether a text has a value: this only names a suspect.
-
-        Args:
-            spellings: Of the value, each as `values.squeeze` makes it.
-            how: They were squeezed.
-        """
+        """Tell, leniently and whatever the spacing, whether a text has a value in one of these squeezed spellings."""
         if how not in self._squeezed:
             self._squeezed[how] = values.squeeze(self.whole, how)
         return any(spelling in self._squeezed[how] for spelling in spellings)

@@ -86,11 +86,7 @@ class _Piece(NamedTuple):
 
 
 def numbers(text: str) -> Iterator[Found]:
-    """Yield the numbers of a text that name something, in its order.
-
-    Args:
-        text: Without dates, which are none; where one was, BREAK.
-    """
+    """Yield the numbers of a text that name something, in its order. It has no dates; where one was is BREAK."""
     text = with_plain_joints(text)
     for run in _RUN.finditer(text):
         if len(run[0]) >= MIN_ALONE:

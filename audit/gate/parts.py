@@ -136,10 +136,6 @@ def parts(value: str, kind: PartKind) -> list[Part]:
 
     The parts of `prose` and `words` are spelt as software reads them: without marks that nobody sees, and a full stop
     is a dot.
-
-    Args:
-        value: As proposed.
-        kind: See the module docstring.
     """
     if kind == "quotes":
         tokens = values.words(value)

@@ -175,10 +175,8 @@ def revealed(text: str) -> str:
 def squeeze(text: str, how: Squeeze = "text") -> str:
     """Return a text revealed, in lower case and without blanks: for suspecting a value only.
 
-    Args:
-        text: A value, or a text that may have it.
-        how: For `number` thousands are not set apart either and the decimal mark is a point, so that 1.050,00 is
-            1050.00; for `iban` and `words` only letters and digits are left.
+    For `number` thousands are not set apart either and the decimal mark is a point, so that 1.050,00 is 1050.00; for
+    `iban` and `words` only letters and digits are left.
     """
     squeezed = "".join(revealed(text).lower().split())
     if how in {"iban", "words"}:
@@ -195,13 +193,7 @@ def is_numeric(value: object) -> bool:
 
 
 def canonical(value: Scalar, kind: Kind, pattern: re.Pattern[str] | None = None) -> str | None:
-    """Return the one spelling in which values of a kind are compared, or None where `value` is not of that kind.
-
-    Args:
-        value: An argument, or what `offers` found.
-        kind: Not `choice`, which compares as text.
-        pattern: Of kind `pattern`.
-    """
+    """Return the one spelling in which values of a kind are compared, or None where `value` is not of that kind."""
     if kind == "number" or is_numeric(value):
         return _number(value) if kind in _NUMERIC else None
     if not isinstance(value, str) or not 0 < len(value) <= MAX_VALUE_CHARS or not is_plain(value):
@@ -226,12 +218,7 @@ def may_offer(form: str, kind: Kind, text: str) -> bool:
     """Tell, quickly, whether a text can offer a canonical value at all; False is certain, True is not.
 
     Finding every address in every memory is what a decision would spend its time on; most texts do not even have the
-    characters of the one that is asked for.
-
-    Args:
-        form: Canonical.
-        kind: Of `form`.
-        text: As written; for kind `email` in lower case.
+    characters of the one that is asked for. For kind `email` the text is in lower case, else as written.
     """
     if kind == "number":
         return form.lstrip("-")[0] in text
@@ -241,14 +228,7 @@ def may_offer(form: str, kind: Kind, text: str) -> bool:
 
 
 def offers(text: str, kind: Kind, pattern: re.Pattern[str] | None = None, choices: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the values of a kind that a text holds, in its own spelling and order; none for kind `text`.
-
-    Args:
-        text: As written, not folded.
-        kind: What to look for.
-        pattern: Of kind `pattern`.
-        choices: Of kind `choice`.
-    """
+    """Yield the values of a kind that a text, not folded, holds: in its own spelling and order; none for `text`."""
     if kind == "choice":
         folded = fold(text)
         yield from (choice for choice in choices if occurs(fold(choice), folded))
@@ -265,12 +245,7 @@ def offers(text: str, kind: Kind, pattern: re.Pattern[str] | None = None, choice
 
 
 def spans(text: str, kind: Kind) -> Iterator[tuple[int, int]]:
-    """Yield where the values start and end that `offers` finds.
-
-    Args:
-        text: As written.
-        kind: One with a form of its own: neither `text` nor `choice` nor `pattern`.
-    """
+    """Yield where the values start and end that `offers` finds of a kind but `text`, `choice` and `pattern`."""
     finder = _FINDERS[kind]
     found = finder.search(text)
     while found is not None:
@@ -280,12 +255,7 @@ def spans(text: str, kind: Kind) -> Iterator[tuple[int, int]]:
 
 
 def blanked(text: str, kind: Kind) -> str:
-    """Return a text with a blank in place of each value that `offers` finds, where it finds it and nowhere else.
-
-    Args:
-        text: As written.
-        kind: One with a form of its own: neither `text` nor `choice` nor `pattern`.
-    """
+    """Return a text with a blank in place of each value that `spans` finds, where it finds it and nowhere else."""
     rest, last = [], 0
     for start, end in spans(text, kind):
         rest.append(text[last:start])

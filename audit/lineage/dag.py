@@ -267,19 +267,16 @@ class Lineage:
         pairs = ((self._share[self._edge_parent[edge]], self._edge_weight[edge]) for edge in edges)
         return untrusted_share(pairs), self._unrecorded[node]
 
-    def strong_descendants(self, entry_ids: Iterable[str]) -> tuple[Descendant, ...]:
-        """Return live entries that draw τ or more on `entry_ids`, those themselves left out, in append order.
+    def descendants(self, entry_ids: Iterable[str]) -> tuple[Descendant, ...]:
+        """Return live entries that draw on `entry_ids`, those themselves left out, in append order.
 
-        The reducer's closure: what was derived from entries that go should go, or be judged, with them. Shares are
-        handed on as for labels. Removed entries are walked through and not returned.
+        The reducer's closure: what was derived from entries that go should go, or be judged, with them, where it draws
+        τ or more on them (`strong`). Shares are handed on as for labels. Removed entries are walked through and not
+        returned.
 
         Raises:
             UsageError: no such entry.
         """
-        return tuple(item for item in self.descendants(entry_ids) if item.strong)
-
-    def descendants(self, entry_ids: Iterable[str]) -> tuple[Descendant, ...]:
-        """Return `strong_descendants` and, among them, those that draw less. Raises UsageError like it."""
         seeds = {self._node(entry_id) for entry_id in entry_ids}
         shares, hops, roots = (array("I", bytes(4 * len(self._ids))) for _ in range(3))
         for seed in seeds:

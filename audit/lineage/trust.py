@@ -64,10 +64,6 @@ class TrustRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 if name != name.strip():
                     raise ValueError(f"{member}: {name!r:.60} begins or ends with a blank")
 
-    def base_label(self, entry: Entry, tau_ppm: int = DEFAULT_TAU_PPM) -> BaseLabel:
-        """Label of an entry as if it had no ancestors."""
-        return "trusted" if self.distrust(entry, tau_ppm) is None else "external"
-
     def distrust(self, entry: Entry, tau_ppm: int = DEFAULT_TAU_PPM) -> str | None:
         """Return why an entry is external by itself, in words without its text; None where it is trusted."""
         writer = self.distrust_writer(entry)

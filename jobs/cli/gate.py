@@ -155,7 +155,7 @@ def _about_entry(entry_id: str, lineage: VerifiedLineage) -> _Answer:
     dag = lineage.dag
     label, path = dag.label(entry_id), dag.path(entry_id)
     drawn, unrecorded = dag.shares(entry_id)
-    below = [item.entry_id for item in dag.strong_descendants([entry_id])]
+    below = [item.entry_id for item in dag.descendants([entry_id]) if item.strong]
     record = {
         "entry_id": entry_id, "label": label, "removed": dag.is_removed(entry_id),
         "because": _root_cause(path[0], lineage) if path else "", "path": _path_record(path),

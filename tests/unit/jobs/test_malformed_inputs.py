@@ -79,7 +79,7 @@ MALFORMED = [
     ("writes.jsonl", twice(MEMORY, "response"), "writes.jsonl, line 1: a member is there twice: 'response'"),
     ("call.json", twice(CALL, "arguments"), "call.json: a member is there twice: 'arguments'"),
     # a name that says nothing
-    ("memaudit.yaml", f"{CONFIG}trust: {{sorces: [user]}}", "memaudit.yaml: trust: Object contains unknown field `sorces`"),
+    ("memaudit.yaml", f"{CONFIG}trust: {{sorces: [user]}}", "memaudit.yaml: trust: Object contains unknown field `so"),
     ("memaudit.yaml", few_shot("max_token: 5"), "memaudit.yaml: agent 'few-shot': 'max_token' is no field of it"),
     ("memaudit.yaml", harm("kind: regex, patern: x"), "memaudit.yaml: harm scorer 'regex': 'pattern' is missing, 'pat"),
     ("memaudit.yaml", harm("pattern: x"), "memaudit.yaml: no harm scorer"),

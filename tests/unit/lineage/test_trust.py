@@ -4,15 +4,20 @@ import pytest
 
 from memory_audit.errors import UsageError
 from memory_audit.gate.gate_policy import parse_gate_policy
-from memory_audit.lineage.trust import TrustRules, parse_trust_rules
+from memory_audit.lineage.trust import DEFAULT_TAU_PPM, TrustRules, parse_trust_rules
 from tests.unit.lineage.worlds import entry
+
+
+def base_label(rules, item, tau_ppm=DEFAULT_TAU_PPM):
+    """Label of an entry as if it had no ancestors."""
+    return "trusted" if rules.distrust(item, tau_ppm) is None else "external"
 
 
 @pytest.mark.parametrize(
     ("source", "label"), [("user", "trusted"), ("agent", "external"), ("tool", "external"), ("external", "external")]
 )
 def test_by_default_users_are_trusted_and_an_agent_only_for_what_it_can_account_for(source, label):
-    assert TrustRules().base_label(entry("e", source=source)) == label
+    assert base_label(TrustRules(), entry("e", source=source)) == label
 
 
 @pytest.mark.parametrize(
@@ -28,31 +33,31 @@ def test_by_default_users_are_trusted_and_an_agent_only_for_what_it_can_account_
     ],
 )
 def test_an_agents_entry_is_trusted_by_itself_where_its_parents_account_for_it(parents, label):
-    assert TrustRules().base_label(entry("e", *parents)) == label
-    assert TrustRules(unattributed="trusted").base_label(entry("e", *parents)) == "trusted"
-    assert TrustRules().base_label(entry("e", *parents, source="user")) == "trusted"
+    assert base_label(TrustRules(), entry("e", *parents)) == label
+    assert base_label(TrustRules(unattributed="trusted"), entry("e", *parents)) == "trusted"
+    assert base_label(TrustRules(), entry("e", *parents, source="user")) == "trusted"
 
 
 def test_how_much_may_be_unrecorded_follows_the_threshold():
     rules, half = TrustRules(), entry("e", ("p", 500_000))
-    assert [rules.base_label(half, tau) for tau in (0, 500_000, 500_001)] == ["external", "external", "trusted"]
-    assert rules.base_label(entry("e", ("p", 1_000_000)), 0) == "trusted"
-    assert rules.base_label(entry("e", ("p", 0)), 1_000_000) == "external"
+    assert [base_label(rules, half, tau) for tau in (0, 500_000, 500_001)] == ["external", "external", "trusted"]
+    assert base_label(rules, entry("e", ("p", 1_000_000)), 0) == "trusted"
+    assert base_label(rules, entry("e", ("p", 0)), 1_000_000) == "external"
 
 
 def test_an_agent_that_records_everything_may_be_taken_at_its_word():
-    assert TrustRules(unattributed="trusted").base_label(entry("e")) == "trusted"
+    assert base_label(TrustRules(unattributed="trusted"), entry("e")) == "trusted"
 
 
 def test_a_trusted_source_does_not_help_a_stranger():
     rules = TrustRules(principals=frozenset({"alice"}))
-    assert rules.base_label(entry("e", source="user", principal="alice")) == "trusted"
-    assert rules.base_label(entry("e", source="user", principal="mallory")) == "external"
+    assert base_label(rules, entry("e", source="user", principal="alice")) == "trusted"
+    assert base_label(rules, entry("e", source="user", principal="mallory")) == "external"
 
 
 def test_an_excepted_principal_is_external_where_all_others_are_trusted():
     rules = TrustRules(except_principals=frozenset({"mallory"}))
-    assert rules.base_label(entry("e", source="user", principal="mallory")) == "external"
+    assert base_label(rules, entry("e", source="user", principal="mallory")) == "external"
 
 
 def test_distrust_says_why():
@@ -78,7 +83,7 @@ def test_a_block_is_read_and_what_it_leaves_out_is_the_default():
 
 def test_a_name_is_compared_in_the_form_that_entries_have():
     rules = parse_trust_rules({"except_principals": ["Jose\u0301"]}, "x")
-    assert rules.base_label(entry("e", source="user", principal="Jos\u00e9")) == "external"
+    assert base_label(rules, entry("e", source="user", principal="Jos\u00e9")) == "external"
 
 
 TWICE = "must be a list of at most 10000 different texts"
