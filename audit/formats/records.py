@@ -1,66 +1,82 @@
-"""Decoded JSON or YAML as records: every member of its type and no other, or one line that says where and why not."""
+"""Values from outside as records: msgspec checks types, bounds and members, and what is wrong is told in one line.
+
+A reader decodes first (`memory_audit.formats.outside_json`, `strict_yaml`), which refuses what msgspec would pass over:
+a member twice, numbers beyond a float, deep nesting. A record says what it takes by its fields: a `msgspec.Struct` with
+`forbid_unknown_fields` where nothing else may be there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
+import re
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
 from memory_audit.errors import UsageError
+from memory_audit.formats.setting_types import bare_type, describe_type
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+__all__ = ["convert"]
 
-__all__ = ["MAX_NAMES", "Name", "as_members", "as_record"]
+T = TypeVar("T")
 
-MAX_NAMES = 10_000
-"""Members of one mapping, and texts of one list."""
-
-Name = Annotated[str, msgspec.Meta(min_length=1)]
-"""A text that is not empty."""
-
-Record = TypeVar("Record")
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
-def as_record(value: Any, kind: type[Record], where: str, custom: Callable[[type, Any], Any] | None = None) -> Record:
-    """Return a decoded value as a record.
+def convert(value: Any, record: type[T], where: str, *, error: type[UsageError] = UsageError) -> T:
+    """Make a record of a decoded value.
 
     Args:
-        value: Of lists, mappings, texts and numbers.
-        kind: A `msgspec.Struct` that forbids unknown fields; a dataclass lets them pass.
-        where: Names the file and the place in it, for messages.
-        custom: Makes values of types that JSON has not; it raises ValueError.
+        value: Of dict, list, str, int, float, bool and None.
+        record: A `msgspec.Struct` class, a dataclass or a type of these.
+        where: Names the file, and the line, for messages.
+        error: What is raised.
 
     Raises:
-        UsageError: names `where`, the member and the rule broken.
+        UsageError: of that class; names the place in the value, what was expected and what is there.
     """
     try:
-        return msgspec.convert(value, kind, dec_hook=custom)
-    except msgspec.ValidationError as error:
-        broken, _, place = str(error).partition(" - at `$")
-        place = place.strip("`.")
-        words = _words(get_type_hints(kind).get(place.partition("[")[0])) if broken.startswith("Invalid enum") else ()
-        expected = f", expected one of {', '.join(words)}" if words else ""
-        raise UsageError(f"{where}: {place + ': ' if place else ''}{broken:.200}{expected}") from None
+        return msgspec.convert(value, record, strict=True)
+    except msgspec.ValidationError as problem:
+        raise error(f"{where}: {_in_words(str(problem), value, record)}") from None
+    except UsageError as problem:  # of the record's own rules
+        raise error(f"{where}: {problem}") from None
 
 
-def as_members(value: Any, where: str) -> dict[str, Any]:
-    """Return a mapping that people wrote: its members all say something, and its lists say it once.
+def _in_words(problem: str, value: Any, record: Any) -> str:
+    text, _, path = problem.rpartition(" - at `$") if " - at `$" in problem else (problem, "", "")
+    path, of_mapping, _ = path.removesuffix("`").partition("[...]")
+    name = path.removeprefix(".")
+    try:
+        value, hint = _found(value, record, path)
+        if of_mapping or text.endswith("`key` in"):
+            return f"{name} is not a mapping of names to {describe_type(get_args(bare_type(hint))[-1])}"
+        known = list(get_type_hints(bare_type(hint))) if hasattr(bare_type(hint), "__annotations__") else []
+        if text.startswith("Object missing required field"):
+            missing = next(field for field in known if f"`{field}`" in text)
+            return f"{name}{'.' * bool(name)}{missing} is missing"
+        if text.startswith("Object contains unknown field"):
+            unknown = min(value.keys() - set(known))
+            return f"unknown field {unknown!r:.60}{' of ' * bool(name)}{name}; known are {', '.join(known)}"
+    except (
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        StopIteration,
+    ):  # a field's name that looks like a path of msgspec's
+        return f"{problem!r:.160}"
+    words = f"an object with {', '.join(known)}" if known else describe_type(hint)
+    stated = f"{name} is {value!r:.60}, " if name else ""
+    return f"{stated}expected {words}"
 
-    Raises:
-        UsageError: names `where` and the rule broken.
-    """
-    if not isinstance(value, Mapping) or len(value) > MAX_NAMES:
-        raise UsageError(f"{where}: expected a mapping of at most {MAX_NAMES} names to values")
-    for name, item in value.items():
-        if item is None:  # a line that was left unfinished must not stand for the default
-            raise UsageError(f"{where}: {name!s:.60} has no value")
-        if isinstance(item, list) and (len(item) > MAX_NAMES or len(set(map(str, item))) != len(item)):
-            raise UsageError(f"{where}: {name!s:.60} must be a list of at most {MAX_NAMES} different texts")
-    return dict(value)
 
-
-def _words(hint: Any) -> list[str]:
-    """Return the texts of all literals in a type."""
-    return [word for option in get_args(hint) for word in ([option] if isinstance(option, str) else _words(option))]
+def _found(value: Any, hint: Any, path: str) -> tuple[Any, Any]:
+    """Follow a path of msgspec's into a value and its type."""
+    for name, index in _STEP.findall(path):
+        kind = bare_type(hint)
+        if name:
+            value, hint = value[name], get_type_hints(kind, include_extras=True)[name]
+        else:
+            kinds = get_args(kind)
+            value, hint = value[int(index)], kinds[0 if kinds[-1] in {..., kinds[0]} else int(index)]
+    return value, hint

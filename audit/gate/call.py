@@ -21,7 +21,8 @@ import msgspec
 
 from memory_audit.errors import UsageError
 from memory_audit.formats import outside_json
-from memory_audit.formats.records import Name, as_record
+from memory_audit.formats.members import Name  # noqa: TC001 - as above
+from memory_audit.formats.records import convert
 
 __all__ = ["Context", "ToolCall", "ToolOutput", "parse_question"]
 
@@ -85,4 +86,4 @@ def parse_question(data: bytes, where: str) -> tuple[ToolCall, Context]:
     if not isinstance(record, dict):
         raise UsageError(f"{where}: expected one JSON object")
     call = {name: record.pop(name) for name in ("tool", "arguments") if name in record}
-    return as_record(call, ToolCall, where), as_record(record, Context, where)
+    return convert(call, ToolCall, where), convert(record, Context, where)

@@ -55,8 +55,9 @@ import msgspec
 from memory_audit.entry import PARTS_PER_MILLION
 from memory_audit.errors import UsageError
 from memory_audit.formats import strict_yaml
+from memory_audit.formats.members import MAX_NAMES, Name, as_members
 from memory_audit.formats.outside_file import read_at_most
-from memory_audit.formats.records import MAX_NAMES, Name, as_members, as_record
+from memory_audit.formats.records import convert
 from memory_audit.gate.parts import PartKind
 from memory_audit.gate.values import Kind  # noqa: TC001 - as above
 from memory_audit.lineage.trust import DEFAULT_TAU_PPM, TrustRules, parse_trust_rules
@@ -97,11 +98,11 @@ class ParameterRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def __post_init__(self) -> None:
         if not self.authority:
-            raise ValueError(f"authority must be some of {', '.join(get_args(Authority))}")
+            raise UsageError(f"authority must be some of {', '.join(get_args(Authority))}")
         if (self.kind == "pattern") != (self.pattern is not None):
-            raise ValueError("a pattern belongs to kind pattern, which needs one")
+            raise UsageError("a pattern belongs to kind pattern, which needs one")
         if (self.kind == "choice") != bool(self.choices):
-            raise ValueError("choices belong to kind choice, which needs some")
+            raise UsageError("choices belong to kind choice, which needs some")
 
     @property
     def parts(self) -> PartKind | None:
@@ -138,11 +139,11 @@ class ToolRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def __post_init__(self) -> None:
         both = sorted(self.free & set(self.parameters))
         if both:
-            raise ValueError(f"parameter {both[0]!r:.60} is both sensitive and free")
+            raise UsageError(f"parameter {both[0]!r:.60} is both sensitive and free")
         if self.mode == "coarse" and (self.parameters or self.free or self.refusal == "repair" or self.intent):
-            raise ValueError("mode coarse looks at no parameter and repairs nothing: name only the mode")
+            raise UsageError("mode coarse looks at no parameter and repairs nothing: name only the mode")
         if self.intent_for == "all" and not self.intent:
-            raise ValueError("intent_for all needs the words of intent")
+            raise UsageError("intent_for all needs the words of intent")
 
     def rule(self, parameter: str) -> ParameterRule | None:
         """Rule of a parameter; None where anyone may choose its value."""
@@ -185,7 +186,9 @@ def parse_gate_policy(data: bytes, where: str) -> GatePolicy:
     tools = _rules(members.pop("tools", {}), f"{where}: tools", _tool)
     if not tools:
         raise UsageError(f"{where}: tools must name 1 to {MAX_NAMES} sensitive tools")
-    policy = as_record({**members, "tools": tools}, GatePolicy, where, _expression)
+    if "names" in members:
+        members["names"] = _expression(members["names"], f"{where}: names")
+    policy = convert({**members, "tools": tools}, GatePolicy, where)
     _check_own(policy.trusted_outputs, f"{where}: trusted_outputs")
     return msgspec.structs.replace(policy, trust=trust)
 
@@ -193,11 +196,14 @@ def parse_gate_policy(data: bytes, where: str) -> GatePolicy:
 def _tool(value: Any, where: str) -> ToolRule:
     members = as_members(value, where)
     parameters = _rules(members.pop("parameters", {}), f"{where}: parameters", _parameter)
-    return as_record({**members, "parameters": parameters}, ToolRule, where)
+    return convert({**members, "parameters": parameters}, ToolRule, where)
 
 
 def _parameter(value: Any, where: str) -> ParameterRule:
-    return as_record(as_members(value, where), ParameterRule, where, _expression)
+    members = as_members(value, where)
+    if "pattern" in members:
+        members["pattern"] = _expression(members["pattern"], f"{where}: pattern")
+    return convert(members, ParameterRule, where)
 
 
 def _rules(value: Any, where: str, read: Callable[[Any, str], Rule]) -> dict[str, Rule]:
@@ -206,13 +212,13 @@ def _rules(value: Any, where: str, read: Callable[[Any, str], Rule]) -> dict[str
     return {name: read(rule, f"{where}: {name!s:.80}") for name, rule in rules.items()}
 
 
-def _expression(_kind: type, text: Any) -> re.Pattern[str]:
+def _expression(text: Any, where: str) -> re.Pattern[str]:
     if text == "":
-        raise ValueError("an empty expression is in every text")
+        raise UsageError(f"{where} is empty, and every text has that")
     try:
         return re.compile(text)
     except (re.error, TypeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{text!r:.80} is not a regular expression: {error}") from None
+        raise UsageError(f"{where} {text!r:.80} is not a regular expression: {error}") from None
 
 
 def _check_own(names: Iterable[Any], where: str) -> None:

@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from memory_audit.entry import PARTS_PER_MILLION, Source
-from memory_audit.formats.records import Name, as_members, as_record
+from memory_audit.errors import UsageError
+from memory_audit.formats.members import Name, as_members
+from memory_audit.formats.records import convert
 
 if TYPE_CHECKING:
     from memory_audit.entry import Entry
@@ -58,11 +60,11 @@ class TrustRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def __post_init__(self) -> None:
         if ANY_PRINCIPAL in self.except_principals:
-            raise ValueError("except_principals: '*' stands for all only in principals: name each one")
+            raise UsageError("except_principals: '*' stands for all only in principals: name each one")
         for member, names in (("principals", self.principals), ("except_principals", self.except_principals)):
             for name in names:
                 if name != name.strip():
-                    raise ValueError(f"{member}: {name!r:.60} begins or ends with a blank")
+                    raise UsageError(f"{member}: {name!r:.60} begins or ends with a blank")
 
     def distrust(self, entry: Entry, tau_ppm: int = DEFAULT_TAU_PPM) -> str | None:
         """Return why an entry is external by itself, in words without its text; None where it is trusted."""
@@ -112,7 +114,7 @@ def parse_trust_rules(value: Any, where: str) -> TrustRules:
             propagation.
     """
     members = {name: _normalised(item) for name, item in as_members(value, where).items()}
-    return as_record(as_members(members, where), TrustRules, where)
+    return convert(as_members(members, where), TrustRules, where)
 
 
 def _normalised(value: Any) -> Any:

@@ -18,7 +18,7 @@ from dataclasses import asdict, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from memory_audit.errors import UsageError
-from memory_audit.formats.records import as_record
+from memory_audit.formats.records import convert
 from memory_audit.result import AuditResult
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def from_json(text: str | bytes, source: str = "result.json") -> AuditResult:
     version = record.pop("version", None)
     if version != VERSION or isinstance(version, bool):
         raise UsageError(f"{source}: version is {version!r:.20}, this program reads version {VERSION}")
-    result = as_record(record, AuditResult, source)
+    result = convert(record, AuditResult, source)
     _check_fields(record, result, f"{source}: result")
     for index, tenant in enumerate(result.tenants):
         _check_lineage(tenant, f"{source}: result.tenants[{index}].lineage")
