@@ -17,7 +17,7 @@ from memory_audit.consistency.graph import CONTRADICTION_WEIGHT, FLAG_DEVIATIONS
 from memory_audit.report.untrusted import as_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from memory_audit.result import EntryScore, GraphEdge
 
@@ -102,7 +102,7 @@ class Drawing:
     lines_left_out: int = 0
 
 
-def draw_scatter(scores: Sequence[EntryScore], anchors: dict[str, str]) -> Drawing:
+def draw_scatter(scores: Sequence[EntryScore], anchors: Mapping[str, str], removed: Collection[str]) -> Drawing:
     """Draw influence (up) against inconsistency (right) of the entries that have one.
 
     Entries without an influence lie in a lane of their own. Removed ones come first where there are too many.
@@ -110,8 +110,9 @@ def draw_scatter(scores: Sequence[EntryScore], anchors: dict[str, str]) -> Drawi
     Args:
         scores: Of one tenant, finite.
         anchors: Entry id to the `href` of its card.
+        removed: Entry ids that go.
     """
-    drawn = [score for score in _by_importance(scores) if score.cas is not None][:MAX_POINTS]
+    drawn = [score for score in _by_importance(scores, removed) if score.cas is not None][:MAX_POINTS]
     cas = [score.cas or 0.0 for score in drawn]
     known = [score.cmis for score in drawn if score.cmis is not None]
     has_lane = len(known) < len(drawn)
@@ -137,17 +138,19 @@ def draw_scatter(scores: Sequence[EntryScore], anchors: dict[str, str]) -> Drawi
             labels.append(Label(unusual + side[0], _TOP + 10, "unusual (above μ + 2σ)", "tick", side[1]))
     return Drawing(
         lines=tuple(lines),
-        marks=_marks(drawn, spots, [6.0 if score.removed else 4.0 for score in drawn], anchors),
-        labels=(*labels, *_tags(drawn, spots)),
+        marks=_marks(drawn, spots, [6.0 if score.entry_id in removed else 4.0 for score in drawn], anchors, removed),
+        labels=(*labels, *_tags(drawn, spots, removed)),
         marks_left_out=len(scores) - len(drawn),
     )
 
 
-def draw_graph(scores: Sequence[EntryScore], edges: Sequence[GraphEdge], anchors: dict[str, str]) -> Drawing:
+def draw_graph(
+    scores: Sequence[EntryScore], edges: Sequence[GraphEdge], anchors: Mapping[str, str], removed: Collection[str]
+) -> Drawing:
     """Lay out the most suspicious entries and their neighbours by a seeded spring layout."""
     by_id = {score.entry_id for score in scores}
     sound = [edge for edge in edges if edge.a in by_id and edge.b in by_id]
-    drawn = _most_telling(scores, sound)
+    drawn = _most_telling(scores, sound, removed)
     chosen = {score.entry_id for score in drawn}
     inside = [edge for edge in sound if edge.a in chosen and edge.b in chosen]
     inside.sort(key=lambda edge: (-edge.contradiction, -edge.similarity, edge.a, edge.b))
@@ -161,48 +164,47 @@ def draw_graph(scores: Sequence[EntryScore], edges: Sequence[GraphEdge], anchors
     spots = [places[score.entry_id] for score in drawn]
     return Drawing(
         lines=tuple(_line(edge, *places[edge.a], *places[edge.b]) for edge in reversed(lines)),
-        marks=_marks(drawn, spots, [round(3.5 + 5 * min(max(score.ds, 0), 1), 1) for score in drawn], anchors),
-        labels=_tags(drawn, spots),
+        marks=_marks(drawn, spots, [round(3.5 + 5 * min(max(score.ds, 0), 1), 1) for score in drawn], anchors, removed),
+        labels=_tags(drawn, spots, removed),
         marks_left_out=len(scores) - len(drawn),
         lines_left_out=len(edges) - len(lines),
     )
 
 
-def _by_importance(scores: Iterable[EntryScore]) -> list[EntryScore]:
-    return sorted(scores, key=lambda score: (not score.removed, score.rank, score.entry_id))
+def _by_importance(scores: Iterable[EntryScore], removed: Collection[str]) -> list[EntryScore]:
+    return sorted(scores, key=lambda score: (score.entry_id not in removed, score.rank, score.entry_id))
 
 
-def _most_telling(scores: Sequence[EntryScore], edges: Sequence[GraphEdge]) -> list[EntryScore]:
+def _most_telling(
+    scores: Sequence[EntryScore], edges: Sequence[GraphEdge], removed: Collection[str]
+) -> list[EntryScore]:
     """Take the removed entries, then whoever is joined to them, then by rank."""
-    ranked = _by_importance(scores)
+    ranked = _by_importance(scores, removed)
     if len(ranked) <= MAX_NODES:
         return ranked
-    removed = {score.entry_id for score in ranked if score.removed}
     near = {end for edge in edges if edge.a in removed or edge.b in removed for end in (edge.a, edge.b)}
     ranked.sort(key=lambda score: (score.entry_id not in removed, score.entry_id not in near))
-    return _by_importance(ranked[:MAX_NODES])
+    return _by_importance(ranked[:MAX_NODES], removed)
 
 
 def _marks(
     drawn: Sequence[EntryScore],
     spots: Sequence[tuple[float, float]],
     radii: Sequence[float],
-    anchors: dict[str, str],
+    anchors: Mapping[str, str],
+    removed: Collection[str],
 ) -> tuple[Mark, ...]:
-    marks = [
-        Mark(
-            *spot, radius, "removed" if score.removed else "flagged" if score.cas_flagged else "kept", _title(score),
-            anchors.get(score.entry_id, ""),
-        )
-        for score, spot, radius in zip(drawn, spots, radii, strict=True)
-    ]  # fmt: skip
+    marks = []
+    for score, spot, radius in zip(drawn, spots, radii, strict=True):
+        kind = "removed" if score.entry_id in removed else "flagged" if score.cas_flagged else "kept"
+        marks.append(Mark(*spot, radius, kind, _title(score, kind), anchors.get(score.entry_id, "")))
     return tuple(reversed(marks))  # the most suspicious are painted last, on top
 
 
-def _title(score: EntryScore) -> str:
+def _title(score: EntryScore, kind: str) -> str:
     cmis = "not replayed" if score.cmis is None else f"{score.cmis:.3g}"
     cas = "unknown" if score.cas is None else f"{score.cas:.3g}"
-    state = "to remove" if score.removed else "kept, unusually inconsistent" if score.cas_flagged else "kept"
+    state = {"removed": "to remove", "flagged": "kept, unusually inconsistent", "kept": "kept"}[kind]
     return (
         f"{as_line(score.entry_id)}: {state}\nrank {score.rank}, score (DS) {score.ds:.3f}\n"
         f"influence (CMIS) {cmis}, inconsistency (CAS) {cas}"
@@ -255,13 +257,15 @@ class _Axis(NamedTuple):
         return [(self.place(value), f"{value:.3g}".replace("-", "−")) for value in values]
 
 
-def _tags(drawn: Sequence[EntryScore], spots: Sequence[tuple[float, float]]) -> tuple[Label, ...]:
+def _tags(
+    drawn: Sequence[EntryScore], spots: Sequence[tuple[float, float]], removed: Collection[str]
+) -> tuple[Label, ...]:
     """Name removed entries in order of importance, right or left of their mark; skip one that would cover another."""
     boxes: list[tuple[float, float, float, float]] = []
     tags: list[Label] = []
     for score, (x, y) in zip(drawn, spots, strict=True):
         name = score.entry_id
-        if not score.removed or len(tags) == MAX_LABELS:
+        if name not in removed or len(tags) == MAX_LABELS:
             continue
         text = as_line(name, LABEL_CHARS) if len(name) <= LABEL_CHARS else as_line(name[: LABEL_CHARS - 1]) + "…"
         width = len(text) * _LETTER

@@ -136,8 +136,8 @@ def _section(index: int, view: TenantView) -> Section:
         hrefs=hrefs,
         cards=[Card(anchors[memory.score.entry_id], memory, caused[memory.score.entry_id]) for memory in shown],
         events=events[:MAX_EVENTS],
-        scatter=draw_scatter(view.tenant.scores, hrefs),
-        graph=draw_graph(view.tenant.scores, view.tenant.edges, hrefs),
+        scatter=draw_scatter(view.tenant.scores, hrefs, view.removed_ids),
+        graph=draw_graph(view.tenant.scores, view.tenant.edges, hrefs, view.removed_ids),
     )
 
 
@@ -150,7 +150,7 @@ def _leads(sections: Sequence[Section]) -> list[Lead]:
     groups: defaultdict[tuple[str, str, str], list[Card]] = defaultdict(list)
     for section in sections:
         for card in section.cards:
-            groups[section.view.tenant.tenant, card.memory.principal, card.memory.score.reason].append(card)
+            groups[section.view.tenant.tenant, card.memory.principal, card.memory.reason].append(card)
     leads = [
         Lead(
             tenant=tenant,

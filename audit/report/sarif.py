@@ -119,7 +119,7 @@ def _entry_result(tenant: str, memory: Removed) -> dict[str, object]:
     message = (
         f"Memory {as_line(score.entry_id)} of tenant {as_line(tenant)} is to be removed: "
         f"rank {score.rank}, score (DS) {score.ds:.4f}, influence (CMIS) {cmis}, inconsistency (CAS) {cas}. "
-        f"Why: {as_line(score.reason, 300) or 'not recorded'}. Its text is redacted."
+        f"Why: {as_line(memory.reason, 300) or 'not recorded'}. Its text is redacted."
     )
     return {
         "ruleId": "poisoned-memory",

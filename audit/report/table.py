@@ -137,7 +137,7 @@ def _removed_table(removed: Sequence[Removed]) -> Table:
             Text(as_line(score.entry_id)),
             Text(as_line(memory.principal)),
             *([memory.trust] if has_trust else []),
-            Text(as_line(score.reason, 200)),
+            Text(as_line(memory.reason, 200)),
         )
     if any(memory.score.cas_flagged for memory in removed):
         table.caption = "* inconsistency above mean + 2 standard deviations"

@@ -30,6 +30,7 @@ class Removed:
     """One memory to remove."""
 
     score: EntryScore
+    reason: str
     text: Mapping[str, str]
     """Request, response, principal and source; empty where the result lacks them."""
 
@@ -57,6 +58,7 @@ class TenantView:
     removed: tuple[Removed, ...]
     """By rank."""
 
+    removed_ids: frozenset[str]
     events: tuple[EventFinding, ...]
     """The worst first."""
 
@@ -83,6 +85,7 @@ def tenant_view(tenant: TenantResult, result: AuditResult) -> TenantView:
         removed.append(
             Removed(
                 score=score,
+                reason=score.reason,
                 text=result.entries_text.get(text_name(tenant.tenant, name), {}),
                 trust=None if found is None else found.trust,
                 derived=name in descent,
@@ -93,6 +96,7 @@ def tenant_view(tenant: TenantResult, result: AuditResult) -> TenantView:
         tenant=tenant,
         counts=summarise([tenant]),
         removed=tuple(removed),
+        removed_ids=frozenset(memory.score.entry_id for memory in removed),
         events=tuple(worst_events(tenant)),
         probes=tuple(sorted(tenant.probes, key=lambda probe: (probe.kept is not False, probe.kept is not None))),
         staying=tuple(item for item in descendants if item.proposal != "remove"),
