@@ -164,7 +164,7 @@ class Gate:
     def _memories(self, context: Context, now_ms: int, newest_version: int | None) -> list[ContextText] | GateDecision:
         """Return the cited memories, or a denial where the lineage cannot be relied on for this context."""
         lineage = self.lineage
-        if lineage is None or lineage.standing is None:
+        if lineage is None:
             if not context.memories:
                 return []
             return self._deny("unverified lineage", "memories are cited and no verified lineage is at hand")

@@ -115,7 +115,6 @@ class _Answer(NamedTuple):
 def _about_call(file: Path, gate: Gate, lineage: VerifiedLineage, now: int) -> _Answer:
     proposed, context = parse_question(read_at_most(file, MAX_CALL_BYTES), file.name)
     decision = gate.decide(proposed, context, now_ms=now)
-    standing = lineage.standing
     record = {
         "tool": proposed.tool,
         "verdict": decision.verdict,
@@ -128,7 +127,7 @@ def _about_call(file: Path, gate: Gate, lineage: VerifiedLineage, now: int) -> _
             for item in decision.findings
         ],
         "evidence": [{"where": item.where, "path": _path_record(item.path)} for item in decision.evidence],
-        "version": None if standing is None else standing.version,
+        "version": lineage.standing.version,
     }  # fmt: skip
     return _Answer(record, _call_lines(decision, context, lineage), decision.verdict != "allow")
 
