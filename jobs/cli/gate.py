@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -40,9 +40,8 @@ from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from memory_audit.gate.call import Context
     from memory_audit.gate.gate import GateDecision
     from memory_audit.lineage.dag import PathStep
 
@@ -87,106 +86,81 @@ def explain(
     snapshot = open_snapshot(store, accepted, now_ms=now, pin=known_pin(store, pin, accepted, now))
     lineage = VerifiedLineage(snapshot, tenant, rules.trust, rules.tau_ppm)
     remember(snapshot, pin)
+    console = Console(soft_wrap=True)
     if call is not None:
-        answer = _about_call(call, Gate(rules, lineage), lineage, now)
+        refused = _explain_call(call, Gate(rules, lineage), lineage, now, console if not as_json else None)
     else:
-        answer = _about_entry(as_signed(str(entry), "--entry"), lineage)
-    if as_json:
-        print_json(answer.record)
-    else:
-        console = Console(soft_wrap=True)
-        for line in answer.lines:
-            console.print(line, markup=False, highlight=False)
-    if answer.refused and fail_on is not None:
+        refused = _explain_entry(as_signed(str(entry), "--entry"), lineage, console if not as_json else None)
+    if refused and fail_on is not None:
         raise typer.Exit(FINDINGS)
 
 
-class _Answer(NamedTuple):
-    record: dict[str, Any]
-    """For scripts."""
-
-    lines: Iterator[str]
-    """For people; the untrusted text in them is shown as `as_line` does."""
-
-    refused: bool
-    """The call is not made as proposed, or the label is not `trusted`."""
-
-
-def _about_call(file: Path, gate: Gate, lineage: VerifiedLineage, now: int) -> _Answer:
+def _explain_call(file: Path, gate: Gate, lineage: VerifiedLineage, now: int, console: Console | None) -> bool:
+    """Print a decision, as JSON where there is no console, and tell whether the call is not made as proposed."""
     proposed, context = parse_question(read_at_most(file, MAX_CALL_BYTES), file.name)
     decision = gate.decide(proposed, context, now_ms=now)
-    record = {
-        "tool": proposed.tool,
-        "verdict": decision.verdict,
-        "reason": decision.reason,
-        "detail": decision.detail,
-        "arguments": None if decision.call is None else dict(decision.call.arguments),
-        "findings": [
-            {"parameter": item.parameter, "value": item.value, "origin": item.origin, "where": item.where,
-             "memory": item.memory, "authorised": item.authorised}
-            for item in decision.findings
-        ],
-        "evidence": [{"where": item.where, "path": _path_record(item.path)} for item in decision.evidence],
-        "version": lineage.standing.version,
-    }  # fmt: skip
-    return _Answer(record, _call_lines(decision, context, lineage), decision.verdict != "allow")
-
-
-def _call_lines(decision: GateDecision, context: Context, lineage: VerifiedLineage) -> Iterator[str]:
-    yield f"{decision.verdict}: {as_line(decision.detail, 400)} ({decision.reason})"
+    if console is None:
+        print_json({"tool": proposed.tool, **_decision_record(decision, lineage)})
+        return decision.verdict != "allow"
+    _say(console, f"{decision.verdict}: {as_line(decision.detail, 400)} ({decision.reason})")
     for finding in decision.findings:
         came = as_line(finding.where) if finding.where else "in no text that may authorise it"
         value = as_line(json.dumps(finding.value, ensure_ascii=False), TEXT_CHARS)
         mark = "authorised" if finding.authorised else "refused"
-        yield f"  {as_line(finding.parameter)} = {value}: {mark}, {finding.origin} ({came})"
+        _say(console, f"  {as_line(finding.parameter)} = {value}: {mark}, {finding.origin} ({came})")
     for item in decision.evidence:
-        yield f"  untrusted: {as_line(item.where)}"
-        yield from _path_lines(item.path, lineage)
+        _say(console, f"  untrusted: {as_line(item.where)}")
+        _print_path(console, item.path, lineage)
     for memory in context.memories:
         if memory in lineage.dag:
-            yield f"  memory {as_line(memory)}: {lineage.dag.label(memory)}"
+            _say(console, f"  memory {as_line(memory)}: {lineage.dag.label(memory)}")
     if decision.verdict == "repair" and decision.call is not None:
         arguments = json.dumps(dict(decision.call.arguments), ensure_ascii=False)
-        yield f"  make this call instead: {as_line(decision.call.tool)} {as_line(arguments, 1_000)}"
+        _say(console, f"  make this call instead: {as_line(decision.call.tool)} {as_line(arguments, 1_000)}")
+    return decision.verdict != "allow"
 
 
-def _about_entry(entry_id: str, lineage: VerifiedLineage) -> _Answer:
-    dag = lineage.dag
-    label, path = dag.label(entry_id), dag.path(entry_id)
-    drawn, unrecorded = dag.shares(entry_id)
-    below = [item.entry_id for item in dag.descendants([entry_id]) if item.strong]
-    record = {
-        "entry_id": entry_id, "label": label, "removed": dag.is_removed(entry_id),
-        "because": _root_cause(path[0], lineage) if path else "", "path": _path_record(path),
-        "strong_descendants": below, "untrusted_ppm": drawn, "unrecorded_ppm": unrecorded, "tau_ppm": dag.tau_ppm,
-    }  # fmt: skip
+def _explain_entry(entry_id: str, lineage: VerifiedLineage, console: Console | None) -> bool:
+    """Print a label, as JSON where there is no console, and tell whether it is not `trusted`."""
+    label = lineage.dag.label(entry_id)
+    path = lineage.dag.path(entry_id)
+    why = _root_cause(path[0], lineage) if path else ""
+    drawn, unrecorded = lineage.dag.shares(entry_id)
+    below = [item for item in lineage.dag.descendants([entry_id]) if item.strong]
+    if console is None:
+        print_json({
+            "entry_id": entry_id, "label": label, "removed": lineage.dag.is_removed(entry_id), "because": why,
+            "path": _path_record(path), "strong_descendants": [item.entry_id for item in below],
+            "untrusted_ppm": drawn, "unrecorded_ppm": unrecorded, "tau_ppm": lineage.dag.tau_ppm,
+        })  # fmt: skip
+        return label != "trusted"
+    _say(console, f"{as_line(entry_id)}: {label}")
+    _print_path(console, path, lineage)
+    enough = _weight(lineage.dag.tau_ppm)
+    if label != "external" and drawn and lineage.dag.rules.propagation == "shares":
+        rest = f", and {_weight(unrecorded)} of it is recorded nowhere" if unrecorded else ""
+        _say(console, f"  draws {_weight(drawn)} on untrusted memories{rest}; from {enough} together it is untrusted")
+    if below:
+        _say(console, f"  descending from it: {counted(len(below), 'memory')} that draw {enough} or more on it")
+    return label != "trusted"
 
-    def lines() -> Iterator[str]:
-        yield f"{as_line(entry_id)}: {label}"
-        yield from _path_lines(path, lineage)
-        enough = _weight(dag.tau_ppm)
-        if label != "external" and drawn and dag.rules.propagation == "shares":
-            rest = f", and {_weight(unrecorded)} of it is recorded nowhere" if unrecorded else ""
-            yield f"  draws {_weight(drawn)} on untrusted memories{rest}; from {enough} together it is untrusted"
-        if below:
-            yield f"  descending from it: {counted(len(below), 'memory')} that draw {enough} or more on it"
 
-    return _Answer(record, lines(), label != "trusted")
-
-
-def _path_lines(path: Sequence[PathStep], lineage: VerifiedLineage) -> Iterator[str]:
-    half, left_out = PATH_SHOWN // 2, len(path) - PATH_SHOWN
-    shown = path if left_out <= 0 else (*path[:half], *path[-half:])
+def _print_path(console: Console, path: Sequence[PathStep], lineage: VerifiedLineage) -> None:
+    shown = list(path)
+    left_out = 0
+    if len(shown) > PATH_SHOWN:
+        left_out = len(shown) - PATH_SHOWN
+        shown = shown[: PATH_SHOWN // 2] + shown[-PATH_SHOWN // 2 :]
     for number, step in enumerate(shown):
-        if left_out > 0 and number == half:
-            yield f"    … {left_out} more steps"
+        if left_out and number == PATH_SHOWN // 2:
+            _say(console, f"    … {left_out} more steps")
         if step.left_out:
-            yield f"    … {step.left_out} more steps"
+            _say(console, f"    … {step.left_out} more steps")
         entry = lineage.entry(step.entry_id)
         text = "" if entry is None else f": {as_line(entry.text, TEXT_CHARS)}"
         drawn = step.weight_ppm
         how = _root_cause(step, lineage) if drawn is None else f"draws on it with weight {_weight(drawn)}"
-        yield f"    {as_line(step.entry_id)} [{step.label}; {how}]{text}"
+        _say(console, f"    {as_line(step.entry_id)} [{step.label}; {how}]{text}")
 
 
 def _weight(ppm: int) -> str:
@@ -201,9 +175,29 @@ def _root_cause(step: PathStep, lineage: VerifiedLineage) -> str:
     return lineage.dag.rules.distrust(entry, lineage.dag.tau_ppm) or "it is external"
 
 
+def _decision_record(decision: GateDecision, lineage: VerifiedLineage) -> dict[str, Any]:
+    return {
+        "verdict": decision.verdict,
+        "reason": decision.reason,
+        "detail": decision.detail,
+        "arguments": None if decision.call is None else dict(decision.call.arguments),
+        "findings": [
+            {"parameter": item.parameter, "value": item.value, "origin": item.origin, "where": item.where,
+             "memory": item.memory, "authorised": item.authorised}
+            for item in decision.findings
+        ],
+        "evidence": [{"where": item.where, "path": _path_record(item.path)} for item in decision.evidence],
+        "version": lineage.standing.version,
+    }  # fmt: skip
+
+
 def _path_record(path: Sequence[PathStep]) -> list[dict[str, Any]]:
     return [
         {"entry_id": step.entry_id, "label": step.label, "removed": step.removed, "weight_ppm": step.weight_ppm,
          **({"left_out": step.left_out} if step.left_out else {})}
         for step in path
     ]  # fmt: skip
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False)
