@@ -24,7 +24,6 @@ __all__ = [
     "SignedEntry",
     "SignedTombstone",
     "file_parts",
-    "join_tables",
     "read_entries",
     "read_entry_table",
     "read_tombstones",
@@ -150,11 +149,6 @@ def read_entry_table(
         VerificationError: not a data file, or one of another number of rows.
     """
     return _from_parquet(data, ENTRY_SCHEMA, where, rows, columns, part)
-
-
-def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of all tables, of which there is at least one; nothing is copied."""
-    return pa.concat_tables(tables)
 
 
 def read_entries(table: pa.Table, where: str) -> list[SignedEntry]:
