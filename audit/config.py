@@ -52,8 +52,8 @@ Count = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 AtMost = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Nats = Annotated[float, Meta(ge=0, le=sys.float_info.max, description="nats, 0 or more")]
-Pattern = Annotated[str, Meta(min_length=1, description="a pattern that not every answer has")]
-Name = Annotated[str, Meta(pattern=r"\A[^\0]+\Z", description="a name, without NUL")]
+Pattern = Annotated[str, Meta(min_length=1, description="a pattern that is not empty")]
+Name = Annotated[str, Meta(pattern=r"\A[^\0]+\Z", description="a name without NUL")]
 
 
 def _default_agent() -> dict[str, object]:

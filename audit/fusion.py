@@ -95,20 +95,14 @@ def fuse(
         raise UsageError("an entry id comes twice in the ranking")
     cmis_normalised = normalise([value if value is None or not value < 0 else 0.0 for value in cmis])
     cas_normalised = normalise(cas)
-    scored = [
-        (
-            alpha * influence + (1 - alpha) * inconsistency,
-            entry_id,
-            raw_influence,
-            raw_inconsistency,
-            influence,
-            inconsistency,
-        )
-        for entry_id, raw_influence, raw_inconsistency, influence, inconsistency in zip(
-            entry_ids, cmis, cas, cmis_normalised, cas_normalised, strict=True
-        )
-    ]
-    scored.sort(key=lambda row: (-row[0], -(row[2] or 0.0), row[1]))
+
+    def fused(influence: float, inconsistency: float) -> float:
+        return alpha * influence + (1 - alpha) * inconsistency
+
+    rows = sorted(
+        zip(entry_ids, cmis, cas, cmis_normalised, cas_normalised, strict=True),
+        key=lambda row: (-fused(row[3], row[4]), -(row[1] or 0.0), row[0]),
+    )
     return tuple(
         FusedScore(
             entry_id=entry_id,
@@ -116,13 +110,11 @@ def fuse(
             cas=raw_inconsistency,
             cmis_normalised=influence,
             cas_normalised=inconsistency,
-            ds=ds,
+            ds=fused(influence, inconsistency),
             evident=(alpha > 0 and (raw_influence or 0.0) > 0) or (alpha < 1 and (raw_inconsistency or 0.0) > 0),
             rank=rank,
         )
-        for rank, (ds, entry_id, raw_influence, raw_inconsistency, influence, inconsistency) in enumerate(
-            scored, start=1
-        )
+        for rank, (entry_id, raw_influence, raw_inconsistency, influence, inconsistency) in enumerate(rows, start=1)
     )
 
 
