@@ -157,22 +157,11 @@ class PrefixSearch:
         self._harmful = 0
         """Largest size below `_ended` known to leave harm; 0 is the store as it is."""
         self._ended: int | None = None
-        self._tested: dict[int, float] = {}
-
-    @property
-    def tested(self) -> dict[int, float]:
-        """Harm left by each size replayed so far."""
-        return dict(self._tested)
 
     @property
     def smallest(self) -> int | None:
         """The answer once `proposal` is None; None where no tested prefix ends the harm."""
         return self._ended
-
-    @property
-    def best(self) -> int:
-        """The smallest size with the least harm left: what to say when nothing ended it; 0 before any replay."""
-        return min(self._tested, key=lambda size: (self._tested[size], size), default=0)
 
     def proposal(self) -> int | None:
         """Return the next prefix size to replay, or None when the search is over."""
@@ -190,7 +179,6 @@ class PrefixSearch:
             raise UsageError(f"prefix {size} was replayed, but {self.proposal()} was proposed")
         if not math.isfinite(harm):
             raise UsageError(f"harm without the first {size} entries is {harm}, expected a finite number")
-        self._tested[size] = harm
         if harm <= self._tolerance:
             self._ended = size
         else:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from memory_audit.provenance import merkle
 from memory_audit.provenance.checkpoint import Checkpoint, log_origin
-from memory_audit.snapshot.columns.tables import ENTRY_SCHEMA, SignedTombstone, read_entry_table, read_tombstones
+from memory_audit.snapshot.columns.tables import ENTRY_SCHEMA, SignedTombstone, read_table, read_tombstones
 from memory_audit.snapshot.layout import file_name, read_file
 
 if TYPE_CHECKING:
@@ -127,4 +127,4 @@ def read_data_file(path: Path, bucket: int, ref: FileRef, *, ids_only: bool = Fa
     """Read one data file. Raises like `read_bucket`."""
     data = read_file(path, "data", bucket, ref)
     columns = ["tenant", "entry_id"] if ids_only else None
-    return read_entry_table(data, file_name("data", bucket, ref.sha256), columns, rows=ref.rows)
+    return read_table(data, file_name("data", bucket, ref.sha256), columns, rows=ref.rows)

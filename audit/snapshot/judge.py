@@ -24,7 +24,7 @@ from memory_audit.snapshot.columns.rows import check_rows_format
 from memory_audit.snapshot.columns.tables import (
     ENTRY_SCHEMA,
     ROWS_PER_GROUP,
-    read_entry_table,
+    read_table,
 )
 from memory_audit.snapshot.layout import file_name, read_file
 from memory_audit.snapshot.log import check_leaf_hashes, check_rows, check_tombstones
@@ -71,7 +71,7 @@ class _Judge:
     def rows(self, bucket: _Bucket, data: FileRef, part: tuple[int, int]) -> pa.Table:
         """Judge one of n parts of a data file against the leaf hashes and the writers' keys; return ACCOUNT_COLUMNS."""
         where = file_name("data", bucket.number, data.sha256)
-        table = read_entry_table(self._read(bucket, "data", data), where, rows=data.rows, part=part)
+        table = read_table(self._read(bucket, "data", data), where, rows=data.rows, part=part)
         leaves = self._read(bucket, "leaves", bucket.leaves)
         logs = {ref.tenant: (log_origin(bucket.store_id, ref.tenant), _hashes(leaves, ref)) for ref in bucket.refs}
         check_rows_format(table, where)

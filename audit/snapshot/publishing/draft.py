@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from memory_audit.provenance import merkle
 from memory_audit.snapshot.checkpoints import encode_checkpoints
-from memory_audit.snapshot.columns.tables import file_parts, write_entry_table, write_tombstones
+from memory_audit.snapshot.columns.tables import file_parts, write_table, write_tombstones
 from memory_audit.snapshot.layout import put_file
 from memory_audit.snapshot.manifest import (
     MAX_SETTING_BYTES,
@@ -82,7 +82,7 @@ class Draft:
         for item in data:
             if isinstance(item, pa.Table):
                 parts = file_parts(item, ROWS_PER_FILE)
-                data_refs += [put_file(self.path, "data", bucket, write_entry_table(it), it.num_rows) for it in parts]
+                data_refs += [put_file(self.path, "data", bucket, write_table(it), it.num_rows) for it in parts]
             else:
                 data_refs.append(item)
         others = {} if view is None else view.others(logs)
