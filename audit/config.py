@@ -166,12 +166,13 @@ class AuditConfig:
 
     def _check_blocks(self) -> None:
         """Refuse what agent, harm scorer and trust could not be built of; no code of the user's is run here."""
-        blocks: list[tuple[str, Callable[[], object]]] = [("trust", partial(parse_trust_rules, self.trust, "trust"))]
+        blocks: list[tuple[str, Callable[[], object]]] = []
         for name, known, load in (("agent", AGENTS, load_agent), ("harm", SCORERS, load_harm)):
             settings = getattr(self, name)
             kind = str(settings.get("kind"))
             if (settings or name == "agent") and (kind in known or ":" not in kind):
                 blocks.append((name, partial(load, settings)))
+        blocks.append(("trust", partial(parse_trust_rules, self.trust, "trust")))
         for name, build in blocks:
             try:
                 build()
