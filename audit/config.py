@@ -52,8 +52,8 @@ Count = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 AtMost = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Nats = Annotated[float, Meta(ge=0, le=sys.float_info.max, description="nats, 0 or more")]
-Pattern = Annotated[str, Meta(min_length=1, description="a pattern that not every answer has")]
-Name = Annotated[str, Meta(pattern=r"\A[^\0]+\Z", description="a name, without NUL")]
+Pattern = Annotated[str, Meta(min_length=1, description="a pattern that is not empty")]
+Name = Annotated[str, Meta(pattern=r"\A[^\0]+\Z", description="a name without NUL")]
 
 
 def _default_agent() -> dict[str, object]:
@@ -166,12 +166,13 @@ class AuditConfig:
 
     def _check_blocks(self) -> None:
         """Refuse what agent, harm scorer and trust could not be built of; no code of the user's is run here."""
-        blocks: list[tuple[str, Callable[[], object]]] = [("trust", partial(parse_trust_rules, self.trust, "trust"))]
+        blocks: list[tuple[str, Callable[[], object]]] = []
         for name, known, load in (("agent", AGENTS, load_agent), ("harm", SCORERS, load_harm)):
             settings = getattr(self, name)
             kind = str(settings.get("kind"))
             if (settings or name == "agent") and (kind in known or ":" not in kind):
                 blocks.append((name, partial(load, settings)))
+        blocks.append(("trust", partial(parse_trust_rules, self.trust, "trust")))
         for name, build in blocks:
             try:
                 build()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from memory_audit.entry import MAX_NAME_BYTES, MAX_TEXT_BYTES
+from memory_audit.entry import MAX_NAME_BYTES, MAX_TEXT_BYTES, by_fields
 from memory_audit.errors import EventError
 from memory_audit.formats import outside_json
 from memory_audit.formats.records import convert
@@ -84,12 +84,11 @@ class Event:
 
     extra: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
+
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by fields: a mapping proxy cannot be pickled."""
-        return _rebuild, (
-            self.event_id, self.tenant, self.ts_ms, self.query, self.output, self.retrieved, self.harm,
-            self.harm_source, dict(self.extra),
-        )  # fmt: skip
+        return by_fields(self)
 
     def to_json(self) -> str:
         """Return the event as one line of JSON, without the newline."""
@@ -105,16 +104,6 @@ class Event:
         if self.retrieved is not None:
             record["retrieved"] = list(self.retrieved)
         return json.dumps(record, ensure_ascii=False, sort_keys=True)
-
-
-def _rebuild(  # noqa: PLR0913, PLR0917 - the fields of Event, in order
-    event_id: str, tenant: str, ts_ms: int, query: str, output: str, retrieved: tuple[str, ...] | None,
-    harm: HarmLabel, harm_source: str, extra: dict[str, object],
-) -> Event:  # fmt: skip
-    return Event(
-        event_id=event_id, tenant=tenant, ts_ms=ts_ms, query=query, output=output, retrieved=retrieved, harm=harm,
-        harm_source=harm_source, extra=MappingProxyType(extra),
-    )  # fmt: skip
 
 
 def parse_events(lines: Iterable[bytes], source: str) -> Iterator[Event]:
@@ -159,7 +148,7 @@ def _parse_line(raw: bytes, where: str) -> Event:
     return Event(
         event_id=_as_stored(line.event_id), tenant=_as_stored(line.tenant), ts_ms=line.ts_ms, query=line.query,
         output=line.output, retrieved=retrieved, harm=line.harm.label, harm_source=line.harm.source,
-        extra=MappingProxyType({key: value for key, value in record.items() if key not in _Line.__struct_fields__}),
+        extra={key: value for key, value in record.items() if key not in _Line.__struct_fields__},
     )  # fmt: skip
 
 

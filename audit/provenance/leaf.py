@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from memory_audit.entry import MAX_NAME_BYTES, MAX_TIME_MS, check_int, check_text
+from memory_audit.entry import MAX_NAME_BYTES, MAX_TIME_MS, by_fields, check_int, check_text
 from memory_audit.errors import EntryError
 from memory_audit.provenance import cbor
 from memory_audit.provenance.ed25519 import SIGNATURE_BYTES
@@ -59,7 +59,6 @@ MAX_EXTRA_VALUE_BYTES = 65_536
 _ENTRY = "memaudit entry v1"
 _TOMBSTONE = "memaudit tombstone v1"
 _ENTRY_FIELDS = 12
-_TOMBSTONE_FIELDS = 11
 
 ENTRY_HEAD = bytes((0x80 + _ENTRY_FIELDS,)) + cbor.encode_text(_ENTRY)
 """What every entry leaf starts with, before its origin."""
@@ -106,13 +105,7 @@ class Tombstone:
         object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by fields: a mapping proxy cannot be pickled."""
-        fields = {name: getattr(self, name) for name in self.__slots__} | {"extra": dict(self.extra)}
-        return _tombstone, (fields,)
-
-
-def _tombstone(fields: dict[str, object]) -> Tombstone:
-    return Tombstone(**fields)  # type: ignore[arg-type]
+        return by_fields(self)
 
 
 def encode_entry(entry: Entry, *, origin: str, index: int) -> bytes:

@@ -43,7 +43,7 @@ from memory_audit.snapshot.columns.tables import (
     SignedEntry,
     SignedTombstone,
     read_entries,
-    read_entry_table,
+    read_table,
     read_tombstones,
 )
 from memory_audit.snapshot.layout import FileRef, bucket_of
@@ -314,7 +314,7 @@ def plain_parquet(table: pa.Table) -> bytes:
 
 def _read_rows(data: bytes) -> None:
     """Read rows as a verifier does, and as entries: both must take the same rows, and come to the same leaves."""
-    table = read_entry_table(data, "f")
+    table = read_table(data, "f")
     check_rows_format(table, "f")
     tenants, _ = tenants_of(table.column("tenant"))
     leaves = [leaf for batch in signed_leaves(table, dict.fromkeys(tenants, "o")) for leaf in batch]

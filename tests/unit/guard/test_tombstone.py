@@ -85,7 +85,7 @@ def test_a_plain_tombstone_has_no_lock():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "memaudit hazard v2"}, "expected format"),
+        ({"format": "memaudit hazard v2"}, "not a memaudit hazard v1"),
         ({"acts": []}, "not the one spelling"),
         ({"acts": ["AAAA"]}, "point somewhere"),
         ({"acts": ["AQ==", "AQI="]}, "not the one spelling"),
