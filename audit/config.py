@@ -8,19 +8,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import re
+import sys
 from collections.abc import Mapping  # noqa: TC003 - `get_type_hints` reads the record's annotations
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+import msgspec
+from msgspec import Meta
 
 from memory_audit.attribution.replays.agents import AGENTS, load_agent
 from memory_audit.attribution.replays.harm import SCORERS, load_harm
 from memory_audit.errors import UsageError
 from memory_audit.formats import strict_yaml
 from memory_audit.formats.outside_file import read_at_most
-from memory_audit.formats.setting_types import describe_type, fits_type
+from memory_audit.formats.setting_types import describe_type
 from memory_audit.lineage.trust import parse_trust_rules
 
 if TYPE_CHECKING:
@@ -45,16 +48,12 @@ _NO_RESULTS = frozenset({"backbone_key_env"})
 MAX_ALL_PAIRS = 1_500
 """Entries of a store whose every pair may be compared: 1.1 million pairs are already hours of NLI."""
 
-_RANGES = (
-    ("k", 1, MAX_COUNT, ""),
-    ("neighbours", 1, MAX_COUNT, ""),
-    ("all_pairs_below", 0, MAX_ALL_PAIRS, ": larger stores are compared by their nearest neighbours (neighbours)"),
-    ("samples", 0, MAX_SAMPLES, ": each is a whole replay"),
-    ("seed", 0, MAX_SEED, ""),
-    ("budget", 0, MAX_COUNT, ""),
-    ("max_replays", 0, MAX_COUNT, ""),
-)
-"""Setting, least, most (None is in every range), and what to say to who asks for more."""
+Count = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
+AtMost = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Nats = Annotated[float, Meta(ge=0, le=sys.float_info.max, description="nats, 0 or more")]
+Pattern = Annotated[str, Meta(min_length=1, description="a pattern that is not empty")]
+Name = Annotated[str, Meta(pattern=r"\A[^\0]+\Z", description="a name without NUL")]
 
 
 def _default_agent() -> dict[str, object]:
@@ -78,47 +77,47 @@ class AuditConfig:
     retrieval: Literal["dense", "levenshtein"] = "dense"
     """How memories are found: by the cosine of embeddings, or by the distance of the requests' letters."""
 
-    k: int = 5
+    k: Count = 5
     """Memories the agent retrieves."""
 
     attribution: Literal["set", "loo"] = "set"
     """`set` searches harmful sets with graded influence; `loo` is the paper's plain leave-one-out CMIS."""
 
-    attribution_nats: float = 2.0
+    attribution_nats: Nats = 2.0
     """Evidence from which the harm is attributed to a memory: it alone raises the log-odds of the harm by so much (see
     memory_audit.attribution.search.search)."""
 
-    consistent_extra_nats: float = 0.5
+    consistent_extra_nats: Nats = 0.5
     """How much more of it a memory needs that is more consistent with its neighbours than the store's median."""
 
-    samples: int = 8
+    samples: Annotated[int, Meta(ge=0, le=MAX_SAMPLES)] = 8
     """Sampled replays per question where the model's odds cannot be had (a server without log-probabilities, an answer
     without a place to ask at); 0 takes one harm score there."""
 
-    alpha: float = 0.6
+    alpha: Share = 0.6
     """Weight of influence (CMIS) against inconsistency (CAS) in the score (DS, eq. 10)."""
 
-    neighbours: int = 10
+    neighbours: Count = 10
     """Nearest neighbours of each entry in the consistency graph."""
 
-    all_pairs_below: int = 0
+    all_pairs_below: Annotated[int, Meta(ge=0, le=MAX_ALL_PAIRS)] = 0
     """Stores of up to this many entries get every pair in the consistency graph, exactly; 0 never. At most 1,500."""
 
-    budget: int | None = None
+    budget: AtMost | None = None
     """Remove exactly this many entries of the ranking; None removes as many as end the harm on replay."""
 
-    max_replays: int | None = None
+    max_replays: AtMost | None = None
     """Most replays of each tenant's search, each sample one; what is left out is listed. The final check of the removed
     set and of probes comes on top, and with `loo` the choice of that set."""
 
-    probe_pattern: str | None = None
+    probe_pattern: Pattern | None = None
     """Regular expression whose last match (group 1 if there is one) is a probe's answer; None compares whole texts."""
 
     hazards: Literal["read", "off"] = "read"
     """Whether the backbone is asked for the hazards of removed entries (see memory_audit.models.hazards.extraction);
     `off` asks nothing, and tombstones then keep no paraphrase out."""
 
-    taxonomy: str | None = None
+    taxonomy: Name | None = None
     """Taxonomy file of those hazards; None is the packaged one."""
 
     descendants: Literal["remove", "quarantine", "report"] = "remove"
@@ -126,45 +125,37 @@ class AuditConfig:
     poison that stays is used again and no longer looks like what was found; a removal is shown before it is made, stays
     in the log, and its price in probe answers is measured. With a budget, at most quarantined."""
 
-    tau: float = 0.2
+    tau: Share = 0.2
     """Share from which a memory derives from removed or untrusted ones, over one strong edge or added up: an equal
     share of five retrieved memories is still enough."""
 
     trust: Mapping[str, object] = field(default_factory=dict)
     """Labels of the report: sources, principals, except_principals, unattributed, propagation, as in a gate policy."""
 
-    seed: int = 0
+    seed: Annotated[int, Meta(ge=0, le=MAX_SEED)] = 0
     """Seed of sampled replays."""
 
-    backbone: str = "packaged"
+    backbone: Name = "packaged"
     """Model that replays: packaged, a folder or Hugging Face id, or openai:URL#MODEL."""
 
-    backbone_key_env: str | None = None
+    backbone_key_env: Name | None = None
     """NAME of the environment variable that holds the key of the backbone's server. No result depends on it, and no run
     is another one for it."""
 
-    nli: str = "packaged"
+    nli: Name = "packaged"
     """Model that compares memories: packaged, or a folder or Hugging Face id."""
 
-    embedder: str = "packaged"
+    embedder: Name = "packaged"
     """Model of retrieval and of semantic keys: packaged, or a sentence-transformers folder or id."""
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "tau"):
-            _expect(name, getattr(self, name), "0 to 1", fits=0.0 <= getattr(self, name) <= 1.0)
-        for name in ("attribution_nats", "consistent_extra_nats"):
-            _expect(name, getattr(self, name), "nats, 0 or more", fits=0.0 <= getattr(self, name) < math.inf)
-        for name, least, most, why in _RANGES:
+        for name, hint in _option_types().items():
             value = getattr(self, name)
-            _expect(name, value, f"{least} or more", fits=value is None or value >= least)
-            _expect(name, value, f"at most {most}{why}", fits=value is None or value <= most)
-        for name in ("backbone", "nli", "embedder", "backbone_key_env", "taxonomy"):
-            value = getattr(self, name)
-            _expect(name, value, "a name, without NUL", fits=value is None or (value != "" and "\0" not in value))
+            try:
+                object.__setattr__(self, name, msgspec.convert(value, hint, strict=True))
+            except msgspec.ValidationError:
+                raise _SettingError(name, f"{name} is {value!r:.60}, expected {describe_type(hint)}") from None
         if self.probe_pattern is not None:
-            _expect(
-                "probe_pattern", self.probe_pattern, "a pattern: every answer has it", fits=self.probe_pattern != ""
-            )
             try:
                 re.compile(self.probe_pattern)
             except (re.error, OverflowError, RecursionError) as error:
@@ -175,12 +166,18 @@ class AuditConfig:
 
     def _check_blocks(self) -> None:
         """Refuse what agent, harm scorer and trust could not be built of; no code of the user's is run here."""
+        blocks: list[tuple[str, Callable[[], object]]] = []
         for name, known, load in (("agent", AGENTS, load_agent), ("harm", SCORERS, load_harm)):
             settings = getattr(self, name)
             kind = str(settings.get("kind"))
             if (settings or name == "agent") and (kind in known or ":" not in kind):
-                _checked(name, partial(load, settings))
-        _checked("trust", partial(parse_trust_rules, self.trust, "trust"))
+                blocks.append((name, partial(load, settings)))
+        blocks.append(("trust", partial(parse_trust_rules, self.trust, "trust")))
+        for name, build in blocks:
+            try:
+                build()
+            except UsageError as error:
+                raise _SettingError(name, str(error)) from None
 
     def canonical(self) -> dict[str, object]:
         """Return the configuration as plain JSON values, sorted by name, without what no result depends on."""
@@ -204,21 +201,17 @@ def load_config(path: Path | None, overrides: Mapping[str, object]) -> AuditConf
         UsageError: the file cannot be read, is not a YAML mapping, or names an unknown option or a wrong type.
     """
     given = {name: value for name, value in overrides.items() if value is not None}
-    values = ({} if path is None else _read(path)) | given
-    hints = _option_types()
+    in_file = {} if path is None else parse_options(read_at_most(path, MAX_CONFIG_BYTES), str(path))
+    known = _option_types()
 
     def where(name: str) -> str:
         return "command line" if path is None or name in given else str(path)
 
-    for name, value in values.items():
-        if name not in hints:
-            raise UsageError(f"{where(name)}: unknown option {name!r:.60}; known are {', '.join(sorted(hints))}")
-        if not fits_type(value, hints[name]):
-            raise UsageError(f"{where(name)}: {name} is {value!r:.60}, expected {describe_type(hints[name])}")
-        if hints[name] is float and isinstance(value, int):
-            values[name] = float(value)
+    for name in in_file | given:
+        if name not in known:
+            raise UsageError(f"{where(name)}: unknown option {name!r:.60}; known are {', '.join(sorted(known))}")
     try:
-        return AuditConfig(**values)  # type: ignore[arg-type]
+        return AuditConfig(**(in_file | given))  # type: ignore[arg-type]
     except _SettingError as error:
         raise UsageError(f"{where(error.setting)}: {error}") from None
 
@@ -231,25 +224,9 @@ class _SettingError(UsageError):
         self.setting = setting
 
 
-def _expect(setting: str, value: object, expected: str, *, fits: bool) -> None:
-    if not fits:
-        raise _SettingError(setting, f"{setting} is {value!r:.60}, expected {expected}")
-
-
-def _checked(setting: str, read: Callable[[], object]) -> None:
-    try:
-        read()
-    except UsageError as error:
-        raise _SettingError(setting, str(error)) from None
-
-
 @cache
 def _option_types() -> dict[str, Any]:
-    return get_type_hints(AuditConfig)
-
-
-def _read(path: Path) -> dict[str, object]:
-    return parse_options(read_at_most(path, MAX_CONFIG_BYTES), str(path))
+    return get_type_hints(AuditConfig, include_extras=True)
 
 
 def parse_options(data: bytes, where: str) -> dict[str, object]:

@@ -8,14 +8,17 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from memory_audit.errors import EntryError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MAX_NAME_BYTES", "MAX_TEXT_BYTES", "MAX_TIME_MS", "Entry", "Parent", "Source", "check_int", "check_text"]
+__all__ = [
+    "MAX_NAME_BYTES", "MAX_TEXT_BYTES", "MAX_TIME_MS", "Entry", "Parent", "Source", "by_fields", "check_int",
+    "check_text",
+]  # fmt: skip
 
 Source = Literal["user", "agent", "tool", "external"]
 
@@ -32,6 +35,15 @@ MAX_TIME_MS = 253_402_300_800_000
 """The year 10000 in Unix milliseconds: later times are fast-forward attacks or mistakes."""
 
 PARTS_PER_MILLION = 1_000_000
+
+TEXTS = (
+    ("tenant", MAX_NAME_BYTES, False),
+    ("entry_id", MAX_NAME_BYTES, False),
+    ("principal", MAX_NAME_BYTES, False),
+    ("request", MAX_TEXT_BYTES, True),
+    ("response", MAX_TEXT_BYTES, True),
+)
+"""An entry's texts: field, most UTF-8 bytes, and whether it may be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +84,7 @@ class Entry:
 
     def __post_init__(self) -> None:
         where = f"entry {self.entry_id!r:.80}"
-        for name, limit, may_be_empty in (
-            ("tenant", MAX_NAME_BYTES, False),
-            ("entry_id", MAX_NAME_BYTES, False),
-            ("principal", MAX_NAME_BYTES, False),
-            ("request", MAX_TEXT_BYTES, True),
-            ("response", MAX_TEXT_BYTES, True),
-        ):
+        for name, limit, may_be_empty in TEXTS:
             check_text(getattr(self, name), f"{where}: {name}", limit, may_be_empty=may_be_empty)
         if self.source not in get_args(Source):
             raise EntryError(f"{where}: source is {self.source!r:.40}, expected one of {', '.join(get_args(Source))}")
@@ -100,11 +106,7 @@ class Entry:
         object.__setattr__(self, "metadata", MappingProxyType(dict(self.metadata)))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by fields: a mapping proxy cannot be pickled, and Ray ships entries between processes."""
-        return _rebuild, (
-            self.tenant, self.entry_id, self.principal, self.source, self.request, self.response,
-            self.created_at_ms, self.parents, dict(self.metadata),
-        )  # fmt: skip
+        return by_fields(self)
 
     @property
     def text(self) -> str:
@@ -117,14 +119,15 @@ class Entry:
         return self.request, self.response, frozenset(self.metadata.items())
 
 
-def _rebuild(  # noqa: PLR0913, PLR0917 - the fields of Entry, in order
-    tenant: str, entry_id: str, principal: str, source: Source, request: str, response: str, created_at_ms: int,
-    parents: tuple[Parent, ...], metadata: dict[str, str],
-) -> Entry:  # fmt: skip
-    return Entry(
-        tenant=tenant, entry_id=entry_id, principal=principal, source=source, request=request, response=response,
-        created_at_ms=created_at_ms, parents=parents, metadata=metadata,
-    )  # fmt: skip
+def by_fields(record: Any) -> tuple[object, ...]:
+    """Say how to pickle a record: a mapping proxy cannot be pickled, and Ray ships records between processes."""
+    values = {name: getattr(record, name) for name in record.__slots__}
+    plain = {name: dict(value) if isinstance(value, MappingProxyType) else value for name, value in values.items()}
+    return _made, (type(record), plain)
+
+
+def _made(kind: type, values: dict[str, object]) -> object:
+    return kind(**values)
 
 
 def check_text(value: object, where: str, limit_bytes: int, *, may_be_empty: bool) -> None:

@@ -16,17 +16,19 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from memory_audit.entry import MAX_NAME_BYTES, MAX_TEXT_BYTES
+import msgspec
+
+from memory_audit.entry import MAX_NAME_BYTES, MAX_TEXT_BYTES, by_fields
 from memory_audit.errors import EventError
 from memory_audit.formats import outside_json
+from memory_audit.formats.records import convert
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["HARMFUL", "Event", "HarmLabel", "parse_events"]
 
@@ -40,7 +42,24 @@ MAX_LINE_BYTES = 1 << 20
 
 MAX_RETRIEVED = 1_000
 
-_FIELDS = frozenset({"event_id", "tenant", "ts_ms", "query", "output", "retrieved", "harm"})
+Stated = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class _Harm(msgspec.Struct, forbid_unknown_fields=True):
+    label: HarmLabel
+    source: str = ""
+
+
+class _Line(msgspec.Struct, kw_only=True):
+    """An event as its line says it; other fields are another program's."""
+
+    event_id: Stated
+    tenant: Stated
+    ts_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    query: Stated
+    output: Stated
+    retrieved: Annotated[tuple[Stated, ...], msgspec.Meta(max_length=MAX_RETRIEVED)] | None = None
+    harm: _Harm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +84,11 @@ class Event:
 
     extra: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
+
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by fields: a mapping proxy cannot be pickled."""
-        return _rebuild, (
-            self.event_id, self.tenant, self.ts_ms, self.query, self.output, self.retrieved, self.harm,
-            self.harm_source, dict(self.extra),
-        )  # fmt: skip
+        return by_fields(self)
 
     def to_json(self) -> str:
         """Return the event as one line of JSON, without the newline."""
@@ -86,16 +104,6 @@ class Event:
         if self.retrieved is not None:
             record["retrieved"] = list(self.retrieved)
         return json.dumps(record, ensure_ascii=False, sort_keys=True)
-
-
-def _rebuild(  # noqa: PLR0913, PLR0917 - the fields of Event, in order
-    event_id: str, tenant: str, ts_ms: int, query: str, output: str, retrieved: tuple[str, ...] | None,
-    harm: HarmLabel, harm_source: str, extra: dict[str, object],
-) -> Event:  # fmt: skip
-    return Event(
-        event_id=event_id, tenant=tenant, ts_ms=ts_ms, query=query, output=output, retrieved=retrieved, harm=harm,
-        harm_source=harm_source, extra=MappingProxyType(extra),
-    )  # fmt: skip
 
 
 def parse_events(lines: Iterable[bytes], source: str) -> Iterator[Event]:
@@ -124,55 +132,29 @@ def parse_events(lines: Iterable[bytes], source: str) -> Iterator[Event]:
 
 def _parse_line(raw: bytes, where: str) -> Event:
     record = outside_json.decode(raw, where, error=EventError)
-    if not isinstance(record, dict):
-        raise EventError(f"{where}: expected one JSON object")
-    harm = record.get("harm")
-    if not isinstance(harm, Mapping) or harm.get("label") not in ("harmful", "benign"):
-        raise EventError(f'{where}: "harm" must be an object whose "label" is "harmful" or "benign"')
-    unknown = sorted(harm.keys() - {"label", "source"})
-    if unknown:
-        raise EventError(f'{where}: "harm" has an unknown member {unknown[0]!r:.60}; known are label, source')
-    harm_source = harm.get("source", "")
-    if not isinstance(harm_source, str) or len(harm_source.encode()) > MAX_NAME_BYTES:
-        raise EventError(f'{where}: "source" of "harm" must be text of at most {MAX_NAME_BYTES} bytes')
-    ts_ms = record.get("ts_ms", 0)
-    if not isinstance(ts_ms, int) or isinstance(ts_ms, bool) or ts_ms < 0:
-        raise EventError(f'{where}: "ts_ms" must be a whole number of Unix milliseconds')
+    line = convert(record, _Line, where, error=EventError)
+    for name, text, limit in (
+        ("event_id", line.event_id, MAX_NAME_BYTES), ("tenant", line.tenant, MAX_NAME_BYTES),
+        ("query", line.query, MAX_TEXT_BYTES), ("output", line.output, MAX_TEXT_BYTES),
+        ("harm.source", line.harm.source, MAX_NAME_BYTES),
+    ):  # fmt: skip
+        if len(text.encode()) > limit:
+            raise EventError(f"{where}: {name} is longer than {limit} bytes")
+    retrieved = line.retrieved
+    if retrieved is not None:
+        retrieved = tuple(map(_as_stored, retrieved))
+        if len(set(retrieved)) != len(retrieved):
+            raise EventError(f"{where}: retrieved names an entry twice")
     return Event(
-        event_id=_name(record, "event_id", where),
-        tenant=_name(record, "tenant", where),
-        ts_ms=ts_ms,
-        query=_text(record, "query", where, MAX_TEXT_BYTES),
-        output=_text(record, "output", where, MAX_TEXT_BYTES),
-        retrieved=_retrieved(record, where),
-        harm=harm["label"],
-        harm_source=harm_source,
-        extra=MappingProxyType({key: value for key, value in record.items() if key not in _FIELDS}),
-    )
+        event_id=_as_stored(line.event_id), tenant=_as_stored(line.tenant), ts_ms=line.ts_ms, query=line.query,
+        output=line.output, retrieved=retrieved, harm=line.harm.label, harm_source=line.harm.source,
+        extra={key: value for key, value in record.items() if key not in _Line.__struct_fields__},
+    )  # fmt: skip
 
 
-def _text(record: Mapping[str, object], name: str, where: str, limit: int) -> str:
-    value = record.get(name)
-    if not isinstance(value, str) or not value:
-        raise EventError(f'{where}: "{name}" must be text and not empty')
-    if len(value.encode(errors="replace")) > limit:
-        raise EventError(f'{where}: "{name}" is longer than {limit} bytes')
-    return value
+def _as_stored(name: str) -> str:
+    """Spell a name as the store does, whatever the agent's own log does.
 
-
-def _name(record: Mapping[str, object], name: str, where: str) -> str:
-    """Names are spelled as the store spells them, whatever the agent's own log does."""
-    return unicodedata.normalize("NFC", _text(record, name, where, MAX_NAME_BYTES))
-
-
-def _retrieved(record: Mapping[str, object], where: str) -> tuple[str, ...] | None:
-    value = record.get("retrieved")
-    if value is None:
-        return None
-    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-        raise EventError(f'{where}: "retrieved" must be a list of entry ids')
-    # A longer one is no entry's id, and long runs of marks take long to normalise (`memory_audit.text.nfc`).
-    value = [unicodedata.normalize("NFC", item) if len(item) <= MAX_NAME_BYTES else item for item in value]
-    if len(value) > MAX_RETRIEVED or len(set(value)) != len(value):
-        raise EventError(f'{where}: "retrieved" names an entry twice or has more than {MAX_RETRIEVED}')
-    return tuple(value)
+    A longer one is no entry's id, and long runs of marks take long to normalise (`memory_audit.text.nfc`).
+    """
+    return unicodedata.normalize("NFC", name) if len(name) <= MAX_NAME_BYTES else name

@@ -95,20 +95,14 @@ def fuse(
         raise UsageError("an entry id comes twice in the ranking")
     cmis_normalised = normalise([value if value is None or not value < 0 else 0.0 for value in cmis])
     cas_normalised = normalise(cas)
-    scored = [
-        (
-            alpha * influence + (1 - alpha) * inconsistency,
-            entry_id,
-            raw_influence,
-            raw_inconsistency,
-            influence,
-            inconsistency,
-        )
-        for entry_id, raw_influence, raw_inconsistency, influence, inconsistency in zip(
-            entry_ids, cmis, cas, cmis_normalised, cas_normalised, strict=True
-        )
-    ]
-    scored.sort(key=lambda row: (-row[0], -(row[2] or 0.0), row[1]))
+
+    def fused(influence: float, inconsistency: float) -> float:
+        return alpha * influence + (1 - alpha) * inconsistency
+
+    rows = sorted(
+        zip(entry_ids, cmis, cas, cmis_normalised, cas_normalised, strict=True),
+        key=lambda row: (-fused(row[3], row[4]), -(row[1] or 0.0), row[0]),
+    )
     return tuple(
         FusedScore(
             entry_id=entry_id,
@@ -116,13 +110,11 @@ def fuse(
             cas=raw_inconsistency,
             cmis_normalised=influence,
             cas_normalised=inconsistency,
-            ds=ds,
+            ds=fused(influence, inconsistency),
             evident=(alpha > 0 and (raw_influence or 0.0) > 0) or (alpha < 1 and (raw_inconsistency or 0.0) > 0),
             rank=rank,
         )
-        for rank, (ds, entry_id, raw_influence, raw_inconsistency, influence, inconsistency) in enumerate(
-            scored, start=1
-        )
+        for rank, (entry_id, raw_influence, raw_inconsistency, influence, inconsistency) in enumerate(rows, start=1)
     )
 
 
@@ -165,22 +157,11 @@ class PrefixSearch:
         self._harmful = 0
         """Largest size below `_ended` known to leave harm; 0 is the store as it is."""
         self._ended: int | None = None
-        self._tested: dict[int, float] = {}
-
-    @property
-    def tested(self) -> dict[int, float]:
-        """Harm left by each size replayed so far."""
-        return dict(self._tested)
 
     @property
     def smallest(self) -> int | None:
         """The answer once `proposal` is None; None where no tested prefix ends the harm."""
         return self._ended
-
-    @property
-    def best(self) -> int:
-        """The smallest size with the least harm left: what to say when nothing ended it; 0 before any replay."""
-        return min(self._tested, key=lambda size: (self._tested[size], size), default=0)
 
     def proposal(self) -> int | None:
         """Return the next prefix size to replay, or None when the search is over."""
@@ -198,7 +179,6 @@ class PrefixSearch:
             raise UsageError(f"prefix {size} was replayed, but {self.proposal()} was proposed")
         if not math.isfinite(harm):
             raise UsageError(f"harm without the first {size} entries is {harm}, expected a finite number")
-        self._tested[size] = harm
         if harm <= self._tolerance:
             self._ended = size
         else:

@@ -14,6 +14,7 @@ looks at every page header first (`memory_audit.parquet_layout`). A reader MUST 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from memory_audit.errors import UsageError
 from memory_audit.parquet_layout import DICTIONARY_PAGE, LayoutError, groups_of, pages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from memory_audit.parquet_layout import Group
 
@@ -100,38 +101,34 @@ def read(  # noqa: PLR0913 - a file, its schema, and four named conditions
     Raises:
         ParquetError: a rule of the module's docstring is broken, or it cannot be decoded.
     """
+    repeating = [name for name in repeating if name in schema.names]
+    with _told_in_one_line():
+        groups = groups_of(data)
+        if rows is not None and (stated := sum(group.rows for group in groups)) != rows:
+            raise ParquetError(f"{stated} rows, expected {rows}")
+        file = pq.ParquetFile(pa.BufferReader(data))
+        if not file.schema_arrow.equals(schema):
+            raise ParquetError(f"columns are not those of the format: {file.schema_arrow.names!r:.120}")
+        number, parts = part
+        wanted = range(len(groups) * number // parts, len(groups) * (number + 1) // parts)
+        decoded = _decoded_bytes(data, [groups[place] for place in wanted], schema, repeating)
+        if decoded > (most := _most_decoded(data)):
+            raise ParquetError(f"{len(data)} bytes that decode to {decoded}, at most {most} are allowed")
+        file = pq.ParquetFile(pa.BufferReader(data), metadata=file.metadata, read_dictionary=repeating)
+        table = file.read_row_groups(list(wanted), columns=columns, use_threads=False)
+        return _without_dictionaries(table, schema, repeating)
+
+
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
     try:
-        return _read(data, schema, [name for name in repeating if name in schema.names], rows, columns, part)
+        yield
     except ParquetError:
         raise
     except LayoutError as error:
         raise ParquetError(f"not Parquet as it is written here: {error}") from None
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise ParquetError(f"not Parquet ({' '.join(str(error).split())[:80]})") from None
-
-
-def _read(  # noqa: PLR0913, PLR0917 - what `read` takes
-    data: bytes,
-    schema: pa.Schema,
-    repeating: list[str],
-    rows: int | None,
-    columns: Sequence[str] | None,
-    part: tuple[int, int],
-) -> pa.Table:
-    groups = groups_of(data)
-    if rows is not None and (stated := sum(group.rows for group in groups)) != rows:
-        raise ParquetError(f"{stated} rows, expected {rows}")
-    file = pq.ParquetFile(pa.BufferReader(data))
-    if not file.schema_arrow.equals(schema):
-        raise ParquetError(f"columns are not those of the format: {file.schema_arrow.names!r:.120}")
-    number, parts = part
-    wanted = range(len(groups) * number // parts, len(groups) * (number + 1) // parts)
-    decoded = _decoded_bytes(data, [groups[place] for place in wanted], schema, repeating)
-    if decoded > (most := _most_decoded(data)):
-        raise ParquetError(f"{len(data)} bytes that decode to {decoded}, at most {most} are allowed")
-    file = pq.ParquetFile(pa.BufferReader(data), metadata=file.metadata, read_dictionary=repeating)
-    table = file.read_row_groups(list(wanted), columns=columns, use_threads=False)
-    return _without_dictionaries(table, schema, repeating)
 
 
 def _most_decoded(data: bytes) -> int:

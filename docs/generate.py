@@ -47,7 +47,7 @@ def current_text(page: str) -> str:
 
 def configuration() -> str:
     """Describe each option of an audit, in the order of the record."""
-    hints, docs = get_type_hints(AuditConfig), _field_docs(AuditConfig)
+    hints, docs = get_type_hints(AuditConfig, include_extras=True), _field_docs(AuditConfig)
     lines = ["| option | type | default | meaning |", "|---|---|---|---|"]
     for option in dataclasses.fields(AuditConfig):
         default = option.default if option.default_factory is dataclasses.MISSING else option.default_factory()

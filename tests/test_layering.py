@@ -49,8 +49,8 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "attribution": ("fusion", "generation", "events", "formats", "text", "entry", "errors"),
     "config": ("attribution", "lineage", "formats", "errors"),
     "report": (
-        "config", "attribution", "consistency", "lineage", "snapshot", "result", "fusion", "events", "counted", "text",
-        "entry", "errors",
+        "config", "attribution", "consistency", "lineage", "snapshot", "result", "fusion", "events", "counted",
+        "formats", "text", "entry", "errors",
     ),
 }  # fmt: skip
 """Per part of `audit`, which others it may import: the data flow. A new part is a line here, on purpose."""

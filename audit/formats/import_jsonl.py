@@ -11,12 +11,15 @@ A member is there once. A line that breaks a rule stops the import before anythi
 from __future__ import annotations
 
 import sys
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Annotated
 
-from memory_audit.entry import PARTS_PER_MILLION, Entry, Parent
+import msgspec
+
+from memory_audit.entry import PARTS_PER_MILLION, Entry, Parent, Source
 from memory_audit.errors import EntryError
 from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import named_file
+from memory_audit.formats.records import convert
 from memory_audit.text.nfc import nfc
 
 if TYPE_CHECKING:
@@ -28,9 +31,19 @@ __all__ = ["parse_entries", "read_entries"]
 MAX_LINE_BYTES = 1 << 20
 """Room for both texts at their limit with every character escaped; more is not an entry."""
 
-_FIELDS = frozenset(
-    {"tenant", "entry_id", "principal", "source", "request", "response", "created_at_ms", "parents", "metadata"}
-)
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A memory as its line, or a default, says it; data of its owner's own belong into `metadata`."""
+
+    tenant: str
+    entry_id: str
+    principal: str
+    source: Source
+    request: str
+    response: str
+    created_at_ms: int
+    parents: tuple[tuple[str, Annotated[float, msgspec.Meta(ge=0, le=1)]], ...] = ()
+    metadata: dict[str, str] = {}
 
 
 def read_entries(file: Path, defaults: Mapping[str, object], *, once: bool = False) -> list[Entry]:
@@ -99,43 +112,21 @@ def _numbered(lines: Iterable[bytes], source: str, defaults: Mapping[str, object
 
 def _parse(raw: bytes, where: str, defaults: Mapping[str, object]) -> Entry:
     record = outside_json.decode(raw, where, error=EntryError)
-    if not isinstance(record, dict):
-        raise EntryError(f"{where}: expected one JSON object")
-    unknown = sorted(record.keys() - _FIELDS)
-    if unknown:
-        raise EntryError(f"{where}: unknown field {unknown[0]!r:.60}; put your own data under metadata")
-    values: dict[str, Any] = {**defaults, **record}
-    missing = sorted((_FIELDS - {"parents", "metadata"}) - values.keys())
-    if missing:
-        raise EntryError(f"{where}: {missing[0]} is missing")
-    values["parents"] = _parents(values.get("parents", []), where)
-    metadata = values.get("metadata", {})
-    if not isinstance(metadata, dict):
-        raise EntryError(f"{where}: metadata must be an object of texts")
-    values["metadata"] = {
-        _nfc(key, f"{where}: a metadata key"): _nfc(value, f"{where}: a metadata value")
-        for key, value in metadata.items()
+    if isinstance(record, dict):
+        record = {**defaults, **record}
+    line = convert(record, _Line, where, error=EntryError)
+    metadata = {
+        nfc(key, f"{where}: a metadata key"): nfc(value, f"{where}: a metadata value")
+        for key, value in line.metadata.items()
     }
-    if len(values["metadata"]) != len(metadata):
+    if len(metadata) != len(line.metadata):
         raise EntryError(f"{where}: a metadata key is there twice, in two Unicode forms")
-    for name in ("tenant", "entry_id", "principal", "request", "response"):
-        values[name] = _nfc(values[name], f"{where}: {name}")
-    return Entry(**values)
-
-
-def _parents(value: object, where: str) -> tuple[Parent, ...]:
-    if not isinstance(value, list):
-        raise EntryError(f"{where}: parents must be a list of [entry id, weight] pairs")
-    parents = []
-    for item in value:
-        pair = isinstance(item, list) and len(item) == 2  # noqa: PLR2004 - id and weight
-        weight = item[1] if pair else None
-        if not pair or isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
-            raise EntryError(f"{where}: parents must be [entry id, weight] pairs with weights from 0 to 1")
-        name = _nfc(item[0], f"{where}: a parent's id")
-        parents.append(Parent(entry_id=name, weight_ppm=round(weight * PARTS_PER_MILLION)))
-    return tuple(parents)
-
-
-def _nfc(value: Any, where: str) -> Any:
-    return nfc(value, where) if isinstance(value, str) else value
+    names = ("tenant", "entry_id", "principal", "request", "response")
+    return Entry(
+        **{name: nfc(getattr(line, name), f"{where}: {name}") for name in names},
+        source=line.source, created_at_ms=line.created_at_ms, metadata=metadata,
+        parents=tuple(
+            Parent(entry_id=nfc(name, f"{where}: a parent's id"), weight_ppm=round(weight * PARTS_PER_MILLION))
+            for name, weight in line.parents
+        ),
+    )  # fmt: skip

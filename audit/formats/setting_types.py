@@ -1,41 +1,60 @@
-"""Does a value from a configuration have the type that a setting declares?"""
+"""Does a value from outside have the type that a field declares, and what would it have to be, in words?"""
 
 from __future__ import annotations
 
 import types
-from typing import Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-__all__ = ["describe_type", "fits_type"]
+import msgspec
 
-_WORDS = {float: "a number", int: "a whole number", str: "text", types.NoneType: "nothing"}
+__all__ = ["bare_type", "describe_type", "fits_type"]
+
+_UNIONS = {Union, types.UnionType}
+_WORDS = {float: "a number", int: "a whole number", str: "text", bool: "true or false", types.NoneType: "nothing"}
 
 
-def fits_type(value: object, hint: object) -> bool:
-    """Tell whether a value fits: a whole number fits a number, true and false fit neither, mappings fit the rest.
+def fits_type(value: object, hint: Any) -> bool:
+    """Tell whether a value fits: a whole number fits a number, true and false fit neither.
 
     Args:
-        value: As a configuration file or a flag gives it; a list of texts comes as a tuple.
-        hint: `int`, `float`, `str`, `None`, a tuple of texts, a literal, or a union of these.
+        value: As a configuration file or a flag gives it.
+        hint: What msgspec converts to: plain types, literals, unions, sequences, mappings, bounds in `msgspec.Meta`.
     """
-    if get_origin(hint) is Literal:
-        return value in get_args(hint)
-    if isinstance(hint, types.UnionType):
-        return any(fits_type(value, option) for option in get_args(hint))
-    if get_origin(hint) is tuple:
-        return isinstance(value, tuple) and all(isinstance(item, str) for item in value)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint in {int, str, types.NoneType}:
-        return isinstance(value, hint) and not isinstance(value, bool)
-    return isinstance(value, dict)
+    try:
+        msgspec.convert(value, hint, strict=True)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
-def describe_type(hint: object) -> str:
-    """Say in words what a value would have to be."""
+def bare_type(hint: Any) -> Any:
+    """Return a type without its bounds and without None."""
+    if get_origin(hint) is Annotated:
+        return bare_type(get_args(hint)[0])
+    if get_origin(hint) in _UNIONS:
+        return bare_type(next(option for option in get_args(hint) if option is not types.NoneType))
+    return hint
+
+
+def describe_type(hint: Any) -> str:
+    """Say in words what a value would have to be; a description among its bounds is taken as it stands."""
+    if get_origin(hint) is Annotated:
+        inner, bounds = get_args(hint)
+        return bounds.description or f"{describe_type(inner)}{_describe_bounds(bounds)}"
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(str(option) for option in get_args(hint))
-    if isinstance(hint, types.UnionType):
+    if get_origin(hint) in _UNIONS:
         return " or ".join(describe_type(option) for option in get_args(hint))
-    if get_origin(hint) is tuple:
-        return "a list of texts"
+    if get_origin(hint) in {tuple, list, frozenset}:
+        return "a list of texts" if bare_type(get_args(hint)[0]) is str else "a list"
     return _WORDS.get(hint, "a mapping") if isinstance(hint, type) else "a mapping"
+
+
+def _describe_bounds(bounds: msgspec.Meta) -> str:
+    if bounds.le is not None:
+        return f" from {bounds.ge:,} to {bounds.le:,}"
+    if bounds.ge is not None:
+        return f" of {bounds.ge:,} or more"
+    if bounds.max_length is not None:
+        return f", {bounds.min_length or 0} to {bounds.max_length:,}"
+    return ", not empty"

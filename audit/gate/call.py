@@ -13,15 +13,16 @@ MAX_CALL_BYTES, and more items than the limits below.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
+
+import msgspec
 
 from memory_audit.errors import UsageError
 from memory_audit.formats import outside_json
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from memory_audit.formats.members import Name  # noqa: TC001 - as above
+from memory_audit.formats.records import convert
 
 __all__ = ["Context", "ToolCall", "ToolOutput", "parse_question"]
 
@@ -31,13 +32,14 @@ MAX_CALL_BYTES = 8 << 20
 MAX_ITEMS = 10_000
 """Memories, outputs and executed calls of one context, each."""
 
+AtMost = msgspec.Meta(max_length=MAX_ITEMS)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A call that an agent proposes. The arguments are untrusted: whoever wrote the context may have chosen them."""
 
-    tool: str
-    arguments: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    tool: Name
+    arguments: Mapping[str, Any] = MappingProxyType({})
     """JSON values by parameter name."""
 
     def key(self) -> str:
@@ -45,19 +47,17 @@ class ToolCall:
         return json.dumps([self.tool, dict(self.arguments)], sort_keys=True, ensure_ascii=False, default=str)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolOutput:
+class ToolOutput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a tool returned in this session; external unless the gate policy trusts the tool's outputs."""
 
     tool: str
     text: str
-    names: tuple[str, ...] = ()
+    names: Annotated[tuple[Name, ...], AtMost] = ()
     """Names that this record goes by (a file's name, an address): one in the request makes it a named record, if it is
     no other record's (`memory_audit.gate.names`). Parts of one record belong into one output."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that could have justified a call. The agent's own code fills it, not the model.
 
     Memories are named, not quoted: the gate takes their text and label from the verified store.
@@ -66,11 +66,11 @@ class Context:
     request: str = ""
     """What the user asked, verbatim: the only text that is trusted as it stands."""
 
-    memories: tuple[str, ...] = ()
+    memories: Annotated[tuple[Name, ...], AtMost] = ()
     """Entry ids in the prompt."""
 
-    outputs: tuple[ToolOutput, ...] = ()
-    executed: tuple[ToolCall, ...] = ()
+    outputs: Annotated[tuple[ToolOutput, ...], AtMost] = ()
+    executed: Annotated[tuple[ToolCall, ...], AtMost] = ()
     """Calls that were carried out in this session: a repair must not do one of them again."""
 
 
@@ -83,53 +83,7 @@ def parse_question(data: bytes, where: str) -> tuple[ToolCall, Context]:
     if len(data) > MAX_CALL_BYTES:
         raise UsageError(f"{where}: {len(data)} bytes, a call and its context have at most {MAX_CALL_BYTES}")
     record = outside_json.decode(data, where)
-    members = _members(record, {"tool", "arguments", "request", "memories", "outputs", "executed"}, where)
-    request, memories = members.get("request", ""), members.get("memories", [])
-    if not isinstance(request, str):
-        raise UsageError(f'{where}: "request" must be text')
-    if not _is_list(memories) or not all(isinstance(item, str) and item for item in memories):
-        raise UsageError(f'{where}: "memories" must be at most {MAX_ITEMS} entry ids')
-    outputs = []
-    for number, item in enumerate(_items(members, "outputs", where)):
-        output = _members(item, {"tool", "text", "names"}, f"{where}: outputs[{number}]")
-        if not all(isinstance(output.get(name), str) for name in ("tool", "text")):
-            raise UsageError(f'{where}: outputs[{number}]: "tool" and "text" must be texts')
-        names = output.get("names", [])
-        if not _is_list(names) or not all(isinstance(name, str) and name for name in names):
-            raise UsageError(f'{where}: outputs[{number}]: "names" must be at most {MAX_ITEMS} texts')
-        outputs.append(ToolOutput(tool=output["tool"], text=output["text"], names=tuple(names)))
-    executed = [
-        _call(_members(item, {"tool", "arguments"}, f"{where}: executed[{number}]"), f"{where}: executed[{number}]")
-        for number, item in enumerate(_items(members, "executed", where))
-    ]
-    context = Context(request=request, memories=tuple(memories), outputs=tuple(outputs), executed=tuple(executed))
-    return _call(members, where), context
-
-
-def _call(members: Mapping[str, Any], where: str) -> ToolCall:
-    tool, arguments = members.get("tool"), members.get("arguments", {})
-    if not isinstance(tool, str) or not tool:
-        raise UsageError(f'{where}: "tool" must be the name of the tool to call')
-    if not isinstance(arguments, dict):
-        raise UsageError(f'{where}: "arguments" must be an object')
-    return ToolCall(tool=tool, arguments=arguments)
-
-
-def _members(value: Any, known: set[str], where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
+    if not isinstance(record, dict):
         raise UsageError(f"{where}: expected one JSON object")
-    unknown = sorted(set(value) - known)
-    if unknown:
-        raise UsageError(f"{where}: unknown member {unknown[0]!r:.60}; known are {', '.join(sorted(known))}")
-    return value
-
-
-def _items(members: Mapping[str, Any], name: str, where: str) -> list[Any]:
-    value = members.get(name, [])
-    if not _is_list(value):
-        raise UsageError(f'{where}: "{name}" must be a list of at most {MAX_ITEMS} objects')
-    return list(value)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list) and len(value) <= MAX_ITEMS
+    call = {name: record.pop(name) for name in ("tool", "arguments") if name in record}
+    return convert(call, ToolCall, where), convert(record, Context, where)

@@ -18,22 +18,24 @@ The gate reads no clock and no files, and needs neither Ray nor a model: an agen
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import chain
+from typing import TYPE_CHECKING, Literal
 
 from memory_audit.gate import values
-from memory_audit.gate.authority import UNTRUSTED, ContextText, Finding, has_values, judge_argument, repaired_argument
-from memory_audit.gate.call import ToolCall
+from memory_audit.gate.authority import Finding, has_values, judge_argument
+from memory_audit.gate.context_text import UNTRUSTED, ContextText
 from memory_audit.gate.names import named_records
+from memory_audit.gate.repair import repaired_call, substance
 from memory_audit.lineage.dag import PATH_STEPS
 
 if TYPE_CHECKING:
-    from memory_audit.gate.authority import Origin
-    from memory_audit.gate.call import Context
-    from memory_audit.gate.gate_policy import GatePolicy, ParameterRule, ToolRule
+    from collections.abc import Sequence
+
+    from memory_audit.gate.call import Context, ToolCall
+    from memory_audit.gate.context_text import Origin
+    from memory_audit.gate.gate_policy import GatePolicy, ToolRule
     from memory_audit.lineage.dag import PathStep
     from memory_audit.lineage.verified import Standing, VerifiedLineage
 
@@ -53,8 +55,6 @@ GateReason = Literal[
     "not asked for",
     "already done",
 ]
-
-_SCALARS = (str, int, float)
 
 TEXTS_KEPT = 4_096
 """Memories whose folded text is kept between decisions."""
@@ -126,44 +126,52 @@ class Gate:
         texts = self._context_texts(context, memories)
         tainted = [text for text in texts if text.origin in UNTRUSTED]
         if tainted and rule.intent_for == "all" and not _asked_for(rule, texts):
-            evidence = tuple(self._evidence(text) for text in tainted)
-            detail = _not_asked_for(rule)
-            return GateDecision(verdict="deny", reason="not asked for", detail=detail, call=None, evidence=evidence)
+            return self._deny("not asked for", _not_asked_for(rule), tainted)
         checked = {
-            name: (value, parameter)
+            name: parameter
             for name, value in call.arguments.items()
             if rule.mode == "authority" and has_values(value) and (parameter := rule.rule(name)) is not None
         }
         if not checked:
             if not tainted:
                 return _allow(call, "clean context", "nothing untrusted is in the context")
-            evidence = tuple(self._evidence(text) for text in tainted)
             detail = f"{tainted[0].where} is untrusted and in the context of {call.tool}"
-            return GateDecision(verdict="deny", reason="tainted context", detail=detail, call=None, evidence=evidence)
-        by_name: dict[str, list[Finding]] = {}
-        findings: tuple[Finding, ...] = ()
-        refused: list[Finding] = []
-        for name, (value, parameter) in checked.items():
-            by_name[name] = group = judge_argument(name, value, parameter, texts)
-            findings += tuple(group)
-            refused += [finding for finding in group if not finding.authorised]
+            return self._deny("tainted context", detail, tainted)
+        judged = {
+            name: judge_argument(name, call.arguments[name], parameter, texts) for name, parameter in checked.items()
+        }
+        findings = tuple(chain.from_iterable(judged.values()))
+        refused = [finding for finding in findings if not finding.authorised]
         if not refused:
             return _allow(call, "authorised", "every checked argument is authorised", findings)
-        if rule.refusal == "repair":
-            return self._repair(call, rule, context, texts, by_name, findings)
-        return self._deny("unauthorised argument", findings, texts)
+        sources = _sources(refused, texts)
+        if rule.refusal == "deny":
+            return self._deny("unauthorised argument", _why(refused[0]), sources, findings)
+        if rule.intent and not _asked_for(rule, texts):
+            return self._deny("not asked for", _not_asked_for(rule), sources, findings)
+        repaired = repaired_call(call, checked, judged, texts)
+        if repaired is None:
+            return self._deny("unauthorised argument", _why(refused[0]), sources, findings)
+        instead, changes = repaired
+        if context.executed and substance(instead, rule) in {substance(done, rule) for done in context.executed}:
+            detail = f"repaired, the call to {call.tool} was made already"
+            return self._deny("already done", detail, sources, findings)
+        return GateDecision(
+            verdict="repair", reason="repaired", detail=changes, call=instead,
+            evidence=self._evidence(sources), findings=findings,
+        )  # fmt: skip
 
     def _memories(self, context: Context, now_ms: int, newest_version: int | None) -> list[ContextText] | GateDecision:
         """Return the cited memories, or a denial where the lineage cannot be relied on for this context."""
         lineage = self.lineage
-        if lineage is None or lineage.standing is None:
+        if lineage is None:
             if not context.memories:
                 return []
-            return _closed("unverified lineage", "memories are cited and no verified lineage is at hand")
+            return self._deny("unverified lineage", "memories are cited and no verified lineage is at hand")
         version = lineage.standing.version
         stale = lineage.standing.stale(now_ms=now_ms, max_age_s=self.policy.max_age_s, newest_version=newest_version)
         if stale is not None:
-            return _closed("stale lineage", stale)
+            return self._deny("stale lineage", stale)
         if self._texts_of is not lineage.standing or len(self._texts) > TEXTS_KEPT:
             self._texts = {}  # a later version may have changed labels, and removed entries
             self._texts_of = lineage.standing
@@ -174,7 +182,7 @@ class Gate:
                 entry = lineage.entry(entry_id)
                 if entry is None:
                     how = "was removed from" if entry_id in lineage.dag else "is not in"
-                    return _closed("unknown memory", f"memory {entry_id!r:.80} {how} version {version}")
+                    return self._deny("unknown memory", f"memory {entry_id!r:.80} {how} version {version}")
                 origin: Origin = "memory" if lineage.dag.label(entry_id) == "trusted" else "external"
                 metadata = "\0".join(item for pair in entry.metadata.items() for item in pair)
                 text = ContextText(entry.text, origin, f"memory {entry_id}", entry_id, metadata)
@@ -202,83 +210,23 @@ class Gate:
                     outputs[place].origin = "named"
         return texts + outputs
 
-    def _evidence(self, text: ContextText) -> Evidence:
-        if self.lineage is None or text.memory is None:
-            return Evidence(where=text.where, path=())
-        return Evidence(where=text.where, path=self.lineage.dag.path(text.memory, PATH_STEPS))
-
     def _deny(
-        self, reason: GateReason, findings: tuple[Finding, ...], texts: list[ContextText], detail: str | None = None
+        self, reason: GateReason, detail: str, sources: Sequence[ContextText] = (), findings: tuple[Finding, ...] = ()
     ) -> GateDecision:
-        refused = next(finding for finding in findings if not finding.authorised)
+        evidence = self._evidence(sources)
         return GateDecision(
-            verdict="deny", reason=reason, detail=detail or _why(refused), call=None,
-            evidence=self._sources(findings, texts), findings=findings,
-        )  # fmt: skip
-
-    def _sources(self, findings: tuple[Finding, ...], texts: list[ContextText]) -> tuple[Evidence, ...]:
-        """Return where refused values came from; behind one that no text holds may be any untrusted text."""
-        named: set[str] = set()
-        unknown = False
-        for finding in findings:
-            if not finding.authorised:
-                named.add(finding.where)
-                unknown = unknown or finding.origin == "unknown"
-        return tuple(
-            [self._evidence(text) for text in texts if text.where in named or (unknown and text.origin in UNTRUSTED)]
+            verdict="deny", reason=reason, detail=detail, call=None, evidence=evidence, findings=findings
         )
 
-    def _repair(  # noqa: PLR0913, PLR0917 - what is known of the call so far
-        self, call: ToolCall, rule: ToolRule, context: Context, texts: list[ContextText],
-        by_name: dict[str, list[Finding]], findings: tuple[Finding, ...],
-    ) -> GateDecision:  # fmt: skip
-        if rule.intent and not _asked_for(rule, texts):
-            return self._deny("not asked for", findings, texts, _not_asked_for(rule))
-        arguments = dict(call.arguments)
-        sound = [name for name, group in by_name.items() if all(finding.authorised for finding in group)]
-        changes = []
-        for name, group in by_name.items():
-            parameter = rule.rule(name)
-            if parameter is None or name in sound:
-                continue
-            others = [arguments[other] for other in sound if other != name]
-            value = repaired_argument(arguments[name], group, parameter, texts, others)
-            if value is None:
-                return self._deny("unauthorised argument", findings, texts)
-            changes.append(f"{name}: {arguments[name]!r:.80} becomes {value!r:.80}")
-            arguments[name] = value
-            sound.append(name)
-        repaired = ToolCall(tool=call.tool, arguments=MappingProxyType(arguments))
-        if context.executed and _substance(repaired, rule) in {_substance(done, rule) for done in context.executed}:
-            return self._deny("already done", findings, texts, f"repaired, the call to {call.tool} was made already")
-        return GateDecision(
-            verdict="repair", reason="repaired", detail="; ".join(changes), call=repaired,
-            evidence=self._sources(findings, texts), findings=findings,
-        )  # fmt: skip
-
-
-def _substance(call: ToolCall, rule: ToolRule) -> str:
-    """Return one text per call, equal for calls that do the same.
-
-    Values are compared as their kinds are, since an account with blanks in it is the same account; what anyone may
-    choose is left out, since another note makes no other payment.
-    """
-    checked = {
-        name: _form(value, parameter)
-        for name, value in call.arguments.items()
-        if has_values(value) and (parameter := rule.rule(name)) is not None
-    }
-    return ToolCall(tool=call.tool, arguments=checked).key()
-
-
-def _form(value: Any, parameter: ParameterRule) -> Any:
-    """Return what an argument comes to: of a list each member once, in whatever order, and one alone as itself."""
-    if isinstance(value, list):
-        forms = [_form(item, parameter) for item in value if item is not None]
-        unique = {json.dumps(form, sort_keys=True, default=str): form for form in forms}
-        return next(iter(unique.values())) if len(unique) == 1 else [unique[key] for key in sorted(unique)]
-    form = values.canonical(value, parameter.kind, parameter.pattern) if isinstance(value, _SCALARS) else None
-    return value if form is None else form
+    def _evidence(self, texts: Sequence[ContextText]) -> tuple[Evidence, ...]:
+        dag = None if self.lineage is None else self.lineage.dag
+        return tuple(
+            Evidence(
+                where=text.where,
+                path=() if dag is None or text.memory is None else dag.path(text.memory, PATH_STEPS),
+            )
+            for text in texts
+        )
 
 
 def _allow(call: ToolCall, reason: GateReason, detail: str, findings: tuple[Finding, ...] = ()) -> GateDecision:
@@ -302,11 +250,13 @@ def _not_asked_for(rule: ToolRule) -> str:
     return f"the user's request asks for none of: {', '.join(rule.intent)}"
 
 
-def _closed(reason: GateReason, detail: str) -> GateDecision:
-    return GateDecision(verdict="deny", reason=reason, detail=detail, call=None)
+def _sources(refused: Sequence[Finding], texts: Sequence[ContextText]) -> list[ContextText]:
+    """Return where refused values came from; behind one that no text holds may be any untrusted text."""
+    named = {finding.where for finding in refused}
+    unknown = any(finding.origin == "unknown" for finding in refused)
+    return [text for text in texts if text.where in named or (unknown and text.origin in UNTRUSTED)]
 
 
 def _why(finding: Finding) -> str:
-    value: Any = finding.value
     came = f"comes from {finding.where}" if finding.where else "is in no text that may authorise it"
-    return f"{finding.parameter} is {value!r:.80}, which {finding.unread or came}"
+    return f"{finding.parameter} is {finding.value!r:.80}, which {finding.unread or came}"

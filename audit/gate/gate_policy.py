@@ -40,27 +40,30 @@ Rules, on top of those `load_gate_policy` states for each name:
    With `intent_for: all` such a call is not allowed either, where anything untrusted is in the context.
 5. `"*"` stands for all only in `free` and `principals`. As a tool, parameter, trusted output or excepted principal it
    would be a name that nothing has, and gate nothing: it is refused there.
-6. A reader MUST reject unknown members, a member twice, aliases, other types, and a file longer than MAX_POLICY_BYTES.
+6. A reader MUST reject unknown members, a member twice or without a value, aliases, other types, and a file longer than
+   MAX_POLICY_BYTES.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+
+import msgspec
 
 from memory_audit.entry import PARTS_PER_MILLION
 from memory_audit.errors import UsageError
 from memory_audit.formats import strict_yaml
+from memory_audit.formats.members import MAX_NAMES, Name, as_members
 from memory_audit.formats.outside_file import read_at_most
+from memory_audit.formats.records import convert
 from memory_audit.gate.parts import PartKind
-from memory_audit.gate.values import Kind
-from memory_audit.lineage.dag import DEFAULT_TAU_PPM
-from memory_audit.lineage.trust import TrustRules, parse_trust_rules
+from memory_audit.gate.values import Kind  # noqa: TC001 - as above
+from memory_audit.lineage.trust import DEFAULT_TAU_PPM, TrustRules, parse_trust_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 __all__ = ["Authority", "GatePolicy", "ParameterRule", "ToolRule", "load_gate_policy", "parse_gate_policy"]
@@ -70,46 +73,77 @@ DEFAULT_AUTHORITY: tuple[Authority, ...] = ("user", "memory", "tool")
 
 FORMAT = "memaudit gate policy v1"
 MAX_POLICY_BYTES = 1 << 20
-MAX_NAMES = 10_000
 MAX_AGE_S = 10 * 365 * 86_400
 ALL_OTHERS = "*"
 
+Rule = TypeVar("Rule", bound=msgspec.Struct)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParameterRule:
+
+class ParameterRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who may choose the value of a sensitive parameter, and what kind of value it is."""
 
-    kind: Kind = "text"
-    parts: PartKind | None = None
-    """Which parts of a free text are judged, each as kind `text`; None: the value as a whole."""
-
+    kind: Kind | PartKind = "text"
     authority: tuple[Authority, ...] = DEFAULT_AUTHORITY
     pattern: re.Pattern[str] | None = None
     """Of kind `pattern`."""
 
-    choices: tuple[str, ...] = ()
+    choices: tuple[Name, ...] = ()
     """Of kind `choice`."""
 
-    unknown: Literal["refuse", "allow"] = "refuse"
-    """What becomes of a value that no text holds."""
+    unknown: Literal["refuse", "allow"] | None = None
+    """What becomes of a value that no text holds; None: allowed of kind `quotes` alone."""
 
     exclusive: bool = False
     """Refused where an untrusted text has the value too and the request has not."""
 
+    def __post_init__(self) -> None:
+        if not self.authority:
+            raise UsageError(f"authority must be some of {', '.join(get_args(Authority))}")
+        if (self.kind == "pattern") != (self.pattern is not None):
+            raise UsageError("a pattern belongs to kind pattern, which needs one")
+        if (self.kind == "choice") != bool(self.choices):
+            raise UsageError("choices belong to kind choice, which needs some")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolRule:
+    @property
+    def parts(self) -> PartKind | None:
+        """Which parts of a free text are judged, each as kind `text`; None: the value as a whole."""
+        return self.kind if self.kind in _PART_KINDS else None  # type: ignore[return-value]
+
+    @property
+    def value_kind(self) -> Kind:
+        """What each judged value is."""
+        return "text" if self.kind in _PART_KINDS else self.kind  # type: ignore[return-value]
+
+    @property
+    def composes(self) -> bool:
+        """Whether the model may compose a value that no text holds."""
+        return self.unknown == "allow" or (self.unknown is None and self.kind == "quotes")
+
+
+_PART_KINDS = frozenset(get_args(PartKind))
+
+
+class ToolRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How calls of one sensitive tool are judged."""
 
     mode: Literal["coarse", "authority"] = "authority"
     refusal: Literal["deny", "repair"] = "deny"
-    intent: tuple[str, ...] = ()
+    intent: tuple[Name, ...] = ()
     intent_for: Literal["repair", "all"] = "repair"
     """What needs a word of `intent` in the request."""
 
-    parameters: Mapping[str, ParameterRule] = field(default_factory=lambda: MappingProxyType({}))
-    free: frozenset[str] = frozenset()
+    parameters: Mapping[str, ParameterRule] = {}
+    free: frozenset[Name] = frozenset()
     """Parameters that anyone may choose; `*` for all that `parameters` does not name."""
+
+    def __post_init__(self) -> None:
+        both = sorted(self.free & set(self.parameters))
+        if both:
+            raise UsageError(f"parameter {both[0]!r:.60} is both sensitive and free")
+        if self.mode == "coarse" and (self.parameters or self.free or self.refusal == "repair" or self.intent):
+            raise UsageError("mode coarse looks at no parameter and repairs nothing: name only the mode")
+        if self.intent_for == "all" and not self.intent:
+            raise UsageError("intent_for all needs the words of intent")
 
     def rule(self, parameter: str) -> ParameterRule | None:
         """Rule of a parameter; None where anyone may choose its value."""
@@ -122,15 +156,14 @@ class ToolRule:
 _UNNAMED = ParameterRule()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatePolicy:
+class GatePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole gate policy."""
 
     tools: Mapping[str, ToolRule]
-    trust: TrustRules = field(default_factory=TrustRules)
-    tau_ppm: int = DEFAULT_TAU_PPM
-    max_age_s: int | None = None
-    trusted_outputs: frozenset[str] = frozenset()
+    trust: TrustRules = TrustRules()
+    tau_ppm: Annotated[int, msgspec.Meta(ge=0, le=PARTS_PER_MILLION)] = DEFAULT_TAU_PPM
+    max_age_s: Annotated[int, msgspec.Meta(ge=0, le=MAX_AGE_S)] | None = None
+    trusted_outputs: frozenset[Name] = frozenset()
     names: re.Pattern[str] | None = None
     """What a record's name must match, as a whole, to name it; None: see `memory_audit.gate.names`."""
 
@@ -146,146 +179,54 @@ def load_gate_policy(path: Path) -> GatePolicy:
 
 def parse_gate_policy(data: bytes, where: str) -> GatePolicy:
     """Read a gate policy from bytes. Raises UsageError like `load_gate_policy`."""
-    members = _Members(strict_yaml.decode(data, max_bytes=MAX_POLICY_BYTES, where=where), where)
-    if members.take("format") != FORMAT:
+    members = as_members(strict_yaml.decode(data, max_bytes=MAX_POLICY_BYTES, where=where), where)
+    if members.pop("format", None) != FORMAT:
         raise UsageError(f"{where}: not a gate policy: expected format: {FORMAT}")
-    trust = parse_trust_rules(members.take("trust", {}), f"{where}: trust")
-    tools = members.take("tools")
-    if not isinstance(tools, dict) or not tools or len(tools) > MAX_NAMES:
+    trust = parse_trust_rules(members.pop("trust", {}), f"{where}: trust")
+    tools = _rules(members.pop("tools", {}), f"{where}: tools", _tool)
+    if not tools:
         raise UsageError(f"{where}: tools must name 1 to {MAX_NAMES} sensitive tools")
-    age = members.take("max_age_s", None)
-    policy = GatePolicy(
-        tools=MappingProxyType({
-            _own_name(name, f"{where}: tools"): _tool(_Members(rule, f"{where}: tools: {name!s:.80}"))
-            for name, rule in tools.items()
-        }),
-        trust=trust,
-        tau_ppm=members.whole("tau_ppm", DEFAULT_TAU_PPM, PARTS_PER_MILLION),
-        max_age_s=None if age is None else _whole(age, f"{where}: max_age_s", MAX_AGE_S),
-        trusted_outputs=frozenset(
-            _own_name(name, f"{where}: trusted_outputs") for name in members.names("trusted_outputs", ())
-        ),
-        names=members.expression("names") if "names" in members else None,
-    )  # fmt: skip
-    members.done()
-    return policy
+    if "names" in members:
+        members["names"] = _expression(members["names"], f"{where}: names")
+    policy = convert({**members, "tools": tools}, GatePolicy, where)
+    _check_own(policy.trusted_outputs, f"{where}: trusted_outputs")
+    return msgspec.structs.replace(policy, trust=trust)
 
 
-def _tool(members: _Members) -> ToolRule:
-    mode = members.one_of("mode", ("coarse", "authority"), "authority")
-    refusal = members.one_of("refusal", ("deny", "repair"), "deny")
-    intent = members.names("intent", ())
-    intent_for = members.one_of("intent_for", ("repair", "all"), "repair")
-    parameters = members.take("parameters", {})
-    if not isinstance(parameters, dict) or len(parameters) > MAX_NAMES:
-        raise UsageError(f"{members.where}: parameters must map names to rules")
-    rules = {
-        _own_name(name, f"{members.where}: parameters"): _parameter(_Members(rule, f"{members.where}: {name!s:.80}"))
-        for name, rule in parameters.items()
-    }
-    free = frozenset(members.names("free", ()))
-    both = sorted(free & set(rules))
-    if both:
-        raise UsageError(f"{members.where}: parameter {both[0]!r:.60} is both sensitive and free")
-    if mode == "coarse" and (rules or free or refusal == "repair" or intent):
-        raise UsageError(f"{members.where}: mode coarse looks at no parameter and repairs nothing: name only the mode")
-    if intent_for == "all" and not intent:
-        raise UsageError(f"{members.where}: intent_for all needs the words of intent")
-    members.done()
-    return ToolRule(
-        mode=mode, refusal=refusal, intent=intent, intent_for=intent_for, parameters=MappingProxyType(rules), free=free
-    )
+def _tool(value: Any, where: str) -> ToolRule:
+    members = as_members(value, where)
+    parameters = _rules(members.pop("parameters", {}), f"{where}: parameters", _parameter)
+    return convert({**members, "parameters": parameters}, ToolRule, where)
 
 
-def _parameter(members: _Members) -> ParameterRule:
-    named_kind = members.one_of("kind", (*get_args(Kind), *get_args(PartKind)), "text")
-    part_kind: PartKind | None = named_kind if named_kind in get_args(PartKind) else None
-    kind: Kind = named_kind if part_kind is None else "text"
-    authority = members.names("authority", DEFAULT_AUTHORITY)
-    unknown = sorted(set(authority) - set(get_args(Authority)))
-    if unknown or not authority:
-        raise UsageError(f"{members.where}: authority must be some of {', '.join(get_args(Authority))}")
-    pattern = members.expression("pattern") if kind == "pattern" else None
-    choices = members.names("choices", ()) if kind == "choice" else ()
-    if kind == "choice" and not choices:
-        raise UsageError(f"{members.where}: kind choice needs choices")
-    unknown = members.one_of("unknown", ("refuse", "allow"), "allow" if part_kind == "quotes" else "refuse")
-    exclusive = members.take("exclusive", False)
-    if not isinstance(exclusive, bool):
-        raise UsageError(f"{members.where}: exclusive is {exclusive!r:.60}, expected true or false")
-    members.done()
-    return ParameterRule(
-        kind=kind, parts=part_kind, authority=authority, pattern=pattern, choices=choices,  # type: ignore[arg-type]
-        unknown=unknown, exclusive=exclusive,
-    )  # fmt: skip
+def _parameter(value: Any, where: str) -> ParameterRule:
+    members = as_members(value, where)
+    if "pattern" in members:
+        members["pattern"] = _expression(members["pattern"], f"{where}: pattern")
+    return convert(members, ParameterRule, where)
 
 
-_REQUIRED = object()
+def _rules(value: Any, where: str, read: Callable[[Any, str], Rule]) -> dict[str, Rule]:
+    rules = as_members(value, where)
+    _check_own(rules, where)
+    return {name: read(rule, f"{where}: {name!s:.80}") for name, rule in rules.items()}
 
 
-class _Members:
-    """Members of one mapping, each taken once; `done` refuses the rest."""
-
-    def __init__(self, value: Any, where: str) -> None:
-        if not isinstance(value, dict):
-            raise UsageError(f"{where}: expected a mapping of names to values")
-        self._left = dict(value)
-        self.where = where
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._left
-
-    def take(self, name: str, default: Any = _REQUIRED) -> Any:
-        if name not in self._left and default is _REQUIRED:
-            raise UsageError(f"{self.where}: {name} is missing")
-        return self._left.pop(name, default)
-
-    def whole(self, name: str, default: int, maximum: int) -> int:
-        return _whole(self.take(name, default), f"{self.where}: {name}", maximum)
-
-    def one_of(self, name: str, known: tuple[str, ...], default: str) -> Any:
-        value = self.take(name, default)
-        if value not in known:
-            raise UsageError(f"{self.where}: {name} is {value!r:.60}, expected one of {', '.join(known)}")
-        return value
-
-    def expression(self, name: str) -> re.Pattern[str]:
-        text = self.take(name)
-        if text == "":
-            raise UsageError(f"{self.where}: {name} is empty, and every text has that")
-        try:
-            return re.compile(text)
-        except (re.error, TypeError, OverflowError, RecursionError) as error:
-            raise UsageError(f"{self.where}: {name} {text!r:.80} is not a regular expression: {error}") from None
-
-    def names(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        value = self.take(name, list(default))
-        if not isinstance(value, list) or len(value) > MAX_NAMES or len(set(map(str, value))) != len(value):
-            raise UsageError(f"{self.where}: {name} must be a list of at most {MAX_NAMES} different texts")
-        return tuple(_name(item, f"{self.where}: {name}") for item in value)
-
-    def done(self) -> None:
-        if self._left:
-            raise UsageError(f"{self.where}: unknown member {next(iter(self._left))!r:.60}")
+def _expression(text: Any, where: str) -> re.Pattern[str]:
+    if text == "":
+        raise UsageError(f"{where} is empty, and every text has that")
+    try:
+        return re.compile(text)
+    except (re.error, TypeError, OverflowError, RecursionError) as error:
+        raise UsageError(f"{where} {text!r:.80} is not a regular expression: {error}") from None
 
 
-def _name(value: Any, where: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise UsageError(f"{where}: {value!r:.60} must be text and not empty (quote it)")
-    return value
-
-
-def _own_name(value: Any, where: str) -> str:
-    """Return the name of a tool or parameter; one that none can have would gate nothing."""
-    name = _name(value, where)
-    if name == ALL_OTHERS:
-        raise UsageError(f"{where}: '*' stands for all only in free and principals: name each one")
-    if name != name.strip():
-        raise UsageError(f"{where}: {name!r:.60} begins or ends with a blank")
-    return name
-
-
-def _whole(value: Any, where: str, maximum: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
-        raise UsageError(f"{where} is {value!r:.60}, expected a whole number from 0 to {maximum}")
-    return value
+def _check_own(names: Iterable[Any], where: str) -> None:
+    """Check names of tools and parameters; one that none can have would gate nothing."""
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise UsageError(f"{where}: {name!r:.60} must be text and not empty (quote it)")
+        if name == ALL_OTHERS:
+            raise UsageError(f"{where}: '*' stands for all only in free and principals: name each one")
+        if name != name.strip():
+            raise UsageError(f"{where}: {name!r:.60} begins or ends with a blank")

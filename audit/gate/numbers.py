@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BREAK", "JOINT", "Number", "digits", "is_years", "numbers", "with_plain_joints"]
+__all__ = ["BREAK", "JOINT", "Found", "digits", "is_years", "numbers", "with_plain_joints"]
 
 MIN_DIGITS = 7
 """A local telephone number has seven. Shorter ones are quantities, mostly."""
@@ -54,17 +54,22 @@ _LISTED = re.compile(
 )
 
 
-class Number(NamedTuple):
-    """A number in a text."""
+class Found(NamedTuple):
+    """What identifies something in a text, such as a number."""
 
     start: int
     end: int
-    digits: str
-    row: str
-    """Digits of all that stands in a row with it, which another text may write as one number; empty past MAX_ROW."""
+    form: str = ""
+    """In which it is compared, as the digits of a number; empty where that is as it is spelt."""
 
-    listed: bool
+    row: str = ""
+    """Digits of all that stands in a row with a number, which another text may write as one; empty past MAX_ROW."""
+
+    listed: bool = False
     """It may be several quantities."""
+
+    names: bool = True
+    """False for what identifies nothing, as a date."""
 
 
 class _Piece(NamedTuple):
@@ -80,12 +85,8 @@ class _Piece(NamedTuple):
         return self.digits >= (MIN_ALONE if self.groups == 1 else MIN_DIGITS)
 
 
-def numbers(text: str) -> Iterator[Number]:
-    """Yield the numbers of a text that name something, in its order.
-
-    Args:
-        text: Without dates, which are none; where one was, BREAK.
-    """
+def numbers(text: str) -> Iterator[Found]:
+    """Yield the numbers of a text that name something, in its order. It has no dates; where one was is BREAK."""
     text = with_plain_joints(text)
     for run in _RUN.finditer(text):
         if len(run[0]) >= MIN_ALONE:
@@ -93,7 +94,7 @@ def numbers(text: str) -> Iterator[Number]:
             row = row if len(row) <= MAX_ROW else ""
             for start, end in _named(text, *run.span()):
                 listed = _LISTED.fullmatch(text, start, end) is not None
-                yield Number(start, end, digits(text[start:end]), row, listed)
+                yield Found(start, end, digits(text[start:end]), row, listed)
 
 
 def digits(text: str) -> str:

@@ -25,10 +25,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from memory_audit.gate import values
-from memory_audit.gate.numbers import BREAK, JOINT, digits, is_years, numbers, with_plain_joints
+from memory_audit.gate.numbers import BREAK, JOINT, Found, digits, is_years, numbers, with_plain_joints
 
 __all__ = ["Identified", "Part", "PartKind", "is_number", "parts"]
 
@@ -67,7 +67,7 @@ _IBAN = re.compile(
 )
 # A label is what linkifiers take for one: letters, digits, hyphens, and symbols and marks, for which _STAND_INS stand.
 # What stands before an @ belongs to the address, also where it is not spelt as one should be: x!@evil.com.
-_STAND_INS, _LAST_ASCII = {"S": "\ue000", "M": "\ue001"}, 0x7F
+_STAND_INS = {"S": "\ue000", "M": "\ue001"}
 _BYTE = r"(?:25[0-5]|2[0-4]\d|[01]?\d?\d)"
 _DOMAIN = re.compile(
     r"(?:[^\s<>\"'`@]{0,64}@|(?<![\w./\ue000\ue001-])\.?|(?<=\.\.)|(?<=//))"
@@ -83,7 +83,7 @@ _FULL_STOP = re.compile(
 """The ideographic full stop where it may be the dot of a host, which browsers take it for: between a word and one that
 is not Chinese, Japanese or Korean. Elsewhere it ends a sentence, with no blank after it."""
 
-_Finder = Callable[[str], Iterator["_Found"]]
+_Finder = Callable[[str], Iterator[Found]]
 
 _SHORTEST_WORD = 3
 _TRAILING = ".,;:!?)]}*_~"
@@ -105,27 +105,20 @@ class Part(str):
 
 
 class Identified:
-    """The parts of kind `words` of a text that may authorise them: read when they are first asked for."""
+    """The parts of kind `words` of a text that may authorise them."""
 
-    __slots__ = ("_digits", "_forms", "_text")
+    __slots__ = ("_digits", "_forms")
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._forms: frozenset[str] | None = None
-        self._digits = ""
+        found, rest = _identifiers(text)
+        self._forms = frozenset(one.form for one in (*found, *_words(rest)))
+        self._digits = f" {' '.join({name for one in found for name in (one.form, one.row) if _is_joined(name)})} "
 
-    def has(self, part: str) -> bool:
+    def has(self, part: Part) -> bool:
         """Tell whether the text has a part, however either is spelt, or an account that begins or ends with a number.
 
-        Markup may part a number for who sees it as it stands, and not for who sees it rendered. No other text than a
-        `Part` is one.
+        Markup may part a number for who sees it as it stands, and not for who sees it rendered.
         """
-        if not isinstance(part, Part):
-            return False
-        if self._forms is None:
-            found, rest = _identifiers(self._text)
-            self._forms = frozenset(one.form for one in (*found, *_words(rest)))
-            self._digits = f" {' '.join({name for one in found for name in (one.form, one.row) if _is_joined(name)})} "
         form = part.form
         if form in self._forms or not form.isdecimal():
             return form in self._forms
@@ -143,10 +136,6 @@ def parts(value: str, kind: PartKind) -> list[Part]:
 
     The parts of `prose` and `words` are spelt as software reads them: without marks that nobody sees, and a full stop
     is a dot.
-
-    Args:
-        value: As proposed.
-        kind: See the module docstring.
     """
     if kind == "quotes":
         tokens = values.words(value)
@@ -180,22 +169,10 @@ def _words(text: str) -> Iterator[Part]:
 
 
 def _is_joined(form: str) -> bool:
-    return form.isalnum() and any(map(str.isdecimal, form))
+    return form.isalnum() and _has_digit(form)
 
 
-class _Found(NamedTuple):
-    start: int
-    end: int
-    form: str = ""
-    """Of the part, where it is not compared as it is spelt."""
-
-    row: str = ""
-    listed: bool = False
-    names: bool = True
-    """False for what identifies nothing."""
-
-
-def _part(spelling: str, found: _Found | None = None) -> Part:
+def _part(spelling: str, found: Found | None = None) -> Part:
     part = Part(spelling)
     part.form = (found and found.form) or values.fold(spelling)
     part.row = (found and found.row) or part.form
@@ -203,58 +180,64 @@ def _part(spelling: str, found: _Found | None = None) -> Part:
     return part
 
 
-def _matches(pattern: re.Pattern[str]) -> _Finder:
-    return lambda text: (_Found(*match.span(match.lastindex or 0)) for match in pattern.finditer(text))
+def _matching(
+    pattern: re.Pattern[str],
+    *,
+    only: Callable[[str], bool] = bool,
+    form: Callable[[str], str] = lambda _: "",
+    seen_as: Callable[[str], str] = str,
+    names: bool = True,
+) -> _Finder:
+    """Return a finder of what a pattern matches.
+
+    Args:
+        pattern: Its last group is found, or all of it where it has none.
+        only: Tells of a match whether it counts.
+        form: In which a match is compared.
+        seen_as: What is looked through in place of a text: as long as it, or empty for nothing.
+        names: Whether a match identifies something.
+    """
+
+    def find(text: str) -> Iterator[Found]:
+        for match in pattern.finditer(seen_as(text)):
+            if only(match[0]):
+                yield Found(*match.span(match.lastindex or 0), form(match[0]), names=names)
+
+    return find
 
 
-def _urls(text: str) -> Iterator[_Found]:
-    return (_Found(*match.span()) for match in _URL.finditer(text) if not _NO_HOST.fullmatch(match[0]))
+def _spans(kind: values.Kind, form: Callable[[str], str] = lambda _: "") -> _Finder:
+    return lambda text: (Found(start, end, form(text[start:end])) for start, end in values.spans(text, kind))
 
 
-def _mailboxes(text: str) -> Iterator[_Found]:
-    return (_Found(*span) for span in values.spans(text, "email"))
+def _account(text: str) -> str:
+    return values.squeeze(text, "iban")
 
 
-def _accounts(text: str) -> Iterator[_Found]:
-    return (_Found(*span, values.squeeze(text[slice(*span)], "iban")) for span in values.spans(text, "iban"))
-
-
-def _likely_accounts(text: str) -> Iterator[_Found]:
-    found = _IBAN.finditer(with_plain_joints(text))
-    return (_Found(*match.span(), values.squeeze(match[0], "iban")) for match in found)
-
-
-def _labelled(text: str) -> Iterator[_Found]:
-    """Find hosts with symbols or marks in their labels."""
+def _with_stand_ins(text: str) -> str:
+    """Return a text with _STAND_INS for symbols and marks; nothing of one that can have none."""
     if text.isascii():
-        return iter(())
-    stand_ins = {ord(character): _STAND_INS.get(unicodedata.category(character)[0]) for character in set(text)}
-    return _matches(_DOMAIN)(text.translate({code: to for code, to in stand_ins.items() if to and code > _LAST_ASCII}))
+        return ""
+    stand_ins = {ord(one): _STAND_INS.get(unicodedata.category(one)[0]) for one in set(text) if not one.isascii()}
+    return text.translate({code: to for code, to in stand_ins.items() if to})
 
 
-def _dates(text: str) -> Iterator[_Found]:
-    return (_Found(*match.span(match.lastindex or 0), names=False) for match in _DATE.finditer(text))
-
-
-def _codes(text: str) -> Iterator[_Found]:
-    for match in _CODE.finditer(text):
-        if any(map(str.isdecimal, match[0])) and any(map(str.isalpha, match[0])):
-            yield _Found(*match.span())
-
-
-def _numbers(text: str) -> Iterator[_Found]:
-    return (_Found(*number) for number in numbers(text))
-
-
-def _short_numbers(text: str) -> Iterator[_Found]:
-    for match in _CODE.finditer(text):
-        if any(map(str.isdecimal, match[0])) and not is_years(match[0]):
-            yield _Found(*match.span(), digits(match[0]))
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdecimal, text))
 
 
 _FINDERS: tuple[_Finder, ...] = (
-    _urls, _mailboxes, _accounts, _likely_accounts, _labelled, _matches(_DOMAIN), _matches(_TARGET), _dates,
-    _codes, _numbers, _short_numbers,
-)  # fmt: skip
+    _matching(_URL, only=lambda text: not _NO_HOST.fullmatch(text)),
+    _spans("email"),
+    _spans("iban", _account),
+    _matching(_IBAN, form=_account, seen_as=with_plain_joints),
+    _matching(_DOMAIN, seen_as=_with_stand_ins),
+    _matching(_DOMAIN),
+    _matching(_TARGET),
+    _matching(_DATE, names=False),
+    _matching(_CODE, only=lambda text: _has_digit(text) and any(map(str.isalpha, text))),
+    numbers,
+    _matching(_CODE, only=lambda text: _has_digit(text) and not is_years(text), form=digits),
+)
 """In the order in which they are asked: what one finds is no part of the next. Web addresses come first: what looks
 like an e-mail address in one is a name before the host, and https://bob@x.com@evil.com leads to evil.com."""

@@ -49,11 +49,7 @@ _NONE = Readings()
 
 
 def readings(text: str) -> Readings:
-    """Return what else a text may be read as.
-
-    Args:
-        text: Of any size: time and answer grow as it does.
-    """
+    """Return what else a text may be read as; time and answer grow as the text does."""
     if not _MARKUP.search(text):
         return _NONE
     states = _states(text)

@@ -84,11 +84,7 @@ class _Tag(NamedTuple):
 
 
 def shown(text: str) -> list[str]:
-    """Return what renderers may show of a text: with tags about three texts, each perhaps as long as it.
-
-    Args:
-        text: Of any size: time grows as it does.
-    """
+    """Return what renderers may show of a text of any size: with tags about three texts, each perhaps as long as it."""
     found = {_unmarked(text): None}
     for form in _untagged(text) if "<" in text else ():
         found |= {form.replace(_GONE, ""): None, _unmarked(form).replace(_GONE, ""): None}

@@ -30,30 +30,19 @@ from typing import TYPE_CHECKING, Literal
 from memory_audit.text.nfc import few_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
-    "NOTHING_SEEN",
-    "Kind",
-    "Scalar",
-    "Squeeze",
-    "blanked",
-    "canonical",
-    "fold",
-    "is_plain",
-    "may_offer",
-    "occurs",
-    "offers",
-    "revealed",
-    "spans",
-    "squeeze",
-    "stands_apart",
-    "words",
-]
+    "NESTED", "NOTHING_SEEN", "SCALARS", "Kind", "Scalar", "Squeeze", "blanked", "canonical", "fold", "is_numeric",
+    "is_plain", "may_offer", "occurs", "offers", "revealed", "spans", "squeeze", "stands_apart", "words",
+]  # fmt: skip
 
 Kind = Literal["text", "number", "email", "url", "iban", "date", "choice", "pattern"]
 Squeeze = Literal["text", "number", "iban", "words"]
 Scalar = str | int | float | bool | None
+
+NESTED, SCALARS = (dict, list), (str, int, float)
+"""JSON types. Tuples: `int | float` would make a union anew at each call."""
 
 MAX_VALUE_CHARS = 10_000
 """Longer arguments are bodies, not choices; they are looked up nowhere and stay unknown."""
@@ -143,13 +132,7 @@ def occurs(value: str, text: str) -> bool:
 
     False, too, where it is found so often without them that MAX_COMPARED is reached.
     """
-    start, left = text.find(value), MAX_COMPARED
-    while start != -1 and left > 0:
-        end = start + len(value)
-        if _opens(text, start) and _closes(text, end):
-            return True
-        start, left = text.find(value, start + 1), left - len(value)
-    return False
+    return _stands(value, text, lambda start, end: _opens(text, start) and _closes(text, end), given_up=False)
 
 
 def stands_apart(value: str, text: str) -> bool:
@@ -158,10 +141,19 @@ def stands_apart(value: str, text: str) -> bool:
     Far more lenient than `occurs`: for suspecting a value (`file_id=13`), never for authorising it. True, too, where it
     is found so often that MAX_COMPARED is reached.
     """
-    start, left = text.find(value) if value else -1, MAX_COMPARED
+
+    def apart(start: int, end: int) -> bool:
+        return not (text[max(start - 1, 0) : start].isalnum() or text[end : end + 1].isalnum())
+
+    return bool(value) and _stands(value, text, apart, given_up=True)
+
+
+def _stands(value: str, text: str, fits: Callable[[int, int], bool], *, given_up: bool) -> bool:
+    start, left = text.find(value), MAX_COMPARED
     while start != -1:
-        end = start + len(value)
-        if left <= 0 or not (text[max(start - 1, 0) : start].isalnum() or text[end : end + 1].isalnum()):
+        if left <= 0:
+            return given_up
+        if fits(start, start + len(value)):
             return True
         start, left = text.find(value, start + 1), left - len(value)
     return False
@@ -183,10 +175,8 @@ def revealed(text: str) -> str:
 def squeeze(text: str, how: Squeeze = "text") -> str:
     """Return a text revealed, in lower case and without blanks: for suspecting a value only.
 
-    Args:
-        text: A value, or a text that may have it.
-        how: For `number` thousands are not set apart either and the decimal mark is a point, so that 1.050,00 is
-            1050.00; for `iban` and `words` only letters and digits are left.
+    For `number` thousands are not set apart either and the decimal mark is a point, so that 1.050,00 is 1050.00; for
+    `iban` and `words` only letters and digits are left.
     """
     squeezed = "".join(revealed(text).lower().split())
     if how in {"iban", "words"}:
@@ -197,15 +187,14 @@ def squeeze(text: str, how: Squeeze = "text") -> str:
 _THOUSANDS = re.compile(r"(?<=[0-9])[.,'’_](?=[0-9]{3}(?![0-9]))")
 
 
-def canonical(value: Scalar, kind: Kind, pattern: re.Pattern[str] | None = None) -> str | None:
-    """Return the one spelling in which values of a kind are compared, or None where `value` is not of that kind.
+def is_numeric(value: object) -> bool:
+    """Tell whether a value is a number: true and false are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
-    Args:
-        value: An argument, or what `offers` found.
-        kind: Not `choice`, which compares as text.
-        pattern: Of kind `pattern`.
-    """
-    if kind == "number" or (isinstance(value, _NUMBERS) and not isinstance(value, bool)):
+
+def canonical(value: Scalar, kind: Kind, pattern: re.Pattern[str] | None = None) -> str | None:
+    """Return the one spelling in which values of a kind are compared, or None where `value` is not of that kind."""
+    if kind == "number" or is_numeric(value):
         return _number(value) if kind in _NUMERIC else None
     if not isinstance(value, str) or not 0 < len(value) <= MAX_VALUE_CHARS or not is_plain(value):
         return None
@@ -221,9 +210,6 @@ def canonical(value: Scalar, kind: Kind, pattern: re.Pattern[str] | None = None)
     return spelling.rstrip("/") if kind == "url" else fold(spelling)
 
 
-_NUMBERS = (int, float)
-"""A tuple: `int | float` would make a union anew at each call."""
-
 _NUMERIC: frozenset[Kind] = frozenset({"number", "text"})
 _AS_IT_STANDS: frozenset[Kind] = frozenset({"text", "choice"})
 
@@ -232,12 +218,7 @@ def may_offer(form: str, kind: Kind, text: str) -> bool:
     """Tell, quickly, whether a text can offer a canonical value at all; False is certain, True is not.
 
     Finding every address in every memory is what a decision would spend its time on; most texts do not even have the
-    characters of the one that is asked for.
-
-    Args:
-        form: Canonical.
-        kind: Of `form`.
-        text: As written; for kind `email` in lower case.
+    characters of the one that is asked for. For kind `email` the text is in lower case, else as written.
     """
     if kind == "number":
         return form.lstrip("-")[0] in text
@@ -247,14 +228,7 @@ def may_offer(form: str, kind: Kind, text: str) -> bool:
 
 
 def offers(text: str, kind: Kind, pattern: re.Pattern[str] | None = None, choices: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the values of a kind that a text holds, in its own spelling and order; none for kind `text`.
-
-    Args:
-        text: As written, not folded.
-        kind: What to look for.
-        pattern: Of kind `pattern`.
-        choices: Of kind `choice`.
-    """
+    """Yield the values of a kind that a text, not folded, holds: in its own spelling and order; none for `text`."""
     if kind == "choice":
         folded = fold(text)
         yield from (choice for choice in choices if occurs(fold(choice), folded))
@@ -271,12 +245,7 @@ def offers(text: str, kind: Kind, pattern: re.Pattern[str] | None = None, choice
 
 
 def spans(text: str, kind: Kind) -> Iterator[tuple[int, int]]:
-    """Yield where the values start and end that `offers` finds.
-
-    Args:
-        text: As written.
-        kind: One with a form of its own: neither `text` nor `choice` nor `pattern`.
-    """
+    """Yield where the values start and end that `offers` finds of a kind but `text`, `choice` and `pattern`."""
     finder = _FINDERS[kind]
     found = finder.search(text)
     while found is not None:
@@ -286,12 +255,7 @@ def spans(text: str, kind: Kind) -> Iterator[tuple[int, int]]:
 
 
 def blanked(text: str, kind: Kind) -> str:
-    """Return a text with a blank in place of each value that `offers` finds, where it finds it and nowhere else.
-
-    Args:
-        text: As written.
-        kind: One with a form of its own: neither `text` nor `choice` nor `pattern`.
-    """
+    """Return a text with a blank in place of each value that `spans` finds, where it finds it and nowhere else."""
     rest, last = [], 0
     for start, end in spans(text, kind):
         rest.append(text[last:start])
@@ -319,13 +283,10 @@ def _checks(spelling: str) -> bool:
 
 def _is_whole(start: int, end: int, text: str) -> bool:
     """Tell whether a match is not empty and is cut out of no longer word."""
-    return start < end and not any(
-        0 < edge < len(text) and _is_word(text[edge - 1]) and _is_word(text[edge]) for edge in (start, end)
-    )
+    return start < end and not any(_WITHIN_WORD.match(text, edge) for edge in (start, end))
 
 
-def _is_word(character: str) -> bool:
-    return character.isalnum() or character == "_"
+_WITHIN_WORD = re.compile(r"(?<=\w)(?=\w)")
 
 
 def _number(value: Scalar) -> str | None:

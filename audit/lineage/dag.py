@@ -30,7 +30,7 @@ Removal keeps the node and its edges and makes it external: lineage through a re
 after the removal knows only the id (the tombstone keeps no parents) and comes to the same labels.
 
 Plain arrays hold the graph, 16 bytes an edge: a networkx graph of a million edges takes 5 to 13 times as much (measured
-by `benchmarks/gate/lineage`), and nothing here walks more than parents and children. `to_networkx` is for reports.
+by `benchmarks/gate/lineage`), and nothing here walks more than parents and children.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from array import array
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memory_audit.entry import PARTS_PER_MILLION, check_int
 from memory_audit.errors import EntryError, UsageError
@@ -47,7 +47,7 @@ from memory_audit.lineage.shares import Drawn, Edge, drawn, untrusted_share
 from memory_audit.lineage.trust import DEFAULT_TAU_PPM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from memory_audit.entry import Entry
     from memory_audit.lineage.trust import TrustRules
@@ -205,33 +205,16 @@ class Lineage:
             raise EntryError(f"tenant {self.tenant!r:.80}: removed entry {entry_id!r:.80} is there already")
         self._judge(self._add_node(entry_id, external=True, removed=True))
 
-    def remove(self, entry_id: str) -> None:
-        """Mark an entry removed: it stays as an external node, and its descendants are relabelled.
-
-        Raises:
-            UsageError: no such entry.
-        """
-        self.remove_all([entry_id])
-
-    def remove_all(self, entry_ids: Iterable[str]) -> None:
-        """Mark entries removed, at the cost of one: of a chain that goes as a whole, each would relabel the rest.
+    def remove(self, *entry_ids: str) -> None:
+        """Mark entries removed: they stay as external nodes, and their descendants are relabelled, each once.
 
         Raises:
             UsageError: no such entry; none is marked then.
         """
-        waiting = [node for node in map(self._node, entry_ids) if not self._removed[node]]
-        for node in waiting:
+        gone = [node for node in map(self._node, entry_ids) if not self._removed[node]]
+        for node in gone:
             self._removed[node] = 1
-        heapify(waiting)  # in order of append, so that every node is judged after all its parents
-        while waiting:
-            node = heappop(waiting)
-            while waiting and waiting[0] == node:
-                heappop(waiting)
-            before = self._share[node], self._hops[node], self._root[node]
-            self._judge(node)
-            if (self._share[node], self._hops[node], self._root[node]) != before:
-                for edge in self._child_edges(node):
-                    heappush(waiting, self._edge_child[edge])
+        self._walk(gone, self._judge)
 
     def label(self, entry_id: str) -> TrustLabel:
         """Label of an entry. Raises UsageError where there is none of that id."""
@@ -284,32 +267,26 @@ class Lineage:
         pairs = ((self._share[self._edge_parent[edge]], self._edge_weight[edge]) for edge in edges)
         return untrusted_share(pairs), self._unrecorded[node]
 
-    def strong_descendants(self, entry_ids: Iterable[str]) -> tuple[Descendant, ...]:
-        """Return live entries that draw τ or more on `entry_ids`, those themselves left out, in append order.
+    def descendants(self, entry_ids: Iterable[str]) -> tuple[Descendant, ...]:
+        """Return live entries that draw on `entry_ids`, those themselves left out, in append order.
 
-        The reducer's closure: what was derived from entries that go should go, or be judged, with them. Shares are
-        handed on as for labels. Removed entries are walked through and not returned.
+        The reducer's closure: what was derived from entries that go should go, or be judged, with them, where it draws
+        τ or more on them (`strong`). Shares are handed on as for labels. Removed entries are walked through and not
+        returned.
 
         Raises:
             UsageError: no such entry.
         """
-        return tuple(item for item in self.descendants(entry_ids) if item.strong)
-
-    def descendants(self, entry_ids: Iterable[str]) -> tuple[Descendant, ...]:
-        """Return `strong_descendants` and, among them, those that draw less. Raises UsageError like it."""
         seeds = {self._node(entry_id) for entry_id in entry_ids}
         shares, hops, roots = (array("I", bytes(4 * len(self._ids))) for _ in range(3))
         for seed in seeds:
             shares[seed], roots[seed] = PARTS_PER_MILLION, seed
-        waiting = sorted({self._edge_child[edge] for seed in seeds for edge in self._child_edges(seed)})
         found = []
-        while waiting:
-            node = heappop(waiting)  # in order of append, so that its parents are judged
-            while waiting and waiting[0] == node:
-                heappop(waiting)
+
+        def draws(node: int) -> bool:
             shares[node], edge = (shares[node], None) if node in seeds else self._drawn(node, shares, hops)
             if edge is None:
-                continue
+                return node in seeds
             parent = self._edge_parent[edge.number]
             hops[node], roots[node] = edge.hops + 1, roots[parent]
             if not self._removed[node]:
@@ -319,8 +296,9 @@ class Lineage:
                         weight_ppm=edge.weight_ppm, steps=hops[node], share_ppm=shares[node],
                     )
                 )  # fmt: skip
-            for number in self._child_edges(node):
-                heappush(waiting, self._edge_child[number])
+            return True
+
+        self._walk(seeds, draws)
         return tuple(found)
 
     def labels(self) -> Iterator[tuple[str, TrustLabel]]:
@@ -328,17 +306,6 @@ class Lineage:
         for node, entry_id in enumerate(self._ids):
             if not self._removed[node]:
                 yield entry_id, self._label(node)
-
-    def to_networkx(self) -> Any:
-        """Return a `networkx.DiGraph` for reports: nodes with `label` and `removed`, edges with `weight_ppm`."""
-        import networkx as nx  # noqa: PLC0415 - the gate must not pay for it
-
-        graph = nx.DiGraph()
-        for node, entry_id in enumerate(self._ids):
-            graph.add_node(entry_id, label=self._label(node), removed=bool(self._removed[node]))
-        for parent, child, weight in zip(self._edge_parent, self._edge_child, self._edge_weight, strict=True):
-            graph.add_edge(self._ids[parent], self._ids[child], weight_ppm=weight)
-        return graph
 
     def _node(self, entry_id: str) -> int:
         node = self._index.get(entry_id)
@@ -379,8 +346,21 @@ class Lineage:
             yield edge
             edge = self._edge_next[edge]
 
-    def _judge(self, node: int) -> None:
-        """Set share, hops, witness and root of a node whose parents are judged."""
+    def _walk(self, nodes: Iterable[int], visit: Callable[[int], bool]) -> None:
+        """Visit nodes, and the children of each visit that returns True, once and in order of append: parents first."""
+        waiting = list(nodes)
+        heapify(waiting)
+        while waiting:
+            node = heappop(waiting)
+            while waiting and waiting[0] == node:
+                heappop(waiting)
+            if visit(node):
+                for edge in self._child_edges(node):
+                    heappush(waiting, self._edge_child[edge])
+
+    def _judge(self, node: int) -> bool:
+        """Set share, hops, witness and root of a node whose parents are judged; tell whether they change."""
+        before = self._share[node], self._hops[node], self._root[node]
         if self._base_external[node] or self._removed[node]:
             share, edge = PARTS_PER_MILLION, None
         else:
@@ -389,6 +369,7 @@ class Lineage:
         if edge is not None:
             hops, witness, root = edge.hops + 1, edge.number, self._root[self._edge_parent[edge.number]]
         self._share[node], self._hops[node], self._witness[node], self._root[node] = share, hops, witness, root
+        return (share, hops, root) != before
 
     def _drawn(self, node: int, shares: array[int], hops: array[int], unrecorded: int = 0) -> Drawn:
         """Return what a node draws on others, given their shares and hops by node; its parents are judged."""

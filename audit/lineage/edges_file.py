@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import unicodedata
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta, Struct
 
 from memory_audit.entry import MAX_NAME_BYTES, PARTS_PER_MILLION
 from memory_audit.errors import UsageError
 from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import read_at_most
+from memory_audit.formats.records import convert
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +37,18 @@ MAX_EDGES_BYTES = 1 << 28
 """A million edges with their evidence."""
 
 MAX_LINE_BYTES = 1 << 14
-_FIELDS = {"tenant", "child", "parent", "weight", "evidence"}
+
+Name = Annotated[str, Meta(min_length=1)]
+
+
+class _Line(Struct, forbid_unknown_fields=True, kw_only=True):
+    """An edge as its line says it."""
+
+    tenant: Name
+    child: Name
+    parent: Name
+    weight: Annotated[float, Meta(ge=0, le=1)]
+    evidence: dict[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,33 +101,15 @@ def parse_edges(lines: Iterable[bytes], source: str) -> tuple[EstimatedEdge, ...
 def _parse(raw: bytes, where: str) -> EstimatedEdge:
     if len(raw) > MAX_LINE_BYTES:
         raise UsageError(f"{where}: {len(raw)} bytes, at most {MAX_LINE_BYTES} are allowed in one edge")
-    record = outside_json.decode(raw, where)
-    if not isinstance(record, dict) or not record.keys() <= _FIELDS or not record.keys() >= _FIELDS - {"evidence"}:
-        raise UsageError(f"{where}: expected an object with tenant, child, parent, weight, and evidence if any")
-    evidence = record.get("evidence", {})
-    if not isinstance(evidence, dict) or not all(_is_number(value) for value in evidence.values()):
-        raise UsageError(f"{where}: evidence must map method names to numbers")
-    if not _is_number(record["weight"]) or not 0.0 <= record["weight"] <= 1.0:
-        raise UsageError(f"{where}: weight is {record['weight']!r:.40}, expected a number from 0 to 1")
-    return EstimatedEdge(
-        tenant=_name(record, "tenant", where), child=_name(record, "child", where),
-        parent=_name(record, "parent", where), weight_ppm=round(record["weight"] * PARTS_PER_MILLION),
-        evidence=MappingProxyType(evidence),
+    line = convert(outside_json.decode(raw, where), _Line, where)
+    for name in ("tenant", "child", "parent"):
+        if len(getattr(line, name).encode()) > MAX_NAME_BYTES:
+            raise UsageError(f"{where}: {name} is longer than {MAX_NAME_BYTES} bytes")
+    tenant, child, parent = (unicodedata.normalize("NFC", name) for name in (line.tenant, line.child, line.parent))
+    return EstimatedEdge(  # named as the store does
+        tenant=tenant, child=child, parent=parent, weight_ppm=round(line.weight * PARTS_PER_MILLION),
+        evidence=MappingProxyType(line.evidence),
     )  # fmt: skip
-
-
-def _name(record: Mapping[str, object], name: str, where: str) -> str:
-    value = record[name]
-    if not isinstance(value, str) or not value or len(value.encode(errors="replace")) > MAX_NAME_BYTES:
-        raise UsageError(f"{where}: {name} is {value!r:.40}, expected the name of one")
-    return unicodedata.normalize("NFC", value)  # as the store spells it
-
-
-def _is_number(value: object) -> bool:
-    """Tell whether a JSON value is a number that a float can hold: `math.isfinite` fails on larger whole ones."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return abs(value) <= sys.float_info.max  # NaN is not
 
 
 def check_edges(edges: Sequence[EstimatedEdge], snapshot: VerifiedSnapshot, source: str) -> None:

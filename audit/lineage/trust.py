@@ -18,12 +18,14 @@ Three labels, from best to worst: `trusted`, `derived-untrusted` (the entry itse
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from memory_audit.entry import PARTS_PER_MILLION, Source
 from memory_audit.errors import UsageError
+from memory_audit.formats.members import Name, as_members
+from memory_audit.formats.records import convert
 
 if TYPE_CHECKING:
     from memory_audit.entry import Entry
@@ -37,19 +39,16 @@ DEFAULT_TAU_PPM = 200_000
 """τ: an equal share of five retrieved memories, the k of both papers' agents, is still a strong edge."""
 
 ANY_PRINCIPAL = "*"
-MAX_NAMES = 10_000
-"""Of sources and principals, each list."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustRules:
+class TrustRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who is trusted by themselves. The default trusts what users and the agent wrote, and no tool or web page."""
 
     sources: frozenset[Source] = frozenset({"user", "agent"})
-    principals: frozenset[str] = frozenset({ANY_PRINCIPAL})
+    principals: frozenset[Name] = frozenset({ANY_PRINCIPAL})
     """Names, or `*` for all: right only where every writer is one of the owner's."""
 
-    except_principals: frozenset[str] = frozenset()
+    except_principals: frozenset[Name] = frozenset()
     """Never trusted, also where `principals` is `*`."""
 
     unattributed: BaseLabel = "external"
@@ -59,9 +58,13 @@ class TrustRules:
     """How distrust is handed on (`lineage.dag`): shares of untrusted parents add up, or the strongest edge counts
     alone, which is MemLineage's rule and lets many weak edges through."""
 
-    def base_label(self, entry: Entry, tau_ppm: int = DEFAULT_TAU_PPM) -> BaseLabel:
-        """Label of an entry as if it had no ancestors."""
-        return "trusted" if self.distrust(entry, tau_ppm) is None else "external"
+    def __post_init__(self) -> None:
+        if ANY_PRINCIPAL in self.except_principals:
+            raise UsageError("except_principals: '*' stands for all only in principals: name each one")
+        for member, names in (("principals", self.principals), ("except_principals", self.except_principals)):
+            for name in names:
+                if name != name.strip():
+                    raise UsageError(f"{member}: {name!r:.60} begins or ends with a blank")
 
     def distrust(self, entry: Entry, tau_ppm: int = DEFAULT_TAU_PPM) -> str | None:
         """Return why an entry is external by itself, in words without its text; None where it is trusted."""
@@ -110,45 +113,12 @@ def parse_trust_rules(value: Any, where: str) -> TrustRules:
             an outer blank, a source that entries cannot have, `*` among those excepted, or another base label or
             propagation.
     """
-    if not isinstance(value, Mapping):
-        raise UsageError(f"{where}: expected a mapping of names to values")
-    unknown = next((name for name in value if name not in _MEMBERS), None)
-    if unknown is not None:
-        raise UsageError(f"{where}: unknown member {unknown!r:.60}; known are {', '.join(_MEMBERS)}")
-    lists = {name: _names(value[name], f"{where}: {name}") for name in _LISTS if name in value}
-    foreign = sorted(lists.get("sources", frozenset()) - set(get_args(Source)))
-    if foreign:
-        raise UsageError(f"{where}: source {foreign[0]!r:.60}, expected some of {', '.join(get_args(Source))}")
-    default = TrustRules()
-    if ANY_PRINCIPAL in lists.get("except_principals", frozenset()):
-        raise UsageError(f"{where}: except_principals: '*' stands for all only in principals: name each one")
-    words = {name: value.get(name, getattr(default, name)) for name in _WORDS}
-    for name, word in words.items():
-        if not isinstance(word, str) or word not in _WORDS[name]:
-            raise UsageError(f"{where}: {name} is {word!r:.60}, expected one of {', '.join(_WORDS[name])}")
-    return TrustRules(
-        sources=lists.get("sources", default.sources),  # type: ignore[arg-type]
-        principals=lists.get("principals", default.principals),
-        except_principals=lists.get("except_principals", default.except_principals),
-        unattributed=words["unattributed"],
-        propagation=words["propagation"],
-    )
+    members = {name: _normalised(item) for name, item in as_members(value, where).items()}
+    return convert(as_members(members, where), TrustRules, where)
 
 
-_LISTS = ("sources", "principals", "except_principals")
-_WORDS = {"unattributed": get_args(BaseLabel), "propagation": get_args(Propagation)}
-_MEMBERS = (*_LISTS, *_WORDS)
-
-
-def _names(value: Any, where: str) -> frozenset[str]:
-    if not isinstance(value, list) or len(value) > MAX_NAMES:
-        raise UsageError(f"{where} is {value!r:.60}, expected a list of at most {MAX_NAMES} different texts")
-    for item in value:
-        if not isinstance(item, str) or not item:
-            raise UsageError(f"{where}: {item!r:.60} must be text and not empty (quote it)")
-        if item != item.strip():
-            raise UsageError(f"{where}: {item!r:.60} begins or ends with a blank")
-    names = frozenset(unicodedata.normalize("NFC", item) for item in value)  # as those of entries are
-    if len(names) != len(value):
-        raise UsageError(f"{where} names something twice, expected a list of different texts")
-    return names
+def _normalised(value: Any) -> Any:
+    """Return a list with its texts as those of entries are: in form NFC."""
+    if not isinstance(value, list):
+        return value
+    return [unicodedata.normalize("NFC", item) if isinstance(item, str) else item for item in value]

@@ -30,9 +30,6 @@ class Standing:
 
     store_id: str
     version: int
-    digest: str
-    """SHA-256 (hex) of the manifest."""
-
     created_ms: int
     expires_ms: int | None
 
@@ -68,53 +65,58 @@ class VerifiedLineage:
         self, snapshot: VerifiedSnapshot, tenant: str, rules: TrustRules, tau_ppm: int = DEFAULT_TAU_PPM
     ) -> None:
         self.dag = Lineage(tenant, rules, tau_ppm)
-        self.standing: Standing | None = None
         self._entries: dict[str, Entry] = {}
         self._hashes: tuple[bytes, ...] = ()
+        self.standing = _standing(snapshot)
         self.advance(snapshot)
 
     def advance(self, snapshot: VerifiedSnapshot) -> None:
-        """Take in a later version of the same store, or the first.
+        """Take in a later version of the same store.
 
         Raises:
             TypeError: not a VerifiedSnapshot.
             StalePlanError: an older version than the one read.
             VerificationError: another store's, a log that does not continue the one read, or one that does not verify.
         """
-        from memory_audit.snapshot.reader import VerifiedSnapshot as Verified  # noqa: PLC0415 - brings Parquet
-
-        if not isinstance(snapshot, Verified):
-            raise TypeError(f"lineage is read from a VerifiedSnapshot, not from {type(snapshot).__name__}")
-        tenant, standing = self.dag.tenant, self.standing
-        where = f"tenant {tenant!r:.80}, version {snapshot.version}"
-        if standing is not None and snapshot.store_id != standing.store_id:
-            raise VerificationError(f"{where}: store {snapshot.store_id}, the lineage is of store {standing.store_id}")
-        if standing is not None and snapshot.version < standing.version:
-            raise StalePlanError(f"{where}: older than version {standing.version}, which the lineage was read from")
+        later, known = _standing(snapshot), self.standing
+        tenant = self.dag.tenant
+        where = f"tenant {tenant!r:.80}, version {later.version}"
+        if later.store_id != known.store_id:
+            raise VerificationError(f"{where}: store {later.store_id}, the lineage is of store {known.store_id}")
+        if later.version < known.version:
+            raise StalePlanError(f"{where}: older than version {known.version}, which the lineage was read from")
         log = snapshot.log(tenant)
-        known = len(self._hashes)
-        if log.leaf_hashes[:known] != self._hashes:
+        size = len(self._hashes)
+        if log.leaf_hashes[:size] != self._hashes:
             raise VerificationError(f"{where}: the log does not continue the one that the lineage was read from")
-        new: list[tuple[int, Entry | str]] = [(item.index, item.entry) for item in log.entries if item.index >= known]
-        fallen = [item.tombstone for item in log.tombstones if item.index >= known]
-        new += [(body.removed_index, body.entry_id) for body in fallen if body.removed_index >= known]
+        new: list[tuple[int, Entry | str]] = [(item.index, item.entry) for item in log.entries if item.index >= size]
+        fallen = [item.tombstone for item in log.tombstones if item.index >= size]
+        new += [(body.removed_index, body.entry_id) for body in fallen if body.removed_index >= size]
         for _, item in sorted(new, key=lambda pair: pair[0]):
             if isinstance(item, str):
                 self.dag.append_removed(item)
             else:
                 self.dag.append(item)
                 self._entries[item.entry_id] = item
-        gone = [body.entry_id for body in fallen if body.removed_index < known]
-        self.dag.remove_all(gone)
+        gone = [body.entry_id for body in fallen if body.removed_index < size]
+        self.dag.remove(*gone)
         for entry_id in gone:
             del self._entries[entry_id]
         self._hashes = log.leaf_hashes
-        manifest = snapshot.manifest
-        self.standing = Standing(
-            store_id=manifest.store_id, version=manifest.version, digest=manifest.digest,
-            created_ms=manifest.created_ms, expires_ms=manifest.expires_ms,
-        )  # fmt: skip
+        self.standing = later
 
     def entry(self, entry_id: str) -> Entry | None:
         """Return a live entry; None where there is none of that id, or it was removed."""
         return self._entries.get(entry_id)
+
+
+def _standing(snapshot: VerifiedSnapshot) -> Standing:
+    from memory_audit.snapshot.reader import VerifiedSnapshot as Verified  # noqa: PLC0415 - brings Parquet
+
+    if not isinstance(snapshot, Verified):
+        raise TypeError(f"lineage is read from a VerifiedSnapshot, not from {type(snapshot).__name__}")
+    manifest = snapshot.manifest
+    return Standing(
+        store_id=manifest.store_id, version=manifest.version, created_ms=manifest.created_ms,
+        expires_ms=manifest.expires_ms,
+    )  # fmt: skip

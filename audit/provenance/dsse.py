@@ -89,16 +89,30 @@ def verify_envelope(
         VerificationError: unknown key, wrong signature, or too few keys.
     """
     message = _pae(envelope.payload_type, envelope.payload)
+    return check_signers(envelope.signatures, message, keys, threshold, role, where=envelope.where, advice=advice)
+
+
+def check_signers(  # noqa: PLR0913 - what was signed, and who had to
+    signatures: Iterable[tuple[str, bytes]],
+    message: bytes,
+    keys: Mapping[str, PublicKey],
+    threshold: int,
+    role: str,
+    *,
+    where: str,
+    advice: str = "",
+) -> frozenset[str]:
+    """Check the signatures (key id, signature) of a message, as `verify_envelope` does those of an envelope."""
     signed: set[str] = set()
-    for key_id, signature in envelope.signatures:
+    for key_id, signature in signatures:
         key = keys.get(key_id)
         if key is None:
-            raise VerificationError(f"{envelope.where}: signed by key {key_id!r:.70}, which has no role {role}{advice}")
+            raise VerificationError(f"{where}: signed by key {key_id!r:.70}, which has no role {role}{advice}")
         if not key.verifies(signature, message):
-            raise VerificationError(f"{envelope.where}: signature of {key.name} does not verify")
+            raise VerificationError(f"{where}: signature of {key.name} does not verify")
         signed.add(key_id)
     if len(signed) < threshold:
-        raise VerificationError(f"{envelope.where}: signed by {len(signed)} {role} keys, expected {threshold}")
+        raise VerificationError(f"{where}: signed by {len(signed)} {role} keys, expected {threshold}")
     return frozenset(signed)
 
 

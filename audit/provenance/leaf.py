@@ -12,19 +12,18 @@ Origin (store and tenant) and leaf index are part of the leaf, so an entry canno
 in another tenant's or another store's. A tombstone names the leaf it removes by index and by hash.
 
 Signed is SIGNATURE_DOMAIN followed by the leaf: no signature over a leaf is one over a note or an envelope. The leaf
-hash (RFC 6962) covers the leaf alone. `decode_leaf` is strict: an encoding that is not the one `encode_entry` or
-`encode_tombstone` gives for its fields MUST be rejected, and so MUST an unknown kind and a leaf of more than
-MAX_LEAF_BYTES, before it is parsed.
+hash (RFC 6962) covers the leaf alone. Leaves are not stored. A reader of one MUST reject any encoding but the one that
+`encode_entry` or `encode_tombstone` gives for its fields, an unknown kind, and, unread, more than MAX_LEAF_BYTES.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from memory_audit.entry import MAX_NAME_BYTES, MAX_TIME_MS, Entry, Parent, check_int, check_text
-from memory_audit.errors import EntryError, VerificationError
+from memory_audit.entry import MAX_NAME_BYTES, MAX_TIME_MS, by_fields, check_int, check_text
+from memory_audit.errors import EntryError
 from memory_audit.provenance import cbor
 from memory_audit.provenance.ed25519 import SIGNATURE_BYTES
 from memory_audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
@@ -32,7 +31,7 @@ from memory_audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from memory_audit.entry import Source
+    from memory_audit.entry import Entry
 
 __all__ = [
     "ENTRY_HEAD",
@@ -40,9 +39,7 @@ __all__ = [
     "MAX_LEAF_BYTES",
     "MAX_REASON_BYTES",
     "SIGNATURE_DOMAIN",
-    "DecodedLeaf",
     "Tombstone",
-    "decode_leaf",
     "encode_entry",
     "encode_tombstone",
     "entry_encoder",
@@ -62,7 +59,6 @@ MAX_EXTRA_VALUE_BYTES = 65_536
 _ENTRY = "memaudit entry v1"
 _TOMBSTONE = "memaudit tombstone v1"
 _ENTRY_FIELDS = 12
-_TOMBSTONE_FIELDS = 11
 
 ENTRY_HEAD = bytes((0x80 + _ENTRY_FIELDS,)) + cbor.encode_text(_ENTRY)
 """What every entry leaf starts with, before its origin."""
@@ -109,22 +105,7 @@ class Tombstone:
         object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by fields: a mapping proxy cannot be pickled."""
-        fields = {name: getattr(self, name) for name in self.__slots__} | {"extra": dict(self.extra)}
-        return _tombstone, (fields,)
-
-
-def _tombstone(fields: dict[str, object]) -> Tombstone:
-    return Tombstone(**fields)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedLeaf:
-    """A leaf read back from its bytes."""
-
-    origin: str
-    index: int
-    body: Entry | Tombstone
+        return by_fields(self)
 
 
 def encode_entry(entry: Entry, *, origin: str, index: int) -> bytes:
@@ -163,67 +144,3 @@ def encode_tombstone(tombstone: Tombstone, *, origin: str, index: int) -> bytes:
         _TOMBSTONE, origin, index, tombstone.tenant, tombstone.entry_id, tombstone.removed_index,
         tombstone.removed_leaf_hash, tombstone.reason, tombstone.run_id, tombstone.created_at_ms, tombstone.extra,
     ])  # fmt: skip
-
-
-def decode_leaf(data: bytes, where: str) -> DecodedLeaf:
-    """Read a leaf back.
-
-    Raises:
-        VerificationError: not the one encoding of a valid entry or tombstone.
-    """
-    items = cbor.decode(data, max_bytes=MAX_LEAF_BYTES, where=where)
-    if not isinstance(items, list) or not items:
-        raise VerificationError(f"{where}: a leaf is an array, got {type(items).__name__}")
-    if items[0] == _ENTRY and len(items) == _ENTRY_FIELDS:
-        build = _build_entry
-    elif items[0] == _TOMBSTONE and len(items) == _TOMBSTONE_FIELDS:
-        build = _build_tombstone
-    else:
-        raise VerificationError(f"{where}: unknown kind of leaf {items[0]!r:.60} with {len(items)} fields")
-    origin, index = items[1], items[2]
-    if not isinstance(origin, str) or not isinstance(index, int) or not 0 <= index < MAX_TREE_SIZE:
-        raise VerificationError(f"{where}: origin must be text and the leaf index below {MAX_TREE_SIZE}")
-    try:
-        body, again = build(items, origin, index)
-    except EntryError as error:
-        raise VerificationError(f"{where}: {error}") from None
-    if again != data:
-        raise VerificationError(f"{where}: not the encoding of its fields")
-    return DecodedLeaf(origin=origin, index=index, body=body)
-
-
-def _build_entry(items: list[cbor.Value], origin: str, index: int) -> tuple[Entry | Tombstone, bytes]:
-    _, _, _, tenant, entry_id, principal, source, request, response, created_at_ms, parents, metadata = items
-    if not isinstance(parents, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in parents):  # noqa: PLR2004
-        raise EntryError("parents must be pairs of an entry id and a weight")
-    if not isinstance(metadata, dict):
-        raise EntryError("metadata must be a map")
-    entry = Entry(  # Entry checks every type itself
-        tenant=cast("str", tenant),
-        entry_id=cast("str", entry_id),
-        principal=cast("str", principal),
-        source=cast("Source", source),
-        request=cast("str", request),
-        response=cast("str", response),
-        created_at_ms=cast("int", created_at_ms),
-        parents=tuple(Parent(entry_id=pair[0], weight_ppm=pair[1]) for pair in cast("list[list[str | int]]", parents)),  # type: ignore[arg-type]
-        metadata=cast("dict[str, str]", metadata),
-    )
-    return entry, encode_entry(entry, origin=origin, index=index)
-
-
-def _build_tombstone(items: list[cbor.Value], origin: str, index: int) -> tuple[Entry | Tombstone, bytes]:
-    _, _, _, tenant, entry_id, removed_index, removed_leaf_hash, reason, run_id, created_at_ms, extra = items
-    if not isinstance(extra, dict):
-        raise EntryError("extra must be a map")
-    tombstone = Tombstone(
-        tenant=cast("str", tenant),
-        entry_id=cast("str", entry_id),
-        removed_index=cast("int", removed_index),
-        removed_leaf_hash=cast("bytes", removed_leaf_hash),
-        reason=cast("str", reason),
-        run_id=cast("str", run_id),
-        created_at_ms=cast("int", created_at_ms),
-        extra=cast("dict[str, str]", extra),
-    )
-    return tombstone, encode_tombstone(tombstone, origin=origin, index=index)

@@ -82,10 +82,14 @@ class Fields:
 
     def whole_or_none(self, name: str, maximum: int) -> int | None:
         """Take a whole number from 0 to `maximum`, or null."""
-        if name in self._left and self._left[name] is None:
+        return None if self.is_null(name) else self.whole(name, maximum)
+
+    def is_null(self, name: str) -> bool:
+        """Tell whether a member is there and null; it is taken then."""
+        null = name in self._left and self._left[name] is None
+        if null:
             del self._left[name]
-            return None
-        return self.whole(name, maximum)
+        return null
 
     def hex_bytes(self, name: str, size: int) -> bytes:
         """Take `size` bytes written in lower-case hex."""
@@ -104,6 +108,15 @@ class Fields:
         ):
             raise VerificationError(f"{self.where}: {name!r} must be at most {max_items} texts of {max_bytes} bytes")
         return value
+
+    def object(self, name: str) -> Fields:
+        """Take an object."""
+        return Fields(self.take(name), f"{self.where}: {name}")
+
+    def expect_format(self, name: str) -> None:
+        """Take the member `format`, which must be this one."""
+        if self.text("format") != name:
+            raise VerificationError(f"{self.where}: not a {name}")
 
     def objects(self, name: str, max_items: int) -> list[Fields]:
         """Take a list of objects."""

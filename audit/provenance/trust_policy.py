@@ -24,7 +24,7 @@ Rules:
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -153,7 +153,7 @@ class TrustPolicy:
         return {
             key_id: key
             for key_id, key in self.roles[role].keys.items()
-            if key_id not in self.revoked or index < self.revoked[key_id].logs.get(origin, 0)
+            if index < self.first_refused_index(key_id, origin)
         }
 
     def writer_key(self, key_id: str, principal: str, where: str) -> PublicKey:
@@ -241,18 +241,14 @@ def _role_record(name: RoleName, role: Role) -> dict[str, object]:
 def _known_signers(envelope: dsse.Envelope, keys: Mapping[str, PublicKey]) -> frozenset[str]:
     """Verify the signatures by `keys` and return who signed; signatures of other keys are another rule's business."""
     known = tuple(pair for pair in envelope.signatures if pair[0] in keys)
-    part = dsse.Envelope(
-        payload_type=envelope.payload_type, payload=envelope.payload, signatures=known, where=envelope.where
-    )
-    return dsse.verify_envelope(part, keys, 0, "root")
+    return dsse.verify_envelope(replace(envelope, signatures=known), keys, 0, "root")
 
 
 def _parse(envelope: dsse.Envelope, data: bytes) -> TrustPolicy:
     fields = strict_json.Fields(envelope.json(MAX_POLICY_BYTES), envelope.where)
-    if fields.text("format") != _FORMAT:
-        raise VerificationError(f"{envelope.where}: not a {_FORMAT}")
+    fields.expect_format(_FORMAT)
     version = fields.whole("version", MAX_POLICY_VERSION, 1)
-    roles_fields = strict_json.Fields(fields.take("roles"), f"{envelope.where}: roles")
+    roles_fields = fields.object("roles")
     roles = {name: _parse_role(name, roles_fields) for name in get_args(RoleName)}
     roles_fields.done()
     listed = [key_id for role in roles.values() for key_id in role.keys]
@@ -270,7 +266,7 @@ def _parse(envelope: dsse.Envelope, data: bytes) -> TrustPolicy:
 
 
 def _parse_role(name: RoleName, fields: strict_json.Fields) -> Role:
-    role = strict_json.Fields(fields.take(name), f"{fields.where}: {name}")
+    role = fields.object(name)
     keys: dict[str, PublicKey] = {}
     principals: dict[str, frozenset[str]] = {}
     for item in role.objects("keys", MAX_KEYS):

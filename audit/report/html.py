@@ -12,36 +12,20 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import jinja2
 
 from memory_audit.events import HARMFUL
-from memory_audit.report.drawing import HEIGHT, WIDTH, GraphDrawing, Scatter, draw_graph, draw_scatter
-from memory_audit.report.summary import (
-    Summary,
-    headline,
-    lineage_notes,
-    path_line,
-    removed_of,
-    summarise,
-    untold,
-    worst_events,
-    worst_tenants,
-)
+from memory_audit.report.drawing import Drawing, draw_graph, draw_scatter
+from memory_audit.report.summary import headline, path_line, summarise, untold, worst_tenants
 from memory_audit.report.untrusted import NAME_CHARS, as_html, as_line
-from memory_audit.result import text_name
+from memory_audit.report.views import Removed, TenantView, tenant_view
 
 if TYPE_CHECKING:
-    from memory_audit.result import (
-        AuditResult,
-        DescendantFinding,
-        EntryScore,
-        EntryTrust,
-        EventFinding,
-        ProbeFinding,
-        TenantResult,
-    )
+    from collections.abc import Sequence
+
+    from memory_audit.result import AuditResult, EventFinding
 
 __all__ = ["render_html"]
 
@@ -61,26 +45,21 @@ MAX_LEAD = 12
 MAX_LEAD_NAMES = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventView:
+class Placed(NamedTuple):
     """One event and where it is on the page."""
 
     anchor: str
     """Empty where the event is beyond those with a place of their own."""
 
     event: EventFinding
-    causes: tuple[tuple[str, str], ...]
-    """(entry id, href or empty)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class Card(NamedTuple):
     """One removed entry."""
 
     anchor: str
-    score: EntryScore
-    text: dict[str, str]
-    events: tuple[EventView, ...]
+    memory: Removed
+    events: Sequence[Placed]
     """All events it helped to cause, those with both outputs first."""
 
 
@@ -91,45 +70,34 @@ class Lead:
     tenant: str
     principal: str
     reason: str
-    cards: tuple[Card, ...]
+    cards: Sequence[Card]
     events: int
     """Events that any of them helped to cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TenantView:
-    """One tenant's section."""
+class Section:
+    """One tenant's part of the page."""
 
     anchor: str
-    tenant: TenantResult
-    counts: Summary
-    cards: tuple[Card, ...]
-    cards_left_out: int
-    events: tuple[EventView, ...]
+    view: TenantView
+    hrefs: dict[str, str]
+    """Entry id to the link to its card."""
+
+    cards: Sequence[Card]
+    events: Sequence[Placed]
     """Those with a place on the page, the worst first."""
 
-    probes: tuple[ProbeFinding, ...]
-    """Those whose answer changes first, then the unknown."""
-
-    scatter: Scatter
-    graph: GraphDrawing
-    trust: dict[str, EntryTrust]
-    """By entry id; empty where the tenant has no lineage."""
-
-    descent: dict[str, DescendantFinding]
-    staying: tuple[DescendantFinding, ...]
-    """Descendants of removed entries that are quarantined or only reported."""
-
-    notes: tuple[str, ...]
+    scatter: Drawing
+    graph: Drawing
 
 
 def render_html(result: AuditResult) -> str:
     """Return the page. The same result gives the same bytes."""
     tone, sentence = headline(result)
     tenants = worst_tenants(result.tenants)
-    views = [_tenant_view(index, tenant, result) for index, tenant in enumerate(tenants[:MAX_TENANTS])]
-    sections = {view.tenant.tenant: view.anchor for view in views}
-    leads = _leads(views)
+    sections = [_section(index, tenant_view(tenant, result)) for index, tenant in enumerate(tenants[:MAX_TENANTS])]
+    leads = _leads(sections)
     page = _environment().get_template("page.html.j2")
     return page.render(
         result=result,
@@ -138,10 +106,12 @@ def render_html(result: AuditResult) -> str:
         total=summarise(result.tenants),
         lead=leads[:MAX_LEAD],
         lead_left_out=len(leads) - MAX_LEAD,
-        overview=[(tenant, summarise([tenant]), sections.get(tenant.tenant, "")) for tenant in tenants[:MAX_OVERVIEW]],
-        views=views,
+        overview=[
+            *((section.view.tenant, section.view.counts, section.anchor) for section in sections),
+            *((tenant, summarise([tenant]), "") for tenant in tenants[MAX_TENANTS:MAX_OVERVIEW]),
+        ],
+        sections=sections,
         css=_asset("page.css"),
-        size=(WIDTH, HEIGHT),
         rows=MAX_ROWS,
         pairs=PAIRS_PER_CARD,
         names=MAX_LEAD_NAMES,
@@ -149,72 +119,49 @@ def render_html(result: AuditResult) -> str:
     )
 
 
-def _tenant_view(index: int, tenant: TenantResult, result: AuditResult) -> TenantView:
-    removed = removed_of(tenant)
-    anchors = {score.entry_id: f"t{index}-m{place}" for place, score in enumerate(removed[:MAX_CARDS])}
+def _section(index: int, view: TenantView) -> Section:
+    shown = view.removed[:MAX_CARDS]
+    anchors = {memory.score.entry_id: f"t{index}-m{place}" for place, memory in enumerate(shown)}
     hrefs = {name: f"#{anchor}" for name, anchor in anchors.items()}
     events = [
-        EventView(
-            anchor=f"t{index}-e{place}" if place < MAX_EVENTS else "",
-            event=event,
-            causes=tuple((name, hrefs.get(name, "")) for name in event.causes[:MAX_ROWS]),
-        )
-        for place, event in enumerate(worst_events(tenant))
+        Placed(f"t{index}-e{place}" if place < MAX_EVENTS else "", event) for place, event in enumerate(view.events)
     ]
-    caused: defaultdict[str, list[EventView]] = defaultdict(list)
-    for view in events:
-        for name in view.event.causes:
-            caused[name].append(view)
-    cards = tuple(
-        Card(
-            anchor=anchors[score.entry_id],
-            score=score,
-            text=result.entries_text.get(text_name(tenant.tenant, score.entry_id), {}),
-            events=tuple(
-                sorted(
-                    caused[score.entry_id],
-                    key=lambda view: view.event.output_before is None or view.event.output_after is None,
-                )
-            ),
-        )
-        for score in removed[:MAX_CARDS]
-    )
-    return TenantView(
+    caused: defaultdict[str, list[Placed]] = defaultdict(list)
+    for placed in sorted(events, key=_lacks_an_output):
+        for name in placed.event.causes:
+            caused[name].append(placed)
+    return Section(
         anchor=f"t{index}",
-        tenant=tenant,
-        counts=summarise([tenant]),
-        cards=cards,
-        cards_left_out=len(removed) - len(cards),
-        events=tuple(events[:MAX_EVENTS]),
-        scatter=draw_scatter(tenant.scores, hrefs),
-        graph=draw_graph(tenant.scores, tenant.edges, hrefs),
-        trust={} if tenant.lineage is None else {item.entry_id: item for item in tenant.lineage.entries},
-        descent={} if tenant.lineage is None else {item.entry_id: item for item in tenant.lineage.descendants},
-        probes=tuple(sorted(tenant.probes, key=lambda probe: (probe.kept is not False, probe.kept is not None))),
-        staying=() if tenant.lineage is None
-        else tuple(item for item in tenant.lineage.descendants if item.proposal != "remove"),
-        notes=tuple(lineage_notes(tenant)),
-    )  # fmt: skip
+        view=view,
+        hrefs=hrefs,
+        cards=[Card(anchors[memory.score.entry_id], memory, caused[memory.score.entry_id]) for memory in shown],
+        events=events[:MAX_EVENTS],
+        scatter=draw_scatter(view.tenant.scores, hrefs, view.removed_ids),
+        graph=draw_graph(view.tenant.scores, view.tenant.edges, hrefs, view.removed_ids),
+    )
 
 
-def _leads(views: list[TenantView]) -> list[Lead]:
+def _lacks_an_output(placed: Placed) -> bool:
+    return placed.event.output_before is None or placed.event.output_after is None
+
+
+def _leads(sections: Sequence[Section]) -> list[Lead]:
     """Join entries with one tenant, writer and reason, those behind most events first."""
-    groups: dict[tuple[str, str, str], list[Card]] = {}
-    for view in views:
-        for card in view.cards:
-            key = (view.tenant.tenant, card.text.get("principal", "unknown"), card.score.reason)
-            groups.setdefault(key, []).append(card)
+    groups: defaultdict[tuple[str, str, str], list[Card]] = defaultdict(list)
+    for section in sections:
+        for card in section.cards:
+            groups[section.view.tenant.tenant, card.memory.principal, card.memory.reason].append(card)
     leads = [
         Lead(
             tenant=tenant,
             principal=principal,
             reason=reason,
-            cards=tuple(cards),
-            events=len({view.event.event_id for card in cards for view in card.events}),
+            cards=cards,
+            events=len({placed.event.event_id for card in cards for placed in card.events}),
         )
         for (tenant, principal, reason), cards in groups.items()
     ]
-    leads.sort(key=lambda lead: (-lead.events, -max(card.score.ds for card in lead.cards), lead.cards[0].anchor))
+    leads.sort(key=lambda lead: (-lead.events, -max(card.memory.score.ds for card in lead.cards), lead.cards[0].anchor))
     return leads
 
 

@@ -14,14 +14,19 @@ without a path, and a lineage that lacks an entry to remove. Nothing here reads 
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, fields, is_dataclass
-from functools import cache
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from memory_audit.errors import UsageError
-from memory_audit.result import AuditResult, TenantResult
+from memory_audit.formats.records import convert
+from memory_audit.result import AuditResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memory_audit.result import TenantResult
+
+Number = TypeVar("Number", int, float)
 
 __all__ = ["FORMAT", "MAX_BYTES", "VERSION", "from_json", "to_json"]
 
@@ -73,24 +78,40 @@ def from_json(text: str | bytes, source: str = "result.json") -> AuditResult:
     if len(text) > MAX_BYTES:
         raise UsageError(f"{source}: {len(text)} bytes, at most {MAX_BYTES} are allowed in one result")
     try:
-        record = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError, _RuleError) as error:  # ValueError: also a number of thousands of digits
+        record = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_refuse,
+            parse_int=_bounded(int),
+            parse_float=_bounded(float),
+        )
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
         raise UsageError(f"{source}: not a result file ({str(error)[:120]})") from None
     if not isinstance(record, dict) or record.pop("format", None) != FORMAT:
         raise UsageError(f'{source}: "format" is not "{FORMAT}"; is this the result.json of a run?')
     version = record.pop("version", None)
     if version != VERSION or isinstance(version, bool):
         raise UsageError(f"{source}: version is {version!r:.20}, this program reads version {VERSION}")
-    try:
-        result = _decode(record, AuditResult, "result")
-        assert isinstance(result, AuditResult)  # noqa: S101 - narrows the type; _decode built it
-        for index, tenant in enumerate(result.tenants):
-            _check_lineage(tenant, f"result.tenants[{index}].lineage")
-    except _RuleError as error:
-        raise UsageError(f"{source}: {error}") from None
-    except RecursionError:
-        raise UsageError(f"{source}: nested too deep") from None
+    result = convert(record, AuditResult, source)
+    _check_fields(record, result, f"{source}: result")
+    for index, tenant in enumerate(result.tenants):
+        _check_lineage(tenant, f"{source}: result.tenants[{index}].lineage")
     return result
+
+
+def _check_fields(record: Any, value: object, where: str) -> None:
+    """Check that a record has each field of its value, and no other: a field with a default may not be missing."""
+    if isinstance(value, tuple):
+        for index, item in enumerate(value):
+            _check_fields(record[index], item, f"{where}[{index}]")
+    elif is_dataclass(value):
+        names = {field.name for field in fields(value)}
+        wrong = sorted((record.keys() ^ names) - OPTIONAL)
+        if wrong:
+            how = "lacks the" if wrong[0] in names else "has the unknown"
+            raise UsageError(f"{where} {how} field {wrong[0]!r:.80}")
+        for name in record:
+            _check_fields(record[name], getattr(value, name), f"{where}.{name}")
 
 
 def _check_lineage(tenant: TenantResult, where: str) -> None:
@@ -99,79 +120,29 @@ def _check_lineage(tenant: TenantResult, where: str) -> None:
         return
     for index, item in enumerate(tenant.lineage.descendants):
         if not item.path:
-            raise _RuleError(f"{where}.descendants[{index}].path is empty, expected a path to {item.entry_id!r:.80}")
+            raise UsageError(f"{where}.descendants[{index}].path is empty, expected a path to {item.entry_id!r:.80}")
     known = {item.entry_id for item in tenant.lineage.entries}
     for score in tenant.scores:
         if score.removed and score.entry_id not in known:
-            raise _RuleError(f"{where}.entries lacks {score.entry_id!r:.80}, which is to be removed")
-
-
-class _RuleError(Exception):
-    """A rule of the format is broken; mapped to UsageError in from_json."""
+            raise UsageError(f"{where}.entries lacks {score.entry_id!r:.80}, which is to be removed")
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     record = dict(pairs)
     if len(record) != len(pairs):
-        raise _RuleError("a field is repeated in one object")
+        raise ValueError("a field is repeated in one object")
     return record
 
 
-def _no_constant(name: str) -> object:
-    raise _RuleError(f"{name} is not a JSON number")
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
 
 
-def _decode(value: object, kind: Any, where: str) -> object:
-    """Turn a JSON value into the type that a field of `memory_audit.result` declares."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if is_dataclass(kind) and isinstance(kind, type):
-        return _decode_record(value, kind, where)
-    if origin in (Union, UnionType):
-        if value is None and NoneType in arguments:
-            return None
-        return _decode(value, next(argument for argument in arguments if argument is not NoneType), where)
-    if origin is Literal:
-        if isinstance(value, str) and value in arguments:
-            return value
-        raise _RuleError(f"{where} is {value!r:.40}, expected one of {', '.join(map(repr, arguments))}")
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise _RuleError(f"{where} is {type(value).__name__}, expected a list")
-        return tuple(_decode(item, arguments[0], f"{where}[{index}]") for index, item in enumerate(value))
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise _RuleError(f"{where} is {type(value).__name__}, expected an object")
-        return {name: _decode(item, arguments[1], f"{where}[{name!r:.80}]") for name, item in value.items()}
-    return _decode_scalar(value, kind, where)
+def _bounded(kind: type[Number]) -> Callable[[str], Number]:
+    def read(text: str) -> Number:
+        number = kind(text)
+        if abs(number) > MAX_NUMBER:  # 1e999 parses as infinity
+            raise ValueError(f"{text:.20} is beyond {MAX_NUMBER:.0e}")
+        return number
 
-
-def _decode_scalar(value: object, kind: Any, where: str) -> object:
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if abs(number) <= MAX_NUMBER:  # 1e999 parses as infinity
-            return number
-    elif type(value) is kind and not (type(value) is int and abs(value) > MAX_NUMBER):
-        return value
-    bound = f" of at most {MAX_NUMBER:.0e}" if kind in {float, int} else ""
-    raise _RuleError(f"{where} is {value!r:.40}, expected {kind.__name__}{bound}")
-
-
-def _decode_record(value: object, kind: type, where: str) -> object:
-    if not isinstance(value, dict):
-        raise _RuleError(f"{where} is {type(value).__name__}, expected an object")
-    hints = _field_types(kind)
-    names = [field.name for field in fields(kind)]
-    unknown = sorted(set(value) - set(names))
-    missing = [name for name in names if name not in value and name not in OPTIONAL]
-    if unknown or missing:
-        broken = f"has the unknown field {unknown[0]!r:.80}" if unknown else f"lacks the field {missing[0]!r}"
-        raise _RuleError(f"{where} {broken}")
-    return kind(**{name: _decode(value[name], hints[name], f"{where}.{name}") for name in names if name in value})
-
-
-@cache
-def _field_types(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+    return read

@@ -16,21 +16,15 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from memory_audit.report.summary import descendants_of, removed_of
 from memory_audit.report.untrusted import as_line
+from memory_audit.report.views import tenant_view
 from memory_audit.result import bounded_path, text_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from memory_audit.result import (
-        AuditResult,
-        DescendantFinding,
-        EntryScore,
-        EventFinding,
-        LineageStep,
-        TenantResult,
-    )
+    from memory_audit.report.views import Removed
+    from memory_audit.result import AuditResult, DescendantFinding, EventFinding, LineageStep, TrustLabel
 
 __all__ = ["MAX_RESULTS", "to_sarif"]
 
@@ -77,18 +71,9 @@ def to_sarif(result: AuditResult, tool_version: str) -> str:
 
     Events that stay harmful come first, as they are few and the worst; then the entries, the most suspicious first.
     """
-    entries = [
-        (
-            score.rank,
-            tenant.tenant,
-            score.entry_id,
-            _entry_result(tenant.tenant, score, result) | lineage.get(score.entry_id, {}),
-        )
-        for tenant in result.tenants
-        for lineage in (_lineage_properties(tenant),)
-        for score in removed_of(tenant)
-    ]
-    entries.sort(key=lambda row: row[:3])
+    views = [tenant_view(tenant, result) for tenant in result.tenants]
+    entries = [(view.tenant.tenant, memory) for view in views for memory in view.removed]
+    entries.sort(key=lambda row: (row[1].score.rank, row[0], row[1].score.entry_id))
     events = [
         _event_result(tenant.tenant, event)
         for tenant in result.tenants
@@ -96,11 +81,12 @@ def to_sarif(result: AuditResult, tool_version: str) -> str:
         if event.verdict == "not cleared"
     ]
     held = [
-        _quarantine_result(tenant.tenant, item, result)
-        for tenant in result.tenants
-        for item in descendants_of([tenant], "quarantine")
+        _quarantine_result(view.tenant.tenant, item, result)
+        for view in views
+        for item in view.staying
+        if item.proposal == "quarantine"
     ]
-    results = events + [row[3] for row in entries] + held
+    results = [*events, *(_entry_result(tenant, memory) for tenant, memory in entries), *held]
     rules = [*_RULES, _QUARANTINE_RULE] if held else list(_RULES)
     invocation: dict[str, object] = {"executionSuccessful": True}
     if len(results) > MAX_RESULTS:
@@ -126,58 +112,55 @@ def to_sarif(result: AuditResult, tool_version: str) -> str:
     return json.dumps(log, indent=1, allow_nan=False) + "\n"
 
 
-def _entry_result(tenant: str, score: EntryScore, result: AuditResult) -> dict[str, object]:
-    text = result.entries_text.get(text_name(tenant, score.entry_id), {})
-    content = _digest(text.get("request", ""), text.get("response", ""))
+def _entry_result(tenant: str, memory: Removed) -> dict[str, object]:
+    score = memory.score
     cmis = "unknown" if score.cmis is None else f"{score.cmis:.4g}"
     cas = "unknown" if score.cas is None else f"{score.cas:.4g}"
+    message = (
+        f"Memory {as_line(score.entry_id)} of tenant {as_line(tenant)} is to be removed: "
+        f"rank {score.rank}, score (DS) {score.ds:.4f}, influence (CMIS) {cmis}, inconsistency (CAS) {cas}. "
+        f"Why: {as_line(memory.reason, 300) or 'not recorded'}. Its text is redacted."
+    )
     return {
         "ruleId": "poisoned-memory",
         "ruleIndex": 0,
         "level": "error",
         "rank": round(100 * min(max(score.ds, 0.0), 1.0), 4),
-        "message": _message(
-            f"Memory {as_line(score.entry_id)} of tenant {as_line(tenant)} is to be removed: "
-            f"rank {score.rank}, score (DS) {score.ds:.4f}, influence (CMIS) {cmis}, inconsistency (CAS) {cas}. "
-            f"Why: {as_line(score.reason, 300) or 'not recorded'}. Its text is redacted."
-        ),
-        "locations": [_location("stores", tenant, score.entry_id)],
-        "partialFingerprints": {"memauditEntry/v1": _digest(tenant, score.entry_id, content)},
+        **_about_entry(tenant, score.entry_id, memory.text, message),
+        **({} if memory.trust is None else _lineage(memory.trust, memory.path)),
     }
 
 
 def _quarantine_result(tenant: str, item: DescendantFinding, result: AuditResult) -> dict[str, object]:
-    text = result.entries_text.get(text_name(tenant, item.entry_id), {})
-    content = _digest(text.get("request", ""), text.get("response", ""))
+    message = (
+        f"Memory {as_line(item.entry_id)} of tenant {as_line(tenant)} is quarantined: "
+        f"{as_line(item.reason, 300)}. Its text is redacted."
+    )
     return {
         "ruleId": "quarantined-memory",
         "ruleIndex": len(_RULES),
         "level": "note",
-        "message": _message(
-            f"Memory {as_line(item.entry_id)} of tenant {as_line(tenant)} is quarantined: "
-            f"{as_line(item.reason, 300)}. Its text is redacted."
-        ),
-        "locations": [_location("stores", tenant, item.entry_id)],
-        "partialFingerprints": {"memauditEntry/v1": _digest(tenant, item.entry_id, content)},
-        "properties": {"trustLabel": item.path[-1].trust, "derivationPath": _ids(item.path)},
+        **_about_entry(tenant, item.entry_id, result.entries_text.get(text_name(tenant, item.entry_id), {}), message),
+        **_lineage(item.path[-1].trust, item.path),
     }
 
 
-def _lineage_properties(tenant: TenantResult) -> dict[str, dict[str, object]]:
-    """Property bags by entry id: the label, and the path from the removed ancestor or else from the external one."""
-    if tenant.lineage is None:
-        return {}
-    descent = {item.entry_id: item.path for item in tenant.lineage.descendants}
+def _about_entry(tenant: str, entry_id: str, text: Mapping[str, str], message: str) -> dict[str, object]:
+    content = _digest(text.get("request", ""), text.get("response", ""))
     return {
-        item.entry_id: {
-            "properties": {"trustLabel": item.trust, "derivationPath": _ids(descent.get(item.entry_id, item.path))}
-        }
-        for item in tenant.lineage.entries
+        "message": _message(message),
+        "locations": [_location("stores", tenant, entry_id)],
+        "partialFingerprints": {"memauditEntry/v1": _digest(tenant, entry_id, content)},
     }
 
 
-def _ids(path: Sequence[LineageStep]) -> list[str]:
-    return [as_line(step.entry_id) for step in bounded_path(path)]
+def _lineage(trust: TrustLabel, path: Sequence[LineageStep]) -> dict[str, object]:
+    return {
+        "properties": {
+            "trustLabel": trust,
+            "derivationPath": [as_line(step.entry_id) for step in bounded_path(path)],
+        }
+    }
 
 
 def _event_result(tenant: str, event: EventFinding) -> dict[str, object]:

@@ -14,23 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from memory_audit.counted import counted
-from memory_audit.report.summary import (
-    headline,
-    lineage_notes,
-    path_line,
-    removed_of,
-    summarise,
-    untold,
-    worst_events,
-    worst_tenants,
-)
+from memory_audit.report.summary import headline, path_line, untold, worst_tenants
 from memory_audit.report.untrusted import as_line
-from memory_audit.result import TrustLabel, text_name
+from memory_audit.report.views import tenant_view
+from memory_audit.result import TrustLabel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_audit.result import AuditResult, EntryScore, EventFinding, EventVerdict, TenantResult
+    from memory_audit.report.views import Removed, TenantView
+    from memory_audit.result import AuditResult, DescendantFinding, EventFinding, EventVerdict
 
 __all__ = ["render_table"]
 
@@ -70,7 +63,7 @@ def render_table(result: AuditResult) -> RenderableType:
         ),
     ]
     for tenant in worst_tenants(result.tenants)[:MAX_TENANTS]:
-        parts.extend(_tenant(tenant, result))
+        parts.extend(_tenant(tenant_view(tenant, result)))
     parts.extend(_left_out(len(result.tenants) - MAX_TENANTS, "tenants"))
     if result.counters:
         counts = ", ".join(f"{as_line(name)} {value:,}" for name, value in sorted(result.counters.items()))
@@ -78,8 +71,8 @@ def render_table(result: AuditResult) -> RenderableType:
     return Group(*parts)
 
 
-def _tenant(tenant: TenantResult, result: AuditResult) -> list[RenderableType]:
-    counts = summarise([tenant])
+def _tenant(view: TenantView) -> list[RenderableType]:
+    tenant, counts = view.tenant, view.counts
     lines: list[RenderableType] = [
         Text(f"\nTenant {as_line(tenant.tenant)}", style="bold"),
         Text(
@@ -90,17 +83,22 @@ def _tenant(tenant: TenantResult, result: AuditResult) -> list[RenderableType]:
             + (f", {counts.probes_unknown} unknown" if counts.probes_unknown else "")
         ),
     ]
-    lines.extend(_trust_counts(tenant))
-    removed = removed_of(tenant)
-    if removed:
-        lines.append(_removed_table(tenant, removed[:MAX_ROWS], result))
-        lines.extend(_left_out(len(removed) - MAX_ROWS, "entries to remove"))
-    lines.extend(_descendants(tenant))
-    if tenant.events:
-        events = worst_events(tenant)[:MAX_ROWS]
+    if tenant.lineage is not None:
+        labels = [item.trust for item in tenant.lineage.entries]
+        trust = ", ".join(f"{labels.count(label):,} {label}" for label in get_args(TrustLabel))
+        lines.append(Text(f"{counted(tenant.lineage.edges, 'derivation edge')}; memories by trust: {trust}"))
+    if view.removed:
+        lines.append(_removed_table(view.removed[:MAX_ROWS]))
+        lines.extend(_left_out(len(view.removed) - MAX_ROWS, "entries to remove"))
+    if view.staying:
+        lines.append(_staying_table(view.staying[:MAX_ROWS]))
+        lines.extend(_left_out(len(view.staying) - MAX_ROWS, "derived entries"))
+    lines.extend(Text(as_line(note, 400), style="yellow") for note in view.notes)
+    if view.events:
+        events = view.events[:MAX_ROWS]
         lines.append(_event_table(events))
         lines.extend(_reasons(events))
-        lines.extend(_left_out(len(tenant.events) - MAX_ROWS, "events"))
+        lines.extend(_left_out(len(view.events) - MAX_ROWS, "events"))
     lost = [probe for probe in tenant.probes if probe.kept is False]
     lines.extend(Text(f"probe {as_line(probe.event_id)}: its answer changes", style="red") for probe in lost[:MAX_ROWS])
     lines.extend(_left_out(len(lost) - MAX_ROWS, "probes whose answer changes"))
@@ -109,57 +107,39 @@ def _tenant(tenant: TenantResult, result: AuditResult) -> list[RenderableType]:
     return lines
 
 
-def _trust_counts(tenant: TenantResult) -> list[RenderableType]:
-    if tenant.lineage is None:
-        return []
-    labels = [item.trust for item in tenant.lineage.entries]
-    counts = ", ".join(f"{labels.count(label):,} {label}" for label in get_args(TrustLabel))
-    return [Text(f"{counted(tenant.lineage.edges, 'derivation edge')}; memories by trust: {counts}")]
+def _staying_table(staying: Sequence[DescendantFinding]) -> Table:
+    """Descendants that stay; those that go are among the removed."""
+    table = Table(title="Derived from removed memories", title_justify="left", title_style="bold yellow")
+    _add_id_column(table, "entry", [item.entry_id for item in staying], ID_CELLS)
+    for name in ("proposal", "trust", "derivation"):
+        table.add_column(name, overflow="fold")
+    for item in staying:
+        path = path_line(item.path) + (" (estimated)" if item.estimated else "")
+        table.add_row(Text(as_line(item.entry_id)), item.proposal, item.path[-1].trust, Text(path))
+    return table
 
 
-def _descendants(tenant: TenantResult) -> list[RenderableType]:
-    """Descendants that stay, and what descent costs; those that go are among the removed."""
-    if tenant.lineage is None:
-        return []
-    staying = [item for item in tenant.lineage.descendants if item.proposal != "remove"]
-    lines: list[RenderableType] = []
-    if staying:
-        table = Table(title="Derived from removed memories", title_justify="left", title_style="bold yellow")
-        _add_id_column(table, "entry", [item.entry_id for item in staying[:MAX_ROWS]], ID_CELLS)
-        for name in ("proposal", "trust", "derivation"):
-            table.add_column(name, overflow="fold")
-        for item in staying[:MAX_ROWS]:
-            table.add_row(
-                Text(as_line(item.entry_id)), item.proposal, item.path[-1].trust,
-                Text(path_line(item.path) + (" (estimated)" if item.estimated else "")),
-            )  # fmt: skip
-        lines.append(table)
-        lines.extend(_left_out(len(staying) - MAX_ROWS, "derived entries"))
-    lines.extend(Text(as_line(note, 400), style="yellow") for note in lineage_notes(tenant))
-    return lines
-
-
-def _removed_table(tenant: TenantResult, scores: Sequence[EntryScore], result: AuditResult) -> Table:
+def _removed_table(removed: Sequence[Removed]) -> Table:
     table = Table(title="To remove", title_justify="left", title_style="bold red")
     for name in ("rank", "influ-\nence\nCMIS", "incon-\nsistency\nCAS", "score\nDS"):
         table.add_column(name, justify="right", no_wrap=True)  # the texts beside them fold instead
-    _add_id_column(table, "entry", [score.entry_id for score in scores], SCORED_ID_CELLS)
-    trust = {} if tenant.lineage is None else {item.entry_id: item.trust for item in tenant.lineage.entries}
-    for name in ("writer", *(("trust",) if trust else ()), "why"):
+    _add_id_column(table, "entry", [memory.score.entry_id for memory in removed], SCORED_ID_CELLS)
+    has_trust = removed[0].trust is not None
+    for name in ("writer", *(("trust",) if has_trust else ()), "why"):
         table.add_column(name, overflow="fold")
-    for score in scores:
-        text = result.entries_text.get(text_name(tenant.tenant, score.entry_id), {})
+    for memory in removed:
+        score = memory.score
         table.add_row(
             str(score.rank),
             _number(score.cmis),
             _number(score.cas) + (" *" if score.cas_flagged else ""),
             f"{score.ds:.3f}",
             Text(as_line(score.entry_id)),
-            Text(as_line(text.get("principal", "unknown"))),
-            *([trust[score.entry_id]] if trust else []),
-            Text(as_line(score.reason, 200)),
+            Text(as_line(memory.principal)),
+            *([memory.trust] if has_trust else []),
+            Text(as_line(memory.reason, 200)),
         )
-    if any(score.cas_flagged for score in scores):
+    if any(memory.score.cas_flagged for memory in removed):
         table.caption = "* inconsistency above mean + 2 standard deviations"
     return table
 

@@ -3,13 +3,15 @@
 Control characters move a terminal's cursor, bidirectional overrides reorder a line, zero-width characters, tags and
 variation selectors hide text from the reader that the model still sees. Here each of them becomes a visible label
 (U+202E), a run of the same one is one label (U+200B × 4,000), a pile of combining marks is broken up, and length and
-labels are bounded with the rest counted. What is escaped for HTML
-is decided by the template; nothing here trusts or changes the letters themselves (confusable letters stay as they are).
+labels are bounded with the rest counted. What is escaped for HTML is decided by the template; nothing here trusts or
+changes the letters themselves (confusable letters stay as they are).
 """
 
 from __future__ import annotations
 
 import unicodedata
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -42,36 +44,29 @@ def runs(text: str, limit: int, *, keep: str = "\n\t") -> Iterator[tuple[str, bo
         limit: Characters shown; of a longer text the last run says how many were left out.
         keep: Control characters that may stay: line breaks where the reader sees lines.
     """
-    shown: list[str] = []
-    marks = labels = beyond = 0
-    hidden, repeats = "", 0
-    for character in text[:limit]:
-        is_mark = unicodedata.category(character) in ("Mn", "Me")
-        marks = marks + 1 if is_mark else 0
-        visible = (character in keep or not is_invisible(character)) and marks <= MAX_MARKS
-        if repeats and (visible or character != hidden):
-            yield _label(hidden, repeats), True
-            repeats = 0
-        if visible:
-            shown.append(character)
-        elif repeats:
-            repeats += 1
+    labels = beyond = 0
+    for hidden, group in groupby(_seen(text[:limit], keep), key=itemgetter(1)):
+        characters = "".join(character for character, _ in group)
+        if not hidden:
+            yield characters, False
         elif labels == MAX_LABELS:
-            beyond += 1
+            beyond += len(characters)
         else:
-            if shown:
-                yield "".join(shown), False
-                shown = []
             labels += 1
-            hidden, repeats = character, 1
-    if repeats:
-        yield _label(hidden, repeats), True
-    if shown:
-        yield "".join(shown), False
+            yield _label(hidden, len(characters)), True
     if beyond:
         yield f"… {beyond:,} more hidden characters", True
     if len(text) > limit:
         yield f"… {len(text) - limit:,} more characters", True
+
+
+def _seen(text: str, keep: str) -> Iterator[tuple[str, str]]:
+    """Yield each character, and it again where it cannot be seen."""
+    marks = 0
+    for character in text:
+        marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
+        visible = (character in keep or not is_invisible(character)) and marks <= MAX_MARKS
+        yield character, "" if visible else character
 
 
 def _label(character: str, repeats: int) -> str:

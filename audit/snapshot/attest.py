@@ -28,7 +28,7 @@ from memory_audit.provenance.leaf import MAX_REASON_BYTES
 from memory_audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
 from memory_audit.snapshot.layout import MAX_VERSION, bucket_of
 from memory_audit.snapshot.manifest import MAX_SETTING_BYTES, MAX_SETTINGS
-from memory_audit.snapshot.publishing.publish import recorded_settings
+from memory_audit.snapshot.publishing.draft import recorded_settings
 from memory_audit.snapshot.publishing.purify import MAX_REMOVED, RemovedEntry, removal_record
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def _parse(fields: strict_json.Fields) -> Attestation:
     if (fields.text("_type"), fields.text("predicateType")) != (STATEMENT_TYPE, PREDICATE_TYPE):
         raise VerificationError(f"{where}: not an in-toto statement of type {PREDICATE_TYPE}")
     store_id, version, digest = _parse_snapshot(fields, "subject")
-    predicate = strict_json.Fields(fields.take("predicate"), f"{where}: predicate")
+    predicate = fields.object("predicate")
     audited_store, audited_version, audited_digest = _parse_snapshot(predicate, "resolvedDependencies")
     if audited_store != store_id or audited_version >= version:
         raise VerificationError(f"{where}: version {version} cannot follow from {audited_version} of {audited_store}")
@@ -245,7 +245,7 @@ def _parse_snapshot(fields: strict_json.Fields, name: str) -> tuple[str, int, st
 
 
 def _parse_digest(fields: strict_json.Fields) -> str:
-    digest = strict_json.Fields(fields.take("digest"), f"{fields.where}: digest")
+    digest = fields.object("digest")
     value = digest.hex_bytes("sha256", HASH_BYTES).hex()
     digest.done()
     return value

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from memory_audit.provenance import merkle
 from memory_audit.provenance.checkpoint import Checkpoint, log_origin
-from memory_audit.snapshot.columns.tables import ENTRY_SCHEMA, SignedTombstone, read_entry_table, read_tombstones
-from memory_audit.snapshot.layout import file_path, read_file
+from memory_audit.snapshot.columns.tables import ENTRY_SCHEMA, SignedTombstone, read_table, read_tombstones
+from memory_audit.snapshot.layout import file_name, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memory_audit.snapshot.layout import FileRef
     from memory_audit.snapshot.manifest import BucketFiles
 
-__all__ = ["BucketView", "read_bucket", "read_data_file"]
+__all__ = ["BucketView", "read_bucket", "read_data_file", "read_stones"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,19 +99,13 @@ def read_bucket(  # noqa: PLR0913 - where the bucket is, and what is known of it
     Raises:
         VerificationError: a file is missing, or not the one that the manifest names, or not of its format.
     """
-    tombstones: dict[str, list[SignedTombstone]] = {}
-    if files is not None and files.tombstones is not None:
-        data = read_file(path, "tombstones", bucket, files.tombstones)
-        where = file_path(path, "tombstones", bucket, files.tombstones.sha256).name
-        for item in read_tombstones(data, where, files.tombstones.rows):
-            tombstones.setdefault(item.tombstone.tenant, []).append(item)
     return BucketView(
         bucket=bucket,
         files=files,
         tables=()
         if files is None
         else tuple(read_data_file(path, bucket, ref, ids_only=ids_only) for ref in files.data),
-        tombstones=tombstones,
+        tombstones=read_stones(path, bucket, None if files is None else files.tombstones),
         leaves=b"" if files is None else read_file(path, "leaves", bucket, files.leaves),
         refs={tenant: ref for tenant, ref in refs.items() if ref.bucket == bucket},
         store_id=store_id,
@@ -119,8 +113,18 @@ def read_bucket(  # noqa: PLR0913 - where the bucket is, and what is known of it
     )
 
 
+def read_stones(path: Path, bucket: int, ref: FileRef | None) -> dict[str, list[SignedTombstone]]:
+    """Read a bucket's tombstones by tenant; there are none where it has no such file. Raises like `read_bucket`."""
+    stones: dict[str, list[SignedTombstone]] = {}
+    if ref is not None:
+        data = read_file(path, "tombstones", bucket, ref)
+        for item in read_tombstones(data, file_name("tombstones", bucket, ref.sha256), ref.rows):
+            stones.setdefault(item.tombstone.tenant, []).append(item)
+    return stones
+
+
 def read_data_file(path: Path, bucket: int, ref: FileRef, *, ids_only: bool = False) -> pa.Table:
     """Read one data file. Raises like `read_bucket`."""
     data = read_file(path, "data", bucket, ref)
     columns = ["tenant", "entry_id"] if ids_only else None
-    return read_entry_table(data, f"data/b={bucket:02x}/{ref.sha256}.parquet", columns, rows=ref.rows)
+    return read_table(data, file_name("data", bucket, ref.sha256), columns, rows=ref.rows)

@@ -67,8 +67,7 @@ def parse_checkpoints(data: bytes, bucket: int, leaves: FileRef, where: str) -> 
             the leaf file.
     """
     fields = strict_json.Fields(strict_json.decode(data, max_bytes=MAX_CHECKPOINTS_BYTES, where=where), where)
-    if fields.text("format") != _FORMAT:
-        raise VerificationError(f"{where}: not a {_FORMAT}")
+    fields.expect_format(_FORMAT)
     logs: list[LogRef] = []
     start = 0
     for item in fields.objects("logs", MAX_LOGS_PER_BUCKET):

@@ -13,26 +13,25 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Self, TypeVar
 
+import pyarrow as pa
+
 from memory_audit.errors import VerificationError
 from memory_audit.provenance import merkle
 from memory_audit.provenance.checkpoint import log_origin
+from memory_audit.snapshot.bucket import read_stones
 from memory_audit.snapshot.columns.accounting import ACCOUNT_COLUMNS, check_accounting
 from memory_audit.snapshot.columns.rows import check_rows_format
 from memory_audit.snapshot.columns.tables import (
     ENTRY_SCHEMA,
     ROWS_PER_GROUP,
-    join_tables,
-    read_entry_table,
-    read_tombstones,
+    read_table,
 )
-from memory_audit.snapshot.layout import read_file
+from memory_audit.snapshot.layout import file_name, read_file
 from memory_audit.snapshot.log import check_leaf_hashes, check_rows, check_tombstones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
-
-    import pyarrow as pa
 
     from memory_audit.provenance.trust_policy import TrustPolicy
     from memory_audit.snapshot.checkpoints import LogRef
@@ -71,8 +70,8 @@ class _Judge:
 
     def rows(self, bucket: _Bucket, data: FileRef, part: tuple[int, int]) -> pa.Table:
         """Judge one of n parts of a data file against the leaf hashes and the writers' keys; return ACCOUNT_COLUMNS."""
-        where = f"data/b={bucket.number:02x}/{data.sha256}.parquet"
-        table = read_entry_table(self._read(bucket, "data", data), where, rows=data.rows, part=part)
+        where = file_name("data", bucket.number, data.sha256)
+        table = read_table(self._read(bucket, "data", data), where, rows=data.rows, part=part)
         leaves = self._read(bucket, "leaves", bucket.leaves)
         logs = {ref.tenant: (log_origin(bucket.store_id, ref.tenant), _hashes(leaves, ref)) for ref in bucket.refs}
         check_rows_format(table, where)
@@ -82,12 +81,7 @@ class _Judge:
     def logs(self, bucket: _Bucket) -> Stones:
         """Judge checkpoints, roots and tombstones of a bucket; return the tombstones by tenant."""
         leaves = self._read(bucket, "leaves", bucket.leaves)
-        stones: dict[str, list[SignedTombstone]] = {}
-        if bucket.tombstones is not None:
-            data = read_file(bucket.path, "tombstones", bucket.number, bucket.tombstones)
-            where = f"tombstones/b={bucket.number:02x}/{bucket.tombstones.sha256}.parquet"
-            for item in read_tombstones(data, where, bucket.tombstones.rows):
-                stones.setdefault(item.tombstone.tenant, []).append(item)
+        stones = read_stones(bucket.path, bucket.number, bucket.tombstones)
         for ref in bucket.refs:
             packed = _hashes(leaves, ref)
             checkpoint = check_leaf_hashes(ref, packed, store_id=bucket.store_id, trust=self._trust)
@@ -167,16 +161,16 @@ class Judges:
             for data in files.data:
                 name = number, data.sha256
                 new = name in judged
-                table = join_tables([result() for result in judged.pop(name)]) if new else self._known[name]
+                table = pa.concat_tables([result() for result in judged.pop(name)]) if new else self._known[name]
                 if table.num_rows != data.rows:
-                    where = f"data/b={number:02x}/{data.sha256}.parquet"
+                    where = file_name("data", number, data.sha256)
                     raise VerificationError(f"{where}: {table.num_rows} rows, expected {data.rows}")
                 if keep:
                     self._known[name] = table
                 tables.append(table)
                 yield data.rows, data.rows if new else 0
             stones = logs.pop(number)()
-            check_accounting(buckets[number].refs, join_tables(tables), stones)
+            check_accounting(buckets[number].refs, pa.concat_tables(tables), stones)
             yield 0, sum(len(item.signatures) for items in stones.values() for item in items)
 
     def _start(self, judge: Callable[..., _Result], *task: object) -> Callable[[], _Result]:

@@ -43,15 +43,12 @@ def compared(snapshot: VerifiedSnapshot, entries: Sequence[Entry]) -> Compared:
         EntryError: an id of the store with another text or metadata.
         VerificationError: a tenant's log does not verify.
     """
-    by_tenant: dict[str, list[Entry]] = defaultdict(list)
-    for entry in entries:
-        by_tenant[entry.tenant].append(entry)
     new, removed, known = set[tuple[str, str]](), list[tuple[str, str]](), 0
-    for tenant in by_bucket(by_tenant):
+    for tenant, mine in _by_tenant(entries):
         there = tenant in snapshot.log_refs
         live = {entry.entry_id: entry for entry in snapshot.entries(tenant)} if there else {}
         gone = {tombstone.entry_id for tombstone in snapshot.tombstones(tenant)} if there else set()
-        for entry in by_tenant[tenant]:
+        for entry in mine:
             name = tenant, entry.entry_id
             signed = live.get(entry.entry_id)
             if signed is not None:
@@ -82,14 +79,11 @@ def all_signed(snapshot: VerifiedSnapshot, entries: Sequence[Entry], now_ms: int
     Raises:
         VerificationError: a tenant's log does not verify.
     """
-    by_tenant: dict[str, list[Entry]] = defaultdict(list)
-    for entry in entries:
-        by_tenant[entry.tenant].append(entry)
-    for tenant in by_bucket(by_tenant):
+    for tenant, mine in _by_tenant(entries):
         if tenant not in snapshot.log_refs:
             return False
         live = {entry.entry_id: entry for entry in snapshot.entries(tenant)}
-        for entry in by_tenant[tenant]:
+        for entry in mine:
             signed = live.get(entry.entry_id)
             at_ms = entry.created_at_ms
             if (
@@ -98,6 +92,14 @@ def all_signed(snapshot: VerifiedSnapshot, entries: Sequence[Entry], now_ms: int
             ):
                 return False
     return True
+
+
+def _by_tenant(entries: Sequence[Entry]) -> list[tuple[str, list[Entry]]]:
+    """Return each tenant's entries, in the order in which each file of a store is read once."""
+    by_tenant: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        by_tenant[entry.tenant].append(entry)
+    return [(tenant, by_tenant[tenant]) for tenant in by_bucket(by_tenant)]
 
 
 def _edited(signed: Entry, entry: Entry) -> bool:

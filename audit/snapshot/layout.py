@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "STORE_FOLDERS", "FileRef", "Kind", "behind_link", "bucket_of", "by_bucket", "file_path", "has_store", "hold",
-    "manifest_path", "put_file", "read_file", "stored_files", "versions",
+    "STORE_FOLDERS", "FileRef", "Kind", "behind_link", "bucket_of", "by_bucket", "file_name", "file_path", "has_store",
+    "hold", "manifest_path", "put_file", "read_file", "stored_files", "versions",
 ]  # fmt: skip
 
 Kind = Literal["data", "leaves", "tombstones", "checkpoints"]
@@ -86,9 +86,14 @@ def by_bucket(tenants: Iterable[str]) -> list[str]:
     return sorted(tenants, key=lambda tenant: (bucket_of(tenant), tenant))
 
 
+def file_name(kind: Kind, bucket: int, sha256: str) -> str:
+    """Name of a content-addressed file within a store."""
+    return f"{kind}/b={bucket:02x}/{sha256}.{SUFFIX[kind]}"
+
+
 def file_path(store: Path, kind: Kind, bucket: int, sha256: str) -> Path:
     """Path of a content-addressed file."""
-    return store / kind / f"b={bucket:02x}" / f"{sha256}.{SUFFIX[kind]}"
+    return store / file_name(kind, bucket, sha256)
 
 
 def manifest_path(store: Path, version: int) -> Path:
@@ -183,9 +188,8 @@ def read_file(store: Path, kind: Kind, bucket: int, ref: FileRef) -> bytes:
     Raises:
         VerificationError: missing, or of another size or digest.
     """
-    path = file_path(store, kind, bucket, ref.sha256)
-    where = f"{kind}/b={bucket:02x}/{path.name}"
-    data = durable.read_bounded(path, ref.size, where)
+    where = file_name(kind, bucket, ref.sha256)
+    data = durable.read_bounded(store / where, ref.size, where)
     if len(data) != ref.size:
         raise VerificationError(f"{where}: {len(data)} bytes, expected {ref.size}")
     digest = hashlib.sha256(data).hexdigest()

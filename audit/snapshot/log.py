@@ -25,6 +25,7 @@ import numpy as np
 from memory_audit.errors import VerificationError
 from memory_audit.provenance import merkle
 from memory_audit.provenance.checkpoint import Checkpoint, log_origin
+from memory_audit.provenance.dsse import check_signers
 from memory_audit.provenance.ed25519 import first_forged
 from memory_audit.provenance.leaf import SIGNATURE_DOMAIN, encode_tombstone
 from memory_audit.snapshot.columns.accounting import check_accounting
@@ -204,21 +205,7 @@ def check_tombstones(
                 f"{where}: tombstone names leaf hash {body.removed_leaf_hash.hex()}, "
                 f"leaf {body.removed_index} has {hash_at(body.removed_index).hex()}"
             )
-        _check_auditors(item.signatures, SIGNATURE_DOMAIN + leaf, origin, index, trust, where)
-
-
-def _check_auditors(  # noqa: PLR0913, PLR0917
-    signatures: tuple[tuple[str, bytes], ...], message: bytes, origin: str, index: int, trust: TrustPolicy, where: str
-) -> None:
-    keys = trust.leaf_keys("auditor", origin, index)
-    signed: set[str] = set()
-    for key_id, signature in signatures:
-        key = keys.get(key_id)
-        if key is None:
-            raise VerificationError(f"{where}: tombstone signed by key {key_id!r:.70}, which has no role auditor here")
-        if not key.verifies(signature, message):
-            raise VerificationError(f"{where}: signature of {key.name} on the tombstone does not verify")
-        signed.add(key_id)
-    threshold = trust.roles["auditor"].threshold
-    if len(signed) < threshold:
-        raise VerificationError(f"{where}: tombstone signed by {len(signed)} auditors, expected {threshold}")
+        check_signers(
+            item.signatures, SIGNATURE_DOMAIN + leaf, trust.leaf_keys("auditor", origin, index),
+            trust.roles["auditor"].threshold, "auditor", where=f"{where}: tombstone",
+        )  # fmt: skip

@@ -269,13 +269,12 @@ def _file_record(ref: FileRef) -> dict[str, Any]:
 
 def _parse(fields: strict_json.Fields) -> Manifest:
     where = fields.where
-    if fields.text("format") != _FORMAT:
-        raise VerificationError(f"{where}: not a {_FORMAT}")
+    fields.expect_format(_FORMAT)
     operation = fields.text("operation")
     if operation not in get_args(Operation):
         raise VerificationError(f"{where}: unknown operation {operation!r:.40}")
-    policy = strict_json.Fields(fields.take("policy"), f"{where}: policy")
-    parent = None if (value := fields.take("parent")) is None else value
+    policy = fields.object("policy")
+    parent = fields.take("parent")
     if parent is not None and not (isinstance(parent, str) and len(parent) == 64):  # noqa: PLR2004 - hex SHA-256
         raise VerificationError(f"{where}: 'parent' is {parent!r:.80}, expected a SHA-256 or null")
     version = fields.whole("version", MAX_VERSION, 1)
@@ -286,11 +285,9 @@ def _parse(fields: strict_json.Fields) -> Manifest:
             raise VerificationError(f"{where}: bucket {bucket} appears twice")
         buckets[bucket] = BucketFiles(
             data=_parse_data(item, f"{where}: bucket {bucket}"),
-            leaves=_parse_file(strict_json.Fields(item.take("leaves"), item.where)),
-            checkpoints=_parse_file(strict_json.Fields(item.take("checkpoints"), item.where)),
-            tombstones=None
-            if (tombstones := item.take("tombstones")) is None
-            else _parse_file(strict_json.Fields(tombstones, item.where)),
+            leaves=_parse_file(item.object("leaves")),
+            checkpoints=_parse_file(item.object("checkpoints")),
+            tombstones=None if item.is_null("tombstones") else _parse_file(item.object("tombstones")),
         )
         item.done()
     manifest = Manifest(

@@ -59,8 +59,7 @@ def read_pin(path: Path) -> Pin | None:
 def parse_pin(data: bytes, where: str) -> Pin:
     """Read a pin from bytes. Raises VerificationError like `read_pin`."""
     fields = strict_json.Fields(strict_json.decode(data, max_bytes=MAX_PIN_BYTES, where=where), where)
-    if fields.text("format") != _FORMAT:
-        raise VerificationError(f"{where}: not a {_FORMAT}")
+    fields.expect_format(_FORMAT)
     logs: dict[str, tuple[int, bytes]] = {}
     records = fields.take("logs")
     if not isinstance(records, dict):

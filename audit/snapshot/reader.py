@@ -22,7 +22,7 @@ from memory_audit.provenance import merkle
 from memory_audit.provenance.checkpoint import log_origin
 from memory_audit.snapshot.bucket import BucketView, read_bucket
 from memory_audit.snapshot.checkpoints import LogRef, parse_checkpoints
-from memory_audit.snapshot.layout import by_bucket, read_file, versions
+from memory_audit.snapshot.layout import by_bucket, file_name, read_file, versions
 from memory_audit.snapshot.log import VerifiedLog, verify_log
 from memory_audit.snapshot.manifest import check_not_ahead, checkpoints_root
 from memory_audit.snapshot.newest import at_newest, read_manifest, unless_erased
@@ -253,8 +253,8 @@ def load_logs(path: Path, manifest: Manifest) -> dict[str, LogRef]:
     where = f"manifests/{manifest.version}.json"
     refs: dict[str, LogRef] = {}
     for bucket, files in manifest.buckets.items():
-        name = f"checkpoints/b={bucket:02x}/{files.checkpoints.sha256}.json"
         data = read_file(path, "checkpoints", bucket, files.checkpoints)
+        name = file_name("checkpoints", bucket, files.checkpoints.sha256)
         refs.update((ref.tenant, ref) for ref in parse_checkpoints(data, bucket, files.leaves, name))
     root = checkpoints_root(refs[tenant].note for tenant in sorted(refs))
     if root != manifest.checkpoints_root:

@@ -126,7 +126,7 @@ def _explain_entry(entry_id: str, lineage: VerifiedLineage, console: Console | N
     path = lineage.dag.path(entry_id)
     why = _root_cause(path[0], lineage) if path else ""
     drawn, unrecorded = lineage.dag.shares(entry_id)
-    below = lineage.dag.strong_descendants([entry_id])
+    below = [item for item in lineage.dag.descendants([entry_id]) if item.strong]
     if console is None:
         print_json({
             "entry_id": entry_id, "label": label, "removed": lineage.dag.is_removed(entry_id), "because": why,
@@ -176,7 +176,6 @@ def _root_cause(step: PathStep, lineage: VerifiedLineage) -> str:
 
 
 def _decision_record(decision: GateDecision, lineage: VerifiedLineage) -> dict[str, Any]:
-    standing = lineage.standing
     return {
         "verdict": decision.verdict,
         "reason": decision.reason,
@@ -188,7 +187,7 @@ def _decision_record(decision: GateDecision, lineage: VerifiedLineage) -> dict[s
             for item in decision.findings
         ],
         "evidence": [{"where": item.where, "path": _path_record(item.path)} for item in decision.evidence],
-        "version": None if standing is None else standing.version,
+        "version": lineage.standing.version,
     }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from memory_audit.snapshot.columns.tables import (
     SignedEntry,
     SignedTombstone,
     write_entries,
-    write_entry_table,
+    write_table,
     write_tombstones,
 )
 from memory_audit.snapshot.layout import bucket_of, manifest_path, put_file
@@ -250,7 +250,7 @@ class Attacker:
                 for tenant in tenants
             }  # fmt: skip
             buckets[bucket] = BucketFiles(
-                data=(put_file(self.store, "data", bucket, write_entry_table(write_entries(rows)), len(rows)),),
+                data=(put_file(self.store, "data", bucket, write_table(write_entries(rows)), len(rows)),),
                 leaves=put_file(self.store, "leaves", bucket, packed, len(packed) // 32),
                 tombstones=put_file(self.store, "tombstones", bucket, write_tombstones(stones), len(stones))
                 if stones

@@ -14,17 +14,18 @@ from pathlib import Path
 import pytest
 
 from memory_audit.errors import VerificationError
-from memory_audit.provenance import base64_strict, cbor, dsse, merkle, strict_json
+from memory_audit.provenance import base64_strict, dsse, merkle, strict_json
 from memory_audit.provenance.checkpoint import parse_checkpoint_text
 from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
-from memory_audit.provenance.leaf import decode_leaf
 from memory_audit.provenance.note import open_note, parse_note
 from memory_audit.provenance.trust_policy import Role, TrustPolicy, sign_policy
 from memory_audit.snapshot.pin import read_pin
 from memory_audit.snapshot.reader import open_snapshot
 from memory_audit.snapshot.verify import verify_store
+from tests.conformance import cbor_reader
 from tests.conformance.attacker import Attacker
 from tests.conformance.crash import crash_everywhere
+from tests.conformance.leaf_reader import decode_leaf
 from tests.unit.snapshot.stores import keyring, make_history
 
 FOLDER = Path(__file__).parent / "attacks"
@@ -73,7 +74,7 @@ def run_decode(vector, tmp_path, _monkeypatch):
     where = "vector"
     decoders = {
         "leaf": lambda: decode_leaf(data, where),
-        "cbor": lambda: cbor.decode(data, max_bytes=1 << 20, where=where),
+        "cbor": lambda: cbor_reader.decode(data, max_bytes=1 << 20, where=where),
         "json": lambda: strict_json.decode(data, max_bytes=1 << 20, where=where),
         "note": lambda: parse_note(data, where),
         "open_note": lambda: open_note(

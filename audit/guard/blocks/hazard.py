@@ -23,15 +23,16 @@ match nothing: equal names could mean different behaviours.
 from __future__ import annotations
 
 import hashlib
-import math
-import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta, Struct
 
 from memory_audit.errors import UsageError
 from memory_audit.formats import strict_yaml
 from memory_audit.formats.outside_file import read_at_most
+from memory_audit.formats.records import convert
 from memory_audit.provenance import strict_json
 
 if TYPE_CHECKING:
@@ -52,55 +53,51 @@ MAX_LABELS = 32
 """Each label is a question to the model; the guard packs a signature into the bits of one integer."""
 
 MAX_LABEL_TEXT_BYTES = 1_024
-MAX_THRESHOLD_NATS = 50.0
+MAX_THRESHOLD_NATS = 50
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_TAXONOMY_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
+Text = Annotated[str, Meta(pattern=r"\S", description="text, not empty")]
+Nats = Annotated[float, Meta(ge=-MAX_THRESHOLD_NATS, le=MAX_THRESHOLD_NATS)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HazardLabel:
+class HazardLabel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One unsafe behaviour that a memory may ask for."""
 
-    name: str
-    definition: str
+    name: Annotated[str, Meta(pattern=r"\A[a-z][a-z0-9_]{0,63}\Z", description="a lower-case word with digits and _")]
+    definition: Text
     """Completes "The record …"."""
 
-    positive: str
+    positive: Text
     """A record that has the label."""
 
-    negative: str
+    negative: Text
     """A record on the same matter that has not."""
 
-    threshold_nats: float = DEFAULT_THRESHOLD_NATS
+    threshold_nats: Nats = DEFAULT_THRESHOLD_NATS
+
+    def __post_init__(self) -> None:
+        for part in ("definition", "positive", "negative"):
+            text = getattr(self, part)
+            if len(text.encode(errors="replace")) > MAX_LABEL_TEXT_BYTES:
+                raise UsageError(f"{part} of {self.name} has more than {MAX_LABEL_TEXT_BYTES} bytes")
+            if not text.isprintable():
+                raise UsageError(f"{part} of {self.name} holds a line break or a hidden character")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taxonomy:
+class Taxonomy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The labels that a store's signatures are made of.
 
     Raises:
         UsageError: a rule of the module's docstring is broken.
     """
 
-    name: str
-    version: int
-    labels: tuple[HazardLabel, ...]
+    name: Annotated[str, Meta(pattern=r"\A[a-z][a-z0-9-]{0,63}\Z", description="a lower-case word with digits and -")]
+    version: Annotated[int, Meta(ge=1, le=(1 << 31) - 1)]
+    labels: Annotated[tuple[HazardLabel, ...], Meta(min_length=1, max_length=MAX_LABELS)]
 
     def __post_init__(self) -> None:
-        where = f"taxonomy {self.name!r:.80}"
-        if not isinstance(self.name, str) or not _TAXONOMY_NAME.fullmatch(self.name):
-            raise UsageError(f"{where}: a name is a lower-case word with digits and hyphens")
-        if not isinstance(self.version, int) or isinstance(self.version, bool) or not 1 <= self.version < 1 << 31:
-            raise UsageError(f"{where}: version is {self.version!r:.40}, expected a whole number from 1")
-        if not 1 <= len(self.labels) <= MAX_LABELS:
-            raise UsageError(f"{where}: {len(self.labels)} labels, expected 1 to {MAX_LABELS}")
-        seen: set[str] = set()
-        for label in self.labels:
-            _check_label(label, where)
-            if label.name in seen:
-                raise UsageError(f"{where}: label {label.name!r} is there twice")
-            seen.add(label.name)
+        for number, name in enumerate(self.names):
+            if name in self.names[:number]:
+                raise UsageError(f"label {name!r} is there twice")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -119,21 +116,6 @@ class Taxonomy:
             ],
         }
         return hashlib.sha256(strict_json.encode(meaning)).hexdigest()
-
-    def with_thresholds(self, thresholds_nats: Mapping[str, float]) -> Taxonomy:
-        """Return the taxonomy with other thresholds; labels not named keep theirs.
-
-        Raises:
-            UsageError: an unknown label, or a threshold out of range.
-        """
-        unknown = sorted(set(thresholds_nats) - set(self.names))
-        if unknown:
-            raise UsageError(f"taxonomy {self.name!r}: no label {unknown[0]!r:.80} to calibrate")
-        labels = (
-            replace(label, threshold_nats=float(thresholds_nats.get(label.name, label.threshold_nats)))
-            for label in self.labels
-        )
-        return replace(self, labels=tuple(labels))
 
     def judge(self, margins_nats: Mapping[str, float]) -> frozenset[str]:
         """Return the labels whose margin logp(yes) - logp(no) is above their threshold."""
@@ -185,45 +167,4 @@ def parse_taxonomy(data: bytes, where: str) -> Taxonomy:
         UsageError: names `where` and the rule broken.
     """
     value = strict_yaml.decode(data, max_bytes=MAX_TAXONOMY_BYTES, where=where)
-    fields = _mapping(value, where, {"name", "version", "labels"}, set())
-    if not isinstance(fields["labels"], list):
-        raise UsageError(f"{where}: labels must be a list")
-    labels = []
-    for number, item in enumerate(fields["labels"][: MAX_LABELS + 1]):
-        of = f"{where}: label {number + 1}"
-        label = _mapping(item, of, {"name", "definition", "positive", "negative"}, {"threshold_nats"})
-        labels.append(HazardLabel(**label))
-    try:
-        return Taxonomy(name=fields["name"], version=fields["version"], labels=tuple(labels))
-    except UsageError as error:
-        raise UsageError(f"{where}: {error}") from None
-
-
-def _mapping(value: object, where: str, required: set[str], optional: set[str]) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise UsageError(f"{where}: expected a mapping with {', '.join(sorted(required))}")
-    missing = sorted(required - value.keys())
-    if missing:
-        raise UsageError(f"{where}: {missing[0]} is missing")
-    unknown = sorted(str(key) for key in value.keys() - required - optional)
-    if unknown:
-        raise UsageError(f"{where}: unknown field {unknown[0]!r:.60}")
-    return value
-
-
-def _check_label(label: HazardLabel, where: str) -> None:
-    if not isinstance(label.name, str) or not _NAME.fullmatch(label.name):
-        raise UsageError(f"{where}: label {label.name!r:.80} must be a lower-case word with digits and underscores")
-    for part in ("definition", "positive", "negative"):
-        text = getattr(label, part)
-        if not isinstance(text, str) or not text.strip():
-            raise UsageError(f"{where}: {part} of {label.name} is empty")
-        if len(text.encode(errors="replace")) > MAX_LABEL_TEXT_BYTES:
-            raise UsageError(f"{where}: {part} of {label.name} has more than {MAX_LABEL_TEXT_BYTES} bytes")
-        if not text.isprintable():
-            raise UsageError(f"{where}: {part} of {label.name} holds a line break or a hidden character")
-    number = label.threshold_nats
-    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-        raise UsageError(f"{where}: threshold_nats of {label.name} is {number!r:.40}, expected a number")
-    if abs(number) > MAX_THRESHOLD_NATS:
-        raise UsageError(f"{where}: threshold_nats of {label.name} is {number}, expected at most {MAX_THRESHOLD_NATS}")
+    return convert(value, Taxonomy, where)

@@ -225,8 +225,7 @@ def read_block_record(text: str, where: str) -> BlockRecord:
     """Read a block record from its one spelling. Raises like `read_hazard`."""
     value = strict_json.decode(text.encode(errors="replace"), max_bytes=MAX_EXTRA_VALUE_BYTES, where=where)
     fields = strict_json.Fields(value, where)
-    if fields.text("format") != _FORMAT:
-        raise VerificationError(f"{where}: expected format {_FORMAT!r}")
+    fields.expect_format(_FORMAT)
     labels = fields.take("labels")
     taxonomy, model = fields.text("taxonomy", may_be_empty=True), fields.text("model", 1_024, may_be_empty=True)
     embedder = fields.text("embedder", 1_024, may_be_empty=True)

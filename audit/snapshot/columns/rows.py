@@ -19,9 +19,9 @@ from memory_audit.entry import (
     MAX_METADATA_VALUE_BYTES,
     MAX_NAME_BYTES,
     MAX_PARENTS,
-    MAX_TEXT_BYTES,
     MAX_TIME_MS,
     PARTS_PER_MILLION,
+    TEXTS,
     Source,
 )
 from memory_audit.errors import VerificationError
@@ -53,13 +53,7 @@ def check_rows_format(table: pa.Table, where: str) -> None:
         table.validate(full=True)  # UTF-8, offsets
     except pa.ArrowInvalid as error:
         raise VerificationError(f"{where}: {str(error)[:120]}") from None
-    for name, limit, may_be_empty in (
-        ("tenant", MAX_NAME_BYTES, False),
-        ("entry_id", MAX_NAME_BYTES, False),
-        ("principal", MAX_NAME_BYTES, False),
-        ("request", MAX_TEXT_BYTES, True),
-        ("response", MAX_TEXT_BYTES, True),
-    ):
+    for name, limit, may_be_empty in TEXTS:
         for chunk in table.column(name).chunks:
             _check_texts(chunk, f"{where}: {name}", limit, may_be_empty=may_be_empty)
     if not bool(pc.all(pc.is_in(table.column("source"), value_set=pa.array(get_args(Source))), min_count=0).as_py()):

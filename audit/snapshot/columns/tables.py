@@ -24,12 +24,11 @@ __all__ = [
     "SignedEntry",
     "SignedTombstone",
     "file_parts",
-    "join_tables",
     "read_entries",
-    "read_entry_table",
+    "read_table",
     "read_tombstones",
     "write_entries",
-    "write_entry_table",
+    "write_table",
     "write_tombstones",
 ]
 
@@ -115,9 +114,10 @@ def write_entries(entries: Sequence[SignedEntry]) -> pa.Table:
     return pa.Table.from_pydict(columns, schema=ENTRY_SCHEMA)
 
 
-def write_entry_table(table: pa.Table) -> bytes:
-    """Return the Parquet file of a table of entries."""
-    return _to_parquet(table)
+def write_table(table: pa.Table) -> bytes:
+    """Return the Parquet file of a table of entries or tombstones."""
+    repeating = [name for name in _REPEATING if name in table.schema.names]
+    return parquet.write(table, repeating=repeating, rows_per_group=ROWS_PER_GROUP)
 
 
 def file_parts(table: pa.Table, most_rows: int) -> list[pa.Table]:
@@ -129,32 +129,35 @@ def file_parts(table: pa.Table, most_rows: int) -> list[pa.Table]:
     return [part for start in range(0, rows, step) for part in file_parts(table.slice(start, step), step)]
 
 
-def read_entry_table(
+def read_table(  # noqa: PLR0913 - a file, what it must be, and what is wanted of it
     data: bytes,
     where: str,
     columns: list[str] | None = None,
     *,
+    schema: pa.Schema = ENTRY_SCHEMA,
     rows: int | None = None,
     part: tuple[int, int] = (0, 1),
 ) -> pa.Table:
-    """Parse a data file whose digest has been verified, or some of its columns, or one of n parts of its rows.
+    """Parse a file whose digest has been verified, or some of its columns, or one of n parts of its rows.
 
     Args:
         data: The file.
         where: Its name, for errors.
         columns: Those wanted; None for all.
+        schema: What it must be of: a data file's or a tombstone file's.
         rows: How many the manifest says it has.
         part: Number and count of the part.
 
     Raises:
-        VerificationError: not a data file, or one of another number of rows.
+        VerificationError: not such a file, or one of another number of rows.
     """
-    return _from_parquet(data, ENTRY_SCHEMA, where, rows, columns, part)
-
-
-def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of all tables, of which there is at least one; nothing is copied."""
-    return pa.concat_tables(tables)
+    try:
+        table = parquet.read(data, schema, repeating=_REPEATING, rows=rows, columns=columns, part=part)
+    except parquet.ParquetError as error:
+        raise VerificationError(f"{where}: {error}") from None
+    if any(column.null_count for column in table.columns):
+        raise VerificationError(f"{where}: null in a column that has none")
+    return table
 
 
 def read_entries(table: pa.Table, where: str) -> list[SignedEntry]:
@@ -203,7 +206,7 @@ def write_tombstones(tombstones: Sequence[SignedTombstone]) -> bytes:
     for name in TOMBSTONE_SCHEMA.names:
         if name not in columns:
             columns[name] = [getattr(item.tombstone, name) for item in tombstones]
-    return _to_parquet(pa.Table.from_pydict(columns, schema=TOMBSTONE_SCHEMA))
+    return write_table(pa.Table.from_pydict(columns, schema=TOMBSTONE_SCHEMA))
 
 
 def read_tombstones(data: bytes, where: str, rows: int | None = None) -> list[SignedTombstone]:
@@ -217,7 +220,7 @@ def read_tombstones(data: bytes, where: str, rows: int | None = None) -> list[Si
     Raises:
         VerificationError: not a tombstone file, one of another number of rows, or a row that is not a valid tombstone.
     """
-    table = _from_parquet(data, TOMBSTONE_SCHEMA, where, rows)
+    table = read_table(data, where, schema=TOMBSTONE_SCHEMA, rows=rows)
     result = []
     try:
         for row in table.to_pylist():
@@ -239,25 +242,3 @@ def _unique(pairs: list[tuple[str, str]]) -> Mapping[str, str]:
     if len(result) != len(pairs):
         raise EntryError("a metadata key appears twice")
     return result
-
-
-def _to_parquet(table: pa.Table) -> bytes:
-    repeating = [name for name in _REPEATING if name in table.schema.names]
-    return parquet.write(table, repeating=repeating, rows_per_group=ROWS_PER_GROUP)
-
-
-def _from_parquet(  # noqa: PLR0913, PLR0917 - a file, what it must be, and what is wanted of it
-    data: bytes,
-    schema: pa.Schema,
-    where: str,
-    rows: int | None,
-    columns: list[str] | None = None,
-    part: tuple[int, int] = (0, 1),
-) -> pa.Table:
-    try:
-        table = parquet.read(data, schema, repeating=_REPEATING, rows=rows, columns=columns, part=part)
-    except parquet.ParquetError as error:
-        raise VerificationError(f"{where}: {error}") from None
-    if any(column.null_count for column in table.columns):
-        raise VerificationError(f"{where}: null in a column that has none")
-    return table

@@ -6,7 +6,9 @@ check that exactly the named entries were removed. Files of the older versions s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +16,13 @@ import pyarrow as pa
 
 from memory_audit.errors import StalePlanError, UsageError
 from memory_audit.provenance import strict_json
-from memory_audit.provenance.leaf import SIGNATURE_DOMAIN, Tombstone, encode_tombstone
-from memory_audit.snapshot.columns.tables import SignedTombstone
+from memory_audit.provenance.leaf import Tombstone
 from memory_audit.snapshot.layout import bucket_of, by_bucket, hold
 from memory_audit.snapshot.manifest import check_dated_near
 from memory_audit.snapshot.newest import read_newest
-from memory_audit.snapshot.publishing.publish import (
-    LogWriter,
-    build_manifest,
-    publish_manifest,
-    sign_readable,
-    write_bucket,
-)
+from memory_audit.snapshot.publishing.draft import Draft
+from memory_audit.snapshot.publishing.log_writer import LogWriter
+from memory_audit.snapshot.publishing.publish import publish_manifest, sign_readable
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
     from memory_audit.provenance.keys import Keyring
     from memory_audit.snapshot.bucket import BucketView
     from memory_audit.snapshot.layout import FileRef
-    from memory_audit.snapshot.manifest import BucketFiles, Manifest
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
 __all__ = ["MAX_REMOVED", "Purified", "RemovedEntry", "purify", "read_purified", "removal_record"]
@@ -128,43 +124,33 @@ def purify(  # noqa: PLR0913 - what is removed, by whom, and what the record say
         raise UsageError("nothing to remove: the run proposes no entries")
     keyring.signers("auditor"), keyring.signers("log")  # a dry run must find a missing key too
     removed = _resolve(snapshot, removals)
-    remaining = snapshot.manifest.entries - len(removed)
-    plan = Purified(
-        store_id=snapshot.store_id, audited_version=snapshot.version, audited_digest=snapshot.digest,
-        version=snapshot.version + 1, digest=None, published=False, removed=removed, entries=remaining,
-    )  # fmt: skip
-    stones = [
-        Tombstone(
+    stones: dict[int, list[Tombstone]] = defaultdict(list)
+    for item in removed:
+        stone = Tombstone(
             tenant=item.tenant, entry_id=item.entry_id, removed_index=item.index,
             removed_leaf_hash=bytes.fromhex(item.leaf_hash), reason=item.reason, run_id=run_id,
             created_at_ms=now_ms, extra=extra.get(item.tenant, {}).get(item.entry_id, {}),
-        )
-        for item in removed
-    ]  # fmt: skip
-    _check_statable(removed)
-    buckets = dict(snapshot.manifest.buckets)
-    notes = {tenant: ref.note for tenant, ref in snapshot.log_refs.items()}
-
-    def successor() -> Manifest:
-        return build_manifest(
-            store_id=snapshot.store_id, version=plan.version, oldest=snapshot.manifest.oldest, operation="purify",
-            parent=snapshot.digest, now_ms=now_ms, expires_ms=expires_ms, keyring=keyring, buckets=buckets, notes=notes,
-            run_id=run_id, models=models, config=config,
         )  # fmt: skip
-
-    sign_readable(path, successor(), keyring)  # with the files as they are: what the run says of itself is the same
+        stones[bucket_of(item.tenant)].append(stone)
+    _check_statable(removed)
+    draft = Draft.of(snapshot)
+    manifest = partial(
+        draft.manifest, "purify", keyring, now_ms=now_ms, expires_ms=expires_ms, run_id=run_id, models=models,
+        config=config,
+    )  # fmt: skip
+    sign_readable(path, manifest(), keyring)  # with the files as they are: what the run says of itself is the same
+    plan = Purified(
+        store_id=snapshot.store_id, audited_version=snapshot.version, audited_digest=snapshot.digest,
+        version=snapshot.version + 1, digest=None, published=False, removed=removed,
+        entries=snapshot.manifest.entries - len(removed),
+    )  # fmt: skip
     if dry_run:
         return plan
     with hold(path):
-        for bucket in sorted({bucket_of(item.tenant) for item in removed}):
-            mine = [stone for stone in stones if bucket_of(stone.tenant) == bucket]
-            buckets[bucket], new_notes = _rewrite_bucket(snapshot, bucket, mine, keyring)
-            notes |= new_notes
-        published = publish_manifest(path, successor(), keyring)
-    return Purified(
-        store_id=plan.store_id, audited_version=plan.audited_version, audited_digest=plan.audited_digest,
-        version=published.version, digest=published.digest, published=True, removed=removed, entries=published.entries,
-    )  # fmt: skip
+        for bucket in sorted(stones):
+            _rewrite_bucket(draft, snapshot.bucket(bucket), stones[bucket], keyring)
+        published = publish_manifest(path, manifest(), keyring)
+    return replace(plan, digest=published.digest, published=True, entries=published.entries)
 
 
 def removal_record(item: RemovedEntry) -> dict[str, Any]:
@@ -233,30 +219,15 @@ def _check_statable(removed: Sequence[RemovedEntry]) -> None:
         )
 
 
-def _rewrite_bucket(
-    snapshot: VerifiedSnapshot, bucket: int, stones: Sequence[Tombstone], keyring: Keyring
-) -> tuple[BucketFiles, dict[str, bytes]]:
-    view = snapshot.bucket(bucket)
+def _rewrite_bucket(draft: Draft, view: BucketView, stones: Sequence[Tombstone], keyring: Keyring) -> None:
     tombstones = {tenant: list(items) for tenant, items in view.tombstones.items()}
     logs: dict[str, LogWriter] = {}
     for stone in stones:
-        log = logs.get(stone.tenant)
-        if log is None:
-            log = logs[stone.tenant] = LogWriter(
-                snapshot.store_id, stone.tenant, view.packed_hashes(stone.tenant), keyring
-            )
-            log.check_base(view.checkpoint(stone.tenant))
-        leaf = encode_tombstone(stone, origin=log.origin, index=log.size)
-        signatures = tuple(
-            (key.public().key_id, key.sign(SIGNATURE_DOMAIN + leaf)) for key in keyring.signers("auditor")
-        )
-        signed = SignedTombstone(tombstone=stone, index=log.append_leaf(leaf), signatures=signatures)
-        tombstones.setdefault(stone.tenant, []).append(signed)
+        if stone.tenant not in logs:
+            logs[stone.tenant] = LogWriter.following(view, stone.tenant, keyring)
+        tombstones.setdefault(stone.tenant, []).append(logs[stone.tenant].append_tombstone(stone))
     gone = {(stone.tenant, stone.removed_index) for stone in stones}
-    every = [item for tenant in sorted(tombstones) for item in tombstones[tenant]]
-    return write_bucket(
-        snapshot.path, bucket, data=_without(view, gone), tombstones=every, logs=logs, unchanged=view.others(logs)
-    )
+    draft.write(view.bucket, data=_without(view, gone), logs=logs, tombstones=tombstones, view=view)
 
 
 def _without(view: BucketView, gone: Container[tuple[str, int]]) -> list[FileRef | pa.Table]:

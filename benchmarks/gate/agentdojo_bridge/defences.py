@@ -13,10 +13,11 @@ tools are sensitive. `answer` is a tool of the policy for the text that the user
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from benchmarks.gate.agentdojo_bridge.outputs import EXTERNAL, POLICY, load_layout, sources
 from benchmarks.gate.agentdojo_bridge.verdict import RETRY, Verdict
@@ -138,7 +139,7 @@ class SuiteDefences:
     @cached_property
     def _gates(self) -> dict[str, Gate]:
         coarse = Gate(_with(self.policy, {tool: ToolRule(mode="coarse") for tool in self.policy.tools}))
-        refusing = {tool: replace(rule, refusal="deny") for tool, rule in self.policy.tools.items()}
+        refusing = {tool: structs.replace(rule, refusal="deny") for tool, rule in self.policy.tools.items()}
         return {
             "deny": coarse,
             "retry": coarse,
@@ -148,4 +149,4 @@ class SuiteDefences:
 
 
 def _with(policy: GatePolicy, tools: dict[str, ToolRule]) -> GatePolicy:
-    return replace(policy, tools=MappingProxyType(tools))
+    return structs.replace(policy, tools=MappingProxyType(tools))

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import networkx as nx
+
 from benchmarks.gate.lineage.defences import NOW_MS, STORE_ID, TENANT
 from benchmarks.gate.lineage.policies import gate_policy
 from benchmarks.gate.lineage.tasks import TASKS
@@ -25,7 +27,8 @@ from memory_audit.gate.gate import Gate
 from memory_audit.lineage.dag import Lineage
 from memory_audit.lineage.verified import VerifiedLineage
 from memory_audit.provenance.keys import generate_keys
-from memory_audit.snapshot.publishing.publish import LogWriter, create_store
+from memory_audit.snapshot.publishing.log_writer import LogWriter
+from memory_audit.snapshot.publishing.publish import create_store
 from memory_audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
@@ -94,7 +97,12 @@ def graph_sizes(edges: int) -> dict[str, Any]:
         number += 1
     seconds = time.perf_counter() - started
     plain = _resident()
-    graph = lineage.to_networkx()
+    graph = nx.DiGraph()
+    draw.seed(SEED)
+    for place in range(number):
+        item = _memory(place, draw, text=False, most_parents=8)
+        graph.add_node(item.entry_id, label=lineage.label(item.entry_id), removed=False)
+        graph.add_edges_from((up.entry_id, item.entry_id, {"weight_ppm": up.weight_ppm}) for up in item.parents)
     return {
         "operation": f"a graph of {edges} edges",
         "entries": len(lineage), "edges": graph.number_of_edges(), "build_s": round(seconds, 1),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from importlib import resources
 from types import MappingProxyType
 from typing import Literal
+
+import msgspec
 
 from memory_audit.gate.gate_policy import GatePolicy, ToolRule, parse_gate_policy
 
@@ -31,10 +32,10 @@ def gate_policy(mode: Mode, tau_ppm: int | None = None, trust: dict[str, str] = 
     tools = {
         name: ToolRule(mode="coarse")
         if mode == "coarse"
-        else dataclasses.replace(rule, refusal="deny" if mode == "deny" else "repair")
+        else msgspec.structs.replace(rule, refusal="deny" if mode == "deny" else "repair")
         for name, rule in policy.tools.items()
     }
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         policy, tools=MappingProxyType(tools), tau_ppm=policy.tau_ppm if tau_ppm is None else tau_ppm,
-        trust=dataclasses.replace(policy.trust, **trust),  # type: ignore[arg-type]
+        trust=msgspec.structs.replace(policy.trust, **trust),  # type: ignore[arg-type]
     )  # fmt: skip

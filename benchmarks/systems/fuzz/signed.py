@@ -24,7 +24,7 @@ from memory_audit.provenance import base64_strict, cbor, dsse, merkle, strict_js
 from memory_audit.provenance.checkpoint import Checkpoint, parse_checkpoint_text, sign_checkpoint
 from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
 from memory_audit.provenance.keys import Keyring
-from memory_audit.provenance.leaf import LEAF_START, Tombstone, decode_leaf, encode_entry, encode_tombstone
+from memory_audit.provenance.leaf import LEAF_START, Tombstone, encode_entry, encode_tombstone
 from memory_audit.provenance.note import open_note, parse_note
 from memory_audit.provenance.trust_policy import (
     ANY_PRINCIPAL,
@@ -43,13 +43,15 @@ from memory_audit.snapshot.columns.tables import (
     SignedEntry,
     SignedTombstone,
     read_entries,
-    read_entry_table,
+    read_table,
     read_tombstones,
 )
 from memory_audit.snapshot.layout import FileRef, bucket_of
 from memory_audit.snapshot.manifest import BucketFiles, Manifest, open_manifest, sign_manifest, tombstones_root
 from memory_audit.snapshot.pin import parse_pin
 from memory_audit.snapshot.publishing.purify import Purified, RemovedEntry
+from tests.conformance import cbor_reader
+from tests.conformance.leaf_reader import decode_leaf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +110,7 @@ def _encodings() -> list[Target]:
     return [
         Target(
             name="cbor",
-            decode=lambda data: same(cbor.encode(cbor.decode(data, max_bytes=10_000, where="f")), data),
+            decode=lambda data: same(cbor.encode(cbor_reader.decode(data, max_bytes=10_000, where="f")), data),
             seeds=leaves,
         ),
         Target(name="leaf", decode=lambda data: decode_leaf(data, "f"), seeds=leaves),
@@ -312,7 +314,7 @@ def plain_parquet(table: pa.Table) -> bytes:
 
 def _read_rows(data: bytes) -> None:
     """Read rows as a verifier does, and as entries: both must take the same rows, and come to the same leaves."""
-    table = read_entry_table(data, "f")
+    table = read_table(data, "f")
     check_rows_format(table, "f")
     tenants, _ = tenants_of(table.column("tenant"))
     leaves = [leaf for batch in signed_leaves(table, dict.fromkeys(tenants, "o")) for leaf in batch]

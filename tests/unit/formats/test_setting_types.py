@@ -1,8 +1,9 @@
 """Which values fit which declared types."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
+from msgspec import Meta
 
 from memory_audit.formats.setting_types import describe_type, fits_type
 
@@ -27,6 +28,11 @@ def test_what_fits(value, hint, fits):
     [
         (int | None, "a whole number or nothing"), (float, "a number"), (tuple[str, ...], "a list of texts"),
         (Literal["a", "b"], "one of a, b"), (dict[str, object], "a mapping"),
+        (Annotated[int, Meta(ge=1, le=1_000)], "a whole number from 1 to 1,000"),
+        (Annotated[float, Meta(ge=0)] | None, "a number of 0 or more or nothing"),
+        (Annotated[str, Meta(min_length=1)], "text, not empty"),
+        (Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=3)], "a list of texts, 0 to 3"),
+        (Annotated[str, Meta(pattern="x", description="an x")], "an x"),
     ],
 )  # fmt: skip
 def test_how_a_type_is_described(hint, words):

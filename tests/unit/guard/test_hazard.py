@@ -33,22 +33,22 @@ def test_the_packaged_taxonomy_has_the_papers_five_labels():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (taxonomy([LABEL, LABEL]), "label 'a' is there twice"),
-        (taxonomy([]), "0 labels"),
-        (taxonomy([LABEL | {"name": ""}]), "lower-case word"),
-        (taxonomy([LABEL | {"definition": "  "}]), "definition of a is empty"),
+        (taxonomy([LABEL, LABEL]), "file: label 'a' is there twice"),
+        (taxonomy([]), r"labels is \[\], expected a list, 1 to 32"),
+        (taxonomy([LABEL | {"name": ""}]), r"labels\[0\].name is '', expected a lower-case word"),
+        (taxonomy([LABEL | {"definition": "  "}]), r"labels\[0\].definition is '  ', expected text, not empty"),
         (taxonomy([LABEL | {"positive": "x\u202ey"}]), "hidden character"),
         (taxonomy([LABEL | {"negative": "x" * 2_000}]), "more than 1024 bytes"),
-        (taxonomy([LABEL | {"extra": 1}]), "unknown field 'extra'"),
-        (taxonomy([{"name": "a"}]), "definition is missing"),
-        (taxonomy([LABEL | {"threshold_nats": "high"}]), "expected a number"),
-        (taxonomy([LABEL | {"threshold_nats": float("nan")}]), "expected a number"),
-        (taxonomy([LABEL | {"name": f"l{n}"} for n in range(33)]), "33 labels"),
-        (taxonomy(version=True), "version is True"),
+        (taxonomy([LABEL | {"extra": 1}]), r"unknown field 'extra' of labels\[0\]; known are name, definition"),
+        (taxonomy([{"name": "a"}]), r"labels\[0\].definition is missing"),
+        (taxonomy([LABEL | {"threshold_nats": "high"}]), "threshold_nats is 'high', expected a number from -50 to 50"),
+        (taxonomy([LABEL | {"threshold_nats": float("nan")}]), "expected a number|not finite"),
+        (taxonomy([LABEL | {"name": f"l{n}"} for n in range(33)]), "expected a list, 1 to 32"),
+        (taxonomy(version=True), "version is True, expected a whole number"),
         (taxonomy(name="My Taxonomy"), "lower-case word"),
         (b"name: a\nname: b\nversion: 1\nlabels: []", "a member is there twice near line 2: 'name'"),
         (b"name: &x mine\nversion: 1\nlabels: [*x]", "aliases are not allowed"),
-        (b"- 1", "expected a mapping"),
+        (b"- 1", "expected an object with name, version, labels"),
         (b"\xff", "not valid YAML"),
         (b"#" * 70_000, "at most 65536 bytes"),
     ],
@@ -65,15 +65,11 @@ def test_a_missing_taxonomy_file_is_named(tmp_path):
 
 def test_the_digest_covers_meaning_and_not_thresholds():
     plain = parse_taxonomy(taxonomy(), "file")
-    assert plain.with_thresholds({"a": 3.0}).digest == plain.digest
-    assert plain.with_thresholds({"a": 3.0}).judge({"a": 2.9}) == frozenset()
+    strict = parse_taxonomy(taxonomy([LABEL | {"threshold_nats": 3}]), "file")
+    assert strict.digest == plain.digest
+    assert (strict.judge({"a": 2.9}), plain.judge({"a": 2.9})) == (frozenset(), {"a"})
     for change in ({"version": 2}, {"name": "other"}, {"labels": [LABEL | {"definition": "does b"}]}):
         assert parse_taxonomy(taxonomy(**change), "file").digest != plain.digest
-
-
-def test_a_threshold_of_an_unknown_label_is_refused():
-    with pytest.raises(UsageError, match="no label 'b'"):
-        parse_taxonomy(taxonomy(), "file").with_thresholds({"b": 1.0})
 
 
 @given(NAMES)

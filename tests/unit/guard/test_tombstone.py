@@ -27,7 +27,8 @@ from memory_audit.guard.blocks.tombstone import (
 from memory_audit.guard.text.forms import action_of, fingerprint
 from memory_audit.models.fakes import FakeBehaviourReader
 from memory_audit.provenance import strict_json
-from memory_audit.provenance.leaf import Tombstone, decode_leaf, encode_tombstone
+from memory_audit.provenance.leaf import Tombstone, encode_tombstone
+from tests.conformance.leaf_reader import decode_leaf
 from tests.unit.guard.blocked import EMBEDDER, HARMFUL, SALT, entry, signature, stone
 
 LABELS = st.none() | st.frozensets(st.from_regex(r"[a-z]{1,8}", fullmatch=True), max_size=5)
@@ -84,7 +85,7 @@ def test_a_plain_tombstone_has_no_lock():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "memaudit hazard v2"}, "expected format"),
+        ({"format": "memaudit hazard v2"}, "not a memaudit hazard v1"),
         ({"acts": []}, "not the one spelling"),
         ({"acts": ["AAAA"]}, "point somewhere"),
         ({"acts": ["AQ==", "AQI="]}, "not the one spelling"),

@@ -444,10 +444,10 @@ def test_a_closed_standard_output_is_no_defect(store, run, monkeypatch, form):
     ("line", "said"),
     [
         (b'{"entry_id": "a"', "line 2: not JSON"),
-        (b"[1, 2]", "line 2: expected one JSON object"),
+        (b"[1, 2]", "line 2: expected an object with tenant"),
         (b'{"tenant": "acme", "entry_id": "a", "request": "\xff"}', "line 2: not valid UTF-8"),
         (b'{"tenant": "acme", "entry_id": "a", "request": "q"}', "line 2: response is missing"),
-        (b'{"tenant": "acme", "entry_id": "a", "request": "q", "response": 3}', "response is int, expected text"),
+        (b'{"tenant": "acme", "entry_id": "a", "request": "q", "response": 3}', "response is 3, expected text"),
         (b'{"tenant": "acme", "entry_id": "a", "request": "q", "response": "r", "x": 1}', "unknown field 'x'"),
     ],
 )

@@ -123,7 +123,7 @@ def test_only_fail_on_makes_a_refusal_an_exit_code(explain):
             ("--call", "nothing.json", "--policy", "gate.yaml"),
             "nothing.json: cannot be read (No such file or directory)",
         ),
-        (("--entry", "m0", "--policy", "call.json"), "format is missing"),
+        (("--entry", "m0", "--policy", "call.json"), "not a gate policy"),
         (("--entry", "m0", "--fail-on", "removed"), "expected refused"),
     ],
 )

@@ -322,7 +322,7 @@ def test_base_labels_are_those_of_the_configuration(snapshot):
 
     assert (loose({"unattributed": "trusted"}), loose({})) == ("trusted", "external")
     assert loose({"unattributed": "trusted", "sources": ["external"]}) == "external"
-    with pytest.raises(UsageError, match="trust: unknown member 'sorces'"):
+    with pytest.raises(UsageError, match="trust: unknown field 'sorces'"):
         loose({"sorces": []})
 
 

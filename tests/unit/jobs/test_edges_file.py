@@ -43,8 +43,8 @@ def test_edges_come_back_as_they_were_written(edges):
         ({"weight": True}, "expected a number from 0 to 1"),
         ({"child": ""}, "child is ''"),
         ({"tenant": 3}, "tenant is 3"),
-        ({"evidence": {"nli": "high"}}, "evidence must map"),
-        ({"extra": 1}, "expected an object with tenant"),
+        ({"evidence": {"nli": "high"}}, "evidence is not a mapping of names to a number"),
+        ({"extra": 1}, "unknown field 'extra'; known are tenant, child"),
     ],
 )
 def test_a_line_that_breaks_a_rule_is_named(change, message):

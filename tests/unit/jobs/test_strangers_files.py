@@ -129,7 +129,7 @@ def test_a_link_to_a_device_in_a_run_folder_is_not_read(store, run):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        (r'taxonomy: "a\0b"', r"memaudit.yaml: taxonomy is 'a\x00b', expected a name, without NUL"),
+        (r'taxonomy: "a\0b"', r"memaudit.yaml: taxonomy is 'a\x00b', expected a name without NUL"),
         (r'backbone: "a/b\0"', r"memaudit.yaml: backbone is 'a/b\x00', expected"),
         (r'nli: "\0"', r"memaudit.yaml: nli is '\x00', expected"),
         ('embedder: ""', "memaudit.yaml: embedder is '', expected"),

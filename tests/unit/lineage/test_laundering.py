@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,7 +67,7 @@ def test_equal_shares_of_external_parents_add_up(rules, many):
     assert lineage.label("digest") == "derived-untrusted"
     assert [step.entry_id for step in lineage.path("digest")] == ["page0", "digest"]
     assert lineage.shares("digest") == (FULL, 0)
-    paper = dataclasses.replace(rules, propagation="strongest")
+    paper = msgspec.structs.replace(rules, propagation="strongest")
     assert Lineage.of("acme", [*pages, digest], paper).label("digest") == "trusted"
 
 

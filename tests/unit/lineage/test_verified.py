@@ -113,7 +113,7 @@ def test_a_store_by_unknown_keys_never_becomes_lineage(tmp_path):
         VerifiedLineage(open_snapshot(tmp_path / "store", keyring().policy, now_ms=NOW), "acme", RULES)
 
 
-STANDING = Standing(store_id=STORE_ID, version=4, digest="00", created_ms=NOW, expires_ms=NOW + 1_000)
+STANDING = Standing(store_id=STORE_ID, version=4, created_ms=NOW, expires_ms=NOW + 1_000)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_following_a_purge_of_a_whole_chain_judges_each_entry_once(tmp_path, mon
     remove(path, {"acme": {item.entry_id: "descends" for item in chain}})
     judged = []
     monkeypatch.setattr(
-        Lineage, "_judge", lambda self, node, judge=Lineage._judge: (judged.append(node), judge(self, node))
+        Lineage, "_judge", lambda self, node, judge=Lineage._judge: (judged.append(node), judge(self, node))[1]
     )
     followed.advance(open_store(path))
     assert len(judged) <= len(chain)

@@ -8,6 +8,7 @@ import asyncio
 import gc
 import logging
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -185,7 +186,9 @@ def test_a_new_threshold_needs_no_new_question():
     reader = HazardReader(generator, cache=cache)
     read(reader, HARMFUL)
     asked = len(generator.requests)
-    strict = TAXONOMY.with_thresholds(dict.fromkeys(TAXONOMY.names, 9.0))
+    strict = msgspec.structs.replace(
+        TAXONOMY, labels=tuple(msgspec.structs.replace(label, threshold_nats=9.0) for label in TAXONOMY.labels)
+    )
     assert asyncio.run(reader.extract([HARMFUL], strict))[0].labels == frozenset()
     assert len(generator.requests) == asked
 

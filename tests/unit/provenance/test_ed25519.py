@@ -5,6 +5,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nacl.bindings import crypto_core_ed25519_add
 
 from memory_audit.errors import VerificationError
 from memory_audit.provenance import base64_strict
@@ -32,18 +33,25 @@ def test_the_example_of_the_specification_round_trips():
 
 @pytest.mark.parametrize("raw", LOW_ORDER)
 def test_low_order_keys_are_refused(raw):
-    with pytest.raises(VerificationError, match="low-order"):
+    with pytest.raises(VerificationError, match="prime-order group"):
         PublicKey("key", bytes.fromhex(raw))
+
+
+@pytest.mark.parametrize("raw", LOW_ORDER[1:])
+def test_keys_of_mixed_order_are_refused(raw):
+    honest = PrivateKey("signer", b"s" * 32).public().raw
+    with pytest.raises(VerificationError, match="prime-order group"):
+        PublicKey("key", crypto_core_ed25519_add(honest, bytes.fromhex(raw)))
 
 
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [
-        ("edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f", "not below"),
-        ("eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f", "not below"),
-        ("ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff", "not below"),
-        ("0100000000000000000000000000000000000000000000000000000000000080", "sign bit"),
-        ("0200000000000000000000000000000000000000000000000000000000000000", "not a point"),
+        ("edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f", "prime-order group"),
+        ("eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f", "prime-order group"),
+        ("ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff", "prime-order group"),
+        ("0100000000000000000000000000000000000000000000000000000000000080", "prime-order group"),
+        ("0200000000000000000000000000000000000000000000000000000000000000", "prime-order group"),
         ("00", "1 bytes, expected 32"),
     ],
 )

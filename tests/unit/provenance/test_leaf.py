@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from memory_audit.entry import Entry, Parent
 from memory_audit.errors import EntryError, VerificationError
-from memory_audit.provenance.leaf import MAX_LEAF_BYTES, Tombstone, decode_leaf, encode_entry, encode_tombstone
+from memory_audit.provenance.leaf import MAX_LEAF_BYTES, Tombstone, encode_entry, encode_tombstone
+from tests.conformance.leaf_reader import decode_leaf
 from tests.strategies import ENTRIES, NAMES, TEXTS
 
 tombstones = st.builds(

@@ -58,18 +58,24 @@ def change(path, value):
         (["format"], "other", '"format" is not "memaudit-result"'),
         (["version"], 2, "version is 2, this program reads version 1"),
         (["version"], True, "version is True"),
+        (["tenants", 0, "events", 1, "surprise"], 1, r"events\[1\] has the unknown field 'surprise'"),
+        (["tenants", 0, "scores", 3, "density"], KeyError, r"scores\[3\] lacks the field 'density'"),
         (["surprise"], 1, "result has the unknown field 'surprise'"),
-        (["store"], KeyError, "result lacks the field 'store'"),
-        (["store"], 3, "result.store is 3, expected str"),
-        (["snapshot_version"], 1.5, "result.snapshot_version is 1.5, expected int"),
-        (["snapshot_version"], True, "expected int"),
-        (["seconds"], "1", "result.seconds is '1', expected float"),
-        (["tenants"], {}, "result.tenants is dict, expected a list"),
-        (["tenants", 1, "scores", 2, "ds"], None, r"result.tenants\[1\].scores\[2\].ds is None"),
-        (["tenants", 0, "events", 0, "verdict"], "fine", "verdict is 'fine', expected one of 'cleared'"),
-        (["tenants", 0, "events", 0, "causes", 0], 7, r"causes\[0\] is 7, expected str"),
-        (["counters", "replays"], "many", r"counters\['replays'\] is 'many', expected int"),
-        (["entries_text"], [], "result.entries_text is list, expected an object"),
+        (["store"], KeyError, "store is missing"),
+        (["store"], 3, "store is 3, expected text"),
+        (["snapshot_version"], 1.5, "snapshot_version is 1.5, expected a whole number"),
+        (["snapshot_version"], True, "snapshot_version is True, expected a whole number"),
+        (["seconds"], "1", "seconds is '1', expected a number"),
+        (["tenants"], {}, "tenants is {}, expected a list"),
+        (["tenants", 1, "scores", 2, "ds"], None, r"tenants\[1\].scores\[2\].ds is None, expected a number"),
+        (
+            ["tenants", 0, "events", 0, "verdict"],
+            "fine",
+            r"tenants\[0\].events\[0\].verdict is 'fine', expected one of cleared",
+        ),
+        (["tenants", 0, "events", 0, "causes", 0], 7, r"causes\[0\] is 7, expected text"),
+        (["counters", "replays"], "many", "counters is not a mapping of names to a whole number"),
+        (["entries_text"], [], "entries_text is .., expected a mapping"),
     ],
 )
 def test_a_broken_rule_is_named(path, value, message):
@@ -96,7 +102,7 @@ def test_a_file_that_is_no_result_is_refused(text):
 
 def test_infinity_in_disguise_is_refused():
     text = to_json(sample_result()).replace('"seconds": 312.4', '"seconds": 1e999')
-    with pytest.raises(UsageError, match=r"result\.seconds is inf"):
+    with pytest.raises(UsageError, match="1e999 is beyond 1e"):
         from_json(text)
 
 
@@ -135,7 +141,7 @@ def test_a_lineage_that_no_report_could_show_is_refused(path, message):
 @pytest.mark.parametrize("field", ["cmis", "cas", "ds", "density", "rank"])
 def test_a_number_that_no_drawing_could_hold_is_refused(field):
     huge = 10**300 if field == "rank" else -1e308
-    with pytest.raises(UsageError, match=rf"scores\[2\]\.{field} is -?1"):
+    with pytest.raises(UsageError, match=r"not a result file \(-?1.* is beyond 1e"):
         from_json(change(["tenants", 0, "scores", 2, field], huge))
 
 

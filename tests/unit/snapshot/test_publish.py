@@ -12,8 +12,9 @@ import pytest
 from memory_audit.entry import MAX_TIME_MS, Parent
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
 from memory_audit.snapshot.columns import tables as columns
-from memory_audit.snapshot.publishing import publish
-from memory_audit.snapshot.publishing.publish import append_entries, create_store, recorded_settings
+from memory_audit.snapshot.publishing import draft, publish
+from memory_audit.snapshot.publishing.draft import recorded_settings
+from memory_audit.snapshot.publishing.publish import append_entries, create_store
 from memory_audit.snapshot.verify import verify_store
 from tests.unit.snapshot.stores import (
     NOW,
@@ -60,7 +61,7 @@ def test_appending_makes_the_next_version_and_keeps_the_last(tmp_path):
 
 
 def test_many_appends_merge_small_files_and_close_large_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr(publish, "ROWS_PER_FILE", 3)
+    monkeypatch.setattr(draft, "ROWS_PER_FILE", 3)
     monkeypatch.setattr(publish, "MERGE_BELOW_ROWS", 3)
     make_store(tmp_path / "s", tenants=("acme",), size=1)
     for number in range(1, 8):

@@ -14,9 +14,9 @@ from memory_audit.snapshot.columns.tables import (
     ENTRY_SCHEMA,
     SignedEntry,
     read_entries,
-    read_entry_table,
+    read_table,
     write_entries,
-    write_entry_table,
+    write_table,
 )
 from tests.strategies import ENTRIES
 
@@ -34,7 +34,7 @@ def test_rows_are_put_together_to_the_leaves_of_their_entries(items, skip, first
         SignedEntry(entry=item, index=first + number, key_id="k", signature=bytes([number]) * 64)
         for number, item in enumerate(items)
     ]
-    table = read_entry_table(write_entry_table(write_entries(signed)), "f").slice(skip)
+    table = read_table(write_table(write_entries(signed)), "f").slice(skip)
     check_rows_format(table, "f")
     origins = {item.tenant: f"memaudit/{item.tenant}" for item in items}
     got = [leaf for leaves in signed_leaves(table, origins) for leaf in leaves]
