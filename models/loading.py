@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from memory_audit.models.weights.cache import Progress
 
 __all__ = [
-    "ModelSpecs", "Part", "backbone_id", "entailment_id", "gpu_present", "load_behaviour_reader", "load_embedder",
-    "load_entailment", "load_generator", "load_probe", "named_backbone", "packaged_together", "prepare", "require_vllm",
-    "served_here",
+    "ModelSpecs", "Part", "backbone_id", "embedder_id", "entailment_id", "gpu_present", "load_behaviour_reader",
+    "load_embedder", "load_entailment", "load_generator", "load_probe", "named_backbone", "packaged_together",
+    "prepare", "require_vllm", "served_here",
 ]  # fmt: skip
 
 FAKE = "fake"
@@ -246,6 +246,17 @@ def load_embedder(specs: ModelSpecs) -> Embedder:
 
     folder = _folder(specs.embedder, "minilm", settings=EMBEDDER_SETTINGS)
     return SentenceEmbedder(folder, device="cuda" if gpu_present() else "cpu")
+
+
+def embedder_id(specs: ModelSpecs) -> str:
+    """Return the model id that `load_embedder` would embed under, without loading it.
+
+    Raises:
+        UsageError: a folder that is not there.
+    """
+    if specs.embedder == FAKE:
+        return FakeEmbedder().model_id
+    return folder_id(_folder(specs.embedder, "minilm", settings=EMBEDDER_SETTINGS))
 
 
 def gpu_present() -> bool:

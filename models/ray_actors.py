@@ -56,8 +56,9 @@ __all__ = [
     "RemoteGenerator", "start_actors",
 ]  # fmt: skip
 
-CHUNK_PAIRS = 256
-CHUNK_TEXTS = 256
+CHUNK = 256
+"""Pairs or texts of one call."""
+
 CONCURRENT_REQUESTS = 256
 """Requests one actor holds at once: more than vLLM decodes together, so that its queue never runs dry."""
 
@@ -235,7 +236,7 @@ class RemoteEntailment:
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Score pairs; see `memory_audit.models.protocols.EntailmentModel`."""
-        return _gather(self._pool, "probabilities", pairs, CHUNK_PAIRS)
+        return _gather(self._pool, "probabilities", pairs)
 
 
 class RemoteEmbedder:
@@ -247,7 +248,7 @@ class RemoteEmbedder:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Embed texts; see `memory_audit.models.protocols.Embedder`."""
-        return _gather(self._pool, "embed", texts, CHUNK_TEXTS)
+        return _gather(self._pool, "embed", texts)
 
 
 def start_actors(actor: type, specs: ModelSpecs, *, replicas: int = 1, gpus: float = 0) -> ActorPool:
@@ -301,9 +302,9 @@ def _wait_for_places(handles: Sequence[Any], name: str) -> None:
         )
 
 
-def _gather(pool: ActorPool, method: str, items: Sequence[Any], chunk: int) -> NDArray[np.float32]:
+def _gather(pool: ActorPool, method: str, items: Sequence[Any]) -> NDArray[np.float32]:
     """Send chunks to the replicas in turn and return the rows in the order given; one empty chunk keeps the shape."""
-    chunks = [list(items[start : start + chunk]) for start in range(0, len(items), chunk)] or [[]]
+    chunks = [list(items[start : start + CHUNK]) for start in range(0, len(items), CHUNK)] or [[]]
     in_turn = [_in_turn(pool.handles, number) for number in range(len(chunks))]
     try:
         return np.concatenate(_ask_all(in_turn, method, [(part, pool.model_id) for part in chunks], pool.patience_s))

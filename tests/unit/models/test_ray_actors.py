@@ -78,8 +78,7 @@ def test_replicas_answer_as_one_model_and_a_group_stays_on_one_replica(pools: li
 
 
 def test_pairs_and_texts_come_back_in_order_from_many_replicas(pools: list[ActorPool], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("memory_audit.models.ray_actors.CHUNK_PAIRS", 3)
-    monkeypatch.setattr("memory_audit.models.ray_actors.CHUNK_TEXTS", 3)
+    monkeypatch.setattr("memory_audit.models.ray_actors.CHUNK", 3)
     nli, embedder = (start_actors(actor, FAKES, replicas=2) for actor in (EntailmentActor, EmbedderActor))
     pools += [nli, embedder]
     texts = [f"rule {number} applies" if number % 3 else f"rule {number} does not apply" for number in range(10)]
