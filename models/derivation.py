@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import math
 import re
 from dataclasses import dataclass
-from importlib import resources
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -30,6 +28,7 @@ from memory_audit.consistency.entailment import distributions
 from memory_audit.consistency.neighbours import check_vectors
 from memory_audit.errors import ModelError, PromptTooLongError, UsageError
 from memory_audit.generation import GenerationRequest, Message
+from memory_audit.models.calibration import read_record
 from memory_audit.models.hazards.extraction import margin_of
 from memory_audit.text.chat_marks import without_chat_marks
 
@@ -49,7 +48,7 @@ __all__ = [
 Method = Literal["words", "embedding", "nli", "backbone"]
 METHODS: tuple[Method, ...] = ("words", "embedding", "nli", "backbone")
 
-CALIBRATION_FILE = "data/derivation.json"
+CALIBRATION_FILE = "derivation.json"
 
 MAX_SENTENCES = 12
 """Sentences of a child that are asked about: of a longer text the first ones."""
@@ -107,7 +106,7 @@ def calibration_of(methods: Collection[Method]) -> Calibration:
     Raises:
         UsageError: none was fitted for this combination.
     """
-    packaged = json.loads(resources.files("memory_audit.models").joinpath(CALIBRATION_FILE).read_bytes())
+    packaged = read_record(CALIBRATION_FILE)
     name = "+".join(method for method in METHODS if method in methods)
     if name not in packaged:
         raise UsageError(f"no calibration for {name or 'no method'}; there is one for {', '.join(packaged)}")

@@ -33,6 +33,7 @@ from memory_audit.models.activations.hidden_states import (
     packaged_states,
     windows,
 )
+from memory_audit.models.calibration import read_calibration
 from memory_audit.models.weights.cache import folder_id
 from memory_audit.models.weights.packaged import ensure
 
@@ -65,15 +66,17 @@ class ReaderFile:
     layer: int
     """Whose output is read; those above are not loaded."""
 
+    @property
+    def calibration(self) -> str:
+        """Name of the file with its curve."""
+        return self.name.replace(".npz", ".json")
+
 
 FIRST = ReaderFile(name="act_reader.npz", backbone=BACKBONE, layer=LAYER)
 """Reads every write."""
 
 SECOND = ReaderFile(name="act_reader_second.npz", backbone="1.5b", layer=16)
 """Reads what the first leaves open (`memory_audit.models.activations.behaviour_cascade`). Of 28 layers."""
-
-SCALARS = ("restated_slope", "harm_slope", "bias", "threshold_nats", "doubt_nats")
-"""Of the curve, in the order in which a file holds them."""
 
 PASSAGE_TOKENS = 16
 """A clause or two."""
@@ -179,23 +182,25 @@ def passage_slices(count: int) -> list[slice]:
 
 
 def read_weights(source: ReaderFile = FIRST) -> tuple[ReaderWeights, str]:
-    """Return the packaged weights of a file, and a short digest of them.
+    """Return a packaged reader's weights and curve, and a short digest of the weights.
 
     Raises:
-        UsageError: the file is not there, or not one of weights.
+        UsageError: a file is not there, or not one of weights, or of a curve.
     """
     try:
         raw = files("memory_audit.models").joinpath("data", source.name).read_bytes()
     except OSError as error:
         raise UsageError(f"{source.name}: {error.strerror or error}; install MemAudit again") from None
     try:
+        (curve,) = read_calibration(source.calibration, curve=BehaviourCurve)
         with np.load(BytesIO(raw), allow_pickle=False) as data:
             arrays = {part: np.asarray(data[part], np.float32) for part in data.files}
+        arrays.pop("scalars", None)  # the curve as it was first kept; the file stays, since readers are named by it
         finite = all(np.isfinite(part).all() for part in arrays.values())
         weights = ReaderWeights(
             updates=_taken("layers", arrays), projection=arrays.pop("projection"), offset=arrays.pop("offset"),
             harm=HarmNetworks(**_taken("harm", arrays)), comparing=ComparingNetworks(**_taken("comparing", arrays)),
-            curve=BehaviourCurve(**dict(zip(SCALARS, map(float, arrays.pop("scalars")), strict=True))),
+            curve=curve,
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, OSError, EOFError, NotImplementedError, BadZipFile, zlib.error) as error:
         raise UsageError(f"{source.name}: not a file of a reader's weights ({error!s:.200})") from None

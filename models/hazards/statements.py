@@ -19,13 +19,13 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from importlib import resources
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memory_audit.errors import ModelError, UsageError
 from memory_audit.guard.text.chunks import PIECE_BYTES, pieces
+from memory_audit.models.calibration import read_record, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ __all__ = [
     "CURVES_FILE", "HazardStatements", "LabelCurve", "packaged_curves", "parse_curves", "statement_evidence", "units",
 ]  # fmt: skip
 
-CURVES_FILE = "data/hazard_statements.json"
+CURVES_FILE = "hazard_statements.json"
 
 FLOOR = 1e-3
 """Added to probabilities before the logarithm: below it an entailment model says nothing."""
@@ -136,29 +136,21 @@ class HazardStatements:
 
 def packaged_curves(taxonomy: Taxonomy) -> dict[str, LabelCurve] | None:
     """Return the curves that come with the package; None where they are of another taxonomy."""
-    packaged = json.loads(resources.files("memory_audit.models").joinpath(CURVES_FILE).read_bytes())
-    return parse_curves(packaged, taxonomy)
+    return parse_curves(read_record(CURVES_FILE), taxonomy)
 
 
 def parse_curves(value: Mapping[str, object], taxonomy: Taxonomy) -> dict[str, LabelCurve] | None:
     """Read what `training.hazard_reading` wrote; None where it is of another taxonomy.
 
     Raises:
-        UsageError: labels that the taxonomy has not, or a negative weight.
+        UsageError: labels that the taxonomy has not, what is no curve, or a negative weight.
     """
-    if value["taxonomy"] != taxonomy.digest:
+    if value.get("taxonomy") != taxonomy.digest:
         return None
-    labels = value["labels"]
+    labels = value.get("labels")
     if not isinstance(labels, dict) or set(labels) != set(taxonomy.names):
         raise UsageError("hazard statements: their labels are not the taxonomy's")
-    curves = {
-        name: LabelCurve(
-            statements=tuple(labels[name]["statements"]), weights=tuple(labels[name]["weights"]),
-            margin_slope=labels[name]["margin_slope"], bias=labels[name]["bias"],
-            probe_slope=labels[name]["probe_slope"],
-        )
-        for name in taxonomy.names
-    }  # fmt: skip
+    curves = {name: record_of(LabelCurve, labels[name], f"hazard statements: {name}") for name in taxonomy.names}
     if any(min((*curve.weights, curve.margin_slope, curve.probe_slope)) < 0 for curve in curves.values()):
         raise UsageError("hazard statements: a weight is negative, so an added sentence could take evidence away")
     return curves

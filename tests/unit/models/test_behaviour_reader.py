@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.behaviour import BehaviourCurve, BehaviourFeatures
+from memory_audit.models import calibration
 from memory_audit.models.activations import behaviour_reader as act_reader
 from memory_audit.models.activations.behaviour_reader import (
     FIRST,
@@ -135,6 +136,7 @@ def test_weights_come_back_as_they_were_written(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     save(written, tmp_path / "data" / FIRST.name)
     monkeypatch.setattr(act_reader, "files", lambda _: tmp_path)
+    monkeypatch.setattr(calibration, "files", lambda _: tmp_path)
     again, digest = read_weights()
     assert again.curve == written.curve
     assert {name: part.tolist() for name, part in again.updates.items()} == {
@@ -162,11 +164,9 @@ def test_weights_come_back_as_they_were_written(tmp_path, monkeypatch):
         ("projection", np.ones(6), "not of one reader"),
         ("harm.queries", np.ones((2, 0, 3)), "not of one reader"),
         ("more", np.ones(2), "not of one reader"),
-        ("scalars", np.ones(6), "not a file of a reader's weights"),
         ("harm.more", np.ones(6), "not a file of a reader's weights"),
         ("offset", np.full(4, np.nan, np.float32), "no number"),
         ("layers.1.mlp.up_proj.up", np.full((9, 2), np.inf, np.float16), "no number"),
-        ("scalars", np.full(5, np.nan, np.float32), "no number"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path, monkeypatch, part, value, message):
@@ -177,6 +177,7 @@ def test_a_damaged_file_is_refused(tmp_path, monkeypatch, part, value, message):
         parts = dict(data)
     np.savez(path, **(parts | {part: value}))
     monkeypatch.setattr(act_reader, "files", lambda _: tmp_path)
+    monkeypatch.setattr(calibration, "files", lambda _: tmp_path)
     with pytest.raises(UsageError, match=message):
         read_weights()
 
@@ -187,6 +188,7 @@ def test_a_file_that_lacks_a_part_or_is_cut_off_is_refused(tmp_path, monkeypatch
     save(weights(np.random.default_rng(0)), path)
     whole = path.read_bytes()
     monkeypatch.setattr(act_reader, "files", lambda _: tmp_path)
+    monkeypatch.setattr(calibration, "files", lambda _: tmp_path)
     with np.load(path) as data:
         np.savez(path, **{name: data[name] for name in data.files if name != "comparing.bias"})
     with pytest.raises(UsageError, match="not a file of a reader's weights"):
