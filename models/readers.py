@@ -19,7 +19,6 @@ from memory_audit.models.hazards.signature_cache import SignatureCache
 from memory_audit.models.hazards.statements import HazardStatements, packaged_curves
 from memory_audit.models.lazy import LazyEntailment, LazyGenerator
 from memory_audit.models.loading import (
-    PACKAGED_PREFIX,
     load_behaviour_reader,
     load_embedder,
     load_probe,
@@ -27,6 +26,7 @@ from memory_audit.models.loading import (
     prepare,
     require_vllm,
 )
+from memory_audit.models.weights.hub import PACKAGED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,7 +99,7 @@ class GuardReaders:
             with steps() as progress:  # before the models say their ids, which assembles them without a word
                 prepare(
                     replace(specs, nli=beside or specs.nli), progress, parts=[part for part in wanted if wanted[part]],
-                    hazards=beside == PACKAGED_PREFIX, behaviours=embeds,
+                    hazards=beside == PACKAGED, behaviours=embeds,
                 )  # fmt: skip
             backbone = LazyGenerator(specs) if hazards else None
             yield cls(
@@ -155,10 +155,10 @@ def nli_beside(specs: ModelSpecs, taxonomy: Taxonomy, nli: str | None) -> str | 
     Raises:
         UsageError: an NLI model that is named for another taxonomy.
     """
-    if nli == NONE or (nli is None and not specs.backbone.startswith(PACKAGED_PREFIX)):
+    if nli == NONE or (nli is None and not specs.backbone.startswith(PACKAGED)):
         return None
     if packaged_curves(taxonomy) is not None:
-        return nli or PACKAGED_PREFIX
+        return nli or PACKAGED
     if nli is not None:
         raise UsageError(f"NLI model {nli!r:.80}: there are statements for the packaged taxonomy only; name none")
     return None

@@ -22,8 +22,9 @@ from memory_audit.guard.text.forms import text_forms
 from memory_audit.jobs.run.run_folder import resumable
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.models.extras import with_extra
-from memory_audit.models.loading import PACKAGED_PREFIX, ModelSpecs, load_behaviour_reader
+from memory_audit.models.loading import ModelSpecs, load_behaviour_reader
 from memory_audit.models.readers import NONE, hazard_reader
+from memory_audit.models.weights.hub import PACKAGED
 from memory_audit.provenance import durable, strict_json
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def write_block_records(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     # A resumed run starts its backbone here.
     with reporter.stage("reading the hazards of what is removed", len(entries), announced=True) as progress:
         reader = hazard_reader(
-            executor.backbone, specs, taxonomy, nli=None if config.nli == PACKAGED_PREFIX else NONE,
+            executor.backbone, specs, taxonomy, nli=None if config.nli == PACKAGED else NONE,
             entailment=lambda: executor.entailment,
         )  # fmt: skip
 

@@ -35,7 +35,7 @@ from memory_audit.models.activations.hidden_states import (
 )
 from memory_audit.models.calibration import read_calibration
 from memory_audit.models.weights.cache import folder_id
-from memory_audit.models.weights.packaged import ensure
+from memory_audit.models.weights.coder import coder_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ class ReaderFile:
 
     name: str
     backbone: str
-    """One of `memory_audit.models.weights.packaged.BACKBONES`."""
+    """One of `memory_audit.models.weights.coder.CODERS`."""
 
     layer: int
     """Whose output is read; those above are not loaded."""
@@ -130,7 +130,7 @@ class PackagedBehaviourReader:
         self._weights, digest = read_weights(source)
         self.curve = self._weights.curve
         self.dimensions = len(self._weights.projection)
-        self.model_id = f"{folder_id(ensure(source.backbone))}+acts-{READING}-{digest}"
+        self.model_id = f"{folder_id(coder_folder(source.backbone))}+acts-{READING}-{digest}"
 
     def read(self, texts: Sequence[str]) -> tuple[BehaviourFeatures, ...]:
         """See `memory_audit.guard.blocks.behaviour.BehaviourReader`."""

@@ -53,8 +53,9 @@ def assembled(monkeypatch, tmp_path):
         names.append(name)
         return tmp_path
 
-    monkeypatch.setattr("memory_audit.models.loading.ensure", record)
-    monkeypatch.setattr("memory_audit.models.loading.installed", lambda _: True)
+    for user in ("memory_audit.models.loading", "memory_audit.models.weights.coder"):
+        monkeypatch.setattr(f"{user}.ensure", record)
+    monkeypatch.setattr("memory_audit.models.weights.coder.installed", lambda _: True)
     monkeypatch.setattr(module, "load_behaviour_reader", lambda _: FakeBehaviourReader())
     monkeypatch.setattr(module, "load_embedder", lambda _: FakeEmbedder())
     return names
@@ -150,9 +151,9 @@ def test_what_hazards_are_read_with_is_assembled_with_progress_before_it_is_name
         assembled.setdefault(name, progress is not None)
         return folder
 
-    for user in ("memory_audit.models.loading", "memory_audit.models.activations.hazard_probe"):
+    for user in ("memory_audit.models.loading", "memory_audit.models.weights.coder"):
         monkeypatch.setattr(f"{user}.ensure", ensure)
-    monkeypatch.setattr("memory_audit.models.loading.installed", lambda _: True)
+    monkeypatch.setattr("memory_audit.models.weights.coder.installed", lambda _: True)
     monkeypatch.setattr(module, "require_vllm", lambda _: None)  # that it is not there is not what is tested
     packaged = ModelSpecs(backbone="packaged:1.5b", embedder=NONE)
     with GuardReaders.open(packaged, default_taxonomy(), nli=nli, steps=Reporter(Console(stderr=True)).steps):
