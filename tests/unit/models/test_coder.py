@@ -1,4 +1,4 @@
-"""Whose activations the guard's readers read: a named folder, the hub's copy, or the packaged weights, in this order."""
+"""Whose activations the guard's readers read: a named folder, the hub's copy, or the packaged weights."""
 
 from __future__ import annotations
 
