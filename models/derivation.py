@@ -16,7 +16,6 @@ could stand in for a log: an attacker who rewords well enough is not seen, and t
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import re
 from dataclasses import dataclass
@@ -27,17 +26,15 @@ import numpy as np
 from memory_audit.consistency.entailment import distributions
 from memory_audit.consistency.neighbours import check_vectors
 from memory_audit.errors import ModelError, PromptTooLongError, UsageError
-from memory_audit.generation import GenerationRequest, Message
 from memory_audit.models.calibration import read_record
-from memory_audit.models.hazards.extraction import margin_of
-from memory_audit.text.chat_marks import without_chat_marks
+from memory_audit.models.yes_no import margin_of, quoted, yes_no_request
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from memory_audit.generation import Completion
+    from memory_audit.generation import Completion, GenerationRequest
     from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
 
 __all__ = [
@@ -59,7 +56,6 @@ MAX_SHOWN_CHARS = 6_000
 LEAST_SHOWN_CHARS = 750
 """Of texts that are more tokens than fit, half as much is shown until it fits; below this a pair is left out."""
 
-TOP_LOGPROBS = 20
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+(?=\s|$)|\n|$)|[^\n]+")
 _WORD = re.compile(r"[^\W\d_]{4,}|\d+")
 _FENCE = re.compile(r"={3,}")
@@ -200,19 +196,12 @@ async def _margin(parent: str, child: str, generator: Generator) -> float | None
 def derivation_request(parent: str, child: str, *, guided: bool = False) -> GenerationRequest:
     """Return the question about one pair; `guided` is the second try, which allows only yes and no."""
     shown = f"Later note:\n{_quoted(child)}\n\nEarlier note:\n{_quoted(parent)}\n\n{_QUESTION}"
-    return GenerationRequest(
-        messages=(Message(role="system", content=_SYSTEM), Message(role="user", content=shown)),
-        max_tokens=4 if guided else 1,
-        top_logprobs=TOP_LOGPROBS,
-        choices=("yes", "no") if guided else (),
-    )
+    return yes_no_request(_SYSTEM, shown, again=guided)
 
 
 def _quoted(text: str) -> str:
-    """Put a text between fences that are a digest of it, its own fences and template marks broken up."""
-    shown = without_chat_marks(_FENCE.sub(lambda mark: " ".join(mark[0]) + " ", text[:MAX_SHOWN_CHARS]))
-    fence = f"=== {hashlib.sha256(shown.encode(errors='replace')).hexdigest()[:16]} ==="
-    return f"{fence}\n{shown}\n{fence}"
+    """Put a text between fences, its own broken up."""
+    return quoted(_FENCE.sub(lambda mark: " ".join(mark[0]) + " ", text[:MAX_SHOWN_CHARS]))
 
 
 def candidates(

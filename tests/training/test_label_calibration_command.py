@@ -12,7 +12,7 @@ import pytest
 from benchmarks.harness import command
 from memory_audit.guard.blocks.hazard import default_taxonomy
 from memory_audit.models import lazy
-from memory_audit.models.hazards.fake_reader import FakeHazardGenerator
+from tests.fake_hazards import FakeHazardGenerator
 from training.label_calibration import main
 
 

@@ -10,8 +10,8 @@ from benchmarks.guard.hst.extraction import Backbone
 from benchmarks.guard.hst.paper_guard import MODES
 from memory_audit.generation import Completion
 from memory_audit.guard.blocks.hazard import default_taxonomy
-from memory_audit.models.hazards.fake_reader import FakeHazardGenerator
 from memory_audit.models.loading import ModelSpecs
+from tests.fake_hazards import FakeHazardGenerator
 from tests.unit.benchmarks.test_hst_corpus import make_memorygraft
 
 
