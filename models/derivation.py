@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from memory_audit.consistency.entailment import distributions
-from memory_audit.consistency.neighbours import check_vectors
 from memory_audit.errors import ModelError, PromptTooLongError, UsageError
 from memory_audit.models.calibration import read_record
 from memory_audit.models.yes_no import margin_of, quoted, yes_no_request
@@ -35,11 +34,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_audit.generation import Completion, GenerationRequest
-    from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
+    from memory_audit.models.protocols import EntailmentModel, Generator
 
 __all__ = [
     "METHODS", "Calibration", "Method", "Pair", "backbone_margins", "calibration_of", "candidates",
-    "derivation_request", "embedding_scores", "entailment_scores", "sentences", "word_scores",
+    "derivation_request", "entailment_scores", "sentences", "word_scores",
 ]  # fmt: skip
 
 Method = Literal["words", "embedding", "nli", "backbone"]
@@ -123,21 +122,6 @@ def word_scores(pairs: Sequence[Pair]) -> NDArray[np.float64]:
         words = set(_WORD.findall(child.casefold()))
         scores.append(len(words & set(_WORD.findall(parent.casefold()))) / max(len(words), 1))
     return np.asarray(scores, np.float64)
-
-
-def embedding_scores(pairs: Sequence[Pair], embedder: Embedder) -> NDArray[np.float64]:
-    """Cosine of parent and child, negative ones as 0. Shape (len(pairs),).
-
-    Raises:
-        ModelError: the embedder failed, or gave what is no unit vector.
-    """
-    texts = sorted({text for pair in pairs for text in pair})
-    if not texts:
-        return np.zeros(0)
-    embedded = embedder.embed(texts)
-    check_vectors(embedded)
-    vectors = dict(zip(texts, embedded.astype(np.float64), strict=True))
-    return np.asarray([max(0.0, float(vectors[parent] @ vectors[child])) for parent, child in pairs])
 
 
 def entailment_scores(pairs: Sequence[Pair], model: EntailmentModel) -> NDArray[np.float64]:

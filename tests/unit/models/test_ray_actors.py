@@ -142,8 +142,8 @@ def test_a_replica_lost_while_it_loads_is_started_anew_but_not_for_ever(pools: l
     "ask",
     [
         lambda: asyncio.run(GeneratorActor(FAKES).generate(request(1), "other@1")),
-        lambda: EntailmentActor(FAKES).probabilities([("a", "b")], "other@1"),
-        lambda: EmbedderActor(FAKES).embed(["a"], "other@1"),
+        lambda: EntailmentActor(FAKES).rows("probabilities", [("a", "b")], "other@1"),
+        lambda: EmbedderActor(FAKES).rows("embed", ["a"], "other@1"),
     ],
 )
 def test_a_replica_that_finds_other_weights_on_its_new_machine_refuses(ask: Callable[[], object]):
