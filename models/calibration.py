@@ -19,12 +19,12 @@ __all__ = ["read_calibration", "read_record", "record_of"]
 T = TypeVar("T")
 
 
-def read_calibration(name: str, **kinds: type) -> tuple[Any, ...]:
+def read_calibration(name: str, /, **kinds: type) -> tuple[Any, ...]:
     """Read a packaged calibration.
 
     Args:
         name: Of the file in `data/`.
-        kinds: The dataclass of each record, by its name.
+        kinds: The dataclass of each record, by its name; `str` for a text.
 
     Returns:
         The records, in the order of `kinds`.
@@ -35,7 +35,12 @@ def read_calibration(name: str, **kinds: type) -> tuple[Any, ...]:
     found = read_record(name)
     if found.keys() != kinds.keys():
         raise UsageError(f"{name}: holds {', '.join(found):.80}, expected {', '.join(kinds)}")
-    return tuple(record_of(kind, found[part], f"{name}: {part}") for part, kind in kinds.items())
+    texts = [part for part, kind in kinds.items() if kind is str]
+    if not all(isinstance(found[part], str) for part in texts):
+        raise UsageError(f"{name}: {', '.join(texts)}: not text")
+    return tuple(
+        found[part] if kind is str else record_of(kind, found[part], f"{name}: {part}") for part, kind in kinds.items()
+    )
 
 
 def read_record(name: str) -> dict[str, Any]:

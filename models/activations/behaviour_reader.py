@@ -12,13 +12,11 @@ it, too.
 from __future__ import annotations
 
 import hashlib
-import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
 from io import BytesIO
 from typing import TYPE_CHECKING
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -185,34 +183,25 @@ def read_weights(source: ReaderFile = FIRST) -> tuple[ReaderWeights, str]:
     """Return a packaged reader's weights and curve, and a short digest of the weights.
 
     Raises:
-        UsageError: a file is not there, or not one of weights, or of a curve.
+        UsageError: a file is not there, the weights are not those that were calibrated, or the calibration is none.
     """
+    expected, curve = read_calibration(source.calibration, weights_sha256=str, curve=BehaviourCurve)
     try:
         raw = files("memory_audit.models").joinpath("data", source.name).read_bytes()
     except OSError as error:
         raise UsageError(f"{source.name}: {error.strerror or error}; install MemAudit again") from None
-    try:
-        (curve,) = read_calibration(source.calibration, curve=BehaviourCurve)
-        with np.load(BytesIO(raw), allow_pickle=False) as data:
-            arrays = {part: np.asarray(data[part], np.float32) for part in data.files}
-        arrays.pop("scalars", None)  # the curve as it was first kept; the file stays, since readers are named by it
-        finite = all(np.isfinite(part).all() for part in arrays.values())
-        weights = ReaderWeights(
-            updates=_taken("layers", arrays), projection=arrays.pop("projection"), offset=arrays.pop("offset"),
-            harm=HarmNetworks(**_taken("harm", arrays)), comparing=ComparingNetworks(**_taken("comparing", arrays)),
-            curve=curve,
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError, OSError, EOFError, NotImplementedError, BadZipFile, zlib.error) as error:
-        raise UsageError(f"{source.name}: not a file of a reader's weights ({error!s:.200})") from None
-    rows, hidden = weights.projection.shape if weights.projection.ndim == 2 else (0, 0)  # noqa: PLR2004
-    fitting = weights.harm.fits(hidden) and weights.comparing.fits(hidden, rows) and weights.offset.shape == (rows,)
-    if arrays or not fitting:
-        raise UsageError(f"{source.name}: its parts are not of one reader")
-    if not finite:
-        raise UsageError(f"{source.name}: a weight is no number")
-    return weights, hashlib.sha256(raw).hexdigest()[:16]
+    if (digest := hashlib.sha256(raw).hexdigest()) != expected:
+        raise UsageError(f"{source.name}: sha256 is {digest}, expected {expected}; install MemAudit again")
+    with np.load(BytesIO(raw), allow_pickle=False) as data:
+        arrays = {part: np.asarray(data[part], np.float32) for part in data.files}
+    weights = ReaderWeights(
+        updates=_taken("layers", arrays), projection=arrays["projection"], offset=arrays["offset"],
+        harm=HarmNetworks(**_taken("harm", arrays)), comparing=ComparingNetworks(**_taken("comparing", arrays)),
+        curve=curve,
+    )  # fmt: skip
+    return weights, digest[:16]
 
 
-def _taken(kind: str, arrays: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Take the parts of one kind out of a file's arrays."""
-    return {name.removeprefix(f"{kind}."): arrays.pop(name) for name in tuple(arrays) if name.startswith(f"{kind}.")}
+def _taken(kind: str, arrays: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+    """Return the parts of one kind of a file's arrays."""
+    return {name.removeprefix(f"{kind}."): part for name, part in arrays.items() if name.startswith(f"{kind}.")}

@@ -127,29 +127,17 @@ def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
 
 
 def copy_checked(sources: list[Path], target: Path, sha256: str, progress: Progress) -> None:
-    """Concatenate files into `target`, continuing a partial copy, and check the whole by its SHA-256.
+    """Concatenate files into `target`, which is there whole and checked by its SHA-256, or not at all.
 
     Raises:
-        ModelError: the bytes are not those expected; the partial copy is removed.
+        ModelError: the bytes are not those expected; the copy is removed.
     """
-    total = sum(source.stat().st_size for source in sources)
+    total, done = sum(source.stat().st_size for source in sources), 0
     partial = target.with_name(target.name + ".partial")
     hasher = hashlib.sha256()
-    if partial.exists() and partial.stat().st_size > total:
-        partial.unlink()
-    with partial.open("a+b") as file:
-        file.seek(0)
-        while block := file.read(BLOCK_BYTES):
-            hasher.update(block)
-        done = skip = file.tell()
+    with partial.open("wb") as file:
         for source in sources:
-            size = source.stat().st_size
-            if skip >= size:
-                skip -= size
-                continue
             with source.open("rb") as part:
-                part.seek(skip)
-                skip = 0
                 while block := part.read(BLOCK_BYTES):
                     file.write(block)
                     hasher.update(block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import asdict, fields
@@ -39,4 +40,5 @@ def save(weights: ReaderWeights, path: Path) -> None:
         raise UsageError(f"{path.name}: a weight is no number, or too large for the file")
     np.savez_compressed(path, **stored)
     curve = {name: value for name, value in asdict(weights.curve).items() if math.isfinite(value)}
-    path.with_suffix(".json").write_text(json.dumps({"curve": curve}, indent=1) + "\n", encoding="utf-8")
+    record = {"weights_sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "curve": curve}
+    path.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -56,6 +56,14 @@ def test_a_missing_field_or_record_is_refused(write):
             read_calibration("one.json", curve=BehaviourCurve)
 
 
+def test_a_text_is_a_record_too(write):
+    write(json.dumps({"name": "n", "curve": CURVE}))
+    assert read_calibration("one.json", name=str, curve=BehaviourCurve)[0] == "n"
+    write(json.dumps({"name": 1}))
+    with pytest.raises(UsageError, match=r"^one\.json: name: not text$"):
+        read_calibration("one.json", name=str)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a": NaN}', '{"a": 1, "a": 2}', '{"a": 1e999}'])
 def test_what_is_no_object_is_refused(write, text):
     write(text)
