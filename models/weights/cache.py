@@ -3,7 +3,7 @@
 Layout, under `cache_dir()`:
 
     models/NAME/            a finished Hugging Face folder, with DIGEST_FILE in it
-    building/NAME/          work in progress: kept after an interruption, so that the next start continues
+    building/NAME/          work in progress; what an interruption left there is removed by the next start
     locks/NAME.lock         held (flock) while NAME is built; freed by the kernel when its holder dies
     digests/KEY.json        digests of folders that are not ours to write in
     onnx/NAME/              graphs exported from such folders (`memory_audit.models.nli.nli_model`)
@@ -101,8 +101,7 @@ def locked(name: str, *folders: Path) -> Iterator[None]:
 def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
     """Yield (work, final): build `work/out` and it becomes `final` when the block ends, at once and whole.
 
-    A second process waits for the first, then finds `final` there: look before building. When the block raises, the
-    work folder stays for the next start.
+    A second process waits for the first, then finds `final` there: look before building. The work folder is empty.
     """
     root = cache_dir()
     final, work = root / "models" / name, root / "building" / name
@@ -110,8 +109,10 @@ def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
         if is_finished(final):
             yield work, final
             return
+        if work.exists():
+            shutil.rmtree(work)
         require_space(root, needed_bytes, f"assemble {name}")
-        work.mkdir(exist_ok=True)
+        work.mkdir()
         yield work, final
         out = work / "out"
         digest = _hash(out, _files(out, beside=False))
