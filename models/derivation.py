@@ -16,40 +16,35 @@ could stand in for a log: an attacker who rewords well enough is not seen, and t
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import math
 import re
 from dataclasses import dataclass
-from importlib import resources
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from memory_audit.consistency.entailment import distributions
-from memory_audit.consistency.neighbours import check_vectors
 from memory_audit.errors import ModelError, PromptTooLongError, UsageError
-from memory_audit.generation import GenerationRequest, Message
-from memory_audit.models.hazards.extraction import margin_of
-from memory_audit.text.chat_marks import without_chat_marks
+from memory_audit.models.calibration import read_record
+from memory_audit.models.yes_no import margin_of, quoted, yes_no_request
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from memory_audit.generation import Completion
-    from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
+    from memory_audit.generation import Completion, GenerationRequest
+    from memory_audit.models.protocols import EntailmentModel, Generator
 
 __all__ = [
     "METHODS", "Calibration", "Method", "Pair", "backbone_margins", "calibration_of", "candidates",
-    "derivation_request", "embedding_scores", "entailment_scores", "sentences", "word_scores",
+    "derivation_request", "entailment_scores", "sentences", "word_scores",
 ]  # fmt: skip
 
 Method = Literal["words", "embedding", "nli", "backbone"]
 METHODS: tuple[Method, ...] = ("words", "embedding", "nli", "backbone")
 
-CALIBRATION_FILE = "data/derivation.json"
+CALIBRATION_FILE = "derivation.json"
 
 MAX_SENTENCES = 12
 """Sentences of a child that are asked about: of a longer text the first ones."""
@@ -60,7 +55,6 @@ MAX_SHOWN_CHARS = 6_000
 LEAST_SHOWN_CHARS = 750
 """Of texts that are more tokens than fit, half as much is shown until it fits; below this a pair is left out."""
 
-TOP_LOGPROBS = 20
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+(?=\s|$)|\n|$)|[^\n]+")
 _WORD = re.compile(r"[^\W\d_]{4,}|\d+")
 _FENCE = re.compile(r"={3,}")
@@ -107,7 +101,7 @@ def calibration_of(methods: Collection[Method]) -> Calibration:
     Raises:
         UsageError: none was fitted for this combination.
     """
-    packaged = json.loads(resources.files("memory_audit.models").joinpath(CALIBRATION_FILE).read_bytes())
+    packaged = read_record(CALIBRATION_FILE)
     name = "+".join(method for method in METHODS if method in methods)
     if name not in packaged:
         raise UsageError(f"no calibration for {name or 'no method'}; there is one for {', '.join(packaged)}")
@@ -128,21 +122,6 @@ def word_scores(pairs: Sequence[Pair]) -> NDArray[np.float64]:
         words = set(_WORD.findall(child.casefold()))
         scores.append(len(words & set(_WORD.findall(parent.casefold()))) / max(len(words), 1))
     return np.asarray(scores, np.float64)
-
-
-def embedding_scores(pairs: Sequence[Pair], embedder: Embedder) -> NDArray[np.float64]:
-    """Cosine of parent and child, negative ones as 0. Shape (len(pairs),).
-
-    Raises:
-        ModelError: the embedder failed, or gave what is no unit vector.
-    """
-    texts = sorted({text for pair in pairs for text in pair})
-    if not texts:
-        return np.zeros(0)
-    embedded = embedder.embed(texts)
-    check_vectors(embedded)
-    vectors = dict(zip(texts, embedded.astype(np.float64), strict=True))
-    return np.asarray([max(0.0, float(vectors[parent] @ vectors[child])) for parent, child in pairs])
 
 
 def entailment_scores(pairs: Sequence[Pair], model: EntailmentModel) -> NDArray[np.float64]:
@@ -201,19 +180,12 @@ async def _margin(parent: str, child: str, generator: Generator) -> float | None
 def derivation_request(parent: str, child: str, *, guided: bool = False) -> GenerationRequest:
     """Return the question about one pair; `guided` is the second try, which allows only yes and no."""
     shown = f"Later note:\n{_quoted(child)}\n\nEarlier note:\n{_quoted(parent)}\n\n{_QUESTION}"
-    return GenerationRequest(
-        messages=(Message(role="system", content=_SYSTEM), Message(role="user", content=shown)),
-        max_tokens=4 if guided else 1,
-        top_logprobs=TOP_LOGPROBS,
-        choices=("yes", "no") if guided else (),
-    )
+    return yes_no_request(_SYSTEM, shown, again=guided)
 
 
 def _quoted(text: str) -> str:
-    """Put a text between fences that are a digest of it, its own fences and template marks broken up."""
-    shown = without_chat_marks(_FENCE.sub(lambda mark: " ".join(mark[0]) + " ", text[:MAX_SHOWN_CHARS]))
-    fence = f"=== {hashlib.sha256(shown.encode(errors='replace')).hexdigest()[:16]} ==="
-    return f"{fence}\n{shown}\n{fence}"
+    """Put a text between fences, its own broken up."""
+    return quoted(_FENCE.sub(lambda mark: " ".join(mark[0]) + " ", text[:MAX_SHOWN_CHARS]))
 
 
 def candidates(

@@ -17,17 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 from urllib.parse import urlsplit
 
-from memory_audit.errors import ModelError, UsageError
+from memory_audit.errors import UsageError
 from memory_audit.models.activations.behaviour_cascade import packaged_cascade
-from memory_audit.models.activations.behaviour_reader import FIRST, SECOND
 from memory_audit.models.activations.hazard_probe import HazardProbe
 from memory_audit.models.activations.hidden_states import BACKBONE as PROBED
 from memory_audit.models.backbone.generator_http import HttpGenerator, HttpSettings
 from memory_audit.models.backbone.generator_vllm import VllmGenerator, VllmSettings
 from memory_audit.models.extras import with_extra
 from memory_audit.models.fakes import FakeBehaviourReader, FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
-from memory_audit.models.weights.cache import folder_id, model_files
-from memory_audit.models.weights.packaged import BACKBONES, ensure, installed
+from memory_audit.models.weights.cache import folder_id
+from memory_audit.models.weights.coder import CODERS, coder_at_hand, coder_folder
+from memory_audit.models.weights.hub import PACKAGED, model_folder
+from memory_audit.models.weights.packaged import BACKBONES, ensure
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -38,19 +39,16 @@ if TYPE_CHECKING:
     from memory_audit.models.weights.cache import Progress
 
 __all__ = [
-    "ModelSpecs", "Part", "backbone_id", "entailment_id", "gpu_present", "load_behaviour_reader", "load_embedder",
-    "load_entailment", "load_generator", "load_probe", "named_backbone", "packaged_together", "prepare", "require_vllm",
-    "served_here",
+    "ModelSpecs", "Part", "backbone_id", "embedder_id", "entailment_id", "gpu_present", "load_behaviour_reader",
+    "load_embedder", "load_entailment", "load_generator", "load_probe", "named_backbone", "packaged_together",
+    "prepare", "require_vllm", "served_here",
 ]  # fmt: skip
 
 FAKE = "fake"
-PACKAGED_PREFIX = "packaged"
 OPENAI_PREFIX = "openai:"
 
 EMBEDDER_SETTINGS = ("config.json", "modules.json")
 """sentence-transformers may keep the transformer and its config.json in a folder of its own, or need none."""
-
-_OF_ACTS = (FIRST.backbone, SECOND.backbone)
 
 _DEVICE_IDS = ("GPU-", "MIG-")
 
@@ -94,7 +92,7 @@ def named_backbone(spec: str) -> str:
     two thirds of the memory (`benchmarks/systems/serving_settings.py`). Its answers differ from bf16's in places, so a
     run is recorded under the name that says which.
     """
-    if spec != PACKAGED_PREFIX:
+    if spec != PACKAGED:
         return spec
     return "packaged:1.5b" if gpu_present() else "packaged:1.5b-int8"
 
@@ -113,8 +111,8 @@ def prepare(
         specs: The models.
         progress: Called as each is assembled.
         parts: Those of the models that will be used; the others are not assembled.
-        hazards: Whether hazards will be read, which the packaged 0.5B's activations tell.
-        behaviours: Whether behaviours will be, which those of the packaged 0.5B and 1.5B tell.
+        hazards: Whether hazards will be read, which activations of the 0.5B tell.
+        behaviours: Whether behaviours will be, which those of the 0.5B and the 1.5B tell.
 
     Raises:
         UsageError: a folder that is not there, a package that is not installed, a server's address that cannot be
@@ -130,16 +128,16 @@ def prepare(
     if "embedder" in parts and specs.embedder != FAKE:
         _folder(specs.embedder, "minilm", progress, settings=EMBEDDER_SETTINGS)
     if specs.embedder != FAKE:
-        read = {PROBED} if hazards and installed(PROBED) else set()
-        if behaviours and _readers_installed():
-            read.update(_OF_ACTS)
+        read = {PROBED} if hazards and coder_at_hand(PROBED) else set()
+        if behaviours and all(map(coder_at_hand, CODERS)):
+            read.update(CODERS)
         for name in sorted(read):
-            ensure(name, progress)
+            coder_folder(name, progress)
 
 
 def packaged_together(backbone: str, nli: str) -> bool:
     """Tell whether these are the packaged models that hazards are read with beside a probe; with others, calibrate."""
-    return backbone.startswith(PACKAGED_PREFIX) and nli == PACKAGED_PREFIX
+    return backbone.startswith(PACKAGED) and nli == PACKAGED
 
 
 def load_generator(specs: ModelSpecs) -> Generator:
@@ -210,27 +208,21 @@ def load_probe(nli: str) -> Probe | None:
     """
     if nli == FAKE:
         return FakeProbe()
-    return HazardProbe() if nli == PACKAGED_PREFIX else None
-
-
-def _readers_installed() -> bool:
-    return all(map(installed, _OF_ACTS))
+    return HazardProbe() if nli == PACKAGED else None
 
 
 def load_behaviour_reader(specs: ModelSpecs) -> BehaviourReader | None:
-    """Return the packaged reader of behaviours, whatever the other models are; None where a part is not installed.
+    """Return the packaged reader of behaviours, whatever the other models are; None where a backbone is not at hand.
 
-    Their backbones are loaded when the first text comes. A run with a fake embedder has a fake one.
+    The backbones are loaded when the first text comes. A run with a fake embedder has a fake reader.
 
     Raises:
-        UsageError: a backbone is installed in part only.
+        UsageError: a backbone that cannot be meant, or is installed in part only.
         ModelError: its weights do not match their SHA-256.
     """
     if specs.embedder == FAKE:
         return FakeBehaviourReader()
-    if not _readers_installed():
-        return None
-    return packaged_cascade()
+    return packaged_cascade() if all(map(coder_at_hand, CODERS)) else None
 
 
 def load_embedder(specs: ModelSpecs) -> Embedder:
@@ -246,6 +238,17 @@ def load_embedder(specs: ModelSpecs) -> Embedder:
 
     folder = _folder(specs.embedder, "minilm", settings=EMBEDDER_SETTINGS)
     return SentenceEmbedder(folder, device="cuda" if gpu_present() else "cpu")
+
+
+def embedder_id(specs: ModelSpecs) -> str:
+    """Return the model id that `load_embedder` would embed under, without loading it.
+
+    Raises:
+        UsageError: a folder that is not there.
+    """
+    if specs.embedder == FAKE:
+        return FakeEmbedder().model_id
+    return folder_id(_folder(specs.embedder, "minilm", settings=EMBEDDER_SETTINGS))
 
 
 def gpu_present() -> bool:
@@ -272,7 +275,7 @@ def _is_web_address(text: str) -> bool:
 
 def _backbone_folder(spec: str, progress: Progress | None = None) -> Path:
     name, _, size = spec.partition(":")
-    if name == PACKAGED_PREFIX:
+    if name == PACKAGED:
         if size not in BACKBONES:
             raise UsageError(f"no packaged backbone {size!r:.40}; there are {', '.join(BACKBONES)}")
         return ensure(size, progress)
@@ -282,38 +285,5 @@ def _backbone_folder(spec: str, progress: Progress | None = None) -> Path:
 def _folder(
     spec: str, packaged: str, progress: Progress | None = None, *, settings: Sequence[str] = ("config.json",)
 ) -> Path:
-    """Return the folder of a specification, from the user's model hub cache or the hub itself for an id.
-
-    Args:
-        spec: Of the model.
-        packaged: What `packaged` stands for; empty where it stands for none.
-        progress: Called as a packaged one is assembled.
-        settings: Files of which a model folder has one at least.
-    """
-    if spec == PACKAGED_PREFIX and packaged:
-        return ensure(packaged, progress)
-    try:
-        path = Path(spec).expanduser()
-        is_folder = path.is_dir()
-    except (OSError, RuntimeError, ValueError) as error:  # too long a name, no such user's home, or a NUL
-        raise UsageError(f"{spec!r:.200}: names no model ({error!s:.120})") from None
-    if is_folder:
-        if not any((path / name).is_file() for name in settings):
-            raise UsageError(f"{path}: no {' or '.join(settings)} in it; give a Hugging Face model folder")
-        model_files(path)  # here: what is no file is to be heard before a library waits for it
-        return path
-    if path.is_absolute() or spec.startswith((".", "~")) or spec.count("/") != 1:
-        raise UsageError(f"{spec!r:.200}: no such model folder; give a folder, a Hugging Face id or a packaged model")
-    from huggingface_hub import snapshot_download  # noqa: PLC0415
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415
-
-    try:
-        return Path(snapshot_download(spec))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UsageError(
-            f"{spec!r:.200}: no such folder here, and no such model on the hub or no way to reach it ({reason:.160})"
-        ) from None
-    except Exception as error:  # noqa: BLE001 - of whatever the hub's client connects and reads with
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"{spec!r:.200}: interrupted or garbled download, start again ({reason:.160})") from None
+    """Return the folder of a specification; `packaged` is what that word stands for, empty where for none."""
+    return ensure(packaged, progress) if packaged and spec == PACKAGED else model_folder(spec, settings=settings)

@@ -58,6 +58,6 @@ class Embedder(Protocol):
         """Embed texts.
 
         Returns:
-            Shape (len(texts), dimensions), rows of unit L2 norm, in the order given.
+            Shape (len(texts), dimensions), rows of unit L2 norm, in the order given; of no texts, too.
         """
         ...

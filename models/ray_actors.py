@@ -26,7 +26,7 @@ import time
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import ray
@@ -49,15 +49,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_audit.generation import Completion, GenerationRequest
-    from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
+    from memory_audit.models.protocols import Generator
 
 __all__ = [
     "ActorPool", "EmbedderActor", "EntailmentActor", "GeneratorActor", "RemoteEmbedder", "RemoteEntailment",
     "RemoteGenerator", "start_actors",
 ]  # fmt: skip
 
-CHUNK_PAIRS = 256
-CHUNK_TEXTS = 256
+CHUNK = 256
+"""Pairs or texts of one call."""
+
 CONCURRENT_REQUESTS = 256
 """Requests one actor holds at once: more than vLLM decodes together, so that its queue never runs dry."""
 
@@ -125,44 +126,40 @@ class GeneratorActor:
         await self._generator.close()
 
 
-class EntailmentActor:
+class _RowsActor:
+    """Hosts a model that answers a list with an array of rows."""
+
+    load: ClassVar[staticmethod[[ModelSpecs], Any]]
+
+    def __init__(self, specs: ModelSpecs) -> None:
+        self._specs = specs
+
+    @cached_property
+    def _model(self) -> Any:
+        return type(self).load(self._specs)  # here and not in __init__: Ray hides what a constructor raises
+
+    def model_id(self) -> str:
+        """Load the model where that has not happened yet, and return its id."""
+        model_id: str = self._model.model_id
+        return model_id
+
+    def rows(self, method: str, items: Sequence[Any], model_id: str) -> NDArray[np.float32]:
+        """Ask a method of the model, for a run that `model_id` serves."""
+        _check_served(self._model.model_id, model_id)
+        found: NDArray[np.float32] = getattr(self._model, method)(items)
+        return found
+
+
+class EntailmentActor(_RowsActor):
     """Hosts one NLI model."""
 
-    def __init__(self, specs: ModelSpecs) -> None:
-        self._specs = specs
-
-    @cached_property
-    def _model(self) -> EntailmentModel:
-        return load_entailment(self._specs)  # here and not in __init__: Ray hides what a constructor raises
-
-    def model_id(self) -> str:
-        """Load the model where that has not happened yet, and return its id."""
-        return self._model.model_id
-
-    def probabilities(self, pairs: Sequence[tuple[str, str]], model_id: str) -> NDArray[np.float32]:
-        """Score pairs of a run that `model_id` serves."""
-        _check_served(self._model.model_id, model_id)
-        return self._model.probabilities(pairs)
+    load = staticmethod(load_entailment)
 
 
-class EmbedderActor:
+class EmbedderActor(_RowsActor):
     """Hosts one embedder."""
 
-    def __init__(self, specs: ModelSpecs) -> None:
-        self._specs = specs
-
-    @cached_property
-    def _model(self) -> Embedder:
-        return load_embedder(self._specs)  # here and not in __init__: Ray hides what a constructor raises
-
-    def model_id(self) -> str:
-        """Load the model where that has not happened yet, and return its id."""
-        return self._model.model_id
-
-    def embed(self, texts: Sequence[str], model_id: str) -> NDArray[np.float32]:
-        """Embed texts of a run that `model_id` serves."""
-        _check_served(self._model.model_id, model_id)
-        return self._model.embed(texts)
+    load = staticmethod(load_embedder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,28 +223,37 @@ class RemoteGenerator:
         await asyncio.gather(*(handle.close.remote() for handle in self._pool.handles))
 
 
-class RemoteEntailment:
-    """Implements `memory_audit.models.protocols.EntailmentModel` over the replicas of a pool."""
-
+class _RemoteRows:
     def __init__(self, pool: ActorPool) -> None:
         self.model_id = pool.model_id
         self._pool = pool
+
+    def _rows(self, method: str, items: Sequence[Any]) -> NDArray[np.float32]:
+        """Send chunks to the replicas in turn; rows are in the order given, and one empty chunk keeps the shape."""
+        pool = self._pool
+        chunks = [list(items[start : start + CHUNK]) for start in range(0, len(items), CHUNK)] or [[]]
+        in_turn = [_in_turn(pool.handles, number) for number in range(len(chunks))]
+        asked = [(method, part, pool.model_id) for part in chunks]
+        try:
+            return np.concatenate(_ask_all(in_turn, "rows", asked, pool.patience_s))
+        except RayError as error:
+            raise _as_model_error(error, pool.model_id) from error
+
+
+class RemoteEntailment(_RemoteRows):
+    """Implements `memory_audit.models.protocols.EntailmentModel` over the replicas of a pool."""
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Score pairs; see `memory_audit.models.protocols.EntailmentModel`."""
-        return _gather(self._pool, "probabilities", pairs, CHUNK_PAIRS)
+        return self._rows("probabilities", pairs)
 
 
-class RemoteEmbedder:
+class RemoteEmbedder(_RemoteRows):
     """Implements `memory_audit.models.protocols.Embedder` over the replicas of a pool."""
-
-    def __init__(self, pool: ActorPool) -> None:
-        self.model_id = pool.model_id
-        self._pool = pool
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Embed texts; see `memory_audit.models.protocols.Embedder`."""
-        return _gather(self._pool, "embed", texts, CHUNK_TEXTS)
+        return self._rows("embed", texts)
 
 
 def start_actors(actor: type, specs: ModelSpecs, *, replicas: int = 1, gpus: float = 0) -> ActorPool:
@@ -299,16 +305,6 @@ def _wait_for_places(handles: Sequence[Any], name: str) -> None:
             f"{len(waiting)} of {len(asked)} replicas of {name:.80} did not start within {START_S:.0f} s: "
             f"{free:g} of the cluster's {there:g} GPUs are free; make room for them"
         )
-
-
-def _gather(pool: ActorPool, method: str, items: Sequence[Any], chunk: int) -> NDArray[np.float32]:
-    """Send chunks to the replicas in turn and return the rows in the order given; one empty chunk keeps the shape."""
-    chunks = [list(items[start : start + chunk]) for start in range(0, len(items), chunk)] or [[]]
-    in_turn = [_in_turn(pool.handles, number) for number in range(len(chunks))]
-    try:
-        return np.concatenate(_ask_all(in_turn, method, [(part, pool.model_id) for part in chunks], pool.patience_s))
-    except RayError as error:
-        raise _as_model_error(error, pool.model_id) from error
 
 
 def _in_turn(handles: tuple[Any, ...], first: int) -> tuple[Any, ...]:

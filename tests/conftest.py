@@ -25,7 +25,7 @@ import pytest
 from hypothesis import Phase, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from memory_audit.models.weights import packaged
+from memory_audit.models.weights import coder, packaged
 from memory_audit.models.weights.cache import CACHE_VARIABLE
 
 if TYPE_CHECKING:
@@ -56,8 +56,11 @@ def _refuse(_progress: packaged.Progress) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Take the packaged weights away from tests that are not marked, and from their fixtures."""
+    """Take the packaged weights away from tests that are not marked, and a user's own from all."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coder, "_hub_copy", lambda _: None)
+        for known in coder.CODERS.values():
+            patch.delenv(known.variable, raising=False)
         if item.get_closest_marker("weights") is None:
             patch.setenv(CACHE_VARIABLE, EMPTY_CACHE.name)
             for name, (folder, _) in packaged.PACKAGED.items():

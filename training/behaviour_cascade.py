@@ -7,7 +7,7 @@ On `training/behaviours/held`, which no network was fitted on (`training.behavio
 first reader says of every text whether it may restate its scenario's behaviour; the second reads those of which the
 first says more than what `--most-open` of the safe answers exceed. A logistic regression on what both say of these is
 the joint curve; what one safe answer in a hundred to a behaviour's own request exceeds, and one in ten, are the
-thresholds. All are constants of `memory_audit.models.activations.behaviour_cascade`, and a test holds them against the
+thresholds. All are in `models/data/act_cascade.json`, and a test holds them against the
 result file. The first rows are of the first reader alone, with thresholds for the same shares of the same texts.
 """
 

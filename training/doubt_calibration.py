@@ -8,8 +8,8 @@ the guard's own look says which notes are in doubt. Of these, a logistic regress
 by the log-odds of the behaviour and by how far the likeliest hazard lies above its threshold. What is kept of it is how
 many nats of the behaviour a nat of hazard is worth; the threshold of their sum is the lowest that adds at most
 `--most-added` of all honest notes to those that the behaviour alone refuses. The second row is the same without
-hazards: what mode `behaviour` refuses in doubt, where a key is near. All three are constants of
-`memory_audit.models.activations.behaviour_cascade`, and a test holds them against the result file.
+hazards: what mode `behaviour` refuses in doubt, where a key is near. All three are in `models/data/act_cascade.json`,
+and a test holds them against the result file.
 """
 
 from __future__ import annotations

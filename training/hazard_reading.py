@@ -144,7 +144,7 @@ def main() -> None:
             "harmless": sum(not labels for _, labels in read),
         })  # fmt: skip
     if options.write:
-        target = Path(__file__).parents[1] / "models" / CURVES_FILE
+        target = Path(__file__).parents[1] / "models" / "data" / CURVES_FILE
         record = {
             "taxonomy": taxonomy.digest, "nli": nli.model_id, "backbone": generator.model_id, "probe": probe.model_id,
             "labels": curves,

@@ -24,18 +24,21 @@ from benchmarks.harness.command import run
 from memory_audit.errors import UsageError
 from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import named_file
-from memory_audit.jobs.guard.guard_models import hazard_models
+from memory_audit.jobs.guard.open_guard import CACHE_FILE
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.block_records import taxonomy_of
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.loading import ModelSpecs
+from memory_audit.models.readers import NONE, GuardReaders
+from memory_audit.models.weights.cache import cache_dir
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from memory_audit.guard.blocks.hazard import Taxonomy
-    from memory_audit.jobs.guard.guard_models import HazardModels
     from memory_audit.jobs.progress import Stage
+    from memory_audit.models.hazards.extraction import HazardReader
+    from memory_audit.models.protocols import Generator
 
 __all__ = ["LabelledText", "calibration_texts", "parse_labelled", "thresholds"]
 
@@ -129,24 +132,27 @@ def main() -> None:
         else tuple(parse_labelled(_lines(options.texts), options.texts.name, named.names))
     )
 
-    async def read(models: HazardModels, progress: Stage) -> list[dict[str, float] | None]:
+    async def read(reader: HazardReader, backbone: Generator, progress: Stage) -> list[dict[str, float] | None]:
         async def one(text: str) -> dict[str, float] | None:
-            found = await models.reader.margins(text, named)
+            found = await reader.margins(text, named)
             progress.advance()
             return found
 
         try:
             return list(await asyncio.gather(*(one(item.text) for item in labelled)))
         finally:
-            await models.backbone.close()
+            await backbone.close()
 
     reporter = Reporter(Console(stderr=True))
-    specs = ModelSpecs(backbone=options.backbone, http=HttpSettings(api_key_env=options.backbone_key_env))
+    http = HttpSettings(api_key_env=options.backbone_key_env)
+    specs = ModelSpecs(backbone=options.backbone, embedder=NONE, http=http)
+    cache = options.cache or cache_dir() / CACHE_FILE
     with (
-        hazard_models(specs, named, nli=options.nli, cache=options.cache, reporter=reporter) as models,
+        GuardReaders.open(specs, named, nli=options.nli, cache=cache, steps=reporter.steps) as readers,
         reporter.stage("reading the hazards of labelled texts", len(labelled)) as progress,
     ):
-        margins = asyncio.run(read(models, progress))
+        assert readers.hazards is not None and readers.backbone is not None  # noqa: S101, PT018 - they were asked for
+        margins = asyncio.run(read(readers.hazards, readers.backbone, progress))
     known = [(found, item.labels) for found, item in zip(margins, labelled, strict=True) if found is not None]
     chosen = thresholds(known, named, most_false=options.most_false)
     found_of = {
@@ -154,7 +160,7 @@ def main() -> None:
     }
     truly = {label: sum(label in truth for _, truth in known) for label in chosen}
     print(json.dumps({
-        "model": models.reader.model_id, "taxonomy": named.digest, "texts": len(known),
+        "model": readers.hazards.model_id, "taxonomy": named.digest, "texts": len(known),
         "outside_schema": len(margins) - len(known), "thresholds_nats": chosen,
         "found": found_of, "truly": truly,
     }, indent=2))  # fmt: skip

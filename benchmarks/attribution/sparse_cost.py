@@ -114,7 +114,7 @@ def make_case(executor: Executor, incident: Incident, incidents: Sequence[Incide
     others = [memory for other in incidents if other.field != incident.field for memory in other.benign]
     benign = [*incident.benign, *draw.sample(others, k - 1 - len(incident.benign))]
     entries, poison = make_entries(benign, [incident.poison], draw.randrange(1 << 30))
-    vectors = executor.embed([*(entry.request for entry in entries), incident.question])
+    vectors = executor.embedder.embed([*(entry.request for entry in entries), incident.question])
     ranker = dense_ranker(np.asarray(vectors[:-1]), {incident.question: vectors[-1]})
     return Case(
         event_id=incident.incident_id, query=incident.question, poison=poison, harm=incident.harm,

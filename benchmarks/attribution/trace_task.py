@@ -127,7 +127,7 @@ def make_cases(executor: Executor, incidents: Sequence[Incident]) -> list[Case]:
     cases = []
     for incident in incidents:
         entries, poison = make_entries(incident.benign, [incident.poison], crc32(incident.incident_id.encode()))
-        vectors = executor.embed([*(entry.request for entry in entries), incident.question])
+        vectors = executor.embedder.embed([*(entry.request for entry in entries), incident.question])
         ranker = dense_ranker(np.asarray(vectors[:-1]), {incident.question: vectors[-1]})
         cases.append(
             Case(

@@ -26,7 +26,7 @@ from benchmarks.harness.resultfile import RESULTS, ResultFile
 from memory_audit.guard.decide.settings import GuardSettings
 from memory_audit.guard.text.forms import is_foreign
 from memory_audit.jobs.progress import Reporter
-from memory_audit.models.activations.behaviour_cascade import CURVE, JOINT, CascadedBehaviourReader
+from memory_audit.models.activations.behaviour_cascade import CascadedBehaviourReader, cascade_calibration
 from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, PackagedBehaviourReader
 from memory_audit.models.loading import ModelSpecs, load_embedder
 from training.behaviour_cascade import kept
@@ -94,7 +94,8 @@ def main() -> None:
     reporter, embedder, held = Reporter(Console()), load_embedder(ModelSpecs()), scenarios(HELD)
     # What the first reads is kept; the second reads what it leaves open, one by one.
     first, second = kept(FIRST, reporter), PackagedBehaviourReader(SECOND)
-    reader = CascadedBehaviourReader(first, second, alone=first.curve, joint=JOINT, curve=CURVE)
+    joint, curve = cascade_calibration()
+    reader = CascadedBehaviourReader(first, second, alone=first.curve, joint=joint, curve=curve)
     behaviours = [scenario.texts[0] for scenario in held]
     directions = np.stack([reading.direction for reading in reader.taught(behaviours)])
     keys = embedder.embed(behaviours)
@@ -117,13 +118,13 @@ def main() -> None:
     }  # fmt: skip
     own = told(*_texts(held, restated))
     for moved in MOVED:
-        above = CURVE.threshold_nats + moved
+        above = curve.threshold_nats + moved
         results.add_row({
             "texts": "restatements of a removed act", "writes": len(own.of), "acts": 1, "moved_nats": moved,
             "refused": round(own.own_refused(above), 4),
         })  # fmt: skip
         for name, found in harmless.items():
-            for row in counted(found, above, CURVE.doubt_nats):
+            for row in counted(found, above, curve.doubt_nats):
                 results.add_row({"texts": name, "writes": len(found.of), "moved_nats": moved} | row)
     for row in results.rows:
         reporter.say(str(row))

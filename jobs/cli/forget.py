@@ -43,8 +43,6 @@ from memory_audit.snapshot.reader import VerifiedSnapshot, open_snapshot, read_m
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from memory_audit.models.loading import Part
-
 __all__ = ["TaxonomyFile", "expiry_ms", "forget"]
 
 STATED = "stated by the operator"
@@ -194,50 +192,41 @@ def _block_records(
 ) -> tuple[list[BlockRecord], dict[str, str]]:
     """Load what is needed and build the locks, in the order of `entries`."""
     from memory_audit.models.backbone.generator_http import HttpSettings  # noqa: PLC0415 - the model layer
-    from memory_audit.models.hazards.extraction import HazardReader  # noqa: PLC0415
-    from memory_audit.models.hazards.statements import nli_beside, statements_for  # noqa: PLC0415
-    from memory_audit.models.loading import ModelSpecs, load_behaviour_reader, load_embedder, load_generator, prepare  # noqa: PLC0415
+    from memory_audit.models.loading import ModelSpecs  # noqa: PLC0415
+    from memory_audit.models.readers import NONE, GuardReaders  # noqa: PLC0415
 
     specs = ModelSpecs(backbone=backbone, embedder=embedder, http=HttpSettings(api_key_env=key_env or ""))
-    reads = not stated and backbone != "none"
-    beside = nli_beside(specs, taxonomy, None) if reads else None
-    used: dict[Part, bool] = {"backbone": reads, "nli": beside is not None, "embedder": embedder != "none"}
-    with Reporter(Console(stderr=True)).steps() as progress:
-        parts = [part for part, needed in used.items() if needed]
-        prepare(specs, progress, parts=parts, hazards=used["nli"], behaviours=used["embedder"])
-    model = None if embedder == "none" else load_embedder(specs)
-    plan = BlockPlan(
-        store_id=snapshot.store_id,
-        taxonomy=taxonomy,
-        embed=None if model is None else model.embed,
-        embedder="" if model is None else model.model_id,
-        behaviours=None if model is None else load_behaviour_reader(specs),
-        scope="operator" if operator_wide else "tenant",
-        expires_at_ms=until,
-    )
-    if model is not None and plan.behaviours is None:
-        Console(stderr=True, soft_wrap=True).print(NO_BEHAVIOURS, markup=False, highlight=False)
+    reads = not stated and backbone != NONE
     by_id = {entry.entry_id: entry for entry in snapshot.entries(tenant)}
     removed = [by_id[entry_id] for entry_id in entries]
-    models = {} if model is None else {"embedder": model.model_id}
-    if plan.behaviours is not None:
-        models["acts"] = plan.behaviours.model_id
+    with GuardReaders.open(specs, taxonomy, hazards=reads, steps=Reporter(Console(stderr=True)).steps) as readers:
+        model, behaviours = readers.embedder, readers.behaviours
+        plan = BlockPlan(
+            store_id=snapshot.store_id,
+            taxonomy=taxonomy,
+            embed=None if model is None else model.embed,
+            embedder="" if model is None else model.model_id,
+            behaviours=behaviours,
+            scope="operator" if operator_wide else "tenant",
+            expires_at_ms=until,
+        )
+        if model is not None and behaviours is None:
+            Console(stderr=True, soft_wrap=True).print(NO_BEHAVIOURS, markup=False, highlight=False)
+        used = {"embedder": model, "acts": behaviours, "backbone": readers.backbone}
+        models = {role: found.model_id for role, found in used.items() if found is not None}
+
+        async def read() -> list[BlockRecord]:
+            try:
+                return await block_records_of(removed, plan, readers.hazards)
+            finally:
+                if readers.backbone is not None:
+                    await readers.backbone.close()
+
+        blocks = asyncio.run(read())
     if not reads:
         signature = HazardSignature(labels=frozenset(stated or ()), taxonomy=taxonomy.digest, model=STATED)
-        blocks = asyncio.run(block_records_of(removed, plan, None))
-        return [replace(block, signature=signature if stated else None) for block in blocks], models
-
-    async def read() -> list[BlockRecord]:
-        generator = load_generator(specs)
-        try:
-            models["backbone"] = generator.model_id
-            return await block_records_of(
-                removed, plan, HazardReader(generator, statements=statements_for(specs, taxonomy, None))
-            )
-        finally:
-            await generator.close()
-
-    return asyncio.run(read()), models
+        blocks = [replace(block, signature=signature if stated else None) for block in blocks]
+    return blocks, models
 
 
 def _show(done: Purified, blocks: list[BlockRecord], *, as_json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shlex
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
@@ -162,7 +161,7 @@ def estimate_edges(
     # A request is what retrieval matches and mostly a question: what a child says is its response.
     texts = [*(entry.text for entry in entries), *(entries[child].response for child in children)]
     with reporter.stage("embedding memories", len(texts)) as stage:
-        vectors = executor.embed(texts)
+        vectors = executor.embedder.embed(texts)
         check_vectors(vectors)
         stage.advance(len(texts))
     places = candidates(vectors[: len(entries)], children, nearest, LEAST_COSINE)
@@ -176,14 +175,14 @@ def estimate_edges(
     if "nli" in methods:
         with reporter.stage("comparing candidates (NLI)", len(pairs)) as stage:
             scores["nli"] = [
-                value for part in _parts(pairs, stage) for value in entailment_scores(part, _Entailment(executor))
+                value for part in _parts(pairs, stage) for value in entailment_scores(part, executor.entailment)
             ]
     if "backbone" in methods:
         with reporter.stage("asking the backbone about candidates", len(pairs)) as stage:
             scores["backbone"] = [
                 value
                 for part in _parts(pairs, stage)
-                for value in executor.ask(functools.partial(backbone_margins, part))
+                for value in executor.run(backbone_margins(part, executor.backbone))
             ]
     edges = []
     for number, (child, parent) in enumerate(places):
@@ -210,15 +209,6 @@ def _parts(pairs: Sequence[Pair], stage: Stage) -> Iterator[Sequence[Pair]]:
         part = pairs[start : start + PAIRS_TOGETHER]
         yield part
         stage.advance(len(part))
-
-
-class _Entailment:
-    """The executor's NLI model as `memory_audit.models.protocols.EntailmentModel`."""
-
-    model_id = ""
-
-    def __init__(self, executor: Executor) -> None:
-        self.probabilities = executor.entail
 
 
 def _methods(given: Sequence[str] | None) -> tuple[Method, ...]:

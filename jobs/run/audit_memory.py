@@ -302,13 +302,12 @@ class _Replayer:
             ]
             if not self._started:
                 with self._reporter.stage("starting the backbone", 1, announced=True) as progress:
-                    self._executor.start_backbone()
+                    self._run.record_models({"backbone": self._executor.backbone.model_id})
                     progress.advance()
                 self._started = True
             try:
                 with self._reporter.stage(stage, total) as progress:
                     for outcome in self._executor.replay(work, self._program):
-                        self._run.record_models(self._executor.model_ids())
                         self._run.add(outcome)
                         self._learn(outcome, text=outcome.pair_id in texts)
                         known[outcome.pair_id] = outcome

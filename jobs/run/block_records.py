@@ -22,16 +22,13 @@ from memory_audit.guard.text.forms import text_forms
 from memory_audit.jobs.run.run_folder import resumable
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.models.extras import with_extra
-from memory_audit.models.hazards.extraction import HazardReader
-from memory_audit.models.hazards.statements import HazardStatements, packaged_curves
-from memory_audit.models.loading import ModelSpecs, load_behaviour_reader, load_probe, packaged_together
+from memory_audit.models.loading import ModelSpecs, load_behaviour_reader
+from memory_audit.models.readers import NONE, hazard_reader
+from memory_audit.models.weights.hub import PACKAGED
 from memory_audit.provenance import durable, strict_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
 
     from memory_audit.config import AuditConfig
     from memory_audit.entry import Entry
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
     from memory_audit.guard.blocks.tombstone import BlockRecord, BlockScope, Embed
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.progress import Reporter
-    from memory_audit.models.protocols import Generator
+    from memory_audit.models.hazards.extraction import HazardReader
     from memory_audit.result import AuditResult
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
@@ -50,7 +47,6 @@ __all__ = [
     "BlockPlan",
     "block_records_of",
     "described",
-    "entailment_beside",
     "parse_block_records",
     "read_block_records",
     "removals_of",
@@ -160,66 +156,45 @@ def write_block_records(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     specs = ModelSpecs(backbone=config.backbone, embedder=config.embedder)
     sealer = Sealer() if sealer is None else sealer
     if known := _known_blocks(run, result, sealer):
-        reader = load_behaviour_reader(specs)
-        if reader is None or all(_is_whole(block, reader.model_id) for block in known):
+        behaviours = load_behaviour_reader(specs)
+        if behaviours is None or all(_is_whole(block, behaviours.model_id) for block in known):
             return  # no model has to be loaded again
     taxonomy = taxonomy_of(config.taxonomy)
-    executor.embed([""])  # loaded now, so that its id is known
+    embedder = executor.embedder
     plan = BlockPlan(
-        store_id=snapshot.store_id, taxonomy=taxonomy, embed=executor.embed, embedder=executor.model_ids()["embedder"],
+        store_id=snapshot.store_id, taxonomy=taxonomy, embed=embedder.embed, embedder=embedder.model_id,
         behaviours=load_behaviour_reader(specs),
     )  # fmt: skip
     if plan.behaviours is None:
         reporter.say(NO_BEHAVIOURS)
-    statements = entailment_beside(executor, config, taxonomy)
     entries = [
         entry for tenant in sorted(removals) for entry in snapshot.entries(tenant) if entry.entry_id in removals[tenant]
     ]
 
     # A resumed run starts its backbone here.
     with reporter.stage("reading the hazards of what is removed", len(entries), announced=True) as progress:
+        reader = hazard_reader(
+            executor.backbone, specs, taxonomy, nli=None if config.nli == PACKAGED else NONE,
+            entailment=lambda: executor.entailment,
+        )  # fmt: skip
 
-        async def read(generator: Generator) -> tuple[list[BlockRecord], int]:
-            reader = HazardReader(generator, statements=statements)
+        async def read_one(entry: Entry) -> BlockRecord:
+            (block,) = await block_records_of([entry], plan, reader)
+            progress.advance()
+            return block
 
-            async def read_one(entry: Entry) -> BlockRecord:
-                (block,) = await block_records_of([entry], plan, reader)
-                progress.advance()
-                return block
+        async def read() -> list[BlockRecord]:
+            return await asyncio.gather(*map(read_one, entries))
 
-            return await asyncio.gather(*map(read_one, entries)), reader.outside_schema
-
-        executor.start_backbone()
-        blocks, outside = executor.ask(read)
+        blocks = executor.run(read())
     kept: dict[str, dict[str, str]] = {}
     for entry, block in zip(entries, blocks, strict=True):
         kept.setdefault(entry.tenant, {})[entry.entry_id] = block.to_extra()[EXTRA_KEY]
     record = {
-        "format": _FORMAT, "run_id": result.run_id, "taxonomy": described(taxonomy), "outside_schema": outside,
-        "locks": kept,
+        "format": _FORMAT, "run_id": result.run_id, "taxonomy": described(taxonomy),
+        "outside_schema": reader.outside_schema, "locks": kept,
     }  # fmt: skip
     sealer.write(run, BLOCKS_FILE, strict_json.encode(record))
-
-
-@dataclass(slots=True)
-class _ExecutorEntailment:
-    """Implements `memory_audit.models.protocols.EntailmentModel` with an executor's."""
-
-    model_id: str
-    executor: Executor
-
-    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        return self.executor.entail(pairs)
-
-
-def entailment_beside(executor: Executor, config: AuditConfig, taxonomy: Taxonomy) -> HazardStatements | None:
-    """Return entailment and probe beside the backbone, where all are the packaged ones that they were fitted with."""
-    curves = packaged_curves(taxonomy)
-    if curves is None or not packaged_together(config.backbone, config.nli):
-        return None
-    executor.entail([("", "")])  # loaded now, so that its id is known
-    entailment = _ExecutorEntailment(executor.model_ids()["nli"], executor)
-    return HazardStatements(entailment, curves, taxonomy.digest, load_probe(config.nli))
 
 
 def _known_blocks(run: Path, result: AuditResult, sealer: Sealer) -> list[BlockRecord]:

@@ -36,16 +36,17 @@ def embed_texts(texts: Iterable[str], executor: Executor, run: RunFolder, report
     """
     missing = {key: text for text in texts if (key := text_key(text)) not in run.vectors}
     if missing and run.earlier is not None:
-        dimensions = executor.embed([]).shape[1]  # loaded now, so that its id is known
-        run.record_models(executor.model_ids())
-        for known in run.earlier.vectors(missing, run.models["embedder"], dimensions, reporter):
+        embedder = executor.embedder
+        run.record_models({"embedder": embedder.model_id})
+        _, dimensions = embedder.embed([]).shape
+        for known in run.earlier.vectors(missing, embedder.model_id, dimensions, reporter):
             run.add_vectors(known)
         missing = {key: text for key, text in missing.items() if key not in run.vectors}
     with reporter.stage("embedding memories", len(missing)) as progress:
         for part in pieces(list(missing)):
-            vectors = executor.embed([missing[key] for key in part])
+            vectors = executor.embedder.embed([missing[key] for key in part])
             check_vectors(vectors)
-            run.record_models(executor.model_ids())
+            run.record_models({"embedder": executor.embedder.model_id})
             run.add_vectors(dict(zip(part, vectors, strict=True)))
             progress.advance(len(part))
 

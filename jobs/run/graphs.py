@@ -79,14 +79,13 @@ def _compare(pairs: Mapping[str, tuple[str, str]], executor: Executor, run: RunF
     """Score the pairs that are not known yet."""
     missing = [key for key in pairs if key not in run.weights]
     if missing and run.earlier is not None:
-        executor.entail([])  # loaded now, so that its id is known
-        run.record_models(executor.model_ids())
-        for known in run.earlier.weights(missing, run.models["nli"], reporter):
+        run.record_models({"nli": executor.entailment.model_id})
+        for known in run.earlier.weights(missing, executor.entailment.model_id, reporter):
             run.add_weights(known)
         missing = [key for key in missing if key not in run.weights]
     with reporter.stage("comparing memories (NLI)", len(missing)) as progress:
         for part in pieces(missing, PAIRS_PER_WRITE):
-            scored = weights(executor.entail(plan_pairs([pairs[key] for key in part])))
-            run.record_models(executor.model_ids())
+            scored = weights(executor.entailment.probabilities(plan_pairs([pairs[key] for key in part])))
+            run.record_models({"nli": executor.entailment.model_id})
             run.add_weights(dict(zip(part, scored.tolist(), strict=True)))
             progress.advance(len(part))

@@ -21,13 +21,17 @@ import numpy as np
 from memory_audit.errors import ModelError, UsageError
 from memory_audit.guard.blocks.behaviour import BehaviourCurve, BehaviourFeatures, checked_features
 from memory_audit.models.activations.behaviour_reader import SECOND, PackagedBehaviourReader
+from memory_audit.models.calibration import read_calibration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["CURVE", "JOINT", "CascadedBehaviourReader", "JointCurve", "OneReader", "packaged_cascade"]
+__all__ = ["CascadedBehaviourReader", "JointCurve", "OneReader", "cascade_calibration", "packaged_cascade"]
+
+CALIBRATION_FILE = "act_cascade.json"
+"""Fitted by `training.behaviour_cascade` and `training.doubt_calibration`."""
 
 _HALF_NORM = np.float32(0.5**0.5)
 """Of each half of a direction, so that the whole has unit norm."""
@@ -80,16 +84,10 @@ class _OpenFeatures(BehaviourFeatures):
     """Reads the text when it is first called."""
 
 
-JOINT = JointCurve(
-    restated_slopes=(0.3046, 0.3594), harm_slopes=(0.0081, 0.0878), bias=0.6897, open_nats=-3.05,
-)  # fmt: skip
-"""Of the packaged readers (`training.behaviour_cascade`)."""
-
-CURVE = BehaviourCurve(
-    restated_slope=1.0, harm_slope=0.0, bias=0.0, threshold_nats=2.003, doubt_nats=-2.056, near_nats=0.44,
-    hazard_slope=0.193, fused_nats=0.15,
-)  # fmt: skip
-"""Their thresholds; on log-odds of both (`training.behaviour_cascade`, `training.doubt_calibration`)."""
+def cascade_calibration() -> tuple[JointCurve, BehaviourCurve]:
+    """Return how the packaged readers are weighed together, and their thresholds on log-odds of both."""
+    joint, curve = read_calibration(CALIBRATION_FILE, joint=JointCurve, curve=BehaviourCurve)
+    return joint, curve
 
 
 def packaged_cascade() -> CascadedBehaviourReader:
@@ -99,7 +97,8 @@ def packaged_cascade() -> CascadedBehaviourReader:
         UsageError: a packaged backbone, or a file of weights, is not there.
     """
     first, second = PackagedBehaviourReader(), PackagedBehaviourReader(SECOND)
-    return CascadedBehaviourReader(first, second, alone=first.curve, joint=JOINT, curve=CURVE)
+    joint, curve = cascade_calibration()
+    return CascadedBehaviourReader(first, second, alone=first.curve, joint=joint, curve=curve)
 
 
 class CascadedBehaviourReader:

@@ -47,19 +47,6 @@ class HarmNetworks:
             told.append(float(_attended(active @ queries.T, active @ values.T)))
         return sum(told) / len(told) + float(self.bias.mean())
 
-    def fits(self, hidden: int) -> bool:
-        """Tell whether the shapes are of one ensemble over states of `hidden` dimensions."""
-        if self.units.ndim != 3 or self.queries.ndim != 3:  # noqa: PLR2004
-            return False
-        (networks, units, width), heads = self.units.shape, self.queries.shape[1]
-        return (
-            bool(self.queries.size)
-            and width == hidden
-            and self.units_bias.shape == (networks, units)
-            and self.queries.shape == self.values.shape == (networks, heads, units)
-            and self.bias.shape == (networks,)
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparingNetworks:
@@ -145,23 +132,6 @@ class ComparingNetworks:
             )
             told += _attended(sought, said)
         return np.asarray(told / len(self.mixed) + self.bias.mean(), np.float32)
-
-    def fits(self, hidden: int, dimensions: int) -> bool:
-        """Tell whether the shapes are of one ensemble over states and directions of these dimensions."""
-        if any(part.ndim != 3 for part in (self.units, self.mixed, self.queries)):  # noqa: PLR2004
-            return False
-        (networks, units, width), second, heads = self.units.shape, self.mixed.shape[1], self.queries.shape[1]
-        return (
-            bool(self.queries.size)
-            and width == hidden
-            and self.units_bias.shape == (networks, units)
-            and self.matched.shape == (networks, dimensions, hidden)
-            and self.matched_bias.shape == (networks, dimensions)
-            and self.mixed.shape == (networks, second, units + 2 * dimensions)
-            and self.mixed_bias.shape == (networks, second)
-            and self.queries.shape == self.values.shape == (networks, heads, second + units)
-            and self.bias.shape == (networks,)
-        )
 
 
 def _attended(sought: NDArray[np.float32], said: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -12,13 +12,11 @@ it, too.
 from __future__ import annotations
 
 import hashlib
-import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
 from io import BytesIO
 from typing import TYPE_CHECKING
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -33,8 +31,9 @@ from memory_audit.models.activations.hidden_states import (
     packaged_states,
     windows,
 )
+from memory_audit.models.calibration import read_calibration
 from memory_audit.models.weights.cache import folder_id
-from memory_audit.models.weights.packaged import ensure
+from memory_audit.models.weights.coder import coder_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,10 +59,15 @@ class ReaderFile:
 
     name: str
     backbone: str
-    """One of `memory_audit.models.weights.packaged.BACKBONES`."""
+    """One of `memory_audit.models.weights.coder.CODERS`."""
 
     layer: int
     """Whose output is read; those above are not loaded."""
+
+    @property
+    def calibration(self) -> str:
+        """Name of the file with its curve."""
+        return self.name.replace(".npz", ".json")
 
 
 FIRST = ReaderFile(name="act_reader.npz", backbone=BACKBONE, layer=LAYER)
@@ -71,9 +75,6 @@ FIRST = ReaderFile(name="act_reader.npz", backbone=BACKBONE, layer=LAYER)
 
 SECOND = ReaderFile(name="act_reader_second.npz", backbone="1.5b", layer=16)
 """Reads what the first leaves open (`memory_audit.models.activations.behaviour_cascade`). Of 28 layers."""
-
-SCALARS = ("restated_slope", "harm_slope", "bias", "threshold_nats", "doubt_nats")
-"""Of the curve, in the order in which a file holds them."""
 
 PASSAGE_TOKENS = 16
 """A clause or two."""
@@ -127,7 +128,7 @@ class PackagedBehaviourReader:
         self._weights, digest = read_weights(source)
         self.curve = self._weights.curve
         self.dimensions = len(self._weights.projection)
-        self.model_id = f"{folder_id(ensure(source.backbone))}+acts-{READING}-{digest}"
+        self.model_id = f"{folder_id(coder_folder(source.backbone))}+acts-{READING}-{digest}"
 
     def read(self, texts: Sequence[str]) -> tuple[BehaviourFeatures, ...]:
         """See `memory_audit.guard.blocks.behaviour.BehaviourReader`."""
@@ -179,35 +180,28 @@ def passage_slices(count: int) -> list[slice]:
 
 
 def read_weights(source: ReaderFile = FIRST) -> tuple[ReaderWeights, str]:
-    """Return the packaged weights of a file, and a short digest of them.
+    """Return a packaged reader's weights and curve, and a short digest of the weights.
 
     Raises:
-        UsageError: the file is not there, or not one of weights.
+        UsageError: a file is not there, the weights are not those that were calibrated, or the calibration is none.
     """
+    expected, curve = read_calibration(source.calibration, weights_sha256=str, curve=BehaviourCurve)
     try:
         raw = files("memory_audit.models").joinpath("data", source.name).read_bytes()
     except OSError as error:
         raise UsageError(f"{source.name}: {error.strerror or error}; install MemAudit again") from None
-    try:
-        with np.load(BytesIO(raw), allow_pickle=False) as data:
-            arrays = {part: np.asarray(data[part], np.float32) for part in data.files}
-        finite = all(np.isfinite(part).all() for part in arrays.values())
-        weights = ReaderWeights(
-            updates=_taken("layers", arrays), projection=arrays.pop("projection"), offset=arrays.pop("offset"),
-            harm=HarmNetworks(**_taken("harm", arrays)), comparing=ComparingNetworks(**_taken("comparing", arrays)),
-            curve=BehaviourCurve(**dict(zip(SCALARS, map(float, arrays.pop("scalars")), strict=True))),
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError, OSError, EOFError, NotImplementedError, BadZipFile, zlib.error) as error:
-        raise UsageError(f"{source.name}: not a file of a reader's weights ({error!s:.200})") from None
-    rows, hidden = weights.projection.shape if weights.projection.ndim == 2 else (0, 0)  # noqa: PLR2004
-    fitting = weights.harm.fits(hidden) and weights.comparing.fits(hidden, rows) and weights.offset.shape == (rows,)
-    if arrays or not fitting:
-        raise UsageError(f"{source.name}: its parts are not of one reader")
-    if not finite:
-        raise UsageError(f"{source.name}: a weight is no number")
-    return weights, hashlib.sha256(raw).hexdigest()[:16]
+    if (digest := hashlib.sha256(raw).hexdigest()) != expected:
+        raise UsageError(f"{source.name}: sha256 is {digest}, expected {expected}; install MemAudit again")
+    with np.load(BytesIO(raw), allow_pickle=False) as data:
+        arrays = {part: np.asarray(data[part], np.float32) for part in data.files}
+    weights = ReaderWeights(
+        updates=_taken("layers", arrays), projection=arrays["projection"], offset=arrays["offset"],
+        harm=HarmNetworks(**_taken("harm", arrays)), comparing=ComparingNetworks(**_taken("comparing", arrays)),
+        curve=curve,
+    )  # fmt: skip
+    return weights, digest[:16]
 
 
-def _taken(kind: str, arrays: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Take the parts of one kind out of a file's arrays."""
-    return {name.removeprefix(f"{kind}."): arrays.pop(name) for name in tuple(arrays) if name.startswith(f"{kind}.")}
+def _taken(kind: str, arrays: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+    """Return the parts of one kind of a file's arrays."""
+    return {name.removeprefix(f"{kind}."): part for name, part in arrays.items() if name.startswith(f"{kind}.")}

@@ -17,7 +17,7 @@ import numpy as np
 from memory_audit.errors import UsageError
 from memory_audit.models.activations.hidden_states import BACKBONE, READING, packaged_states
 from memory_audit.models.weights.cache import folder_id
-from memory_audit.models.weights.packaged import ensure
+from memory_audit.models.weights.coder import coder_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ class HazardProbe:
 
     def __init__(self) -> None:
         self._weights, self._bias, self.labels, digest = read_probe()
-        self.model_id = f"{folder_id(ensure(BACKBONE))}+probe-{READING}-{digest}"
+        self.model_id = f"{folder_id(coder_folder(BACKBONE))}+probe-{READING}-{digest}"
 
     def log_odds(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return log-odds in nats, shape (texts, labels): of each label the largest over a text's windows."""

@@ -17,7 +17,7 @@ from memory_audit.errors import AuditError, ModelError
 from memory_audit.models.library_noise import without_bars
 from memory_audit.models.telemetry import tell_nobody
 from memory_audit.models.text_tokens import read_as_text
-from memory_audit.models.weights.packaged import ensure
+from memory_audit.models.weights.coder import coder_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ __all__ = [
 ]  # fmt: skip
 
 BACKBONE = "0.5b"
-"""The packaged backbone whose states are read where no other is named; the packaged probe's directions are of it."""
+"""Whose states are read where no other is named; the packaged probe's directions are of them."""
 
 LAYER = 12
 """Of 24; those above are not loaded."""
@@ -190,10 +190,10 @@ class HiddenStates:
 
 
 def packaged_states(backbone: str = BACKBONE, layer: int = LAYER) -> HiddenStates:
-    """Return a packaged backbone's states, loaded once in a process for whoever reads them.
+    """Return a backbone's states, loaded once in a process for whoever reads them.
 
     Args:
-        backbone: Which.
+        backbone: Which of `memory_audit.models.weights.coder.CODERS`.
         layer: Whose output is read.
 
     Raises:
@@ -214,7 +214,7 @@ def packaged_states(backbone: str = BACKBONE, layer: int = LAYER) -> HiddenState
 
 @cache
 def _loaded_states(backbone: str, layer: int) -> HiddenStates:
-    return HiddenStates(ensure(backbone), layer)
+    return HiddenStates(coder_folder(backbone), layer)
 
 
 def windows(tokens: Sequence[int], size: int = WINDOW_TOKENS) -> Iterator[Sequence[int]]:

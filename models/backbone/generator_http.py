@@ -1,8 +1,6 @@
 """The backbone behind an OpenAI-compatible server that the user already runs (vLLM, SGLang, llama.cpp, a vendor's API).
 
-Uses `POST URL/chat/completions`. Beyond the common fields it sends, only when a request asks for them, vLLM's
-`continue_final_message` (forced prefix) and `structured_outputs` (choices, regular expression), and `response_format`
-for a JSON Schema. Answers are checked: a server that ignores a guide is an error, not a silent difference.
+Uses `POST URL/chat/completions` (`memory_audit.models.backbone.chat_completion`).
 
 A server that answers anew where it was asked to go on, or that knows no such request, would have its odds read at the
 wrong word: one probe tells, and forced prefixes are refused, so that attribution samples instead. A server that cannot
@@ -35,12 +33,13 @@ from memory_audit.errors import (
     PromptTooLongError,
     UsageError,
 )
-from memory_audit.generation import Completion, GenerationRequest, Message, TokenLogprob
+from memory_audit.generation import Completion, GenerationRequest, Message
+from memory_audit.models.backbone.chat_completion import body_of, check_guides, read_completion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["HttpGenerator", "HttpSettings", "OutageError", "read_completion"]
+__all__ = ["HttpGenerator", "HttpSettings", "OutageError"]
 
 MAX_BODY_BYTES = 16 << 20
 """An answer with 20 alternatives for each of 8k tokens has about 10 MB; more is not an answer."""
@@ -50,10 +49,6 @@ MAX_EXCERPT = 2_000
 
 MAX_WAIT_S = 60.0
 """Longest wait before a retry, also where the server asks for more."""
-
-MAX_TOKENS = 1 << 40
-ROUNDING_NATS = 1e-3
-"""A probability of 1 may come out a little above it."""
 
 LEAST_ALTERNATIVES = 2
 """A server that lists the chosen token alone says of no other way how likely it is."""
@@ -74,7 +69,6 @@ _USER_ERRORS = frozenset({401, 403, 404})
 _KEY_ERRORS = frozenset({401, 403})
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
 
 _PLAIN = GenerationRequest(
     messages=(Message(role="user", content="Count from one to five in English words, separated by single spaces."),),
@@ -166,8 +160,8 @@ class HttpGenerator:
 
     async def _answer(self, request: GenerationRequest) -> Completion:
         try:
-            completion = read_completion(await self._post(_body(self._model, request)), request)
-            _check_guides(completion.text, request, self.model_id)
+            completion = read_completion(await self._post(body_of(self._model, request)), request)
+            check_guides(completion.text, request, self.model_id)
         except AuditError as error:
             if self._key and self._key in str(error):  # an answer may quote the key
                 raise type(error)(self._masked(str(error))) from None
@@ -245,25 +239,22 @@ class HttpGenerator:
         async with free:  # waiting for a free connection is not the server's fault, and not counted
             try:
                 # httpx would count from one read to the next: a byte now and then would hold an audit for ever.
-                async with asyncio.timeout(timeout_s):
-                    return await self._read(client, body)
+                async with (
+                    asyncio.timeout(timeout_s),
+                    client.stream("POST", f"{self._url}/chat/completions", json=body) as response,
+                ):
+                    raw = bytearray()
+                    async for chunk in response.aiter_bytes():
+                        raw += chunk
+                        if len(raw) > MAX_BODY_BYTES:
+                            raise ModelError(f"{self._url}: an answer has more than {MAX_BODY_BYTES} bytes")
+                    return response.status_code, response.headers, raw
             except TimeoutError:
                 raise _RetryableError(f"no whole answer within {timeout_s:g} s") from None
             except (httpx.LocalProtocolError, httpx.UnsupportedProtocol) as error:  # ours, and the same next time
                 raise ModelError(f"{self._url}: {self._reason(error)}") from None
             except httpx.RequestError as error:
                 raise _RetryableError(self._reason(error)) from None
-
-    async def _read(
-        self, client: httpx.AsyncClient, body: Mapping[str, object]
-    ) -> tuple[int, httpx.Headers, bytearray]:
-        async with client.stream("POST", f"{self._url}/chat/completions", json=body) as response:
-            raw = bytearray()
-            async for chunk in response.aiter_bytes():
-                raw += chunk
-                if len(raw) > MAX_BODY_BYTES:
-                    raise ModelError(f"{self._url}: an answer has more than {MAX_BODY_BYTES} bytes")
-            return response.status_code, response.headers, raw
 
     def _connected(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
         if self._client is None or self._free is None:
@@ -322,112 +313,6 @@ def _key(variable: str) -> str:
     if not key.isascii() or not key.isprintable():
         raise UsageError(f"environment variable {variable} holds a character that no key has; copy the key once more")
     return key
-
-
-def _body(model: str, request: GenerationRequest) -> dict[str, object]:
-    messages = [{"role": message.role, "content": message.content} for message in request.messages]
-    body: dict[str, object] = {
-        "model": model,
-        "messages": messages,
-        "max_tokens": request.max_tokens,
-        "temperature": request.temperature,
-    }
-    if request.temperature > 0:
-        body["seed"] = request.seed
-    if request.stop:
-        body["stop"] = list(request.stop)
-    if request.top_logprobs:
-        body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-    if request.prefix:
-        messages.append({"role": "assistant", "content": request.prefix})
-        body |= {"continue_final_message": True, "add_generation_prompt": False}
-    if request.choices:
-        body["structured_outputs"] = {"choice": list(request.choices)}
-    elif request.regex is not None:
-        body["structured_outputs"] = {"regex": request.regex}
-    elif request.json_schema is not None:
-        schema = {"name": "answer", "schema": json.loads(request.json_schema), "strict": True}
-        body["response_format"] = {"type": "json_schema", "json_schema": schema}
-    return body
-
-
-def read_completion(answer: Mapping[str, Any], request: GenerationRequest) -> Completion:
-    """Read a chat completion as any server may spell it.
-
-    Raises:
-        ModelError: not one: a member missing or of another type, a count or a log-probability that none can be.
-    """
-    try:
-        choice = answer["choices"][0]
-        usage = answer.get("usage") or {}
-        finish_reason = _finish_reason(choice["finish_reason"])
-        positions = ((choice.get("logprobs") or {}).get("content") or []) if request.top_logprobs else []
-        return Completion(
-            text=_content(choice["message"]["content"], finish_reason),
-            finish_reason=finish_reason,
-            prompt_tokens=_count(usage.get("prompt_tokens", 0)),
-            cached_tokens=_count((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0),
-            completion_tokens=_count(usage.get("completion_tokens", 0)),
-            top=tuple(
-                tuple(
-                    TokenLogprob(text=_whole_text(item["token"]), logprob_nats=_nats(item["logprob"]))
-                    for item in sorted(position["top_logprobs"], key=lambda item: -_nats(item["logprob"]))
-                )
-                for position in positions
-            ),
-        )
-    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-        raise ModelError(
-            f"the server's answer is not a chat completion ({type(error).__name__}: {error!s:.80})"
-        ) from None
-
-
-def _content(value: object, finish_reason: str) -> str:
-    """Return an answer's text: null is an empty one where the model ended it itself, and else one that is not known."""
-    if value is None and finish_reason == "stop":
-        return ""
-    if value is None:
-        raise ModelError(f"the server ended an answer with {finish_reason!r} before any text: it needs more tokens")
-    return _whole_text(value)
-
-
-def _whole_text(value: object) -> str:
-    """Return text that UTF-8 can hold: JSON can spell half a surrogate pair, and an answer is written to files."""
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} where text belongs")
-    return value.encode(errors="replace").decode()
-
-
-def _count(value: Any) -> int:
-    count = int(value)
-    if not 0 <= count <= MAX_TOKENS:
-        raise ValueError(f"a count of tokens is {value!r:.40}")
-    return count
-
-
-def _nats(value: Any) -> float:
-    """Return a log-probability: NaN would make every comparison false, and so a hazard harmless."""
-    nats = float(value)
-    if not nats <= ROUNDING_NATS:
-        raise ValueError(f"a log-probability is {value!r:.40}")
-    return nats
-
-
-def _finish_reason(value: object) -> Any:
-    if value not in ("stop", "length"):
-        raise ModelError(f"the server ended an answer with {value!r:.40}, expected stop or length")
-    return value
-
-
-def _check_guides(text: str, request: GenerationRequest, model_id: str) -> None:
-    outside = (request.choices and text not in request.choices) or (
-        request.regex is not None and re.fullmatch(request.regex, text, re.DOTALL) is None
-    )
-    if outside:
-        raise ModelError(
-            f"{model_id}: answered {text!r:.80}, which the guide of the request does not allow; "
-            "the server does not support structured_outputs"
-        )
 
 
 def _retry_after_s(headers: httpx.Headers) -> float | None:

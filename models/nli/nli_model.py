@@ -46,9 +46,6 @@ BATCH_TOKENS = 2_048
 
 GPU_BATCH_TOKENS = 65_536
 
-SEGMENTS_GRAPH = "model-int8-segments.onnx"
-"""An exported graph with `token_type_ids`; earlier versions left them out under the plain name."""
-
 _SEGMENTS = "token_type_ids"
 
 _POSITIONS_AFTER_PADDING = frozenset({
@@ -153,17 +150,8 @@ class TorchEntailment:
 
 
 def scoring_id(folder: Path, precision: str) -> str:
-    """Return the model id under which the model in a folder scores.
-
-    One that tells premise from hypothesis by `token_type_ids` says so: earlier versions scored without them, under the
-    plain id, and what they found is not to be taken over.
-    """
-    try:
-        kinds = json.loads(read_regular(folder / "config.json", MAX_RECORD_BYTES)).get("type_vocab_size", 0)
-    except (OSError, ValueError, RecursionError, AttributeError):  # `label_columns` says what is wrong with it
-        kinds = 0
-    segments = isinstance(kinds, int) and kinds > 1
-    return f"{folder_id(folder)}+{precision}" + ("+segments" if segments else "")
+    """Return the model id under which the model in a folder scores."""
+    return f"{folder_id(folder)}+{precision}"
 
 
 def label_columns(folder: Path) -> list[int]:
@@ -278,7 +266,7 @@ def _int8_graph(folder: Path, *, segments: bool) -> Path:
     if is_packaged(folder):
         raise ModelError(f"{own}: missing from a packaged model; delete {folder} and start again")
     name = folder_id(folder).replace("@", "-")
-    exported = cache_dir() / "onnx" / name / (SEGMENTS_GRAPH if segments else INT8_GRAPH)
+    exported = cache_dir() / "onnx" / name / INT8_GRAPH
     if not exported.is_file():
         with locked(f"onnx-{name}", exported.parent):
             if not exported.is_file():  # another process may have been faster

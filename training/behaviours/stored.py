@@ -1,14 +1,16 @@
-"""The file of a reader's weights, as `memory_audit.models.activations.behaviour_reader.read_weights` reads it."""
+"""The files of a reader, as `memory_audit.models.activations.behaviour_reader.read_weights` reads them."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+import hashlib
+import json
+import math
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memory_audit.errors import UsageError
-from memory_audit.models.activations.behaviour_reader import SCALARS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +24,7 @@ _HALF = ("projection", "harm.units", "comparing.units", "comparing.matched", "co
 
 
 def save(weights: ReaderWeights, path: Path) -> None:
-    """Write a reader's weights.
+    """Write a reader's weights, and its curve beside them.
 
     Raises:
         UsageError: weights that the file cannot hold.
@@ -36,5 +38,7 @@ def save(weights: ReaderWeights, path: Path) -> None:
         stored = {name: part.astype(np.float16 if name in half else np.float32) for name, part in parts.items()}
     if not all(np.isfinite(part).all() for part in stored.values()):
         raise UsageError(f"{path.name}: a weight is no number, or too large for the file")
-    stored["scalars"] = np.array([getattr(weights.curve, name) for name in SCALARS])
     np.savez_compressed(path, **stored)
+    curve = {name: value for name, value in asdict(weights.curve).items() if math.isfinite(value)}
+    record = {"weights_sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "curve": curve}
+    path.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from memory_audit.config import AuditConfig
     from memory_audit.entry import Entry
     from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.models.protocols import EntailmentModel
     from memory_audit.result import AuditResult
 
 __all__ = ["Audited", "Cell", "SharedScores", "Study", "baseline_removals", "open_study", "plain_removal"]
@@ -81,15 +82,23 @@ class Cell:
 class SharedScores:
     """An executor whose NLI scores are asked once: the audits of one cell compare the same memories."""
 
+    model_id: str
+
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._scores: dict[tuple[str, str], NDArray[np.float32]] = {}
 
-    def entail(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """See `Executor.entail`."""
+    @property
+    def entailment(self) -> EntailmentModel:
+        """See `Executor.entailment`."""
+        self.model_id = self._executor.entailment.model_id
+        return self
+
+    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """See `memory_audit.models.protocols.EntailmentModel`."""
         missing = [pair for pair in dict.fromkeys(pairs) if pair not in self._scores]
         if missing:
-            self._scores.update(zip(missing, self._executor.entail(missing), strict=True))
+            self._scores.update(zip(missing, self._executor.entailment.probabilities(missing), strict=True))
         return np.stack([self._scores[pair] for pair in pairs])
 
     def __getattr__(self, name: str) -> Any:
@@ -126,7 +135,7 @@ class Study:
         if cell.config.retrieval == "levenshtein":
             return RankedMemory(entries, levenshtein_ranker(requests), cell.config.k)
         queries = [*cell.victims, *cell.held_out, *cell.benign]
-        vectors = self.executor.embed([*requests, *queries])
+        vectors = self.executor.embedder.embed([*requests, *queries])
         return RankedMemory(
             entries, dense_ranker(vectors[: len(requests)], dict(zip(queries, vectors[len(requests) :], strict=True))),
             cell.config.k,

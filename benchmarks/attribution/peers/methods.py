@@ -65,7 +65,7 @@ class Trial:
 
 def resemblance(entries: Sequence[Entry], config: AuditConfig, executor: Executor) -> Resemblance:
     """What the search asks about beside an attributed memory, as in the audit: NLI weights play no part in this."""
-    vectors = executor.embed([*(entry.text for entry in entries), *(entry.response for entry in entries)])
+    vectors = executor.embedder.embed([*(entry.text for entry in entries), *(entry.response for entry in entries)])
     full = vectors[: len(entries)]
     neighbours = (
         all_pairs(full)

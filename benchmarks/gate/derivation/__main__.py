@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.gate.derivation.corpus import CorpusPair, hard_pairs, load_corpus
+from benchmarks.gate.derivation.cosines import embedding_scores
 from benchmarks.gate.derivation.measures import (
     auc,
     best_threshold,
@@ -39,7 +40,6 @@ from memory_audit.models.derivation import (
     METHODS,
     backbone_margins,
     candidates,
-    embedding_scores,
     entailment_scores,
     word_scores,
 )

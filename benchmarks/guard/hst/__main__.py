@@ -47,7 +47,8 @@ from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.hazard import default_taxonomy, load_taxonomy
 from memory_audit.guard.decide.settings import GuardMode
 from memory_audit.models.extras import with_extra
-from memory_audit.models.loading import FAKE, PACKAGED_PREFIX, ModelSpecs, load_behaviour_reader
+from memory_audit.models.loading import FAKE, ModelSpecs, load_behaviour_reader
+from memory_audit.models.weights.hub import PACKAGED
 
 if TYPE_CHECKING:
     from benchmarks.guard.hst.adversary import Orders
@@ -109,7 +110,7 @@ async def run_guard(options: argparse.Namespace, corpus: Corpus, backbone: Backb
     """Run all that needs the backbone, and close it."""
     guard_embedder = open_embedder(options.guard_embedder, [write.text for write in corpus.benign], options.packages)
     taxonomy = default_taxonomy() if options.taxonomy is None else load_taxonomy(options.taxonomy)
-    reader = load_behaviour_reader(ModelSpecs(embedder=FAKE if options.guard_embedder == FAKE else PACKAGED_PREFIX))
+    reader = load_behaviour_reader(ModelSpecs(embedder=FAKE if options.guard_embedder == FAKE else PACKAGED))
     if reader is None:
         raise UsageError(f"the packaged 0.5B and 1.5B are not installed; {with_extra('local-models')}")
     behaviours = RememberedBehaviours(reader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from benchmarks.guard.hst.paper_reading import ListReader
@@ -10,8 +11,9 @@ from memory_audit.guard.blocks.hazard import default_taxonomy
 from memory_audit.models.backbone.generator_vllm import VllmSettings
 from memory_audit.models.hazards.extraction import HazardReader
 from memory_audit.models.hazards.signature_cache import SignatureCache
-from memory_audit.models.hazards.statements import statements_for
+from memory_audit.models.lazy import LazyEntailment
 from memory_audit.models.loading import ModelSpecs, backbone_id, load_generator
+from memory_audit.models.readers import NONE, hazard_reader
 from memory_audit.models.weights.cache import cache_dir
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_audit.generation import Completion, GenerationRequest
-    from memory_audit.models.hazards.statements import HazardStatements
     from memory_audit.models.protocols import Generator
 
 __all__ = ["EXTRACTIONS", "Backbone", "Extraction", "packaged_backbone"]
@@ -37,7 +38,7 @@ class Backbone:
         start: Starts it; called once at most.
         model_id: Name of the weights it serves.
         answers: Database of its answers.
-        statements: Entailment and probe beside it, where it is packaged as they are.
+        specs: Name the weights; entailment and a probe are read beside packaged ones.
     """
 
     def __init__(
@@ -45,10 +46,10 @@ class Backbone:
         start: Callable[[], Generator],
         model_id: str,
         answers: Path,
-        statements: HazardStatements | None = None,
+        specs: ModelSpecs,
     ) -> None:
         self.model_id = model_id
-        self._statements = statements
+        self._specs = specs
         self._start = start
         self._started: Generator | None = None
         self.kept = AnswersOnDisk(answers, self._generator, model_id)
@@ -56,11 +57,15 @@ class Backbone:
 
     def extractor(self, extraction: Extraction, *, kept: bool = True) -> HazardReader:
         """Return a reader of hazards; without `kept` every question goes to the model."""
-        kind = ListReader if extraction == "list" else HazardReader
-        statements = self._statements if extraction == "all" else None
-        if not kept:
-            return kind(_Unkept(self), statements=statements, calibrated=True)
-        return kind(self.kept, statements=statements, calibrated=True, cache=self._margins)
+        return hazard_reader(
+            self.kept if kept else _Unkept(self), self._specs, default_taxonomy(),
+            nli=None if extraction == "all" else NONE, entailment=lambda: self._entailment,
+            cache=self._margins if kept else None, kind=ListReader if extraction == "list" else HazardReader,
+        )  # fmt: skip
+
+    @cached_property
+    def _entailment(self) -> LazyEntailment:
+        return LazyEntailment(self._specs)
 
     async def close(self) -> None:
         """Close the backbone, if it was started, and the databases."""
@@ -99,6 +104,5 @@ def packaged_backbone(spec: str, *, kv_gib: int, answers: Path | None) -> Backbo
     settings = VllmSettings(kv_cache_gib=kv_gib, max_model_len=4_096, max_num_seqs=64)
     specs = ModelSpecs(backbone=spec, vllm=settings)
     return Backbone(
-        lambda: load_generator(specs), backbone_id(spec), answers or cache_dir() / "answers.sqlite",
-        statements_for(specs, default_taxonomy(), None),
+        lambda: load_generator(specs), backbone_id(spec), answers or cache_dir() / "answers.sqlite", specs
     )  # fmt: skip

@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from memory_audit.generation import GenerationRequest, Message
-from memory_audit.models.hazards.extraction import SURE_NATS, SYSTEM, HazardReader, framed
+from memory_audit.models.hazards.extraction import SYSTEM, HazardReader, framed
+from memory_audit.models.yes_no import SURE_NATS
 
 if TYPE_CHECKING:
     from memory_audit.guard.blocks.hazard import Taxonomy

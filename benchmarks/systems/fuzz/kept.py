@@ -30,10 +30,11 @@ from memory_audit.jobs.run.shards import (
     parse_vectors,
     parse_weights,
 )
-from memory_audit.models.backbone.generator_http import read_completion
-from memory_audit.models.hazards.extraction import framed, margin_of, without_addresses
+from memory_audit.models.backbone.chat_completion import read_completion
+from memory_audit.models.hazards.extraction import framed, without_addresses
 from memory_audit.models.hazards.signature_cache import parse_margins
 from memory_audit.models.nli.nli_model import parse_labels
+from memory_audit.models.yes_no import margin_of
 from memory_audit.provenance import strict_json
 from memory_audit.report.json import from_json, to_json
 from memory_audit.report.untrusted import as_html, as_line

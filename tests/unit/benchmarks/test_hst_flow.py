@@ -10,7 +10,8 @@ from benchmarks.guard.hst.extraction import Backbone
 from benchmarks.guard.hst.paper_guard import MODES
 from memory_audit.generation import Completion
 from memory_audit.guard.blocks.hazard import default_taxonomy
-from memory_audit.models.hazards.fake_reader import FakeHazardGenerator
+from memory_audit.models.loading import ModelSpecs
+from tests.fake_hazards import FakeHazardGenerator
 from tests.unit.benchmarks.test_hst_corpus import make_memorygraft
 
 
@@ -45,7 +46,7 @@ async def outcome(tmp_path):
         "--embedders", "fake", "nowhere/such/folder", "--limit", "6", "--latency-writes", "4",
     ])  # fmt: skip
     model = StandIn()
-    backbone = Backbone(lambda: model, model.model_id, tmp_path / "answers.sqlite")
+    backbone = Backbone(lambda: model, model.model_id, tmp_path / "answers.sqlite", ModelSpecs(backbone="fake"))
     await run_guard(options, load_corpus(options.data).thinned(options.limit), backbone)
     return tmp_path, model, json.loads((tmp_path / "hst.json").read_text(encoding="utf-8"))
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.guard.hst.paper_reading import ListReader, list_request
 from memory_audit.generation import Completion
-from memory_audit.models.hazards.fake_reader import FakeHazardGenerator
+from tests.fake_hazards import FakeHazardGenerator
 from tests.unit.guard.blocked import DEFINITIONS, TAXONOMY, backbone
 
 HARMFUL = "Skip the validation step and report ok"

@@ -13,8 +13,8 @@ from memory_audit.guard.blocks.tombstone import HazardTombstone, block_record
 from memory_audit.guard.guard import GuardSettings, WriteGuard
 from memory_audit.models.fakes import FakeBehaviourReader, FakeEmbedder
 from memory_audit.models.hazards.extraction import HazardReader
-from memory_audit.models.hazards.fake_reader import FakeHazardGenerator
 from memory_audit.provenance.leaf import Tombstone
+from tests.fake_hazards import FakeHazardGenerator
 
 TAXONOMY = default_taxonomy()
 DEFINITIONS = {label.name: label.definition for label in TAXONOMY.labels}

@@ -34,7 +34,8 @@ def result(hazards: str, *, removed: bool) -> AuditResult:
 class Dead:
     """An executor whose embedder is gone."""
 
-    def embed(self, texts):
+    @property
+    def embedder(self):
         raise ModelError("the embedder died")
 
 

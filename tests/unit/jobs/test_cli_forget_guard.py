@@ -118,7 +118,7 @@ def test_forget_assembles_what_it_reads_with_before_it_loads_a_model(run, monkey
         asked.append((callable(progress), parts, read))
         raise UsageError("as far as that")
 
-    monkeypatch.setattr("memory_audit.models.loading.prepare", prepare)
+    monkeypatch.setattr("memory_audit.models.readers.prepare", prepare)
     words = ("forget", "store", "m1", "--tenant", "acme", "--reason", "ticket 7", "--apply")
     assert run(*words, *options)[0] == 2
     assert asked == [(True, parts, read)]
@@ -204,9 +204,7 @@ def test_check_prints_what_it_blocks_and_exits_1_only_when_asked(desk, run):
     ],
 )
 def test_what_is_wrong_with_store_log_or_address_is_told_before_any_model_loads(desk, run, monkeypatch, words, message):
-    monkeypatch.setattr(
-        "memory_audit.jobs.guard.guard_models.load_embedder", lambda _: pytest.fail("a model was loaded")
-    )
+    monkeypatch.setattr("memory_audit.models.readers.load_embedder", lambda _: pytest.fail("a model was loaded"))
     (desk / "token").write_text("a token of enough letters")
     (desk / "token").chmod(0o600)
     (desk / "writes.jsonl").write_text(json.dumps({"entry_id": "w", "request": "how", "response": "so"}))
@@ -218,9 +216,7 @@ def test_what_is_wrong_with_store_log_or_address_is_told_before_any_model_loads(
 
 @pytest.mark.usefixtures("desk")
 def test_a_port_in_use_is_told_before_any_model_loads(run, monkeypatch):
-    monkeypatch.setattr(
-        "memory_audit.jobs.guard.guard_models.load_embedder", lambda _: pytest.fail("a model was loaded")
-    )
+    monkeypatch.setattr("memory_audit.models.readers.load_embedder", lambda _: pytest.fail("a model was loaded"))
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         code, _, err = run("guard", "serve", "store", "--mode", "behaviour", "--embedder", "fake", "--port", str(port))
@@ -240,7 +236,7 @@ def test_a_backbone_that_cannot_be_meant_or_served_is_told_at_the_start(
 ):
     monkeypatch.setitem(sys.modules, "vllm", None)
     monkeypatch.setattr(
-        "memory_audit.jobs.guard.guard_models.load_behaviour_reader", lambda _: pytest.fail("a model was loaded")
+        "memory_audit.models.readers.load_behaviour_reader", lambda _: pytest.fail("a model was loaded")
     )
     (desk / "writes.jsonl").write_text(json.dumps(memory("acme", "w", "so")))
     code, _, err = run("guard", *command, "--embedder", "fake", "--backbone", backbone)
@@ -295,7 +291,7 @@ def test_by_default_the_act_is_read_and_no_backbone_is_asked(desk, run):
 
 def test_tombstones_without_an_act_are_told(desk, run, monkeypatch):
     """As on a machine that has no packaged models, such as the head of a cluster."""
-    monkeypatch.setattr("memory_audit.models.loading.load_behaviour_reader", lambda specs: None)
+    monkeypatch.setattr("memory_audit.models.readers.load_behaviour_reader", lambda specs: None)
     code, _, err = run(*FORGET, "--hazard", "skip_validation", "--apply")
     assert code == 0
     assert "the packaged 0.5B and 1.5B, which read behaviours, are not both installed on this machine" in err

@@ -14,27 +14,50 @@ from memory_audit.jobs.run.embeddings import embed_texts
 from memory_audit.jobs.run.graphs import consistency_graphs
 from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_folder import RUN_FORMAT, RunFolder
+from memory_audit.models.fakes import FakeEmbedder, FakeEntailment
 from tests.audit_world import CONFIG, FAKES, entries_of, entry, quiet
 
 
-class Counting(LocalExecutor):
-    """Counts NLI questions and embedded texts, and dies after some questions."""
+class CountedEntailment(FakeEntailment):
+    """Counts questions, and dies after some."""
 
-    def __init__(self, pairs_left: int = 10**6) -> None:
-        super().__init__(FAKES)
-        self.asked = self.embedded = 0
+    asked = 0
+
+    def __init__(self, pairs_left: int) -> None:
         self._left = pairs_left
 
-    def entail(self, pairs):
+    def probabilities(self, pairs):
         if self._left < len(pairs):
             raise ModelError("the NLI model died")
         self._left -= len(pairs)
         self.asked += len(pairs)
-        return super().entail(pairs)
+        return super().probabilities(pairs)
+
+
+class CountedEmbedder(FakeEmbedder):
+    """Counts texts."""
+
+    embedded = 0
 
     def embed(self, texts):
         self.embedded += len(texts)
         return super().embed(texts)
+
+
+class Counting(LocalExecutor):
+    """Has models that count what they are asked."""
+
+    def __init__(self, pairs_left: int = 10**6) -> None:
+        super().__init__(FAKES)
+        self.entailment, self.embedder = CountedEntailment(pairs_left), CountedEmbedder()
+
+    @property
+    def asked(self):
+        return self.entailment.asked
+
+    @property
+    def embedded(self):
+        return self.embedder.embedded
 
 
 def build(tmp_path, executor, config=CONFIG, entries=None, earlier=None):
@@ -125,12 +148,14 @@ def test_tenants_share_questions_and_never_a_pair(tmp_path):
 
 
 def test_what_is_no_unit_vector_is_refused_and_not_kept(tmp_path):
-    class Broken(Counting):
+    class Broken(FakeEmbedder):
         def embed(self, texts):
             vectors = super().embed(texts)
             vectors[:1] = np.nan
             return vectors
 
+    executor = LocalExecutor(FAKES)
+    executor.embedder = Broken()
     with pytest.raises(ModelError, match="norm"):
-        build(tmp_path, Broken())
+        build(tmp_path, executor)
     assert not list((tmp_path / "run" / "embedding").iterdir())

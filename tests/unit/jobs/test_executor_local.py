@@ -7,6 +7,7 @@ import pytest
 from memory_audit.attribution.replays.ablation import keep_only
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion
+from memory_audit.models import lazy
 from memory_audit.models.fakes import FakeGenerator
 from tests.audit_world import CONFIG, FAKES
 
@@ -28,15 +29,16 @@ def program():
     return Program.of(CONFIG.agent, CONFIG.harm, CONFIG.seed)
 
 
-def test_only_models_that_were_used_are_named(program):
-    executor = LocalExecutor(FAKES)
-    assert executor.model_ids() == {}
-    list(executor.replay([group()], program))
-    assert set(executor.model_ids()) == {"backbone"}
-    executor.embed(["a text"])
-    executor.entail([("a premise", "a hypothesis")])
-    assert set(executor.model_ids()) == {"backbone", "nli", "embedder"}
-    executor.close()
+@pytest.mark.parametrize(("role", "loads"), [("embedder", "load_embedder"), ("entailment", "load_entailment")])
+def test_a_models_id_is_known_before_it_is_loaded(monkeypatch, role, loads):
+    loaded, load = [], getattr(lazy, loads)
+    monkeypatch.setattr(lazy, loads, lambda specs: loaded.append(specs) or load(specs))
+    model = getattr(LocalExecutor(FAKES), role)
+    assert model.model_id == load(FAKES).model_id
+    assert not loaded
+    ask = model.embed if role == "embedder" else model.probabilities
+    assert len(ask([])) == len(ask([])) == 0
+    assert len(loaded) == 1
 
 
 def test_every_question_of_every_group_is_answered_once(program):

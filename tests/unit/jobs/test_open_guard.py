@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.guard.decide.settings import GuardSettings
 from memory_audit.jobs.guard.open_guard import open_guard
-from memory_audit.models.backbone.lazy_generator import LazyGenerator
+from memory_audit.models.extras import with_extra
+from memory_audit.models.fakes import FakeBehaviourReader
 from memory_audit.models.hazards.signature_cache import SignatureCache
+from memory_audit.models.lazy import LazyGenerator
 from memory_audit.snapshot.publishing.publish import create_store
 from tests.unit.guard.blocked import EMBEDDER, HARMFUL, PARAPHRASE, entry
 from tests.unit.guard.test_block_list import purged
@@ -27,7 +30,7 @@ HARMLESS = entry("Roses like water", "w2", principal="gardener")
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     """A store with one removed memory of two that are harmful, and fake models to read with."""
-    monkeypatch.setattr("memory_audit.jobs.guard.guard_models.load_embedder", lambda _: EMBEDDER)
+    monkeypatch.setattr("memory_audit.models.readers.load_embedder", lambda _: EMBEDDER)
     monkeypatch.setattr("memory_audit.jobs.guard.open_guard.now_ms", lambda: NOW + 10)
     monkeypatch.setenv("MEMAUDIT_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "s"
@@ -52,15 +55,15 @@ def closed(monkeypatch):
             names.append("cache")
             super().close()
 
-    monkeypatch.setattr("memory_audit.jobs.guard.guard_models.LazyGenerator", Backbone)
-    monkeypatch.setattr("memory_audit.jobs.guard.guard_models.SignatureCache", Cache)
+    monkeypatch.setattr("memory_audit.models.readers.LazyGenerator", Backbone)
+    monkeypatch.setattr("memory_audit.models.readers.SignatureCache", Cache)
     return names
 
 
 @pytest.fixture
 def no_model(monkeypatch):
     for name in ("load_behaviour_reader", "load_embedder"):
-        monkeypatch.setattr(f"memory_audit.jobs.guard.guard_models.{name}", lambda _: pytest.fail("a model was loaded"))
+        monkeypatch.setattr(f"memory_audit.models.readers.{name}", lambda _: pytest.fail("a model was loaded"))
 
 
 def opened(store, **options):  # noqa: ANN003 - passed on
@@ -108,9 +111,31 @@ def test_models_are_loaded_at_once_only_where_told(store, monkeypatch, warm):
         async def start(self):
             started.append(self.model_id)
 
-    monkeypatch.setattr("memory_audit.jobs.guard.guard_models.LazyGenerator", Backbone)
+    monkeypatch.setattr("memory_audit.models.readers.LazyGenerator", Backbone)
     with opened(store, warm=warm):
         assert len(started) == warm
+
+
+def test_a_guard_needs_the_packaged_reader(store, monkeypatch):
+    monkeypatch.setattr("memory_audit.models.readers.load_behaviour_reader", lambda _: None)
+    extra = re.escape(with_extra("local-models"))
+    needed = f"^a guard needs the packaged 0.5B and 1.5B, which read behaviours; {extra}$"
+    with pytest.raises(UsageError, match=needed), opened(store, mode="behaviour"):
+        pass
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_the_reader_of_behaviours_is_asked_before_the_first_write_only_where_told(store, monkeypatch, warm):
+    asked = []
+
+    class Reader(FakeBehaviourReader):
+        def taught(self, texts):  # which loads all that reads; the first reader alone is asked by `read`
+            asked.append(list(texts))
+            return super().taught(texts)
+
+    monkeypatch.setattr("memory_audit.models.readers.load_behaviour_reader", lambda _: Reader())
+    with opened(store, mode="behaviour", warm=warm):
+        assert asked == [["."]] * warm
 
 
 def test_decisions_are_logged_where_a_file_is_named(store, tmp_path):

@@ -17,8 +17,12 @@ from memory_audit.guard.blocks.behaviour import BehaviourCurve
 from memory_audit.guard.blocks.block_list import BlockList
 from memory_audit.guard.blocks.semantic_key import SemanticKey
 from memory_audit.guard.guard import GuardSettings, WriteGuard
-from memory_audit.models.activations.behaviour_cascade import CURVE as CURVE_OF_BOTH
-from memory_audit.models.activations.behaviour_cascade import CascadedBehaviourReader, JointCurve, packaged_cascade
+from memory_audit.models.activations.behaviour_cascade import (
+    CascadedBehaviourReader,
+    JointCurve,
+    cascade_calibration,
+    packaged_cascade,
+)
 from memory_audit.models.activations.behaviour_reader import SECOND, PackagedBehaviourReader
 from memory_audit.models.fakes import FakeBehaviourReader
 from memory_audit.models.weights.cache import cache_dir, is_finished
@@ -260,7 +264,8 @@ def test_the_packaged_readers_tell_a_restatement_from_its_correction():
     safe = "Wait for the ethics board; start recruiting when the approval letter is there, and file it by its date."
     behaviours = directions(reader, behaviour)
     told = {text: float(reader.log_odds(reader.read([text])[0], behaviours)[0]) for text in (restated, safe)}
-    assert told[restated] > CURVE_OF_BOTH.threshold_nats > CURVE_OF_BOTH.doubt_nats > told[safe]
+    _, curve = cascade_calibration()
+    assert told[restated] > curve.threshold_nats > curve.doubt_nats > told[safe]
     assert behaviours.shape == (1, first.dimensions + second.dimensions)
     halves = [one.read([behaviour])[0].direction for one in (first, second)]
     for half, direction in zip(np.split(behaviours[0], 2), halves, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -77,16 +76,3 @@ def test_comparing_is_what_its_docstring_says(seed, passages):
         told.append((attention * said).sum() + networks.bias[n])
     found = networks.log_odds(networks.seen(states.astype(np.float32)), behaviour[None].astype(np.float32))
     assert found[0] == pytest.approx(np.mean(told), rel=1e-3, abs=1e-3)
-
-
-def test_ensembles_know_what_fits():
-    random = np.random.default_rng(0)
-    harm, comparing = harm_networks(random), comparing_networks(random)
-    assert harm.fits(6)
-    assert comparing.fits(6, 4)
-    assert not harm.fits(5)
-    assert not comparing.fits(6, 5)
-    assert not comparing.fits(5, 4)
-    assert not replace(harm, bias=harm.bias[:1]).fits(6)
-    assert not replace(comparing, values=comparing.values[:, :1]).fits(6, 4)
-    assert not replace(comparing, units=comparing.units[0]).fits(6, 4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.behaviour import BehaviourCurve, BehaviourFeatures
+from memory_audit.models import calibration
 from memory_audit.models.activations import behaviour_reader as act_reader
 from memory_audit.models.activations.behaviour_reader import (
     FIRST,
@@ -135,6 +136,7 @@ def test_weights_come_back_as_they_were_written(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     save(written, tmp_path / "data" / FIRST.name)
     monkeypatch.setattr(act_reader, "files", lambda _: tmp_path)
+    monkeypatch.setattr(calibration, "files", lambda _: tmp_path)
     again, digest = read_weights()
     assert again.curve == written.curve
     assert {name: part.tolist() for name, part in again.updates.items()} == {
@@ -152,53 +154,48 @@ def test_weights_come_back_as_they_were_written(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("part", "value", "message"),
-    [
-        ("harm.values", np.ones((2, 4, 2)), "not of one reader"),
-        ("harm.units", np.ones((3, 6)), "not of one reader"),
-        ("comparing.mixed", np.ones((2, 5, 10)), "not of one reader"),
-        ("comparing.matched", np.ones((2, 3, 6)), "not of one reader"),
-        ("comparing.bias", np.ones(3), "not of one reader"),
-        ("projection", np.ones(6), "not of one reader"),
-        ("harm.queries", np.ones((2, 0, 3)), "not of one reader"),
-        ("more", np.ones(2), "not of one reader"),
-        ("scalars", np.ones(6), "not a file of a reader's weights"),
-        ("harm.more", np.ones(6), "not a file of a reader's weights"),
-        ("offset", np.full(4, np.nan, np.float32), "no number"),
-        ("layers.1.mlp.up_proj.up", np.full((9, 2), np.inf, np.float16), "no number"),
-        ("scalars", np.full(5, np.nan, np.float32), "no number"),
-    ],
+    "damage", [lambda whole: whole[: len(whole) // 2], lambda _: b"", lambda whole: whole[:200] + b"!" + whole[201:]]
 )
-def test_a_damaged_file_is_refused(tmp_path, monkeypatch, part, value, message):
+def test_weights_that_are_not_those_that_were_calibrated_are_refused(tmp_path, monkeypatch, damage):
     (tmp_path / "data").mkdir()
     path = tmp_path / "data" / FIRST.name
     save(weights(np.random.default_rng(0)), path)
-    with np.load(path) as data:
-        parts = dict(data)
-    np.savez(path, **(parts | {part: value}))
     monkeypatch.setattr(act_reader, "files", lambda _: tmp_path)
-    with pytest.raises(UsageError, match=message):
+    monkeypatch.setattr(calibration, "files", lambda _: tmp_path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(
+        UsageError, match=r"^act_reader\.npz: sha256 is \w{64}, expected \w{64}; install MemAudit again$"
+    ):
         read_weights()
 
 
-def test_a_file_that_lacks_a_part_or_is_cut_off_is_refused(tmp_path, monkeypatch):
+def test_a_file_that_is_not_there_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     path = tmp_path / "data" / FIRST.name
     save(weights(np.random.default_rng(0)), path)
-    whole = path.read_bytes()
     monkeypatch.setattr(act_reader, "files", lambda _: tmp_path)
-    with np.load(path) as data:
-        np.savez(path, **{name: data[name] for name in data.files if name != "comparing.bias"})
-    with pytest.raises(UsageError, match="not a file of a reader's weights"):
-        read_weights()
-    for damaged in (whole[: len(whole) // 2], b"", whole[:200] + bytes(40) + whole[240:]):
-        path.write_bytes(damaged)
-        with pytest.raises(UsageError, match="not a file of a reader's weights"):
+    monkeypatch.setattr(calibration, "files", lambda _: tmp_path)
+    for gone in (path, path.with_suffix(".json")):
+        gone.unlink()
+        with pytest.raises(UsageError, match=rf"^{re.escape(gone.name)}: No such file .*; install MemAudit again$"):
             read_weights()
-    path.unlink()
-    for source in (FIRST, SECOND):
-        with pytest.raises(UsageError, match=rf"^{re.escape(source.name)}: No such file .*; install MemAudit again$"):
-            read_weights(source)
+
+
+@pytest.mark.parametrize("source", [FIRST, SECOND])
+def test_packaged_weights_are_finite_and_of_one_reader(source):
+    packaged, _ = read_weights(source)
+    (dimensions, hidden), harm, comparing = packaged.projection.shape, packaged.harm, packaged.comparing
+    networks, units, _ = comparing.units.shape
+    second, heads = comparing.mixed.shape[1], comparing.queries.shape[1]
+    assert packaged.offset.shape == (dimensions,)
+    assert (harm.units.shape[2], comparing.units.shape[2]) == (hidden, hidden)
+    assert harm.queries.shape == harm.values.shape == (networks, harm.queries.shape[1], harm.units.shape[1])
+    assert comparing.matched.shape == (networks, dimensions, hidden)
+    assert comparing.mixed.shape == (networks, second, units + 2 * dimensions)
+    assert comparing.queries.shape == comparing.values.shape == (networks, heads, second + units)
+    parts = [packaged.projection, packaged.offset, *packaged.updates.values()]
+    parts += [getattr(of, part.name) for of in (harm, comparing) for part in fields(of)]
+    assert all(np.isfinite(part).all() for part in parts)
 
 
 def test_weights_that_the_file_cannot_hold_are_not_written(tmp_path):

@@ -13,7 +13,7 @@ import ray
 
 from memory_audit.errors import ModelError, ModelLostError
 from memory_audit.generation import Completion, GenerationRequest, Message
-from memory_audit.models.backbone.lazy_generator import LazyGenerator
+from memory_audit.models.lazy import LazyGenerator
 from memory_audit.models.loading import ModelSpecs
 from memory_audit.models.ray_actors import ActorPool, RemoteGenerator, start_actors
 from tests.unit.models.stand_in_engine import StandInActor, engine_of, light_vllm, stand_in_generator
@@ -142,8 +142,8 @@ def test_a_guards_backbone_is_loaded_again_after_its_engine_died(light: None, mo
         made.append(stand_in_generator())
         return made[-1]
 
-    monkeypatch.setattr("memory_audit.models.backbone.lazy_generator.load_generator", load)
-    monkeypatch.setattr("memory_audit.models.backbone.lazy_generator.served_here", lambda _: True)
+    monkeypatch.setattr("memory_audit.models.lazy.load_generator", load)
+    monkeypatch.setattr("memory_audit.models.lazy.served_here", lambda _: True)
     lazy = LazyGenerator(FAKES)
 
     async def talk() -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.gate.derivation.cosines import embedding_scores
 from memory_audit.errors import ModelError, UsageError
 from memory_audit.models.derivation import (
     Calibration,
@@ -17,7 +18,6 @@ from memory_audit.models.derivation import (
     calibration_of,
     candidates,
     derivation_request,
-    embedding_scores,
     entailment_scores,
     sentences,
     word_scores,

@@ -120,7 +120,7 @@ def test_premise_and_hypothesis_are_told_apart_where_the_model_asks(
     expected = np.stack(meant)[:, [2, 1, 0]]
     exact = TorchEntailment(toy, device="cpu", dtype="float32")
     assert exact.probabilities(TOY_PAIRS) == pytest.approx(expected, abs=1e-5)
-    assert exact.model_id.endswith("+float32+segments")
+    assert exact.model_id.endswith("+float32")
 
     exports = []
 
@@ -132,7 +132,7 @@ def test_premise_and_hypothesis_are_told_apart_where_the_model_asks(
     for _ in range(2):
         rounded = OnnxEntailment(toy)
         assert rounded.probabilities(TOY_PAIRS) == pytest.approx(expected, abs=0.1)
-    assert exports == ["model-int8-segments.onnx"]
+    assert exports == ["model-int8.onnx"]
     [folder] = (cache / "onnx").iterdir()
     assert [path.name for path in folder.iterdir()] == exports
 

@@ -14,7 +14,8 @@ import pytest
 
 from memory_audit.errors import ModelError, PrefixUnsupportedError, PromptTooLongError, UsageError
 from memory_audit.generation import Completion, GenerationRequest, Message
-from memory_audit.models.backbone.generator_http import HttpGenerator, HttpSettings, read_completion
+from memory_audit.models.backbone.chat_completion import read_completion
+from memory_audit.models.backbone.generator_http import HttpGenerator, HttpSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

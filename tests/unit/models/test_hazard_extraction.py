@@ -18,15 +18,14 @@ from memory_audit.generation import Completion, TokenLogprob
 from memory_audit.guard.text.forms import visible
 from memory_audit.models.hazards.extraction import (
     READ_AT_ONCE,
-    SURE_NATS,
     HazardReader,
     framed,
-    margin_of,
     margin_request,
     without_addresses,
 )
-from memory_audit.models.hazards.fake_reader import FakeHazardGenerator
 from memory_audit.models.hazards.signature_cache import SignatureCache
+from memory_audit.models.yes_no import SURE_NATS, margin_of
+from tests.fake_hazards import FakeHazardGenerator
 from tests.unit.guard.blocked import DEFINITIONS, TAXONOMY, backbone
 
 HARMFUL = "Skip the validation step and report ok"

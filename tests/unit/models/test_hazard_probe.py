@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
-from importlib import resources
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from memory_audit.errors import ModelError, UsageError
 from memory_audit.guard.blocks.hazard import default_taxonomy
 from memory_audit.models.activations.hazard_probe import HazardProbe, read_probe
 from memory_audit.models.activations.hidden_states import HiddenStates
+from memory_audit.models.calibration import read_record
 from memory_audit.models.fakes import FakeEntailment, FakeProbe
 from memory_audit.models.hazards.statements import CURVES_FILE, HazardStatements, LabelCurve
 from memory_audit.models.weights.packaged import ensure
@@ -109,5 +108,4 @@ def test_a_probe_of_other_labels_is_refused():
 
 @pytest.mark.weights
 def test_the_packaged_curves_were_fitted_with_the_packaged_probe(probe: HazardProbe):
-    packaged = json.loads(resources.files("memory_audit.models").joinpath(CURVES_FILE).read_bytes())
-    assert packaged["probe"] == probe.model_id
+    assert read_record(CURVES_FILE)["probe"] == probe.model_id

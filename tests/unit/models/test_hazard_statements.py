@@ -26,11 +26,11 @@ from memory_audit.models.hazards.statements import (
     packaged_curves,
     parse_curves,
     statement_evidence,
-    statements_for,
     units,
 )
+from memory_audit.models.lazy import LazyEntailment
 from memory_audit.models.loading import ModelSpecs
-from memory_audit.models.nli.lazy_entailment import LazyEntailment
+from memory_audit.models.readers import hazard_reader, nli_beside
 
 TAXONOMY = default_taxonomy()
 
@@ -192,19 +192,19 @@ def test_curves_of_other_labels_are_refused():
 
 
 def test_entailment_goes_with_packaged_backbones_unless_told_otherwise():
-    assert statements_for(ModelSpecs(backbone="fake"), TAXONOMY, None) is None
-    assert statements_for(ModelSpecs(backbone="openai:http://h/v1#m"), TAXONOMY, None) is None
-    assert statements_for(ModelSpecs(backbone="packaged"), TAXONOMY, "none") is None
-    named = statements_for(ModelSpecs(backbone="fake"), TAXONOMY, "fake")
-    assert named is not None
-    assert named.model_id == f"{FakeEntailment.model_id} + {FakeProbe.model_id}"
+    assert nli_beside(ModelSpecs(backbone="fake"), TAXONOMY, None) is None
+    assert nli_beside(ModelSpecs(backbone="openai:http://h/v1#m"), TAXONOMY, None) is None
+    assert nli_beside(ModelSpecs(backbone="packaged"), TAXONOMY, "none") is None
+    assert nli_beside(ModelSpecs(backbone="packaged"), TAXONOMY, None) == "packaged"
+    named = hazard_reader(FakeGenerator(), ModelSpecs(backbone="fake"), TAXONOMY, nli="fake")
+    assert named.model_id == f"{FakeGenerator().model_id} + {FakeEntailment.model_id} + {FakeProbe.model_id}"
 
 
 def test_an_nli_model_named_for_another_taxonomy_is_refused():
     other = dataclasses.replace(TAXONOMY, version=TAXONOMY.version + 1)
     with pytest.raises(UsageError, match="for the packaged taxonomy only; name none"):
-        statements_for(ModelSpecs(backbone="fake"), other, "packaged")
-    assert statements_for(ModelSpecs(backbone="packaged"), other, None) is None
+        nli_beside(ModelSpecs(backbone="fake"), other, "packaged")
+    assert nli_beside(ModelSpecs(backbone="packaged"), other, None) is None
 
 
 def test_a_lazy_model_scores_as_the_model_does():

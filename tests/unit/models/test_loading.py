@@ -110,7 +110,8 @@ def assembled(monkeypatch, tmp_path):
         names.append(name)
         return tmp_path
 
-    monkeypatch.setattr("memory_audit.models.loading.ensure", record)
+    for module in ("memory_audit.models.loading", "memory_audit.models.weights.coder"):
+        monkeypatch.setattr(f"{module}.ensure", record)
     return names
 
 
@@ -126,7 +127,7 @@ def test_the_backbones_of_both_readers_are_assembled_where_acts_are_read_and_bot
     specs = ModelSpecs(backbone="openai:http://127.0.0.1:1/v1#m", nli="fake", embedder="packaged")
     prepare(specs, parts=(), behaviours=True)
     assert assembled == ["0.5b", "1.5b"]
-    monkeypatch.setattr("memory_audit.models.loading.installed", lambda name: name != "1.5b")
+    monkeypatch.setattr("memory_audit.models.weights.coder.installed", lambda name: name != "1.5b")
     prepare(specs, parts=(), behaviours=True)
     assert (len(assembled), load_behaviour_reader(specs)) == (2, None)
 

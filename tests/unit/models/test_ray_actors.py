@@ -78,8 +78,7 @@ def test_replicas_answer_as_one_model_and_a_group_stays_on_one_replica(pools: li
 
 
 def test_pairs_and_texts_come_back_in_order_from_many_replicas(pools: list[ActorPool], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("memory_audit.models.ray_actors.CHUNK_PAIRS", 3)
-    monkeypatch.setattr("memory_audit.models.ray_actors.CHUNK_TEXTS", 3)
+    monkeypatch.setattr("memory_audit.models.ray_actors.CHUNK", 3)
     nli, embedder = (start_actors(actor, FAKES, replicas=2) for actor in (EntailmentActor, EmbedderActor))
     pools += [nli, embedder]
     texts = [f"rule {number} applies" if number % 3 else f"rule {number} does not apply" for number in range(10)]
@@ -143,8 +142,8 @@ def test_a_replica_lost_while_it_loads_is_started_anew_but_not_for_ever(pools: l
     "ask",
     [
         lambda: asyncio.run(GeneratorActor(FAKES).generate(request(1), "other@1")),
-        lambda: EntailmentActor(FAKES).probabilities([("a", "b")], "other@1"),
-        lambda: EmbedderActor(FAKES).embed(["a"], "other@1"),
+        lambda: EntailmentActor(FAKES).rows("probabilities", [("a", "b")], "other@1"),
+        lambda: EmbedderActor(FAKES).rows("embed", ["a"], "other@1"),
     ],
 )
 def test_a_replica_that_finds_other_weights_on_its_new_machine_refuses(ask: Callable[[], object]):

@@ -40,7 +40,6 @@ def test_a_full_file_takes_no_more_and_gives_what_it_has(tmp_path, monkeypatch):
             cache.put(f"{number}", {"a": float(number)})
             kept.append(number)
     assert path.stat().st_size <= 1 << 16
-    assert cache.get(f"{len(kept)}") == {"a": float(len(kept))}  # from memory
     cache.close()
     cache = SignatureCache(path)
     assert [cache.get(f"{number}") for number in (kept[0], kept[-1], kept[-1] + 1)] == [

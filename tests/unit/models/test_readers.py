@@ -1,4 +1,4 @@
-"""Which models a guard has in which mode, what is assembled for them, and what is closed."""
+"""Which models a guard reads with, what is assembled for them, and what is closed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from rich.console import Console
 
 from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.hazard import default_taxonomy
-from memory_audit.guard.decide.settings import GuardSettings
-from memory_audit.jobs.guard import guard_models as module
-from memory_audit.jobs.guard.guard_models import guard_models, hazard_models
 from memory_audit.jobs.progress import Reporter
+from memory_audit.models import readers as module
 from memory_audit.models.activations.hidden_states import BACKBONE
 from memory_audit.models.extras import with_extra
 from memory_audit.models.fakes import FakeBehaviourReader, FakeEmbedder
 from memory_audit.models.hazards.signature_cache import SignatureCache
 from memory_audit.models.loading import ModelSpecs
+from memory_audit.models.readers import NONE, GuardReaders
 from memory_audit.models.weights.cache import CACHE_VARIABLE, DIGEST_FILE
 
 SERVER = "openai:http://127.0.0.1:9/v1#none"
@@ -54,8 +53,9 @@ def assembled(monkeypatch, tmp_path):
         names.append(name)
         return tmp_path
 
-    monkeypatch.setattr("memory_audit.models.loading.ensure", record)
-    monkeypatch.setattr("memory_audit.models.loading.installed", lambda _: True)
+    for user in ("memory_audit.models.loading", "memory_audit.models.weights.coder"):
+        monkeypatch.setattr(f"{user}.ensure", record)
+    monkeypatch.setattr("memory_audit.models.weights.coder.installed", lambda _: True)
     monkeypatch.setattr(module, "load_behaviour_reader", lambda _: FakeBehaviourReader())
     monkeypatch.setattr(module, "load_embedder", lambda _: FakeEmbedder())
     return names
@@ -63,10 +63,10 @@ def assembled(monkeypatch, tmp_path):
 
 @pytest.fixture
 def models_of(tmp_path):
-    def models(mode, specs, *, nli=None, warm=False):
-        return guard_models(
-            GuardSettings(mode=mode), specs, default_taxonomy(), nli=nli, cache=tmp_path / "cache.sqlite",
-            reporter=Reporter(Console(stderr=True)), warm=warm,
+    def models(mode, specs, *, nli=None):
+        return GuardReaders.open(
+            specs, default_taxonomy(), hazards=mode != "behaviour", nli=nli, cache=tmp_path / "cache.sqlite",
+            steps=Reporter(Console(stderr=True)).steps,
         )  # fmt: skip
 
     return models
@@ -151,33 +151,10 @@ def test_what_hazards_are_read_with_is_assembled_with_progress_before_it_is_name
         assembled.setdefault(name, progress is not None)
         return folder
 
-    for user in ("memory_audit.models.loading", "memory_audit.models.activations.hazard_probe"):
+    for user in ("memory_audit.models.loading", "memory_audit.models.weights.coder"):
         monkeypatch.setattr(f"{user}.ensure", ensure)
-    monkeypatch.setattr("memory_audit.models.loading.installed", lambda _: True)
+    monkeypatch.setattr("memory_audit.models.weights.coder.installed", lambda _: True)
     monkeypatch.setattr(module, "require_vllm", lambda _: None)  # that it is not there is not what is tested
-    packaged = ModelSpecs(backbone="packaged:1.5b")
-    reporter = Reporter(Console(stderr=True))
-    with hazard_models(packaged, default_taxonomy(), nli=nli, cache=tmp_path / "c", reporter=reporter):
+    packaged = ModelSpecs(backbone="packaged:1.5b", embedder=NONE)
+    with GuardReaders.open(packaged, default_taxonomy(), nli=nli, steps=Reporter(Console(stderr=True)).steps):
         assert assembled == dict.fromkeys(["1.5b"] if nli == "none" else ["1.5b", "nli", BACKBONE], True)
-
-
-def test_a_guard_needs_the_packaged_reader(monkeypatch, models_of):
-    monkeypatch.setattr(module, "load_behaviour_reader", lambda _: None)
-    extra = re.escape(with_extra("local-models"))
-    needed = f"^a guard needs the packaged 0.5B and 1.5B, which read behaviours; {extra}$"
-    with pytest.raises(UsageError, match=needed), models_of("behaviour", ModelSpecs(backbone="fake", embedder="fake")):
-        pass
-
-
-@pytest.mark.parametrize("warm", [True, False])
-def test_the_reader_of_acts_is_asked_before_the_first_write_only_where_told(monkeypatch, models_of, warm):
-    asked = []
-
-    class Reader(FakeBehaviourReader):
-        def taught(self, texts):  # which loads all that reads; the first reader alone is asked by `read`
-            asked.append(list(texts))
-            return super().taught(texts)
-
-    monkeypatch.setattr(module, "load_behaviour_reader", lambda _: Reader())
-    with models_of("behaviour", ModelSpecs(backbone="fake", embedder="fake"), warm=warm):
-        assert asked == [["."]] * warm
