@@ -30,7 +30,7 @@ import numpy as np
 from memory_audit.errors import UsageError
 from memory_audit.guard.decide.guard_decision import GuardDecision
 from memory_audit.guard.decide.history import History
-from memory_audit.guard.decide.instalments import Instalment, fitting, joined
+from memory_audit.guard.decide.instalments import Instalment, fitting
 from memory_audit.guard.decide.judge import Verdict, judge, judge_texts
 from memory_audit.guard.decide.readers import HazardExtractor, Readers
 from memory_audit.guard.decide.remembered import Remembered
@@ -275,10 +275,10 @@ class WriteGuard:
         Where another round had to leave texts out, as much as that one takes. None where that tells nothing.
         """
         for most in held.rules.most_read:
-            *earlier, new = fitting(writes, most)
-            if not earlier:
+            kept, forms = fitting(writes, most)
+            if len(kept) == 1:
                 break
-            texts = Texts(joined((*earlier, new)))
+            texts = Texts(forms)
             decision = held.together.get(texts.key)
             if decision is None:
                 [verdict] = yield from judge_texts(held.rules, [texts], joined=True)
@@ -289,7 +289,7 @@ class WriteGuard:
                 continue
             if decision.allowed and not decision.failed:
                 break
-            return replace(decision, with_earlier=tuple(piece.entry_id for piece in earlier))
+            return replace(decision, with_earlier=tuple(piece.entry_id for piece in kept[:-1]))
         return None
 
     def _tell(self, entry: Entry, decision: GuardDecision) -> None:

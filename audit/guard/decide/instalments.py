@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from memory_audit.guard.decide.judge import Verdict
     from memory_audit.guard.decide.write import Write
 
-__all__ = ["Instalment", "fitting", "joined"]
+__all__ = ["Instalment", "fitting"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,31 +56,31 @@ class Instalment:
         return replace(self, text_forms=self.text_forms[:most])
 
 
-def joined(writes: Sequence[Instalment]) -> tuple[str, ...]:
-    """Return the texts in which writes are read together."""
-    return pieces(" ".join(write.text for write in writes))
-
-
-def fitting(writes: tuple[Instalment, ...], most: int) -> tuple[Instalment, ...]:
-    """Return of writes, of which the last is new, what makes at most so many texts; the new one alone if nothing does.
+def fitting(writes: tuple[Instalment, ...], most: int) -> tuple[tuple[Instalment, ...], tuple[str, ...]]:
+    """Return of writes, of which the last is new, what makes at most so many texts, and these texts.
 
     As many of the latest as fit are whole. With those before them, and with the new one where not even one before it
-    fits, that one shortened to half of the texts, come the forms of each that are nearest to a key, as many as fit.
+    fits, that one shortened to half of the texts, come the forms of each that are nearest to a key, as many as fit. The
+    new one stays alone if nothing fits.
     """
-    whole = next(first for first in range(len(writes)) if first == len(writes) - 1 or _fit(writes[first:], most))
-    older, kept = writes[:whole], writes[whole:]
-    if not older:
-        return kept
-    if len(kept) == 1:
-        cuts = (kept[0].nearest(count) for count in range(MOST_REMEMBERED, 0, -1))
-        kept = (next((cut for cut in cuts if _fit((cut,), most // 2)), kept[0].nearest(1)),)
+    *older, new = writes
+    for first in range(len(older)):
+        kept = writes[first:]
+        texts = _joined(kept)
+        if len(texts) <= most:
+            older = older[:first]
+            break
+    else:
+        cuts = (new.nearest(count) for count in range(MOST_REMEMBERED, 0, -1))
+        kept = (next((cut for cut in cuts if len(_joined((cut,))) <= most // 2), new.nearest(1)),) if older else (new,)
+        texts = _joined(kept)
     for first in range(len(older)):
         for count in range(1 if first else MOST_REMEMBERED, 0, -1):
             cut = (*(write.nearest(count) for write in older[first:]), *kept)
-            if _fit(cut, most):
-                return cut
-    return kept
+            if len(found := _joined(cut)) <= most:
+                return cut, found
+    return kept, texts
 
 
-def _fit(writes: Sequence[Instalment], most: int) -> bool:
-    return len(joined(writes)) <= most
+def _joined(writes: Sequence[Instalment]) -> tuple[str, ...]:
+    return pieces(" ".join(write.text for write in writes))

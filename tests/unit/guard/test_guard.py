@@ -387,9 +387,10 @@ def test_what_is_joined_fits_and_is_whole_where_it_all_fits(counts, most, size):
         )
         for write, count in enumerate(counts)
     )  # fmt: skip
-    found = fitting(writes, most)
+    found, texts = fitting(writes, most)
+    assert texts == pieces(" ".join(one.text for one in found))
     assert [one.entry_id for one in found] == [one.entry_id for one in writes[-len(found) :]]
-    assert len(found) == 1 or len(pieces(" ".join(one.text for one in found))) <= most
+    assert len(found) == 1 or len(texts) <= most
     if len(pieces(" ".join(one.text for one in writes))) <= most:
         assert found == writes
 
