@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -624,6 +625,74 @@ async def test_the_async_form_decides_alike_and_leaves_the_loop_free(made):
     decisions = await asyncio.gather(*(held.check_async(entry(text, principal=text)) for text in (PARAPHRASE, SAFE)))
     assert [decision.allowed for decision in decisions] == [False, True]
     assert await held.check_async(entry(PARAPHRASE)) == decisions[0]
+
+
+class Waiting:
+    """Answers when told to."""
+
+    model_id = "waiting"
+    calibrated_for = None
+
+    def __init__(self) -> None:
+        self.asked, self.cancelled, self.go_on = threading.Event(), threading.Event(), threading.Event()
+
+    async def extract(self, texts, taxonomy):
+        self.asked.set()
+        try:
+            await asyncio.to_thread(self.go_on.wait)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return (None,) * len(texts)
+
+
+@pytest.fixture
+def waiting():
+    """A guard whose model lets writes wait."""
+    model = Waiting()
+    held = WriteGuard(
+        without_behaviours(block_list()), embed=EMBEDDER.embed, behaviours=BEHAVIOURS, extractor=model,
+        taxonomies=[TAXONOMY], clock_ms=lambda: NOW,
+    )  # fmt: skip
+    yield held, model
+    model.go_on.set()
+    held.close()
+
+
+async def test_writes_that_wait_for_a_model_hold_no_thread(waiting):
+    held, model = waiting
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    writes = [asyncio.create_task(held.check_async(entry(f"{PARAPHRASE} {n}", principal=f"p{n}"))) for n in range(3)]
+    assert await loop.run_in_executor(ThreadPoolExecutor(1), model.asked.wait, 20)
+    assert (await asyncio.wait_for(held.check_async(entry("Roses like water")), 20)).allowed
+    assert not any(write.done() for write in writes)
+    model.go_on.set()
+    assert {decision.reason for decision in await asyncio.gather(*writes)} == {"model failed"}
+
+
+async def test_a_write_that_nobody_waits_for_any_more_is_asked_about_no_longer(waiting):
+    held, model = waiting
+    write = asyncio.create_task(held.check_async(entry(PARAPHRASE)))
+    assert await asyncio.to_thread(model.asked.wait, 20)
+    write.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await write
+    assert await asyncio.to_thread(model.cancelled.wait, 20)
+    assert held.counters["checked"] == 0
+
+
+@pytest.mark.parametrize("timeout_s", [0.05, 60.0])
+async def test_an_awaited_model_has_limited_time_too(timeout_s):
+    async def gives_up():
+        await asyncio.sleep(0.2)
+        raise TimeoutError("the server was silent")
+
+    thread = ModelThread()
+    told = "no answer in 0.05 seconds" if timeout_s < 1 else "own time-out: the server was silent"
+    with pytest.raises(ModelError, match=told):
+        await thread.wait(gives_up(), timeout_s)
+    thread.close()
 
 
 def test_many_threads_never_see_a_paraphrase_pass_while_the_set_is_replaced(made):
