@@ -30,7 +30,6 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from memory_audit.errors import UsageError
-from memory_audit.formats import strict_yaml
 from memory_audit.formats.outside_file import read_at_most
 from memory_audit.provenance import strict_json
 
@@ -184,6 +183,8 @@ def parse_taxonomy(data: bytes, where: str) -> Taxonomy:
     Raises:
         UsageError: names `where` and the rule broken.
     """
+    from memory_audit.formats import strict_yaml  # noqa: PLC0415 - a guard that reads no taxonomy needs no YAML
+
     value = strict_yaml.decode(data, max_bytes=MAX_TAXONOMY_BYTES, where=where)
     fields = _mapping(value, where, {"name", "version", "labels"}, set())
     if not isinstance(fields["labels"], list):

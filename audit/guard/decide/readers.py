@@ -7,7 +7,6 @@ of that is known to the judgement (`memory_audit.guard.decide.judge`).
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,6 @@ from memory_audit.errors import ModelError, UsageError
 from memory_audit.guard.blocks.behaviour import checked_features
 from memory_audit.guard.decide.asks import Embed, ReadBehaviour, ReadHazards
 from memory_audit.guard.decide.judge import error_line
-from memory_audit.guard.decide.model_thread import ModelThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from memory_audit.guard.blocks.key_table import KeyTable
     from memory_audit.guard.blocks.tombstone import Embed as EmbedTexts
     from memory_audit.guard.decide.asks import Ask, Steps
+    from memory_audit.guard.decide.model_thread import ModelThread
 
 __all__ = ["HazardExtractor", "Readers"]
 
@@ -90,7 +89,12 @@ class Readers:
         self.taxonomies = {taxonomy.digest: taxonomy for taxonomy in taxonomies}
         self.calibrated_for: str | None = getattr(extractor, "calibrated_for", None)
         """Digest of the taxonomy in which hazards are told in nats; None where they are in none."""
-        self._thread, self._owned = thread or ModelThread(), thread is None
+        self._owns_thread = thread is None
+        if thread is None:
+            from memory_audit.guard.decide.model_thread import ModelThread  # noqa: PLC0415 - brings asyncio
+
+            thread = ModelThread()
+        self._thread = thread
         self._lock = threading.Lock()
         self.asked = 0
         """Texts that a model has read so far."""
@@ -105,6 +109,8 @@ class Readers:
 
     async def run_beside(self, steps: Steps[T]) -> T:
         """Drive a judgement to its end, and leave the event loop free meanwhile."""
+        import asyncio  # noqa: PLC0415 - who has no event loop needs it not
+
         found = await asyncio.to_thread(self._advance, steps, partial(next, steps))
         while not isinstance(found, _Ended):
             work = self._extract(found)
@@ -117,7 +123,7 @@ class Readers:
 
     def close(self) -> None:
         """End the thread that talks to the model. Idempotent."""
-        if self._owned:
+        if self._owns_thread:
             self._thread.close()
 
     def _advance(self, steps: Steps[T], step: Callable[[], Ask]) -> ReadHazards | _Ended[T]:
