@@ -26,11 +26,13 @@ from rich.console import Console
 from benchmarks.guard.hst.extraction import packaged_backbone
 from benchmarks.guard.lockout_unseen import CALIBRATED_ON, WAYS, scenarios_in, warden_over, writes_of
 from benchmarks.harness.resultfile import ResultFile
-from memory_audit.guard.decide.judge import prefilter, scopes
-from memory_audit.guard.decide.model_thread import ModelThread
-from memory_audit.guard.decide.rounds import Rounds
+from memory_audit.guard.decide.judge import Case, by_behaviours
+from memory_audit.guard.decide.prefilter import ToRead
+from memory_audit.guard.decide.readers import Readers
+from memory_audit.guard.decide.rules import Rules
 from memory_audit.guard.decide.settings import GuardSettings
-from memory_audit.guard.text.forms import text_forms
+from memory_audit.guard.decide.thresholds import Thresholds
+from memory_audit.guard.decide.write import Write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,20 +122,26 @@ async def read_notes(warden: Warden, scenarios: Sequence[dict[str, Any]]) -> lis
     """Read the notes of a tenant from which the behaviours of these scenarios were removed."""
     block_list = await warden.block_list(writes_of(scenarios, "act"))
     curve, settings = warden.behaviours.curve, GuardSettings()
-    rounds = Rounds(settings, behaviours=warden.behaviours, extractor=None, taxonomies=[], thread=ModelThread())
-    by_behaviour, by_labels = scopes(block_list, settings.mode, {warden.taxonomy.digest}, fused=True)
+    readers = Readers(
+        embed=warden.embed, behaviours=warden.behaviours, extractor=None, taxonomies=[warden.taxonomy],
+        timeout_s=settings.model_timeout_s,
+    )  # fmt: skip
+    weighed = replace(Thresholds.of(curve, settings), fused_nats=0.0)  # both are weighed together: how, is fitted here
+    rules = Rules.of(
+        block_list, settings, weighed, taxonomies=readers.taxonomies, calibrated_for=warden.taxonomy.digest
+    )
     found: list[Note] = []
     asked: dict[int, list[str]] = {}
     for name, ways in WAYS.items():
         for place, write in enumerate(writes_of(scenarios, name)):
-            texts = text_forms(write.entry())
-            vectors = warden.embed(texts)
-            (judged,) = rounds.judge(block_list, [by_behaviour], [texts], [vectors])
-            odds = np.full(len(block_list), -np.inf, np.float32) if judged.odds is None else judged.odds
-            seen = prefilter(block_list, texts, vectors, settings, by_labels.narrowed(odds, curve.doubt_nats))
-            near = np.zeros(len(block_list), np.bool_) if seen.within_read is None else seen.within_read.any(axis=0)
-            if near.any() and odds.max() < curve.threshold_nats:
-                asked[len(found)] = [texts[number] for number in seen.asked]
+            texts = Write(write.entry()).texts
+            case = Case(rules, texts, warden.embed(texts.forms))
+            readers.run(by_behaviours(rules, [case]))
+            odds = np.full(len(block_list), -np.inf, np.float32) if case.odds is None else case.odds
+            seen = case.look(rules.hazards_of(odds))
+            near = seen.within_read.any(axis=0) if isinstance(seen, ToRead) else np.zeros(len(block_list), np.bool_)
+            if isinstance(seen, ToRead) and near.any() and odds.max() < curve.threshold_nats:
+                asked[len(found)] = list(seen.texts)
             found.append(Note(
                 largest=float(odds.max()), odds=float(np.where(near, odds, -np.inf).max()),
                 restated=name == "restated", way=ways[place % len(ways)],

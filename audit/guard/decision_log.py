@@ -23,7 +23,6 @@ import threading
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import IncompleteError, UsageError
-from memory_audit.guard.decide.guard_decision import FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +68,7 @@ class DecisionLog:
         Raises:
             IncompleteError: the disk is full or refuses: a guard that cannot account for itself must not go on.
         """
-        if decision.allowed and not self._allowed_too and decision.reason not in FAILURES:
+        if decision.allowed and not self._allowed_too and not decision.failed:
             return
         line = json.dumps(as_record(entry, decision, self._clock_ms()), sort_keys=True).encode() + b"\n"
         with self._lock:

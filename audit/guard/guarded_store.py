@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory_audit.errors import StalePlanError, UsageError
@@ -79,14 +80,16 @@ class GuardedStore:
         tenants: Sequence[str] = (),
     ) -> None:
         self._path, self._trust, self._clock_ms = path, trust, clock_ms
-        self._embed, self._embedder, self._behaviours, self._extractor = embed, embedder, behaviours, extractor
-        self._taxonomies, self._settings, self._on_decision = tuple(taxonomies), settings, on_decision
+        self._thread = ModelThread()
+        self._models = {"embedder": embedder, "behaviour_model": behaviours.model_id}
+        self._made = partial(
+            WriteGuard, embed=embed, behaviours=behaviours, extractor=extractor, taxonomies=tuple(taxonomies),
+            settings=settings, clock_ms=clock_ms, on_decision=on_decision, thread=self._thread,
+        )  # fmt: skip
         self._lock = threading.Lock()  # of the guards; held to make one, and to put a version in force
         self._refreshing = threading.Lock()  # taken before the other, and held for as long as a version takes to verify
         self._guards: dict[str, WriteGuard] = {}
-        self._thread = ModelThread()
         self._snapshot = open_snapshot(path, trust, now_ms=clock_ms(), pin=pin)
-        self._pin = self._snapshot.pin()
         self._served = frozenset(tenants)
         for tenant in sorted(self._served):
             if tenant not in self._snapshot.log_refs:
@@ -137,17 +140,7 @@ class GuardedStore:
         with self._lock:
             found = self._guards.get(tenant)
             if found is None:
-                found = WriteGuard(
-                    self._block_list(self._snapshot, tenant, self._clock_ms()),
-                    embed=self._embed,
-                    behaviours=self._behaviours,
-                    extractor=self._extractor,
-                    taxonomies=self._taxonomies,
-                    settings=self._settings,
-                    clock_ms=self._clock_ms,
-                    on_decision=self._on_decision,
-                    thread=self._thread,
-                )
+                found = self._made(self._block_list(self._snapshot, tenant, self._clock_ms()))
                 self._guards = {**self._guards, tenant: found}  # whoever looks takes no lock
             return found
 
@@ -184,9 +177,7 @@ class GuardedStore:
             self._thread.close()
 
     def _block_list(self, snapshot: VerifiedSnapshot, tenant: str, now_ms: int) -> BlockList:
-        return read_block_list(
-            snapshot, tenant, embedder=self._embedder, now_ms=now_ms, behaviour_model=self._behaviours.model_id
-        )
+        return read_block_list(snapshot, tenant, now_ms=now_ms, **self._models)
 
     def _end_expired(self) -> None:
         """Let go of what expired: a guard does so with its next write only, and until then it is counted."""
@@ -207,8 +198,7 @@ class GuardedStore:
         now_ms = self._clock_ms()
         if versions(self._path)[-1] == self._snapshot.version:
             return False
-        snapshot = open_snapshot(self._path, self._trust, now_ms=now_ms, pin=self._pin)
-        pin = snapshot.pin()
+        snapshot = open_snapshot(self._path, self._trust, now_ms=now_ms, pin=self._snapshot.pin())
         fresh: dict[str, BlockList] = {}
         while True:
             for tenant in sorted(self._guards.keys() - fresh):
@@ -217,5 +207,5 @@ class GuardedStore:
                 if self._guards.keys() <= fresh.keys():  # else one was made by the old version meanwhile
                     for tenant, guard in self._guards.items():  # all are read and verified: from here nothing can fail
                         guard.replace(fresh[tenant])
-                    self._snapshot, self._pin = snapshot, pin
+                    self._snapshot = snapshot
                     return True

@@ -16,8 +16,8 @@ from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, UsageError
 from memory_audit.formats.import_jsonl import read_entries
 from memory_audit.guard.decide.guard_decision import FAILURES, GuardDecision
-from memory_audit.guard.decide.recent_writes import UNNAMED
 from memory_audit.guard.decide.settings import GuardSettings
+from memory_audit.guard.decide.write import UNNAMED
 from memory_audit.guard.decision_log import as_record
 from memory_audit.jobs.cli.forget import TaxonomyFile  # noqa: TC001 - typer reads the annotation
 from memory_audit.jobs.cli.store import (

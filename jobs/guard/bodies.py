@@ -9,7 +9,7 @@ from aiohttp import web
 
 from memory_audit.errors import UsageError
 from memory_audit.formats.import_jsonl import parse_entries
-from memory_audit.guard.decide.recent_writes import UNNAMED
+from memory_audit.guard.decide.write import UNNAMED
 
 if TYPE_CHECKING:
     from memory_audit.entry import Entry

@@ -27,41 +27,41 @@ class Follower:
         guarded: Follows the store.
         pinned: Keeps what was seen of it.
         refresh_s: How often to look.
-        looked: Called with True for a look that found a newer version, and False for one that failed.
         tell: Tells the operator.
     """
 
-    def __init__(
-        self, guarded: GuardedStore, pinned: Pinned, refresh_s: float, looked: Callable[[bool], None], tell: Told
-    ) -> None:
-        self._guarded, self._pinned, self._refresh_s = guarded, pinned, refresh_s
-        self._looked, self._tell = looked, tell
+    def __init__(self, guarded: GuardedStore, pinned: Pinned, refresh_s: float, tell: Told) -> None:
+        self._guarded, self._pinned, self._refresh_s, self._tell = guarded, pinned, refresh_s, tell
         self._looked_s = time.monotonic()
 
     @property
-    def late(self) -> bool:
-        """No look has ended for longer than one may take: it hangs, or the task is gone."""
-        return time.monotonic() - self._looked_s > self._refresh_s + LOOK_S
+    def stale(self) -> bool:
+        """The newest version is not in force, or no look has ended for longer than one may take."""
+        return bool(self._guarded.trouble) or time.monotonic() - self._looked_s > self._refresh_s + LOOK_S
 
-    async def run(self) -> None:
-        """Look until cancelled."""
+    async def run(self, looked: Callable[[bool], None]) -> None:
+        """Look until cancelled.
+
+        Args:
+            looked: Called with True for a look that found a newer version, and False for one that failed.
+        """
         while True:
             await asyncio.sleep(self._refresh_s)
             try:
-                await self._look()
-            except Exception as error:  # noqa: BLE001 - told; where it stays so, `late` says it too
+                await self._look(looked)
+            except Exception as error:  # noqa: BLE001 - told; where it stays so, `stale` says it too
                 self._tell("look", f"the store was not looked at: {type(error).__name__}: {error}")
             else:
                 self._looked_s = time.monotonic()
 
-    async def _look(self) -> None:
+    async def _look(self, looked: Callable[[bool], None]) -> None:
         changed = False
         try:
             changed = await asyncio.to_thread(self._guarded.refresh)
             if changed:
-                self._looked(True)
+                looked(True)
         except Exception:  # noqa: BLE001 - the old set stays in force, and `trouble` has the reason
-            self._looked(False)
+            looked(False)
         if changed or self._pinned.trouble:
             await asyncio.to_thread(self._pinned.keep)
         if self._guarded.trouble:

@@ -38,7 +38,6 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from memory_audit.errors import AuditError, IncompleteError, UsageError
-from memory_audit.guard.decide.guard_decision import FAILURES
 from memory_audit.guard.decision_log import as_record
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.guard.bodies import Bodies, parse_writes
@@ -70,7 +69,7 @@ MAX_READING = 256
 """Bodies on their way in, likewise; counted apart, since who sends slowly must not stop the others."""
 
 WORKERS = 32
-"""Threads that wait for embedder and model; known writes need none."""
+"""Threads in which the guards read writes; known ones need none, and neither does who waits for a model's server."""
 
 PARSERS = 2
 """Threads that parse writes: never those that wait for a model, so that known writes stay fast."""
@@ -85,33 +84,40 @@ _BUCKETS_S = (0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 
 
 class _Meters:
-    """Prometheus metrics of one server."""
+    """Prometheus metrics of one server.
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.decisions = Counter(
-            "memaudit_guard_decisions", "Writes judged.", ["allowed", "reason"], registry=self.registry
-        )
+    Args:
+        guarded: The guards.
+        stale: Tells whether the newest version is not in force.
+        connections: Counts those that are open.
+    """
+
+    def __init__(self, guarded: GuardedStore, stale: Callable[[], bool], connections: Callable[[], int]) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.decisions = Counter("memaudit_guard_decisions", "Writes judged.", ["allowed", "reason"], registry=registry)
         self.seconds = Histogram(
-            "memaudit_guard_check_seconds", "Time to judge one request.", buckets=_BUCKETS_S, registry=self.registry
+            "memaudit_guard_check_seconds", "Time to judge one request.", buckets=_BUCKETS_S, registry=registry
         )
-        self.errors = Counter(
-            "memaudit_guard_errors", "Requests refused, by status.", ["status"], registry=self.registry
-        )
+        self.errors = Counter("memaudit_guard_errors", "Requests refused, by status.", ["status"], registry=registry)
         self.reloads = Counter(
-            "memaudit_guard_reloads", "Looks at the store that found a newer version.", ["ok"], registry=self.registry
+            "memaudit_guard_reloads", "Looks at the store that found a newer version.", ["ok"], registry=registry
         )
-        self.version = Gauge("memaudit_guard_store_version", "Version in force.", registry=self.registry)
-        self.stale = Gauge(
-            "memaudit_guard_stale", "1 where the newest version is not in force.", registry=self.registry
-        )
-        self.tombstones = Gauge("memaudit_guard_tombstones", "Hazard tombstones in force.", registry=self.registry)
-        self.words_only = Gauge(
-            "memaudit_guard_tombstones_words_only", "Of these, keep out no paraphrase: made without the models in use.",
-            registry=self.registry,
-        )  # fmt: skip
-        self.connections = Gauge("memaudit_guard_connections", "Connections open.", registry=self.registry)
-        self.asked = Gauge("memaudit_guard_model_texts", "Texts shown to the model so far.", registry=self.registry)
+
+        def each(figure: Callable[[WriteGuard], int]) -> Callable[[], int]:
+            return lambda: sum(map(figure, guarded.guards.values()))
+
+        for name, what, value in (
+            ("store_version", "Version in force.", lambda: guarded.version),
+            ("stale", "1 where the newest version is not in force.", stale),
+            ("tombstones", "Hazard tombstones in force.", each(lambda guard: len(guard.block_list))),
+            (
+                "tombstones_words_only", "Of these, keep out no paraphrase: made without the models in use.",
+                each(lambda guard: guard.words_only),
+            ),
+            ("connections", "Connections open.", connections),
+            ("model_texts", "Texts shown to the model so far.", each(lambda guard: guard.counters["asked"])),
+        ):  # fmt: skip
+            Gauge(f"memaudit_guard_{name}", what, registry=registry).set_function(value)
 
     def refused(self, status: int) -> None:
         """Count a request that was refused."""
@@ -121,27 +127,17 @@ class _Meters:
         """Count a look at the store that found a newer version, or failed."""
         self.reloads.labels(str(ok).lower()).inc()
 
-    def text(self, guarded: GuardedStore, *, stale: bool) -> bytes:
-        """Return the metrics in Prometheus' text format."""
-        guards = guarded.guards.values()
-        self.version.set(guarded.version)
-        self.stale.set(stale)
-        self.tombstones.set(sum(len(guard.block_list) for guard in guards))
-        self.words_only.set(sum(guard.words_only for guard in guards))
-        self.asked.set(sum(guard.counters["asked"] for guard in guards))
-        return generate_latest(self.registry)
-
 
 def _application(
     guarded: GuardedStore, *, token: str, refresh_s: float, keep: Callable[[VerifiedSnapshot], None]
 ) -> tuple[web.Application, Connections]:
     """Build the server, and what accepts its connections; arguments as of `serving`."""
-    meters, tell = _Meters(), Told()
+    tell = Told()
     connections = Connections(partial(tell, "accept"))
     bodies = Bodies(min(MAX_READING, connections.quarter))
-    meters.connections.set_function(lambda: connections.count)
     pinned = Pinned(guarded, keep, tell)
-    follower = Follower(guarded, pinned, refresh_s, meters.looked, tell)
+    follower = Follower(guarded, pinned, refresh_s, tell)
+    meters = _Meters(guarded, lambda: follower.stale, lambda: connections.count)
     unforeseen = UnforeseenErrors(meters.refused)
     most_waiting = min(MAX_WAITING, connections.quarter)
     parsers = ThreadPoolExecutor(PARSERS, "memaudit-parse")
@@ -165,7 +161,8 @@ def _application(
                 return await handler(request)
             except web.HTTPException as error:
                 meters.refused(error.status)
-                return web.json_response({"error": error.reason}, status=error.status, headers=_challenge(error))
+                headers = {name: value for name, value in error.headers.items() if name != "Content-Type"}
+                return web.json_response({"error": error.reason}, status=error.status, headers=headers)
             except UsageError as error:
                 meters.refused(400)
                 return web.json_response({"error": str(error)[:600]}, status=400)
@@ -177,7 +174,7 @@ def _application(
     def made(decision: GuardDecision) -> None:
         """Count a decision as soon as it is made, since its request may fail yet, and tell of a failure."""
         meters.decisions.labels(str(decision.allowed).lower(), decision.reason).inc()
-        if decision.reason in FAILURES:
+        if decision.failed:
             tell(decision.reason, f"a write could not be judged: {decision.reason}: {decision.detail}")
 
     async def check(request: web.Request) -> web.Response:
@@ -202,11 +199,11 @@ def _application(
         return web.json_response({"decisions": records} if several else records[0])
 
     async def health(_: web.Request) -> web.Response:
-        status = "stale" if guarded.trouble or follower.late else "ok"
+        status = "stale" if follower.stale else "ok"
         return web.json_response({"status": status, "version": guarded.version, "pinned": not pinned.trouble})
 
     async def metrics(_: web.Request) -> web.Response:
-        text = meters.text(guarded, stale=bool(guarded.trouble) or follower.late)
+        text = generate_latest(meters.registry)
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def follow(_: web.Application) -> AsyncIterator[None]:
@@ -214,7 +211,7 @@ def _application(
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(WORKERS, "memaudit-guard"))
         loop.set_exception_handler(unforeseen.in_loop)
-        task = asyncio.create_task(follower.run())
+        task = asyncio.create_task(follower.run(meters.looked))
         yield
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -349,7 +346,7 @@ async def _guard(guarded: GuardedStore, tenant: str) -> WriteGuard:
 
 def _shown(decision: GuardDecision) -> GuardDecision:
     """Return what a client may see: why a model failed names files and servers, and is the operator's."""
-    return replace(decision, detail="") if decision.reason in FAILURES else decision
+    return replace(decision, detail="") if decision.failed else decision
 
 
 def _authorised(request: web.Request, token: str) -> bool:
@@ -358,14 +355,6 @@ def _authorised(request: web.Request, token: str) -> bool:
         return True
     given = request.headers.get("Authorization", "")
     return hmac.compare_digest(given.encode(errors="replace"), f"Bearer {token}".encode())
-
-
-def _challenge(error: web.HTTPException) -> dict[str, str]:
-    return {
-        name: error.headers[name]
-        for name in ("WWW-Authenticate", "Retry-After", "Allow", "Accept-Encoding")
-        if name in error.headers
-    }
 
 
 def _url(taken: socket.socket) -> str:

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 
 from memory_audit.errors import UsageError
-from memory_audit.formats import strict_yaml
 from memory_audit.formats.outside_file import read_at_most
 from memory_audit.formats.records import convert
 from memory_audit.provenance import strict_json
@@ -166,5 +165,7 @@ def parse_taxonomy(data: bytes, where: str) -> Taxonomy:
     Raises:
         UsageError: names `where` and the rule broken.
     """
+    from memory_audit.formats import strict_yaml  # noqa: PLC0415 - a guard that reads no taxonomy needs no YAML
+
     value = strict_yaml.decode(data, max_bytes=MAX_TAXONOMY_BYTES, where=where)
     return convert(value, Taxonomy, where)

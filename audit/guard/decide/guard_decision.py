@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from memory_audit.guard.blocks.tombstone import HazardTombstone
 
-__all__ = ["FAILURES", "PARAPHRASED", "GuardDecision", "GuardReason"]
+__all__ = ["FAILURES", "GuardDecision", "GuardReason"]
 
 GuardReason = Literal[
     "no tombstones",
@@ -31,12 +31,10 @@ GuardReason = Literal[
 """Why. The first five allow; the last three do what the policy for failures says, and the decision says which; all
 others refuse."""
 
-PARAPHRASED: frozenset[str] = frozenset({"hazards match", "behaviour restated", "behaviour and hazard", "key alone"})
-"""Reasons to refuse a write for what it says. A removed id, or the same words again, is also what an agent sends that
-writes its old memories once more."""
-
 FAILURES: frozenset[str] = frozenset({"model failed", "embedder failed", "too long"})
 """Reasons that are no judgement of the write."""
+
+_PARAPHRASED: frozenset[str] = frozenset({"hazards match", "behaviour restated", "behaviour and hazard", "key alone"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,3 +67,21 @@ class GuardDecision:
 
     detail: str = ""
     """One line for people: which failure, which policy."""
+
+    @property
+    def failed(self) -> bool:
+        """It is no judgement of the write: the policy for failures decided."""
+        return self.reason in FAILURES
+
+    @property
+    def paraphrased(self) -> bool:
+        """The write is refused for what it says.
+
+        A removed id, or the same words again, is also what an agent sends that writes its old memories once more.
+        """
+        return self.reason in _PARAPHRASED
+
+    @property
+    def too_long(self) -> bool:
+        """It is none because the write has more texts than are read."""
+        return self.reason == "too long"

@@ -11,6 +11,7 @@ from memory_audit.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -33,23 +34,22 @@ class ModelThread:
             ModelError: it took longer than `timeout_s`, or a time-out of its own ended it.
             UsageError: the thread is closed.
         """
-        with self._lock:
-            if self._loop is None and not self._closed:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="memaudit-model", daemon=True)
-                self._thread.start()
-            loop = self._loop
-        if loop is None:
-            work.close()
-            raise UsageError("the model's thread is closed")
-        future = asyncio.run_coroutine_threadsafe(work, loop)
-        if not wait([future], timeout_s).done:
-            future.cancel()
-            raise ModelError(f"no answer in {timeout_s:g} seconds")
+        future = self._begun(work)
+        wait([future], timeout_s)
+        return _result(future, timeout_s)
+
+    async def wait(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """Await a coroutine that runs here; it is cancelled with who waits. Raises like `run`."""
+        future = self._begun(work)
+        awaited = asyncio.wrap_future(future)
         try:
-            return future.result()
-        except TimeoutError as error:
-            raise ModelError(f"a model's own time-out: {str(error) or 'no word on it'}") from None
+            await asyncio.wait([awaited], timeout=timeout_s)
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        if awaited.done() and not awaited.cancelled():
+            awaited.exception()  # seen here: asyncio would log it
+        return _result(future, timeout_s)
 
     def close(self) -> None:
         """Cancel what is running and end the thread. Idempotent."""
@@ -63,6 +63,28 @@ class ModelThread:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+    def _begun(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        with self._lock:
+            if self._loop is None and not self._closed:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="memaudit-model", daemon=True)
+                self._thread.start()
+            loop = self._loop
+        if loop is None:
+            work.close()
+            raise UsageError("the model's thread is closed")
+        return asyncio.run_coroutine_threadsafe(work, loop)
+
+
+def _result(future: Future[T], timeout_s: float | None) -> T:
+    if not future.done():
+        future.cancel()
+        raise ModelError(f"no answer in {timeout_s:g} seconds")
+    try:
+        return future.result()
+    except TimeoutError as error:
+        raise ModelError(f"a model's own time-out: {str(error) or 'no word on it'}") from None
 
 
 async def _cancel_all() -> None:

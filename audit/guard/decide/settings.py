@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from memory_audit.errors import UsageError
 
-__all__ = ["GuardMode", "GuardSettings", "OnFailure"]
+__all__ = ["GuardMode", "GuardSettings", "HistorySettings", "OnFailure"]
 
 GuardMode = Literal["behaviour", "behaviour+hazards"]
 """What is read of a write: what it teaches (`blocks.behaviour`); and, where that leaves doubt, its hazards."""
@@ -16,15 +16,31 @@ GuardMode = Literal["behaviour", "behaviour+hazards"]
 OnFailure = Literal["closed", "open"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardSettings:
-    """How the guard decides.
+@dataclass(frozen=True, kw_only=True)
+class HistorySettings:
+    """How long earlier writes count, and for what."""
 
-    Raises:
-        UsageError: a value out of range.
-    """
+    recent_writes: int = 4
+    """Earlier writes of one writer that are read together with a new one; 0 reads each write alone."""
 
-    mode: GuardMode = "behaviour+hazards"
+    recent_s: float = 900.0
+    """How long a write counts as recent."""
+
+    distrust_after: int = 2
+    """Writes of one writer, of different content, that were refused for what they say in `refusals_s`: from then on
+    what that writer's behaviours leave in doubt is refused; 0: never."""
+
+    alarm_after: int = 2
+    """Likewise for one removal, by whomever: from then on what may restate its behaviour is refused to all."""
+
+    refusals_s: float = 86_400.0
+    """How long a refusal counts for these."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadSettings:
+    """Which texts of a write are read."""
+
     look_above: float = 0.25
     """Cosine with a key below which a tombstone is not meant where hazards are read, which saves calls of a large
     model. With MiniLM, half of the unrelated records of one trade lie below it; of 50 paraphrases written
@@ -42,6 +58,25 @@ class GuardSettings:
     """Cosine that refuses by itself where a tombstone has nothing else to match: no behaviour, no labels that are
     read."""
 
+    join_above: float = 0.25
+    """Cosine with a key from which a write counts as a possible instalment."""
+
+    asked_at_most: int = 10
+    """Forms of one write shown to the model, nearest first: a long write must not cost more than that."""
+
+    read_at_most: int = 80
+    """Likewise where behaviours are read, which costs a tenth of a second to half a second each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardSettings(ReadSettings, HistorySettings):
+    """How the guard decides.
+
+    Raises:
+        UsageError: a value out of range.
+    """
+
+    mode: GuardMode = "behaviour+hazards"
     behaviour_above_nats: float | None = None
     """Log-odds that a write restates a removed behaviour, from which mode `behaviour` refuses it; None is as the reader
     says."""
@@ -60,31 +95,6 @@ class GuardSettings:
     Labels decide only for tombstones where these cannot be told; infinite: for all.
     """
 
-    recent_writes: int = 4
-    """Earlier writes of one writer that are read together with a new one; 0 reads each write alone."""
-
-    recent_s: float = 900.0
-    """How long a write counts as recent."""
-
-    distrust_after: int = 2
-    """Writes of one writer, of different content, that were refused for what they say in `refusals_s`: from then on
-    what that writer's behaviours leave in doubt is refused; 0: never."""
-
-    alarm_after: int = 2
-    """Likewise for one removal, by whomever: from then on what may restate its behaviour is refused to all."""
-
-    refusals_s: float = 86_400.0
-    """How long a refusal counts for these."""
-
-    join_above: float = 0.25
-    """Cosine with a key from which a write counts as a possible instalment."""
-
-    asked_at_most: int = 10
-    """Forms of one write shown to the model, nearest first: a long write must not cost more than that."""
-
-    read_at_most: int = 80
-    """Likewise where behaviours are read, which costs a tenth of a second to half a second each."""
-
     on_failure: OnFailure = "closed"
     """What happens to a write that could not be judged: refused, or let through; the decision says so."""
 
@@ -93,10 +103,6 @@ class GuardSettings:
 
     cached_decisions: int = 65_536
     """For writes that come again, and as many for joint ones: less than a kilobyte each, however long the write."""
-
-    def moved_nats(self, calibrated_nats: float) -> float:
-        """Return how much more is asked of the behaviour than its calibration does: what goes with it moves along."""
-        return 0.0 if self.behaviour_above_nats is None else self.behaviour_above_nats - calibrated_nats
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(GuardMode):

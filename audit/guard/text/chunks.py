@@ -41,6 +41,8 @@ def pieces(text: str) -> tuple[str, ...]:
 
     They end with a sentence where one ends in what is new of them, and repeat whole sentences where these are short.
     """
+    if _bytes(text) <= PIECE_BYTES:
+        return (text.strip(),) if text.strip() else ()
     units = tuple(_units(text))
     found: list[str] = []
     start = seen = 0

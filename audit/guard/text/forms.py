@@ -77,6 +77,9 @@ MIN_FINGERPRINT_WORDS = 3
 """A text of one or two words ("Done.") is too common to be locked out for good; of scripts that put no spaces between
 words, one of less than MIN_METADATA_LETTERS."""
 
+_CONTROLS = dict.fromkeys((*range(32), 127), " ")
+"""Of ASCII."""
+
 _TAGS = range(0xE0020, 0xE007F)
 _TAG_BASE = 0xE0000
 
@@ -125,7 +128,7 @@ FOREIGN_SCRIPT_SHARE = 0.2
 def visible(text: str) -> str:
     """Return text as a careful reader sees it (see the module's docstring)."""
     if text.isascii():
-        return " ".join("".join(c if c.isprintable() or c.isspace() else " " for c in text).split())
+        return " ".join((text if text.isprintable() else text.translate(_CONTROLS)).split())
     shown: list[str] = []
     for character in _normal("NFKC", text):
         code = ord(character)
@@ -227,14 +230,17 @@ def is_foreign(text: str) -> bool:
     languages whose words have letters beyond ASCII. An embedder for English places other languages anywhere, so
     similarity says nothing of such a text.
     """
-    letters = [character for character in text if character.isalpha()]
-    other_script = sum(ord(character) > _LAST_LATIN for character in letters)
-    if letters and other_script / len(letters) > FOREIGN_SCRIPT_SHARE:
-        return True
-    words = [word.casefold() for word in _WORD.findall(text)]
-    english = sum(word in _ENGLISH for word in words)
-    other = sum(word in _OTHER_LANGUAGES or _has_other_letters(word) for word in words)
-    return other >= 2 and other > english  # noqa: PLR2004 - one such word may be a name
+    if text.isascii():
+        words = _WORD.findall(text.lower())
+        other = sum(map(_OTHER_LANGUAGES.__contains__, words))
+    else:
+        letters = [character for character in text if character.isalpha()]
+        other_script = sum(ord(character) > _LAST_LATIN for character in letters)
+        if letters and other_script / len(letters) > FOREIGN_SCRIPT_SHARE:
+            return True
+        words = [word.casefold() for word in _WORD.findall(text)]
+        other = sum(word in _OTHER_LANGUAGES or _has_other_letters(word) for word in words)
+    return other >= 2 and other > sum(map(_ENGLISH.__contains__, words))  # noqa: PLR2004 - one such word may be a name
 
 
 def _normal(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:

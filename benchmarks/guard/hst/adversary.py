@@ -1,7 +1,7 @@
 """The paper's adversary (section 3.1), who sends the paraphrases of all removed poisons, to the guard as it comes.
 
 Elsewhere in this benchmark every write is judged by itself: what a guard says of texts. A guard also knows what it
-refused before, by writer and by removal (`memory_audit.guard.decide.attempts`). So the adversary sends a minute apart,
+refused before, by writer and by removal (`memory_audit.guard.decide.history`). So the adversary sends a minute apart,
 under one name, and under a new one for each write. Since the order matters to it, in the order given and in shuffled
 ones; and since honest writes may pay for it, also among harmless records, which come under that one name as well, as
 where an agent writes all its memories, or each under a new one.

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from memory_audit.errors import ModelError
-from memory_audit.guard.decide.recent_writes import UNNAMED
+from memory_audit.guard.decide.write import UNNAMED
 from memory_audit.guard.guard import GuardSettings
 from memory_audit.models.fakes import FakeBehaviourReader
 from tests.unit.guard.blocked import EMBEDDER, HARMFUL, NOW, PARAPHRASE, SAFE, block_list, entry, guard, stone
@@ -135,7 +135,7 @@ def test_an_act_that_nothing_was_held_against_is_in_no_doubt():
     held = guard(block_list(stone(), far), behaviours=FakeBehaviourReader(), mode="behaviour")
     try:
         held.check(entry(SAFE, "w1"))
-        (finding,) = held._state.alone.values()
+        (finding,) = held._in_force.alone._values.values()
     finally:
         held.close()
     assert finding.doubted == (0,)

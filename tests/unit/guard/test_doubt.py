@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from memory_audit.errors import ModelError, UsageError
 from memory_audit.guard.blocks.hazard import HazardSignature
-from memory_audit.guard.decide.guard_decision import GuardDecision
-from memory_audit.guard.decide.judge import Doubt, ReadScope, scopes
-from memory_audit.guard.decide.rounds import Judged
+from memory_audit.guard.decide.rules import Doubt, Rules
+from memory_audit.guard.decide.thresholds import Thresholds
 from memory_audit.guard.guard import GuardSettings, WriteGuard
 from memory_audit.models.fakes import FakeBehaviourReader
 from tests.unit.guard.blocked import (
@@ -321,34 +320,18 @@ def test_it_needs_both_readers(parts, needs):
         )  # fmt: skip
 
 
-DECISIONS = st.builds(
-    GuardDecision,
-    allowed=st.booleans(),
-    reason=st.sampled_from(["another behaviour", "behaviour restated", "model failed"]),
-    labels=st.none() | st.just(frozenset({"skip_validation"})),
-)
+def rules(mode="behaviour+hazards", **settings):
+    chosen = GuardSettings(mode=mode, **settings)
+    return Rules.of(block_list(), chosen, Thresholds.of(Fusing.curve, chosen), taxonomies={TAXONOMY.digest})
 
 
-@given(DECISIONS, DECISIONS)
-def test_a_second_round_never_lets_through_what_the_first_refused_and_its_refusal_holds(first, second):
-    before, after = (Judged(decision=decision, nearest=None, odds=None) for decision in (first, second))
-    if before.open:
-        assert before.after(after).decision.allowed == (second.allowed)
-    else:
-        assert not first.allowed or first.reason == "model failed"
+@given(st.floats(-50, 50) | st.just(float("nan")), st.floats(-50, 50))
+def test_a_second_round_is_about_the_tombstones_in_doubt(odds, doubt):
+    held = rules(doubt_above_nats=doubt)
+    assert held.hazards_of(np.array([odds], np.float32)).not_comparable.tolist() == [np.float32(odds) < doubt]
+    assert held.hazards_of(None) is held.hazards
 
 
-@given(st.lists(st.floats(-50, 50) | st.just(float("nan")), min_size=1, max_size=5), st.floats(-50, 50))
-def test_a_narrower_scope_is_about_fewer_tombstones(odds, doubt):
-    nobody = np.zeros(len(odds), np.bool_)
-    scope = ReadScope(behaviours=False, not_comparable=nobody, key_only=nobody)
-    not_comparable = scope.narrowed(np.array(odds), doubt).not_comparable
-    assert not_comparable.tolist() == [one < doubt for one in odds]
-
-
-@pytest.mark.parametrize(
-    ("mode", "rounds"),
-    [("behaviour", [True]), ("behaviour+hazards", [True, False])],
-)
-def test_the_rounds_of_a_mode(mode, rounds):
-    assert [scope.behaviours for scope in scopes(block_list(), mode, {TAXONOMY.digest})] == rounds
+def test_only_the_mode_that_reads_hazards_has_a_second_round():
+    assert rules("behaviour").hazards is None
+    assert rules().hazards is not None

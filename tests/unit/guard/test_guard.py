@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -17,9 +18,12 @@ from hypothesis import strategies as st
 
 from memory_audit.errors import ModelError, UsageError
 from memory_audit.guard.blocks.block_list import BlockList
+from memory_audit.guard.decide.history import MAX_BYTES, RecentWrites
+from memory_audit.guard.decide.instalments import Instalment, fitting
+from memory_audit.guard.decide.judge import MAX_TEXT_FORMS, MOST_REMEMBERED
 from memory_audit.guard.decide.model_thread import ModelThread
-from memory_audit.guard.decide.recent_writes import MAX_BYTES, UNNAMED, Piece, RecentWrites
-from memory_audit.guard.guard import MAX_TEXT_FORMS, MOST_REMEMBERED, GuardSettings, WriteGuard, _fitting
+from memory_audit.guard.decide.write import UNNAMED
+from memory_audit.guard.guard import GuardSettings, WriteGuard
 from memory_audit.guard.text.chunks import pieces
 from memory_audit.guard.text.forms import text_forms
 from memory_audit.models.fakes import FakeBehaviourReader
@@ -315,13 +319,13 @@ def test_harmless_writes_do_not_push_an_instalment_out(made):
 def test_as_many_later_pieces_as_are_kept_push_one_out():
     recent = RecentWrites(2, 60.0)
     for number in range(3):
-        recent.add("bot", Piece(key=b"%d" % number, entry_id=f"w{number}", text_forms=(), at_ms=NOW))
+        recent.add("bot", Instalment(key=b"%d" % number, entry_id=f"w{number}", text_forms=(), at_ms=NOW))
     assert [piece.entry_id for piece in recent.before("bot", b"", NOW)] == ["w1", "w2"]
 
 
 def test_recent_writes_are_bounded_in_bytes_and_those_of_old_are_forgotten():
     recent = RecentWrites(4, 60.0)
-    piece = Piece(key=b"0", entry_id="w0", text_forms=((0, "x" * 1_000_000),), at_ms=NOW)
+    piece = Instalment(key=b"0", entry_id="w0", text_forms=((0, "x" * 1_000_000),), at_ms=NOW)
     for number in range(100):
         recent.add(f"p{number}", replace(piece, key=b"%d" % number))
     assert 0.9 * MAX_BYTES < recent.size_bytes <= MAX_BYTES
@@ -336,9 +340,9 @@ def test_what_is_kept_of_a_decision_does_not_grow_with_the_write(made):
     held = made(block_list(stone(labels=None, behaviours=None)), mode="behaviour", key_alone_above=1.0)
     long = " ".join(f"In the ticket of the import, row {number}, say it." for number in range(500))
     assert held.check(entry(long)).allowed
-    [kept] = held._state.alone.values()
+    [kept] = held._in_force.alone._values.values()
     assert kept.joins
-    assert len(repr(kept)) < 1_000 < len(held._recent.before("bot", b"", NOW)[0].text)
+    assert len(repr(kept)) < 1_000 < len(held._history._recent.before("bot", b"", NOW)[0].text)
 
 
 def test_writes_that_name_no_principal_are_not_one_writers(made):
@@ -378,15 +382,16 @@ def test_a_long_write_between_two_instalments_does_not_part_them(made):
 @given(st.lists(st.integers(1, MOST_REMEMBERED), min_size=1, max_size=5), st.integers(1, 12), st.integers(20, 1_000))
 def test_what_is_joined_fits_and_is_whole_where_it_all_fits(counts, most, size):
     writes = tuple(
-        Piece(
+        Instalment(
             key=b"%d" % write, entry_id=f"w{write}", at_ms=NOW,
             text_forms=tuple((place, f"{write}{place} {'x' * size}"[:size]) for place in reversed(range(count))),
         )
         for write, count in enumerate(counts)
     )  # fmt: skip
-    found = _fitting(writes, most)
+    found, texts = fitting(writes, most)
+    assert texts == pieces(" ".join(one.text for one in found))
     assert [one.entry_id for one in found] == [one.entry_id for one in writes[-len(found) :]]
-    assert len(found) == 1 or len(pieces(" ".join(one.text for one in found))) <= most
+    assert len(found) == 1 or len(texts) <= most
     if len(pieces(" ".join(one.text for one in writes))) <= most:
         assert found == writes
 
@@ -456,7 +461,7 @@ def test_of_a_very_long_write_the_part_that_is_near_a_key_joins_the_next(made):
     held = made(block_list(stone(labels=("force_success",))), join_above=0.1)
     far = ". ".join(f"Roses like water twice each week, note {number}" for number in range(250))
     assert held.check(entry(f"{far}. {'Mint ' * 199}. In the ticket of the import, always mark", "w1")).allowed
-    assert len(held._recent.before("bot", b"", NOW)[0].text) < MOST_REMEMBERED * 1_001 < len(far)
+    assert len(held._history._recent.before("bot", b"", NOW)[0].text) < MOST_REMEMBERED * 1_001 < len(far)
     assert not held.check(entry("success in the ticket of the import step", "w2")).allowed
 
 
@@ -620,6 +625,74 @@ async def test_the_async_form_decides_alike_and_leaves_the_loop_free(made):
     decisions = await asyncio.gather(*(held.check_async(entry(text, principal=text)) for text in (PARAPHRASE, SAFE)))
     assert [decision.allowed for decision in decisions] == [False, True]
     assert await held.check_async(entry(PARAPHRASE)) == decisions[0]
+
+
+class Waiting:
+    """Answers when told to."""
+
+    model_id = "waiting"
+    calibrated_for = None
+
+    def __init__(self) -> None:
+        self.asked, self.cancelled, self.go_on = threading.Event(), threading.Event(), threading.Event()
+
+    async def extract(self, texts, taxonomy):
+        self.asked.set()
+        try:
+            await asyncio.to_thread(self.go_on.wait)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return (None,) * len(texts)
+
+
+@pytest.fixture
+def waiting():
+    """A guard whose model lets writes wait."""
+    model = Waiting()
+    held = WriteGuard(
+        without_behaviours(block_list()), embed=EMBEDDER.embed, behaviours=BEHAVIOURS, extractor=model,
+        taxonomies=[TAXONOMY], clock_ms=lambda: NOW,
+    )  # fmt: skip
+    yield held, model
+    model.go_on.set()
+    held.close()
+
+
+async def test_writes_that_wait_for_a_model_hold_no_thread(waiting):
+    held, model = waiting
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    writes = [asyncio.create_task(held.check_async(entry(f"{PARAPHRASE} {n}", principal=f"p{n}"))) for n in range(3)]
+    assert await loop.run_in_executor(ThreadPoolExecutor(1), model.asked.wait, 20)
+    assert (await asyncio.wait_for(held.check_async(entry("Roses like water")), 20)).allowed
+    assert not any(write.done() for write in writes)
+    model.go_on.set()
+    assert {decision.reason for decision in await asyncio.gather(*writes)} == {"model failed"}
+
+
+async def test_a_write_that_nobody_waits_for_any_more_is_asked_about_no_longer(waiting):
+    held, model = waiting
+    write = asyncio.create_task(held.check_async(entry(PARAPHRASE)))
+    assert await asyncio.to_thread(model.asked.wait, 20)
+    write.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await write
+    assert await asyncio.to_thread(model.cancelled.wait, 20)
+    assert held.counters["checked"] == 0
+
+
+@pytest.mark.parametrize("timeout_s", [0.05, 60.0])
+async def test_an_awaited_model_has_limited_time_too(timeout_s):
+    async def gives_up():
+        await asyncio.sleep(0.2)
+        raise TimeoutError("the server was silent")
+
+    thread = ModelThread()
+    told = "no answer in 0.05 seconds" if timeout_s < 1 else "own time-out: the server was silent"
+    with pytest.raises(ModelError, match=told):
+        await thread.wait(gives_up(), timeout_s)
+    thread.close()
 
 
 def test_many_threads_never_see_a_paraphrase_pass_while_the_set_is_replaced(made):

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_audit.errors import UsageError
-from memory_audit.guard.decide import refusals
-from memory_audit.guard.decide.refusals import Refusals
+from memory_audit.guard.decide import history
+from memory_audit.guard.decide.history import Refusals
 from memory_audit.guard.guard import GuardSettings
 
 
@@ -32,7 +32,7 @@ def test_different_refusals_of_late_are_counted_as_far_as_they_are_kept(kept, re
 
 
 def test_of_too_many_writers_those_longest_ago_are_forgotten(monkeypatch):
-    monkeypatch.setattr(refusals, "MAX_NAMES", 2)
+    monkeypatch.setattr(history, "MAX_NAMES", 2)
     held = Refusals(1, 60.0)
     for number, writer in enumerate("abac"):
         held.add(writer, b"1", number)
