@@ -31,7 +31,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	rm -rf build/types && mkdir -p build/types/memory_audit
 	ln -s $(CURDIR)/audit/* $(CURDIR)/models $(CURDIR)/jobs build/types/memory_audit/
-	MYPYPATH=build/types $(BIN)/mypy --strict -p memory_audit -p benchmarks -p training
+	MYPYPATH=build/types $(BIN)/mypy --strict -p memory_audit -p benchmarks -p training -p tests
 
 docs: $(DOCS_STAMP)
 	$(BIN)/python -m docs.generate

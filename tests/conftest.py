@@ -26,7 +26,7 @@ from hypothesis import Phase, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from memory_audit.models.weights import packaged
-from memory_audit.models.weights.cache import CACHE_VARIABLE
+from memory_audit.models.weights.cache import CACHE_VARIABLE, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -50,7 +50,7 @@ TOGETHER = {"processes": {"ray", "vllm"}, "weights": {"weights"}}
 PASSED_TOOLS: set[str] = set()
 
 
-def _refuse(_progress: packaged.Progress) -> None:
+def _refuse(_progress: Progress) -> None:
     pytest.fail("this test loads packaged weights: mark it `weights`, or use a fake model")
 
 

@@ -142,7 +142,7 @@ def sign_policy_as_is(step, version):
     roles["auditor"] = letters(step.get("auditors", "a"))
     base = sign_policy(
         version=1,
-        roles={name: role_of(name, keys, 1) for name, keys in {
+        roles={name: role_of(name, keys, 1) for name, keys in {  # type: ignore[misc]
             "root": letters("z"), "writer": letters("w"), "log": letters("l"), "auditor": letters("a")}.items()},
         revoked={}, root_keys=letters("z"),
     )  # fmt: skip

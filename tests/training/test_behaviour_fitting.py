@@ -119,7 +119,7 @@ def test_a_second_descent_begins_where_the_first_ended_and_sees_what_a_small_mod
     assert np.allclose(between.harm.units, mixed, atol=1e-6)
 
     fitting = Fitting(found, backbone, (FIT, replace(second, steps=12)))
-    fitting._through = _Listening(fitting._through, shown)
+    fitting._through = _Listening(fitting._through, shown)  # type: ignore[assignment]
     for step in range(12):
         fitting.step(step, found, [])
     assert min(map(len, shown)) < max(map(len, shown))
@@ -137,7 +137,7 @@ def test_a_second_descent_begins_where_the_first_ended_and_sees_what_a_small_mod
 def first_descent_sees(backbone, found):
     shown: list[list[str]] = []
     fitting = Fitting(found, backbone, (FIT, HOW))
-    fitting._through = _Listening(fitting._through, shown)
+    fitting._through = _Listening(fitting._through, shown)  # type: ignore[assignment]
     fitting.step(0, found, [])
     return shown
 

@@ -15,7 +15,7 @@ from memory_audit.gate.gate import Gate
 from memory_audit.gate.gate_policy import parse_gate_policy
 
 if TYPE_CHECKING:
-    from memory_audit.gate.gate import Decision
+    from memory_audit.gate.gate import GateDecision
 
 NUMBERS = ["12345678901", "4111111111111111", "493012345678", "555998799", "00517943910", "GB29NWBK60161331926819"]
 ADDRESSES = ["evil.com", "pay.evil-desk.co.uk", "bob@evil.com", "a.b@mail.evil.org", "evil\u0440\u0444.\u0440\u0444"]
@@ -30,7 +30,7 @@ AROUND = [
 ]  # fmt: skip
 
 
-def decide(rule: str, body: str, request: str, mail: str) -> Decision:
+def decide(rule: str, body: str, request: str, mail: str) -> GateDecision:
     policy = f"format: memaudit gate policy v1\ntools: {{send: {{parameters: {{body: {rule}}}}}}}\n"
     context = Context(request=request, outputs=(ToolOutput(tool="mail", text=mail),))
     call = ToolCall(tool="send", arguments={"body": body})

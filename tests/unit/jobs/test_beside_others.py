@@ -17,6 +17,7 @@ import pytest
 from memory_audit.errors import StalePlanError, VerificationError
 from memory_audit.jobs.clock import now_ms
 from memory_audit.provenance.keys import load_keyring
+from memory_audit.snapshot.export_jsonl import memory_line
 from memory_audit.snapshot.pin import read_pin, write_pin
 from memory_audit.snapshot.publishing.publish import append_entries
 from memory_audit.snapshot.publishing.vacuum import vacuum
@@ -41,6 +42,7 @@ PUBLISHER = """
 import itertools, sys
 from pathlib import Path
 from memory_audit.provenance.keys import load_keyring
+from memory_audit.snapshot.export_jsonl import memory_line
 from memory_audit.snapshot.pin import write_pin
 from memory_audit.snapshot.publishing.publish import append_entries
 from memory_audit.snapshot.reader import open_snapshot
@@ -123,7 +125,7 @@ def before_pinning(monkeypatch, behaviour):
     """Do something once, when the pin is read for the last time: it is about to be compared with what was seen."""
     from memory_audit.jobs.cli import store as cli_store  # noqa: PLC0415
 
-    read, known = cli_store.read_pin, cli_store.known_pin
+    read, known = read_pin, cli_store.known_pin
     asked = []
 
     def knowing(*arguments):
@@ -198,7 +200,7 @@ def test_a_pin_that_others_move_between_two_looks_at_it_is_left_alone(desk, run,
 def test_an_export_whose_version_is_erased_on_the_way_is_to_be_started_again(desk, run, monkeypatch):
     from memory_audit.jobs.cli import export as cli_export  # noqa: PLC0415
 
-    line = cli_export.memory_line
+    line = memory_line
     left = [lambda: publish(desk, keep=False)]
 
     def writing(memory):
@@ -217,7 +219,7 @@ def test_an_export_whose_version_is_erased_on_the_way_is_to_be_started_again(des
 def test_an_import_beside_another_one_adds_to_it(desk, run, monkeypatch):
     from memory_audit.jobs.cli import import_ as cli_import  # noqa: PLC0415
 
-    append = cli_import.append_entries
+    append = append_entries
     left = [lambda: publish(desk)]
 
     def appending(*arguments, **named):
@@ -234,7 +236,7 @@ def test_an_import_beside_another_one_adds_to_it(desk, run, monkeypatch):
 def test_two_dumps_with_the_same_new_memory_do_not_blame_its_id(desk, run, monkeypatch):
     from memory_audit.jobs.cli import import_ as cli_import  # noqa: PLC0415
 
-    append = cli_import.append_entries
+    append = append_entries
     (desk / "dump.jsonl").write_text((desk / "more.jsonl").read_text().replace("m9", "m10"))
 
     def appending(*arguments, **named):

@@ -551,7 +551,8 @@ def test_an_unknown_option_in_the_configuration_is_named(store, run, desk):
 @pytest.mark.parametrize("told_by", ["option", "file", "environment"])
 def test_the_key_of_a_server_is_named_by_its_variable(store, run, desk, monkeypatch, told_by):
     monkeypatch.delenv("DESK_KEY", raising=False)
-    server, words = CONFIG.replace("backbone: fake", "backbone: openai:http://127.0.0.1:9/v1#m"), ()
+    server = CONFIG.replace("backbone: fake", "backbone: openai:http://127.0.0.1:9/v1#m")
+    words: tuple[str, ...] = ()
     if told_by == "option":
         words = ("--backbone-key-env", "DESK_KEY")
     elif told_by == "file":

@@ -9,7 +9,7 @@ import pytest
 from memory_audit.errors import IncompleteError, UsageError, VerificationError
 from memory_audit.jobs.cli import store as cli_store
 from memory_audit.jobs.cli.main import INTERRUPTED
-from memory_audit.snapshot.pin import read_pin
+from memory_audit.snapshot.pin import read_pin, write_pin
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, event, memories, one_line, write_lines
 
 PIN = ("--pin", "pins/pin.json")
@@ -42,7 +42,7 @@ def desk(folder, run):
 
 def unkept(monkeypatch, version, error):
     """Keep no pin of a version or later ones."""
-    write = cli_store.write_pin
+    write = write_pin
 
     def writing(path, pin):
         if pin.version >= version:
