@@ -47,7 +47,6 @@ bars: $(STAMP)
 
 tables: $(STAMP)
 	$(BIN)/python -m benchmarks.harness.tables
-	$(BIN)/python -m benchmarks.harness.headline
 
 setup: $(STAMP)
 
