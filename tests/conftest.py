@@ -8,6 +8,9 @@ Only a test marked `weights` may load packaged weights: for any other one there 
 processes (`-n 2`), those that start Ray or vLLM share one, those that load weights share one, so that
 models are loaded once, and so do those of each file.
 
+Folders of tests lie in memory where there is room: stores are synced so often that waiting for a disk would be half of
+all the time. `--basetemp` names another place.
+
 A test marked `tool(NAME)` is skipped where that tool is absent. MEMAUDIT_TESTED_TOOLS names tools, by spaces, of which
 at least one test must have passed.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -48,6 +52,10 @@ TOGETHER = {"processes": {"ray", "vllm"}, "weights": {"weights"}}
 """Markers of files whose tests share one process, by its group."""
 
 PASSED_TOOLS: set[str] = set()
+
+IN_MEMORY, ROOM_BYTES = Path("/dev/shm"), 4 << 30  # noqa: S108 - pytest makes a folder there that is this user's alone
+if os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM_BYTES:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
 
 def _refuse(_progress: Progress) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from transformers import Qwen2Config, Qwen2Model
 
 from memory_audit.jobs.progress import Reporter
 from memory_audit.models.activations.behaviour_reader import passage_means
@@ -39,6 +38,8 @@ def quiet():
 
 @pytest.fixture(scope="module")
 def backbone(tmp_path_factory) -> FittingStates:
+    from transformers import Qwen2Config, Qwen2Model  # noqa: PLC0415 - takes seconds
+
     folder = tmp_path_factory.mktemp("tiny")
     for path in ensure("0.5b").glob("*"):
         if path.suffix in {".json", ".txt"} and not path.name.endswith("index.json"):

@@ -103,6 +103,7 @@ def test_the_gates_tutorial_repairs_the_call(run):
     assert decided == "repair NL91 ABNA 0417 1643 00\n"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_audits_tutorial_removes_the_memory_behind_the_harm(run, backbone):
     models = f"--backbone '{backbone}' --nli fake --embedder fake --quiet"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 
 import pytest
@@ -35,3 +36,27 @@ def run(monkeypatch, capsys):
         return int(stopped.value.code or 0), captured.out, captured.err
 
     return command
+
+
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory):
+    """Folders as commands left them, by these commands and the files that were there before."""
+    return tmp_path_factory.mktemp("templates"), {}
+
+
+@pytest.fixture
+def set_up(folder, run, templates):
+    """Run commands that must end well; for a later test with the same files, copy what they left."""
+    place, made = templates
+
+    def commands(*each: tuple[str, ...]) -> None:
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        begun = each, frozenset((path.relative_to(folder), path.read_bytes()) for path in files)
+        if begun in made:
+            shutil.copytree(made[begun], folder, symlinks=True, dirs_exist_ok=True)
+            return
+        for words in each:
+            assert run(*words)[0] == 0
+        made[begun] = shutil.copytree(folder, place / str(len(made)), symlinks=True)
+
+    return commands

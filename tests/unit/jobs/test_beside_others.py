@@ -64,7 +64,7 @@ for number in itertools.count():
 
 
 @pytest.fixture
-def desk(folder, run):
+def desk(folder, set_up):
     """A store of two versions, seen by this user, with what commands ask of it."""
     (folder / "memaudit.yaml").write_text(
         "harm: {kind: regex, pattern: HARM}\nbackbone: fake\nnli: fake\nembedder: fake"
@@ -86,9 +86,8 @@ def desk(folder, run):
         "harm": {"label": "benign"},
     }
     (folder / "events.jsonl").write_text(json.dumps(benign))
-    assert run("keys", "new")[0] == 0
-    for name in ("memories.jsonl", "more.jsonl"):
-        assert run("import", "jsonl", name, "store", *PIN)[0] == 0
+    imports = (("import", "jsonl", name, "store", *PIN) for name in ("memories.jsonl", "more.jsonl"))
+    set_up(("keys", "new"), *imports)
     return folder
 
 

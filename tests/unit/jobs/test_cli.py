@@ -65,9 +65,8 @@ def desk(folder):
 
 
 @pytest.fixture
-def store(desk, run):
-    assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+def store(desk, set_up):
+    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
     return desk / "store"
 
 

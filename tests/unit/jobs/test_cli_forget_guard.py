@@ -30,12 +30,11 @@ def memory(tenant, entry_id, response):
 
 
 @pytest.fixture
-def desk(folder, run):
+def desk(folder, set_up):
     """A folder with keys and a store of two tenants, in which commands run."""
     rows = [memory(t, f"m{n}", HARMFUL if n == 1 else f"roses note {n}") for t in ("acme", "globex") for n in range(3)]
     (folder / "memories.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
     return folder
 
 

@@ -26,7 +26,7 @@ NAMES = ["new store", "import", "import --new-only", "forget", "purge"]
 
 
 @pytest.fixture
-def desk(folder, run):
+def desk(folder, set_up):
     """A store, and what else commands read."""
     (folder / "memaudit.yaml").write_text(CONFIG, encoding="utf-8")
     (folder / "a-file").write_text("", encoding="utf-8")
@@ -35,8 +35,7 @@ def desk(folder, run):
     write_lines(folder / "more.jsonl", more)
     write_lines(folder / "dump.jsonl", memories() + more)
     write_lines(folder / "events.jsonl", [event()])
-    assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
     return folder
 
 

@@ -36,12 +36,11 @@ waits = pytest.mark.timeout(120)
 
 
 @pytest.fixture
-def store(folder, run):
+def store(folder, set_up):
     (folder / "memaudit.yaml").write_text(CONFIG, encoding="utf-8")
     write_lines(folder / "memories.jsonl", memories())
     write_lines(folder / "events.jsonl", [event()])
-    assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
     return folder / "store"
 
 
