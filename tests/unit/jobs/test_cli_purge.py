@@ -98,8 +98,8 @@ def test_another_question_is_not_answered_with_what_an_interrupted_audit_found(d
     assert run(*VERIFY)[0] == 0
 
 
-def test_a_purge_is_attested_by_the_same_command_also_where_others_published_since(desk, run, stop):
-    assert run(*AUDIT)[0] == 0
+def test_a_purge_is_attested_by_the_same_command_also_where_others_published_since(desk, run, stop, set_up):
+    set_up(AUDIT)
     stop(*PURGE, at="memory_audit.jobs.cli.purge.attest_run")
     assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
     published = bytes_of(desk / "store")
@@ -111,8 +111,8 @@ def test_a_purge_is_attested_by_the_same_command_also_where_others_published_sin
     assert run(*PURGE)[0] == StalePlanError.exit_code
 
 
-def test_what_a_vacuum_erased_is_not_attested(desk, run, stop):
-    assert run(*AUDIT)[0] == 0
+def test_what_a_vacuum_erased_is_not_attested(desk, run, stop, set_up):
+    set_up(AUDIT)
     stop(*PURGE, at="memory_audit.jobs.cli.purge.attest_run")
     assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
     assert run("vacuum", "store", "--keep", "0d", "--apply")[0] == 0
