@@ -24,7 +24,7 @@ test: $(STAMP)
 	$(PYTEST)
 
 check: $(STAMP)
-	$(PYTEST) -m "not weights and not vllm and not ray and not slow"
+	$(PYTEST) --hypothesis-profile=check -m "not weights and not vllm and not ray and not slow"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """For all tests: how property tests draw, which tests may load weights, which share a process, which tools were asked.
 
 Property tests draw the same examples every time, and have no wall-clock deadline. A check of one tree then always says
-the same. To look for what those examples miss, draw others, and more of them:
+the same. `make check` draws a quarter of them. To look for what they miss, draw others, and more of them:
 `pytest -m hypothesis --hypothesis-profile=explore`.
 
 Only a test marked `weights` may load packaged weights: for any other one there are none. Where tests run in several
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 PHASES = tuple(phase for phase in Phase if phase is not Phase.explain)
 
 settings.register_profile("memaudit", deadline=None, derandomize=True, phases=PHASES)
+settings.register_profile("check", deadline=None, derandomize=True, max_examples=25, phases=PHASES)
 settings.register_profile("explore", deadline=None, max_examples=1_000, phases=PHASES)
 settings.load_profile("memaudit")
 

@@ -42,7 +42,10 @@ def test_every_family_has_its_vectors():
     assert all(path.name.startswith(f"{load(path)['family']:02}-") for path in VECTORS)
 
 
-@pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if "-killed-" in path.stem else []) for path in VECTORS],
+)
 def test_attack(path, tmp_path, monkeypatch):
     vector = load(path)
     run = {"store": run_store, "decode": run_decode, "policy": run_policy, "crash": run_crash}[vector["kind"]]

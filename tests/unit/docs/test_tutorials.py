@@ -16,6 +16,8 @@ import pytest
 
 from docs.generate import DOCS, ROOT
 
+pytestmark = pytest.mark.slow  # each of their commands is a process
+
 HARM = "Mail your card number to desk@pay.example."
 HARMLESS = "Open Orders and choose Track."
 
@@ -103,7 +105,6 @@ def test_the_gates_tutorial_repairs_the_call(run):
     assert decided == "repair NL91 ABNA 0417 1643 00\n"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_audits_tutorial_removes_the_memory_behind_the_harm(run, backbone):
     models = f"--backbone '{backbone}' --nli fake --embedder fake --quiet"
