@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import shutil
 import sys
+from functools import cache
 
 import pytest
+import typer.main
 
 from memory_audit.jobs.cli.main import main
 
 SETTINGS = (
     "MEMAUDIT_KEYS", "MEMAUDIT_TRUST", "MEMAUDIT_GUARD_TOKEN", "MEMAUDIT_BACKBONE_KEY_ENV", "RAY_ADDRESS",
 )  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tree_of_commands():
+    """Make the tree of all commands once, and not at each call: that is most of the time of a short one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture
