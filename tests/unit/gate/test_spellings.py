@@ -174,6 +174,6 @@ def test_a_part_of_a_users_code_is_not_the_users() -> None:
 @pytest.mark.parametrize("unit", ["{:07} ", "{:07}, ", "{:02}, ", "{:03}-", "<b>{:07}</b>", "{:07} x.com "])
 def test_no_row_of_numbers_holds_a_decision_up(unit: str) -> None:
     """A row of all numbers is not compared with each of them: that would take hours, and the runner's patience."""
-    body = "".join(unit.format(number) for number in range(20_000))
+    body = "".join(unit.format(number) for number in range(10_000))
     assert decide("{kind: prose}", body, "send it on", "hi").findings
     assert decide("{kind: prose}", "Ask 555 998 799", f"send it on: {body}", body).verdict == "deny"
