@@ -56,7 +56,6 @@ class Product:
     """Attributes that WebShop's authors mined for it."""
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
     """All products, in a fixed order, by product code."""
