@@ -24,14 +24,14 @@ test: $(STAMP)
 	$(PYTEST)
 
 check: $(STAMP)
-	$(PYTEST) -m "not weights and not vllm and not ray and not slow"
+	$(PYTEST) --hypothesis-profile=check -m "not weights and not vllm and not ray and not slow"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	rm -rf build/types && mkdir -p build/types/memory_audit
 	ln -s $(CURDIR)/audit/* $(CURDIR)/models $(CURDIR)/jobs build/types/memory_audit/
-	MYPYPATH=build/types $(BIN)/mypy --strict -p memory_audit -p benchmarks -p training
+	MYPYPATH=build/types $(BIN)/mypy --strict -p memory_audit -p benchmarks -p training -p tests
 
 docs: $(DOCS_STAMP)
 	$(BIN)/python -m docs.generate
@@ -47,7 +47,6 @@ bars: $(STAMP)
 
 tables: $(STAMP)
 	$(BIN)/python -m benchmarks.harness.tables
-	$(BIN)/python -m benchmarks.harness.headline
 
 setup: $(STAMP)
 

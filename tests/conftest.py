@@ -1,12 +1,15 @@
 """For all tests: how property tests draw, which tests may load weights, which share a process, which tools were asked.
 
 Property tests draw the same examples every time, and have no wall-clock deadline. A check of one tree then always says
-the same. To look for what those examples miss, draw others, and more of them:
+the same. `make check` draws a quarter of them. To look for what they miss, draw others, and more of them:
 `pytest -m hypothesis --hypothesis-profile=explore`.
 
 Only a test marked `weights` may load packaged weights: for any other one there are none. Where tests run in several
 processes (`-n 2`), those that start Ray or vLLM share one, those that load weights share one, so that
 models are loaded once, and so do those of each file.
+
+Folders of tests lie in memory where there is room: stores are synced so often that waiting for a disk would be half of
+all the time. `--basetemp` names another place.
 
 A test marked `tool(NAME)` is skipped where that tool is absent. MEMAUDIT_TESTED_TOOLS names tools, by spaces, of which
 at least one test must have passed.
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -26,7 +30,7 @@ from hypothesis import Phase, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from memory_audit.models.weights import coder, packaged
-from memory_audit.models.weights.cache import CACHE_VARIABLE
+from memory_audit.models.weights.cache import CACHE_VARIABLE, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 PHASES = tuple(phase for phase in Phase if phase is not Phase.explain)
 
 settings.register_profile("memaudit", deadline=None, derandomize=True, phases=PHASES)
+settings.register_profile("check", deadline=None, derandomize=True, max_examples=25, phases=PHASES)
 settings.register_profile("explore", deadline=None, max_examples=1_000, phases=PHASES)
 settings.load_profile("memaudit")
 
@@ -49,8 +54,12 @@ TOGETHER = {"processes": {"ray", "vllm"}, "weights": {"weights"}}
 
 PASSED_TOOLS: set[str] = set()
 
+IN_MEMORY, ROOM_BYTES = Path("/dev/shm"), 4 << 30  # noqa: S108 - pytest makes a folder there that is this user's alone
+if os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM_BYTES:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
-def _refuse(_progress: packaged.Progress) -> None:
+
+def _refuse(_progress: Progress) -> None:
     pytest.fail("this test loads packaged weights: mark it `weights`, or use a fake model")
 
 

@@ -144,13 +144,15 @@ def suite_s(root: Path) -> float:
     return round(time.perf_counter() - began, 1)
 
 
-def called(*command: str, cwd: Path | None = None) -> str:
-    """Run a program and return what it printed.
+def called(*command: str, cwd: Path | None = None, python_path: str | None = None) -> str:
+    """Run a program and return what it printed; it finds Python's modules where it stands, or by `python_path`.
 
     Raises:
         UsageError: it failed.
     """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if python_path:
+        environment["PYTHONPATH"] = python_path
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UsageError(f"{' '.join(command)[:200]}: {(done.stderr or done.stdout).strip()[-400:]}")

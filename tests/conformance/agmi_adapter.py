@@ -167,7 +167,7 @@ class StolenLogKeyAdapter(MemAuditStoreAdapter):
 
     def setup(self) -> None:
         super().setup()
-        self._attacker = None
+        self._attacker: Attacker | None = None
 
     def _write(self, tenant, rows) -> None:
         if self._attacker is None:

@@ -91,7 +91,7 @@ def _ready():
 
 def _be_command(words, folder, interruption, counted, texts):
     """Run the command and leave the process, whatever happens."""
-    code = 99  # a fault of this harness
+    code: str | int | None = 99  # a fault of this harness
     try:
         os.chdir(folder)
         for text, standard in zip(texts, (1, 2), strict=True):

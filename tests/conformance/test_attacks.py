@@ -43,7 +43,10 @@ def test_every_family_has_its_vectors():
     assert all(path.name.startswith(f"{load(path)['family']:02}-") for path in VECTORS)
 
 
-@pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if "-killed-" in path.stem else []) for path in VECTORS],
+)
 def test_attack(path, tmp_path, monkeypatch):
     vector = load(path)
     run = {"store": run_store, "decode": run_decode, "policy": run_policy, "crash": run_crash}[vector["kind"]]
@@ -143,7 +146,7 @@ def sign_policy_as_is(step, version):
     roles["auditor"] = letters(step.get("auditors", "a"))
     base = sign_policy(
         version=1,
-        roles={name: role_of(name, keys, 1) for name, keys in {
+        roles={name: role_of(name, keys, 1) for name, keys in {  # type: ignore[misc]
             "root": letters("z"), "writer": letters("w"), "log": letters("l"), "auditor": letters("a")}.items()},
         revoked={}, root_keys=letters("z"),
     )  # fmt: skip

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from transformers import Qwen2Config, Qwen2Model
 
 from memory_audit.jobs.progress import Reporter
 from memory_audit.models.activations.behaviour_reader import passage_means
@@ -39,6 +38,8 @@ def quiet():
 
 @pytest.fixture(scope="module")
 def backbone(tmp_path_factory) -> FittingStates:
+    from transformers import Qwen2Config, Qwen2Model  # noqa: PLC0415 - takes seconds
+
     folder = tmp_path_factory.mktemp("tiny")
     for path in ensure("0.5b").glob("*"):
         if path.suffix in {".json", ".txt"} and not path.name.endswith("index.json"):
@@ -119,7 +120,7 @@ def test_a_second_descent_begins_where_the_first_ended_and_sees_what_a_small_mod
     assert np.allclose(between.harm.units, mixed, atol=1e-6)
 
     fitting = Fitting(found, backbone, (FIT, replace(second, steps=12)))
-    fitting._through = _Listening(fitting._through, shown)
+    fitting._through = _Listening(fitting._through, shown)  # type: ignore[assignment]
     for step in range(12):
         fitting.step(step, found, [])
     assert min(map(len, shown)) < max(map(len, shown))
@@ -137,7 +138,7 @@ def test_a_second_descent_begins_where_the_first_ended_and_sees_what_a_small_mod
 def first_descent_sees(backbone, found):
     shown: list[list[str]] = []
     fitting = Fitting(found, backbone, (FIT, HOW))
-    fitting._through = _Listening(fitting._through, shown)
+    fitting._through = _Listening(fitting._through, shown)  # type: ignore[assignment]
     fitting.step(0, found, [])
     return shown
 

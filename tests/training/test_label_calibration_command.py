@@ -31,7 +31,7 @@ def calibrate(monkeypatch, capsys, tmp_path):
         words = ("--backbone", "fake", "--texts", str(texts), "--cache", str(tmp_path / "c"), *options)
         monkeypatch.setattr(sys, "argv", ["label_calibration", *words])
         capsys.readouterr()
-        code = 0
+        code: str | int | None = 0
         try:
             command.run(main)
         except SystemExit as ended:

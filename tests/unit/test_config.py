@@ -122,7 +122,7 @@ def test_a_missing_file_is_refused(tmp_path):
 
 def test_a_configuration_holds_no_label_even_in_its_agent():
     with pytest.raises(TypeError):
-        AuditConfig(poisoned=["m1"])
+        AuditConfig(poisoned=["m1"])  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("name", ["attribution_nats", "consistent_extra_nats"])

@@ -53,10 +53,7 @@ class Product:
     description: str = ""
     features: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
-    """Attributes that WebShop's authors mined for it: what its synthetic instruction asks for."""
-
-    instruction: str = ""
-    """WebShop's synthetic instruction for which this product is the right answer, or empty."""
+    """Attributes that WebShop's authors mined for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +112,6 @@ def _full_product(row: dict[str, Any]) -> Product:
         description=_line(row["full_description"]),
         features=tuple(_line(feature) for feature in features if feature.strip()),
         attributes=tuple(_line(attribute) for attribute in row.get("instruction_attributes", ())),
-        instruction=_line(row.get("synthetic_instruction", "")),
     )
 
 

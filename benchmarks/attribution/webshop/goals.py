@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from benchmarks.attribution.webshop.catalogue import Catalogue, Product
 
-__all__ = ["Goal", "goal_of", "load_instructions", "reward", "synthetic_goals", "trajectory_reward"]
+__all__ = ["Goal", "goal_of", "load_instructions", "reward", "trajectory_reward"]
 
 _PRICE_LIMIT = re.compile(r",? and price lower than (\d+(?:\.\d+)?) dollars")
 
@@ -50,11 +50,6 @@ def goal_of(instruction: str) -> Goal:
         asked=tuple(dict.fromkeys(words(wish))),
         price_limit_usd=float(limit[1]) if limit else None,
     )
-
-
-def synthetic_goals(catalogue: Catalogue) -> tuple[Goal, ...]:
-    """WebShop's synthetic instructions of the catalogue's products: each has a right answer in the store."""
-    return tuple(goal_of(product.instruction) for product in catalogue.products if product.instruction)
 
 
 def load_instructions(minja_rap: Path, containing: str = "") -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from agentdojo.functions_runtime import FunctionCall
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["calls", "has_own_plan"]
+__all__ = ["calls"]
 
 TODAY = "2024-05-15"
 
@@ -22,11 +22,6 @@ def calls(task: Any, env: Any) -> list[Any]:
     """Calls that carry out an injection task from this state of the environment."""
     plan = _plan(task)
     return list(plan(task, env)) if plan else list(task.ground_truth(env))
-
-
-def has_own_plan(task: Any) -> bool:
-    """Tell whether the calls are this project's, for want of a ground truth."""
-    return _plan(task) is not None
 
 
 def _plan(task: Any) -> Callable[[Any, Any], list[Any]] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import headline
+from benchmarks.harness.pages import headline
 from benchmarks.harness.pages.shown import bar, one, rows, table, thousands
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.attribution.minja.methods import PLAIN, SET
-from benchmarks.harness.headline import STUDIES
 from benchmarks.harness.pages.gate import dojo
 from benchmarks.harness.pages.guard import DEFAULT_RUN, mixed
+from benchmarks.harness.pages.headline import STUDIES
 from benchmarks.harness.pages.shown import bar, one, table, thousands
 from benchmarks.harness.tables import Group, pool, read_rows
 

@@ -46,7 +46,7 @@ def test_another_place_is_not_settled(other):
 class FormatWorld(World):
     """Any memory brings "Thought:"; what it goes on with is the poison's. `shy` memories do not bring the format."""
 
-    def __init__(self, events: int, *, poison: set[int], shy: set[int] = frozenset()) -> None:
+    def __init__(self, events: int, *, poison: set[int], shy: frozenset[int] | set[int] = frozenset()) -> None:
         orders = {f"query {number}": list(range(16)) for number in range(events)}
         super().__init__(16, orders, lambda _query, shown: 3.0 if shown & poison else -3.0)
         self._poison, self._shy = poison, shy

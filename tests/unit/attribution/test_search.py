@@ -497,7 +497,7 @@ def test_the_order_in_which_outcomes_arrive_changes_nothing(rng):
     assert dict(first.removed) == dict(second.removed)
 
 
-def test_an_unknown_harm_is_not_examined_rather_than_guessed():
+def test_an_unknown_harm_is_not_examined_rather_than_guessed(monkeypatch):
     world = World(6, {"query 0": list(range(6))}, hijack({0}))
     original = world.answer
 
@@ -505,7 +505,7 @@ def test_an_unknown_harm_is_not_examined_rather_than_guessed():
         outcome = original(event, ablation)
         return type(outcome)(**{name: getattr(outcome, name) for name in outcome.__slots__} | {"harm": None})
 
-    world.answer = unsure
+    monkeypatch.setattr(world, "answer", unsure)
     search = search_of(world)
     world.run(search)
     assert search.states["e000"].status == "not examined"

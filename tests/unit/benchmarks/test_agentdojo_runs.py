@@ -10,7 +10,7 @@ import pytest
 if importlib.util.find_spec("agentdojo") is None:
     pytest.skip("AgentDojo is not installed (extra: agentdojo)", allow_module_level=True)
 
-from benchmarks.gate.agentdojo_bridge import dojo, plans, study
+from benchmarks.gate.agentdojo_bridge import dojo, study
 from benchmarks.gate.agentdojo_bridge.defences import DEFENCES, SuiteDefences
 from benchmarks.gate.agentdojo_bridge.gating import pipeline
 from benchmarks.gate.agentdojo_bridge.obedient import ATTACKERS, ObedientModel
@@ -61,8 +61,6 @@ def test_an_answer_that_obeys_is_cut_down_to_the_users_part() -> None:
 
 @pytest.mark.parametrize("attack", range(6, 14))
 def test_our_own_plans_carry_out_the_goals_that_come_without_a_ground_truth(attack: int) -> None:
-    suite = dojo.load_suites()["workspace"]
-    assert plans.has_own_plan(suite.injection_tasks[f"injection_task_{attack}"])
     assert play("workspace", 1, attack, "none").strict
 
 

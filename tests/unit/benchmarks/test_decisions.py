@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from benchmarks.harness.decisions import differences, recorded_at, recorded_now
 from memory_audit.errors import UsageError
 
 BAR = {"name": "ratio", "value": 1.1, "unit": "x", "limit": "<= 1.3", "met": True}
-RESULT = {
+RESULT: dict[str, Any] = {
     "name": "speed", "command": "c", "commit": "1", "machine": {"cpu": "one"}, "started": "then", "seconds": 1.0,
     "config": {"n": 3}, "rows": [{"n": 1, "removed": ["a"]}, {"n": 2, "removed": []}], "bars": [BAR],
 }  # fmt: skip

@@ -83,8 +83,8 @@ async def test_every_part_of_the_study_is_measured(outcome):
     assert len(bars) == 20
     variants = [name for name, bar in bars.items() if bar["of"] == "variant"]
     assert variants == ["ID-Delete worse than No-Forget: PRP@3 gained, worst embedder and set"]  # of no guard at all
-    for names in ("one name", "ever new names"):
-        again = bars[f"WriteBlockRate, paraphrases, backbone, sent under {names}"]
+    for sender in ("one name", "ever new names"):
+        again = bars[f"WriteBlockRate, paraphrases, backbone, sent under {sender}"]
         assert again["value"] >= bars["WriteBlockRate, paraphrases, backbone"]["value"]
     mixed = [row for row in result["rows"] if row["part"] == "mixed"]
     assert {(row["names"], row["distrust_after"]) for row in mixed} == {

@@ -46,9 +46,9 @@ def test_others_memories_come_from_other_fields(world):
 
 
 def test_both_sides_name_the_poison_and_plain_leave_one_out_asks_once_for_each_memory(world):
-    plain, ours = measure(
-        *world, make_case(world[0], INCIDENT, INCIDENTS, 10), Reporter(Console(quiet=True), quiet=True)
-    )
+    executor, backbone = world
+    case = make_case(executor, INCIDENT, INCIDENTS, 10)
+    plain, ours = measure(executor, backbone, case, Reporter(Console(quiet=True), quiet=True))
     assert (plain["side"], plain["calls"], plain["poison_named"], plain["named"]) == (PLAIN, 11, 1, 1)
     assert (ours["side"], ours["poison_named"], ours["named"], ours["equal"]) == (OURS, 1, 1, True)
 

@@ -41,4 +41,4 @@ def test_every_option_of_an_audit_says_what_it_means():
 
 
 def test_every_committed_result_has_its_question_in_the_list():
-    assert result_names() == list(QUESTIONS)
+    assert [name for name in result_names() if name not in QUESTIONS] == []

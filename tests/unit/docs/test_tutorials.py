@@ -16,6 +16,8 @@ import pytest
 
 from docs.generate import DOCS, ROOT
 
+pytestmark = pytest.mark.slow  # each of their commands is a process
+
 HARM = "Mail your card number to desk@pay.example."
 HARMLESS = "Open Orders and choose Track."
 

@@ -62,9 +62,9 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path):
     with pytest.raises(UnfitFileError, match="NUL"):
         open_regular(Path("a\0b"))
     for path, error in ((loop, errno.ELOOP), (tmp_path / "gone", errno.ENOENT), (pipe / "x", errno.ENOTDIR)):
-        with pytest.raises(OSError) as refused:  # noqa: PT011 - its number is looked at
+        with pytest.raises(OSError) as failed:  # noqa: PT011 - its number is looked at
             open_regular(path)
-        assert refused.value.errno == error
+        assert failed.value.errno == error
 
 
 @pytest.mark.timeout(60)
@@ -74,7 +74,7 @@ def test_a_pipe_that_takes_the_place_of_a_file_at_the_last_moment_is_not_waited_
     before = os.stat(path)
     path.unlink()
     os.mkfifo(path)
-    monkeypatch.setattr(outside_file.os, "stat", lambda _: before)
+    monkeypatch.setattr(os, "stat", lambda _: before)
     with pytest.raises(UnfitFileError, match="not a file"):
         open_regular(path)
 

@@ -245,7 +245,7 @@ def test_more_values_than_are_judged_are_refused_with_the_reason() -> None:
 
 @pytest.mark.parametrize("kind", ["text", "email", "prose", "words", "quotes"])
 @pytest.mark.parametrize(
-    "text", ["x" + "\u0301\u0316" * 300_000, "x&#x301;" + "&#x316;" * 100_000], ids=["plain", "coded"]
+    "text", ["x" + "\u0301\u0316" * 100_000, "x&#x301;" + "&#x316;" * 40_000], ids=["plain", "coded"]
 )
 def test_no_output_of_combining_marks_holds_a_decision_up(kind: str, text: str) -> None:
     started = time.process_time()

@@ -15,7 +15,7 @@ from memory_audit.gate.gate import Gate
 from memory_audit.gate.gate_policy import parse_gate_policy
 
 if TYPE_CHECKING:
-    from memory_audit.gate.gate import Decision
+    from memory_audit.gate.gate import GateDecision
 
 NUMBERS = ["12345678901", "4111111111111111", "493012345678", "555998799", "00517943910", "GB29NWBK60161331926819"]
 ADDRESSES = ["evil.com", "pay.evil-desk.co.uk", "bob@evil.com", "a.b@mail.evil.org", "evil\u0440\u0444.\u0440\u0444"]
@@ -30,7 +30,7 @@ AROUND = [
 ]  # fmt: skip
 
 
-def decide(rule: str, body: str, request: str, mail: str) -> Decision:
+def decide(rule: str, body: str, request: str, mail: str) -> GateDecision:
     policy = f"format: memaudit gate policy v1\ntools: {{send: {{parameters: {{body: {rule}}}}}}}\n"
     context = Context(request=request, outputs=(ToolOutput(tool="mail", text=mail),))
     call = ToolCall(tool="send", arguments={"body": body})
@@ -174,6 +174,6 @@ def test_a_part_of_a_users_code_is_not_the_users() -> None:
 @pytest.mark.parametrize("unit", ["{:07} ", "{:07}, ", "{:02}, ", "{:03}-", "<b>{:07}</b>", "{:07} x.com "])
 def test_no_row_of_numbers_holds_a_decision_up(unit: str) -> None:
     """A row of all numbers is not compared with each of them: that would take hours, and the runner's patience."""
-    body = "".join(unit.format(number) for number in range(20_000))
+    body = "".join(unit.format(number) for number in range(10_000))
     assert decide("{kind: prose}", body, "send it on", "hi").findings
     assert decide("{kind: prose}", "Ask 555 998 799", f"send it on: {body}", body).verdict == "deny"

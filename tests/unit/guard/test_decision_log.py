@@ -14,7 +14,6 @@ import time
 import pytest
 
 from memory_audit.errors import IncompleteError, UsageError
-from memory_audit.guard import decision_log
 from memory_audit.guard.decide.guard_decision import GuardDecision
 from memory_audit.guard.decision_log import DecisionLog, as_record
 from tests.unit.guard.blocked import HARMFUL, NOW, entry, stone
@@ -71,7 +70,7 @@ def test_a_log_that_cannot_be_written_stops_the_guard(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(decision_log.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(IncompleteError, match="No space left"):
         log.write(entry(), REFUSED)
     monkeypatch.undo()
@@ -174,7 +173,7 @@ def test_who_holds_a_lock_on_the_file_cannot_make_it_grow_without_end(tmp_path):
 
 def test_a_line_of_which_a_part_was_taken_is_written_whole(tmp_path, monkeypatch):
     log, write = DecisionLog(tmp_path / "log", clock_ms=lambda: NOW), os.write
-    monkeypatch.setattr(decision_log.os, "write", lambda file, data: write(file, data[:7]))
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:7]))
     log.write(entry(entry_id="w1"), REFUSED)
     log.write(entry(entry_id="w2"), REFUSED)
     log.close()
@@ -190,7 +189,7 @@ def test_half_a_line_before_a_full_disk_spoils_no_other(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(file, data[: room.pop()])
 
-    monkeypatch.setattr(decision_log.os, "write", nearly_full)
+    monkeypatch.setattr(os, "write", nearly_full)
     for _ in range(2):
         with pytest.raises(IncompleteError, match="No space left"):
             log.write(entry(entry_id="w1"), REFUSED)

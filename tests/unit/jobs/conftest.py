@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+from functools import cache
 
 import pytest
+import typer.main
 
 from memory_audit.jobs.cli.main import main
 
 SETTINGS = (
     "MEMAUDIT_KEYS", "MEMAUDIT_TRUST", "MEMAUDIT_GUARD_TOKEN", "MEMAUDIT_BACKBONE_KEY_ENV", "RAY_ADDRESS",
 )  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tree_of_commands():
+    """Make the tree of all commands once, and not at each call: that is most of the time of a short one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture
@@ -35,3 +46,27 @@ def run(monkeypatch, capsys):
         return int(stopped.value.code or 0), captured.out, captured.err
 
     return command
+
+
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory):
+    """Folders as commands left them, by these commands and the files that were there before."""
+    return tmp_path_factory.mktemp("templates"), {}
+
+
+@pytest.fixture
+def set_up(folder, run, templates):
+    """Run commands that must end well; for a later test with the same files, copy what they left."""
+    place, made = templates
+
+    def commands(*each: tuple[str, ...]) -> None:
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        begun = each, frozenset((path.relative_to(folder), path.read_bytes()) for path in files)
+        if begun in made:
+            shutil.copytree(made[begun], folder, symlinks=True, dirs_exist_ok=True)
+            return
+        for words in each:
+            assert run(*words)[0] == 0
+        made[begun] = shutil.copytree(folder, place / str(len(made)), symlinks=True)
+
+    return commands

@@ -50,8 +50,8 @@ def removed_in(run):
 
 
 @pytest.mark.parametrize("words", [PURGE, PURGE[:-1]])
-def test_a_finding_that_frames_an_innocent_memory_is_not_purged(desk, run, words):
-    assert run(*AUDIT)[0] == 0
+def test_a_finding_that_frames_an_innocent_memory_is_not_purged(desk, run, words, set_up):
+    set_up(AUDIT)
     frame(desk / "run")
     assert removed_in(desk / "run") == {"m5", "m7"}
     before = bytes_of(desk)
@@ -60,8 +60,8 @@ def test_a_finding_that_frames_an_innocent_memory_is_not_purged(desk, run, words
     assert bytes_of(desk) == before
 
 
-def test_the_same_audit_writes_anew_what_was_changed(desk, run):
-    assert run(*AUDIT)[0] == 0
+def test_the_same_audit_writes_anew_what_was_changed(desk, run, set_up):
+    set_up(AUDIT)
     sealed = bytes_of(desk / "run")
     frame(desk / "run")
     assert run(*AUDIT)[0] == 0
@@ -100,30 +100,30 @@ def test_a_seal_by_another_auditor_is_refused(desk, run):
     assert err.endswith(", which has no role auditor: audit again, with keys of this policy, and another --out\n")
 
 
-def test_a_seal_by_a_key_that_was_revoked_since_is_refused(desk, run):
-    assert run(*AUDIT)[0] == 0
+def test_a_seal_by_a_key_that_was_revoked_since_is_refused(desk, run, set_up):
+    set_up(AUDIT)
     assert run("keys", "rotate", "auditor", "store", "--apply")[0] == 0
     code, _, err = run(*PURGE)
     assert (code, "audit again, with keys of this policy" in one_line(err)) == (VerificationError.exit_code, True)
 
 
-def test_a_run_of_another_store_is_refused(desk, run):
-    assert run(*AUDIT)[0] == 0
+def test_a_run_of_another_store_is_refused(desk, run, set_up):
+    set_up(AUDIT)
     assert run("import", "jsonl", "memories.jsonl", "store-2")[0] == 0
     code, _, err = run("purge", "run", "store-2", "--apply")
     assert (code, "run audited another store than store-2" in one_line(err)) == (UsageError.exit_code, True)
 
 
-def test_another_statement_of_the_auditor_is_no_seal(desk, run):
-    assert run(*AUDIT)[0] == 0
+def test_another_statement_of_the_auditor_is_no_seal(desk, run, set_up):
+    set_up(AUDIT)
     assert run(*PURGE)[0] == 0
     shutil.copy(desk / "run" / ATTESTATION_FILE, desk / "run" / SEAL_FILE)
     code, _, err = run(*PURGE)
     assert (code, "payload type 'application/vnd.in-toto+json'" in one_line(err)) == (VerificationError.exit_code, True)
 
 
-def test_a_file_in_the_place_of_its_attestation_keeps_no_purge_from_being_finished(desk, run, stop):
-    assert run(*AUDIT)[0] == 0
+def test_a_file_in_the_place_of_its_attestation_keeps_no_purge_from_being_finished(desk, run, stop, set_up):
+    set_up(AUDIT)
     stop(*PURGE, at="memory_audit.jobs.cli.purge.remember")
     (desk / "run" / ATTESTATION_FILE).write_text("{}")
     assert run("verify", "store")[0] == 0  # seen, so that nothing but the attestation is missing
@@ -148,8 +148,8 @@ def test_an_interrupted_run_says_how_it_is_finished_and_then_is_purged(desk, run
     assert run(*PURGE)[0] == 0
 
 
-def test_a_seal_that_was_taken_away_is_made_again(desk, run):
-    assert run(*AUDIT)[0] == 0
+def test_a_seal_that_was_taken_away_is_made_again(desk, run, set_up):
+    set_up(AUDIT)
     seal = (desk / "run" / SEAL_FILE).read_bytes()
     (desk / "run" / SEAL_FILE).unlink()
     assert run(*PURGE)[0] == IncompleteError.exit_code
@@ -158,8 +158,8 @@ def test_a_seal_that_was_taken_away_is_made_again(desk, run):
     assert run(*PURGE)[0] == 0
 
 
-def test_a_run_that_is_written_anew_is_open_until_it_ends(desk, run, stop):
-    assert run(*AUDIT)[0] == 0
+def test_a_run_that_is_written_anew_is_open_until_it_ends(desk, run, stop, set_up):
+    set_up(AUDIT)
     shutil.rmtree(desk / "run" / "replays")
     stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
     code, _, err = run(*PURGE)
@@ -182,8 +182,8 @@ def test_an_audit_without_the_auditors_key_says_that_no_purge_will_take_it(desk,
     assert (code, "not written by this run with these keys; choose another --out" in one_line(err)) == (4, True)
 
 
-def test_an_unsealed_run_of_a_store_that_has_changed_is_stale(desk, run):
-    assert run(*AUDIT)[0] == 0
+def test_an_unsealed_run_of_a_store_that_has_changed_is_stale(desk, run, set_up):
+    set_up(AUDIT)
     (desk / "run" / SEAL_FILE).unlink()
     assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
     code, _, err = run(*PURGE)

@@ -65,9 +65,8 @@ def desk(folder):
 
 
 @pytest.fixture
-def store(desk, run):
-    assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+def store(desk, set_up):
+    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
     return desk / "store"
 
 
@@ -97,8 +96,8 @@ def test_an_audit_names_the_causes_changes_nothing_and_exits_zero(store, run, de
     assert (desk / "run" / "report.html").is_file()
 
 
-def test_a_second_night_takes_over_what_the_first_compared_and_finds_the_same(store, run, desk):
-    run(*AUDIT)
+def test_a_second_night_takes_over_what_the_first_compared_and_finds_the_same(store, run, desk, set_up):
+    set_up(AUDIT)
     tonight = ["tonight" if word == "run" else word for word in AUDIT if word != "--quiet"]
     code, out, _ = run(*tonight, "--reuse", "run")
     assert code == 0
@@ -130,8 +129,8 @@ def test_harm_that_is_still_there_or_was_not_looked_at_is_not_cleared(  # noqa: 
     assert (found["verdict"], found["harm_after"]) == (verdict, after)
 
 
-def test_purge_is_a_dry_run_unless_told_otherwise(store, run):
-    run(*AUDIT)
+def test_purge_is_a_dry_run_unless_told_otherwise(store, run, set_up):
+    set_up(AUDIT)
     before = bytes_of(store)
     code, out, _ = run("purge", "run", "store")
     assert code == 0
@@ -139,8 +138,8 @@ def test_purge_is_a_dry_run_unless_told_otherwise(store, run):
     assert bytes_of(store) == before
 
 
-def test_purge_publishes_a_version_that_verifies_and_grew_from_the_audited_one(store, run):
-    run(*AUDIT)
+def test_purge_publishes_a_version_that_verifies_and_grew_from_the_audited_one(store, run, set_up):
+    set_up(AUDIT)
     assert run("purge", "run", "store", "--apply")[0] == 0
     code, out, _ = run("verify", "store", "--deep")
     assert code == 0
@@ -197,8 +196,8 @@ def test_a_command_to_copy_is_one_that_a_shell_takes(store, run):
     assert f"memaudit verify store --attestation 'my run/{ATTESTATION_FILE}'" in out
 
 
-def test_a_purge_that_could_not_be_attested_is_finished_by_the_same_command(store, run, desk, monkeypatch):
-    run(*AUDIT)
+def test_a_purge_that_could_not_be_attested_is_finished_by_the_same_command(store, run, desk, monkeypatch, set_up):
+    set_up(AUDIT)
     attestation = desk / "run" / ATTESTATION_FILE
     replace = durable.replace
 
@@ -246,8 +245,8 @@ def test_a_night_on_which_nothing_is_found_ends_well(store, run, desk):
     assert run("purge", "run", "store", "--apply")[0] == 5
 
 
-def test_a_report_for_a_folder_that_is_not_there_is_refused(store, run, desk):
-    run(*AUDIT)
+def test_a_report_for_a_folder_that_is_not_there_is_refused(store, run, desk, set_up):
+    set_up(AUDIT)
     code, _, err = run("report", "run", "--format", "json", "--out", "nowhere/result.json")
     assert code == 2
     assert "nowhere/result.json: there is no folder nowhere" in one_line(err)
@@ -330,8 +329,8 @@ def test_what_an_audit_is_told_is_checked_before_its_models_are_made_ready(store
     assert run(*AUDIT)[0] == 2
 
 
-def test_a_second_purge_is_stale_and_changes_nothing(store, run):
-    run(*AUDIT)
+def test_a_second_purge_is_stale_and_changes_nothing(store, run, set_up):
+    set_up(AUDIT)
     run("purge", "run", "store", "--apply")
     before = bytes_of(store)
     code, _, err = run("purge", "run", "store", "--apply")
@@ -385,8 +384,8 @@ def test_json_output_is_json_alone(store, run):
         json.loads(out)
 
 
-def test_a_report_can_be_had_again_in_every_format(store, run, desk):
-    run(*AUDIT)
+def test_a_report_can_be_had_again_in_every_format(store, run, desk, set_up):
+    set_up(AUDIT)
     assert "acme" in run("report", "run")[1]
     assert json.loads(run("report", "run", "--format", "json")[1])
     assert json.loads(run("report", "run", "--format", "sarif")[1])["version"] == "2.1.0"
@@ -395,8 +394,8 @@ def test_a_report_can_be_had_again_in_every_format(store, run, desk):
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "loop"])
-def test_a_report_replaces_nothing_that_is_no_file(store, run, desk, kind):
-    run(*AUDIT)
+def test_a_report_replaces_nothing_that_is_no_file(store, run, desk, kind, set_up):
+    set_up(AUDIT)
     out = desk / "out"
     if kind == "pipe":
         os.mkfifo(out)
@@ -410,8 +409,8 @@ def test_a_report_replaces_nothing_that_is_no_file(store, run, desk, kind):
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_report_is_written_to_the_target_of_a_link(store, run, desk, there):
-    run(*AUDIT)
+def test_a_report_is_written_to_the_target_of_a_link(store, run, desk, there, set_up):
+    set_up(AUDIT)
     (desk / "elsewhere").mkdir()
     target = desk / "elsewhere" / "report.json"
     if there:
@@ -432,8 +431,8 @@ def test_a_terminal_that_is_not_utf8_ends_no_audit(store, run, monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["table", "json", "html"])
-def test_a_closed_standard_output_is_no_defect(store, run, monkeypatch, form):
-    run(*AUDIT)
+def test_a_closed_standard_output_is_no_defect(store, run, monkeypatch, form, set_up):
+    set_up(AUDIT)
     monkeypatch.setattr(sys, "stdout", None)
     code, _, err = run("report", "run", "--format", form)
     sys.stdout.close()
@@ -551,7 +550,8 @@ def test_an_unknown_option_in_the_configuration_is_named(store, run, desk):
 @pytest.mark.parametrize("told_by", ["option", "file", "environment"])
 def test_the_key_of_a_server_is_named_by_its_variable(store, run, desk, monkeypatch, told_by):
     monkeypatch.delenv("DESK_KEY", raising=False)
-    server, words = CONFIG.replace("backbone: fake", "backbone: openai:http://127.0.0.1:9/v1#m"), ()
+    server = CONFIG.replace("backbone: fake", "backbone: openai:http://127.0.0.1:9/v1#m")
+    words: tuple[str, ...] = ()
     if told_by == "option":
         words = ("--backbone-key-env", "DESK_KEY")
     elif told_by == "file":
@@ -573,8 +573,8 @@ def test_help_names_the_defaults_that_hold_where_flags_and_file_say_nothing(run)
         assert text[text.index("default: ") + len("default: ") :].startswith(f"{settings[name]}. "), name
 
 
-def test_a_run_folder_of_another_configuration_is_refused(store, run):
-    run(*AUDIT)
+def test_a_run_folder_of_another_configuration_is_refused(store, run, set_up):
+    set_up(AUDIT)
     code, _, err = run(*AUDIT, "--alpha", "0.1")
     assert code == 2
     assert "other configuration" in one_line(err)
@@ -621,8 +621,8 @@ def test_a_reader_who_goes_away_is_no_finding(store, run, monkeypatch):
     assert run("report", "run", "--format", "json")[0] == IncompleteError.exit_code
 
 
-def test_a_full_disk_while_publishing_leaves_the_old_version(store, run, monkeypatch):
-    run(*AUDIT)
+def test_a_full_disk_while_publishing_leaves_the_old_version(store, run, monkeypatch, set_up):
+    set_up(AUDIT)
     before = bytes_of(store)
     link = os.link
 
@@ -684,8 +684,8 @@ def test_an_import_that_was_killed_before_its_first_version_is_done_by_the_same_
     assert run("verify", "store", "--quiet")[0] == 0
 
 
-def test_an_attestation_is_verified_where_it_is_named(store, run, desk):
-    run(*AUDIT)
+def test_an_attestation_is_verified_where_it_is_named(store, run, desk, set_up):
+    set_up(AUDIT)
     code, out, _ = run("purge", "run", "store", "--apply")
     file = desk / "run" / ATTESTATION_FILE
     assert (code, f"memaudit verify store --attestation run/{ATTESTATION_FILE}" in out) == (0, True)

@@ -13,6 +13,7 @@ import pytest
 from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.block_list import read_block_list
 from memory_audit.jobs.cli.forget import expiry_ms
+from memory_audit.models.backbone import generator_http
 from memory_audit.models.fakes import FakeEmbedder
 from memory_audit.provenance.keys import load_keyring
 from memory_audit.snapshot.reader import open_snapshot
@@ -30,12 +31,11 @@ def memory(tenant, entry_id, response):
 
 
 @pytest.fixture
-def desk(folder, run):
+def desk(folder, set_up):
     """A folder with keys and a store of two tenants, in which commands run."""
     rows = [memory(t, f"m{n}", HARMFUL if n == 1 else f"roses note {n}") for t in ("acme", "globex") for n in range(3)]
     (folder / "memories.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
     return folder
 
 
@@ -297,7 +297,8 @@ def test_tombstones_without_an_act_are_told(desk, run, monkeypatch):
     assert "the packaged 0.5B and 1.5B, which read behaviours, are not both installed on this machine" in err
 
 
-def test_writes_that_could_not_be_judged_exit_3(desk, run):
+def test_writes_that_could_not_be_judged_exit_3(desk, run, monkeypatch):
+    monkeypatch.setattr(generator_http, "MAX_WAIT_S", 0.01)  # between attempts
     assert run(*FORGET, "--hazard", "skip_validation", "--apply")[0] == 0
     (desk / "writes.jsonl").write_text(json.dumps(memory("acme", "w1", AGAIN)))
     code, out, err = run(  # no server listens there

@@ -32,14 +32,13 @@ CALL = {
 
 
 @pytest.fixture
-def explain(folder, run):
+def explain(folder, run, set_up):
     """Run `gate explain` in a folder with a store, a policy and a call."""
     (folder / "gate.yaml").write_text(POLICY, encoding="utf-8")
     (folder / "call.json").write_text(json.dumps(CALL), encoding="utf-8")
     rows = [{"tenant": "acme", "created_at_ms": 1, **memory} for memory in MEMORIES]
     (folder / "memories.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-    assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
     return lambda *words: run("gate", "explain", "store", "--tenant", "acme", *words)
 
 

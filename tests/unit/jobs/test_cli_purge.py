@@ -23,14 +23,13 @@ def killed(*_args, **_named):
 
 
 @pytest.fixture
-def desk(folder, run):
+def desk(folder, set_up):
     """A folder with configuration, keys, events, and a store in which two memories did harm."""
     (folder / "memaudit.yaml").write_text(CONFIG, encoding="utf-8")
     write_lines(folder / "memories.jsonl", memories())
     write_lines(folder / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
     write_lines(folder / "events.jsonl", [event()])
-    assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
     return folder
 
 
@@ -99,8 +98,8 @@ def test_another_question_is_not_answered_with_what_an_interrupted_audit_found(d
     assert run(*VERIFY)[0] == 0
 
 
-def test_a_purge_is_attested_by_the_same_command_also_where_others_published_since(desk, run, stop):
-    assert run(*AUDIT)[0] == 0
+def test_a_purge_is_attested_by_the_same_command_also_where_others_published_since(desk, run, stop, set_up):
+    set_up(AUDIT)
     stop(*PURGE, at="memory_audit.jobs.cli.purge.attest_run")
     assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
     published = bytes_of(desk / "store")
@@ -112,8 +111,8 @@ def test_a_purge_is_attested_by_the_same_command_also_where_others_published_sin
     assert run(*PURGE)[0] == StalePlanError.exit_code
 
 
-def test_what_a_vacuum_erased_is_not_attested(desk, run, stop):
-    assert run(*AUDIT)[0] == 0
+def test_what_a_vacuum_erased_is_not_attested(desk, run, stop, set_up):
+    set_up(AUDIT)
     stop(*PURGE, at="memory_audit.jobs.cli.purge.attest_run")
     assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
     assert run("vacuum", "store", "--keep", "0d", "--apply")[0] == 0

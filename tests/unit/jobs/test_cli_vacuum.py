@@ -15,12 +15,11 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture
-def store(folder, run):
+def store(folder, run, set_up):
     """A store out of which m1 was forgotten just now."""
     rows = [{"entry_id": f"m{n}", "request": "?", "response": f"secret {n}"} for n in range(3)]
     (folder / "memories.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store", "--tenant", "acme")[0] == 0
+    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store", "--tenant", "acme"))
     words = ("forget", "store", "m1", "--tenant", "acme", "--reason", "x", "--backbone", "none", "--embedder", "none")
     code, out, _ = run(*words, "--apply")
     assert code == 0

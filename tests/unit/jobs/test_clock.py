@@ -25,14 +25,13 @@ READERS = [
 
 
 @pytest.fixture
-def desk(folder, run):
+def desk(folder, set_up):
     (folder / "memaudit.yaml").write_text(CONFIG, encoding="utf-8")
     write_lines(folder / "memories.jsonl", memories())
     write_lines(folder / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
     write_lines(folder / "yet.jsonl", [{**memories()[0], "entry_id": "m100"}])
     write_lines(folder / "events.jsonl", [event()])
-    assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
     return folder
 
 

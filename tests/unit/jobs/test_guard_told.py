@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import time
 from unittest.mock import patch
 
 import pytest
@@ -20,7 +21,7 @@ KINDS = ("stale", "pin")
 def clock(monkeypatch):
     """Seconds, to be set."""
     now = [0.0]
-    monkeypatch.setattr(guard_told.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
@@ -68,7 +69,7 @@ def test_what_is_told_is_bounded_whatever_happens(steps):
     now, written = 0.0, io.StringIO()
     with (
         patch.object(guard_told, "MOST_BYTES", 2_000),
-        patch.object(guard_told.time, "monotonic", lambda: now),
+        patch.object(time, "monotonic", lambda: now),
         contextlib.redirect_stderr(written),
     ):
         tell = Told()

@@ -72,6 +72,7 @@ def pinned(folder):
     return read_pin(path).version
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "torn"])
 def test_a_vacuum_killed_at_any_system_call_is_completed_by_the_same_command(desk, moment):
     done(FORGET, desk)
@@ -84,6 +85,7 @@ def test_a_vacuum_killed_at_any_system_call_is_completed_by_the_same_command(des
         assert pinned(place) == pinned(undisturbed) == 3
 
 
+@pytest.mark.slow
 def test_a_forget_killed_at_any_system_call_is_finished_by_the_same_command(desk):
     for place, undisturbed in killed_everywhere(FORGET, desk, "after"):
         assert done(FORGET, place).out == done(FORGET, undisturbed).out

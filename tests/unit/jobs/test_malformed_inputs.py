@@ -30,13 +30,12 @@ COMMANDS = {
 
 
 @pytest.fixture
-def desk(folder, run, monkeypatch):
+def desk(folder, monkeypatch, set_up):
     (folder / "memaudit.yaml").write_text(CONFIG, encoding="utf-8")
     (folder / "gate.yaml").write_text(POLICY, encoding="utf-8")
     write_lines(folder / "memories.jsonl", memories())
     write_lines(folder / "events.jsonl", [event()])
-    assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
     monkeypatch.setattr("memory_audit.jobs.cli.audit.prepare_models", never)
     monkeypatch.setattr("memory_audit.jobs.cli.audit.make_executor", never)
     monkeypatch.setattr("memory_audit.jobs.cli.forget._block_records", never)

@@ -9,7 +9,7 @@ import pytest
 from memory_audit.errors import IncompleteError, UsageError, VerificationError
 from memory_audit.jobs.cli import store as cli_store
 from memory_audit.jobs.cli.main import INTERRUPTED
-from memory_audit.snapshot.pin import read_pin
+from memory_audit.snapshot.pin import read_pin, write_pin
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, event, memories, one_line, write_lines
 
 PIN = ("--pin", "pins/pin.json")
@@ -26,7 +26,7 @@ NAMES = ["new store", "import", "import --new-only", "forget", "purge"]
 
 
 @pytest.fixture
-def desk(folder, run):
+def desk(folder, set_up):
     """A store, and what else commands read."""
     (folder / "memaudit.yaml").write_text(CONFIG, encoding="utf-8")
     (folder / "a-file").write_text("", encoding="utf-8")
@@ -35,14 +35,13 @@ def desk(folder, run):
     write_lines(folder / "more.jsonl", more)
     write_lines(folder / "dump.jsonl", memories() + more)
     write_lines(folder / "events.jsonl", [event()])
-    assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
     return folder
 
 
 def unkept(monkeypatch, version, error):
     """Keep no pin of a version or later ones."""
-    write = cli_store.write_pin
+    write = write_pin
 
     def writing(path, pin):
         if pin.version >= version:

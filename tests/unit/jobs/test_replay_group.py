@@ -289,7 +289,7 @@ def test_a_measurement_that_does_not_fit_has_the_prompt_hash_of_its_question_alo
 def test_a_reader_that_stops_early_leaves_no_task_behind(loop):
     stream = stream_outcomes([group(question(BAD), question(GOOD))], PROGRAM, lambda _: FakeGenerator(), loop)
     next(stream)
-    stream.close()
+    stream.close()  # type: ignore[attr-defined] # it is a generator
     assert not asyncio.all_tasks(loop)
 
 

@@ -64,7 +64,7 @@ def test_equal_answers_are_tied_in_log_order_and_no_more_than_are_asked_about():
 class OneAtATime(np.ndarray):
     """Vectors that may be compared with one, never with all: that fills 14 GiB for 60,000 memories."""
 
-    def __matmul__(self, other: np.ndarray) -> np.ndarray:
+    def __matmul__(self, other: np.ndarray) -> np.ndarray:  # type: ignore[override]
         assert other.ndim == 1
         return np.asarray(self) @ np.asarray(other)
 

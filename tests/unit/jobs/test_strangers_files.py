@@ -36,12 +36,11 @@ waits = pytest.mark.timeout(120)
 
 
 @pytest.fixture
-def store(folder, run):
+def store(folder, set_up):
     (folder / "memaudit.yaml").write_text(CONFIG, encoding="utf-8")
     write_lines(folder / "memories.jsonl", memories())
     write_lines(folder / "events.jsonl", [event()])
-    assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
     return folder / "store"
 
 
@@ -96,8 +95,8 @@ def test_folders_nested_too_deep_in_a_store_are_left_over_and_it_verifies(store,
 
 @waits
 @pytest.mark.parametrize("name", ["run.json", "models.json", *(f"{kind}/0.parquet" for kind in KINDS)])
-def test_a_pipe_in_a_run_folder_is_refused_and_not_waited_for(store, run, name):
-    assert run(*AUDIT)[0] == 0
+def test_a_pipe_in_a_run_folder_is_refused_and_not_waited_for(store, run, name, set_up):
+    set_up(AUDIT)
     place = store.parent / "run" / name
     place.unlink(missing_ok=True)
     os.mkfifo(place)
@@ -109,16 +108,16 @@ def test_a_pipe_in_a_run_folder_is_refused_and_not_waited_for(store, run, name):
 
 @waits
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "replays"])
-def test_a_pipe_in_an_earlier_run_is_passed_over(store, run, kind):
-    assert run(*AUDIT)[0] == 0
+def test_a_pipe_in_an_earlier_run_is_passed_over(store, run, kind, set_up):
+    set_up(AUDIT)
     os.mkfifo(store.parent / "run" / kind / "0.parquet")
     code, out, _ = run("audit", "store", "--events", "events.jsonl", "--out", "tonight", "--local", "--reuse", "run")
     assert code == 0
     assert f"run/{kind}: 1 file not read" in out
 
 
-def test_a_link_to_a_device_in_a_run_folder_is_not_read(store, run):
-    assert run(*AUDIT)[0] == 0
+def test_a_link_to_a_device_in_a_run_folder_is_not_read(store, set_up):
+    set_up(AUDIT)
     (store.parent / "run" / "models.json").unlink()
     (store.parent / "run" / "models.json").symlink_to("/dev/zero")
     code, err, _ = child(*AUDIT)
@@ -205,8 +204,8 @@ def test_a_data_file_that_decodes_to_far_more_than_its_size_is_not_decoded(store
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_shard_that_decodes_to_far_more_than_its_size_is_not_decoded(store, run, kind):
-    assert run(*AUDIT)[0] == 0
+def test_a_shard_that_decodes_to_far_more_than_its_size_is_not_decoded(store, run, kind, set_up):
+    set_up(AUDIT)
     shard = next((store.parent / "run" / kind).glob("*.parquet"))
     name = {"replays": "output", "entailment": "pair", "embedding": "vector"}[kind]
     table = pq.read_table(shard)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 from memory_audit.errors import ModelError, UsageError
 from memory_audit.models.nli.nli_model import (
@@ -231,6 +230,8 @@ def test_what_is_spelt_like_a_control_token_is_read_as_its_letters(packaged: Pat
     """Read as one, a mark in the premise would move its end, or stand for nothing at all."""
     premise, hypothesis = PAIRS[0]
     pairs = [(f"{premise} {mark} {hypothesis}", "So it is."), (premise, f"{hypothesis} {mark} So it is.")]
+    from transformers import AutoTokenizer  # noqa: PLC0415 - takes seconds
+
     plain = AutoTokenizer.from_pretrained(packaged)
     for used in (model._tokenizer, TorchEntailment(packaged, device="cpu")._tokenizer):
         for ids in used.encode(pairs).ids:

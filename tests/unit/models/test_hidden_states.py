@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -67,7 +69,7 @@ def test_a_backbone_that_could_not_be_loaded_is_not_tried_for_every_text(monkeyp
 
     monkeypatch.setattr(hidden_states, "_loaded_states", broken)
     monkeypatch.setattr(hidden_states, "_FAILED", {})
-    monkeypatch.setattr(hidden_states.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     for later_s, tried in ((0.0, 1), (59.0, 1), (61.0, 2), (100.0, 2)):
         now[0] = 1_000.0 + later_s
         with pytest.raises(ModelError, match="its folder is gone"):

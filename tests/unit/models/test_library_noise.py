@@ -64,6 +64,7 @@ def test_a_child_is_silent_on_what_is_named_and_on_nothing_else(environment):
     assert "something else is deprecated" in after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("imported", "heard"), [("", True), ("import memory_audit.jobs.cli.main", False)])
 def test_children_of_the_command_line_import_vllm_silently(tmp_path, imported, heard):
     if torch.cuda.is_available():

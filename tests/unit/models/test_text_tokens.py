@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from memory_audit.errors import ModelError
 from memory_audit.models.text_tokens import read_as_text
@@ -174,6 +174,8 @@ def test_a_tokenizer_that_reads_control_tokens_all_the_same_is_refused():
 
 @pytest.fixture(scope="module")
 def loaded() -> dict[str, tuple[Any, Any]]:
+    from transformers import AutoTokenizer  # noqa: PLC0415 - takes seconds
+
     found = {}
     for name in PACKAGED:
         plain, ours = (AutoTokenizer.from_pretrained(ensure(name)) for _ in range(2))

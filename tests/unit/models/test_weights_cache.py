@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_audit.errors import ModelError, UsageError
-from memory_audit.models.weights import cache as weights_cache
 from memory_audit.models.weights.cache import (
     DIGEST_FILE,
     build_folder,
@@ -111,7 +110,7 @@ def test_two_processes_at_once_build_once(cache: Path, tmp_path: Path):
 
 def test_too_little_disk_is_said_before_anything_is_written(cache: Path, monkeypatch: pytest.MonkeyPatch):
     usage = namedtuple("usage", "total used free")  # noqa: PYI024 - the shape shutil returns
-    monkeypatch.setattr(weights_cache.shutil, "disk_usage", lambda _path: usage(10**12, 0, 1_000_000_000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage(10**12, 0, 1_000_000_000))
     with pytest.raises(UsageError, match=r"1\.0 GB free, 5\.2 GB needed to assemble big; .*MEMAUDIT_CACHE"):
         build_folder("big", 5_000_000_000).__enter__()
     assert not (cache / "building" / "big").exists()

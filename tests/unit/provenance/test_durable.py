@@ -1,6 +1,7 @@
 """Files that are there whole or not at all: what a dead writer leaves is told from what a living one writes."""
 
 import errno
+import fcntl
 import os
 import threading
 
@@ -37,7 +38,7 @@ def test_what_a_living_writer_writes_stays_and_what_a_dead_one_left_goes(tmp_pat
 
 
 def test_a_writer_whose_file_is_taken_for_a_dead_ones_before_it_is_locked_takes_another(tmp_path, monkeypatch):
-    flock, taken = durable.fcntl.flock, []
+    flock, taken = fcntl.flock, []
 
     def late(descriptor, kind):
         if not taken:
@@ -45,7 +46,7 @@ def test_a_writer_whose_file_is_taken_for_a_dead_ones_before_it_is_locked_takes_
             taken[0].unlink()
         flock(descriptor, kind)
 
-    monkeypatch.setattr(durable.fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     durable.replace(tmp_path / "file", b"all")
     assert (len(taken), (tmp_path / "file").read_bytes()) == (1, b"all")
 

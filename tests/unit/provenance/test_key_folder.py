@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from memory_audit.errors import StalePlanError, UsageError, VerificationError
-from memory_audit.provenance import durable, key_folder
+from memory_audit.provenance import durable
 from memory_audit.provenance.folder_lock import locked
 from memory_audit.provenance.key_folder import install_rotation, settle
 from memory_audit.provenance.keys import Keyring, generate_keys, load_keyring, rotate_key, save_keyring
@@ -141,7 +141,7 @@ def test_killed_at_any_step_either_policy_holds_with_its_keys(rotation, steps, m
 
     with monkeypatch.context() as patch:
         for name in ("create", "replace", "remove"):
-            patch.setattr(key_folder.durable, name, counted(getattr(durable, name)))
+            patch.setattr(durable, name, counted(getattr(durable, name)))
         with contextlib.suppress(Killed):
             install_rotation(folder, before, after)
     finished = settle(folder)

@@ -189,7 +189,13 @@ def test_an_empty_result_is_a_page():
     outline(page)
 
 
+class Recording(http.server.ThreadingHTTPServer):
+    hits: list[str]
+
+
 class Recorder(http.server.BaseHTTPRequestHandler):
+    server: Recording
+
     def do_GET(self):
         self.server.hits.append(self.path)
         self.send_response(200)
@@ -201,7 +207,7 @@ class Recorder(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def attacker():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
+    server = Recording(("127.0.0.1", 0), Recorder)
     server.hits = []
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -1,7 +1,9 @@
 """Small stores for tests, and a file system that fails where a test says so."""
 
 import os
+import tempfile
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 
 from memory_audit.entry import Entry, Parent
@@ -37,10 +39,26 @@ def make_store(path, tenants=("acme", "globex"), size=4):
 
 def make_history(path):
     """Three versions: an import, an append with a derived entry, a purification of two entries of one tenant."""
-    make_store(path)
-    derived = entry("acme", "e9", source="agent", parents=(Parent(entry_id="e1", weight_ppm=900_000),))
-    append_entries(path, [derived, entry("initech", "e0")], keyring(), now_ms=NOW + 1)
-    return remove(path, {"acme": {"e1": "causes harm", "e9": "derived from e1"}})
+    folders, files, purified = _history()
+    for folder in folders:
+        (path / folder).mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (path / name).write_bytes(data)
+    return purified
+
+
+@cache
+def _history():
+    """Make the three versions once: they have the same bytes every time."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "s"
+        make_store(path)
+        derived = entry("acme", "e9", source="agent", parents=(Parent(entry_id="e1", weight_ppm=900_000),))
+        append_entries(path, [derived, entry("initech", "e0")], keyring(), now_ms=NOW + 1)
+        purified = remove(path, {"acme": {"e1": "causes harm", "e9": "derived from e1"}})
+        inside = sorted(path.rglob("*"))
+        folders = [each.relative_to(path) for each in inside if each.is_dir()]
+        return folders, {each.relative_to(path): each.read_bytes() for each in inside if each.is_file()}, purified
 
 
 def remove(path, removals, now_ms=NOW + 2, *, dry_run=False):

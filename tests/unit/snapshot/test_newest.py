@@ -12,7 +12,7 @@ from memory_audit.errors import StalePlanError, UsageError, VerificationError
 from memory_audit.provenance import durable, key_folder
 from memory_audit.provenance.folder_lock import locked
 from memory_audit.provenance.key_folder import install_rotation
-from memory_audit.provenance.keys import generate_keys, load_keyring, rotate_key, save_keyring
+from memory_audit.provenance.keys import generate_keys, load_keyring, rotate_key, save_keyring, save_policy
 from memory_audit.snapshot.newest import TRIES, at_newest
 from memory_audit.snapshot.publishing.publish import append_entries
 from memory_audit.snapshot.publishing.vacuum import vacuum
@@ -188,7 +188,7 @@ def test_keys_that_are_asked_for_while_they_are_rotated_are_the_new_ones(tmp_pat
             found.append(error)
 
     readers = [threading.Thread(target=read) for _ in range(2)]
-    save, move = key_folder.save_policy, key_folder._move
+    save, move = save_policy, key_folder._move
 
     def meanwhile(step, reader, *arguments):
         reader.start()

@@ -10,7 +10,6 @@ from benchmarks.attribution.webshop.goals import (
     goal_of,
     load_instructions,
     reward,
-    synthetic_goals,
     trajectory_reward,
 )
 from benchmarks.attribution.webshop.trajectory import Step, brief, render
@@ -69,7 +68,3 @@ def test_real_instructions_name_their_victim(data):
     assert len(instructions) > 50
     assert all("toothbrush" in instruction for instruction in instructions)
     assert goal_of(instructions[0]).price_limit_usd == 50.0
-
-
-def test_synthetic_goals_are_the_products_with_an_instruction(catalogue):
-    assert synthetic_goals(catalogue) == ()

@@ -1,14 +1,11 @@
-"""The table of attack and repair in `docs/results/attribution.md`, from the committed rows of both tracks, as Markdown.
+"""The table of attack and repair in `docs/results/attribution.md`, from the committed rows of both tracks.
 
-    python -m benchmarks.harness.headline
-
-Prints what stands there: a line for each method at each contamination ratio, counts over all seeds, intervals
-Wilson, 95 %. Runs nothing; `benchmarks.harness.tables` has every row.
+A line for each method at each contamination ratio, counts over all seeds, intervals Wilson, 95 %;
+`benchmarks.harness.tables` has every row.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from typing import Any
 
@@ -73,13 +70,3 @@ def _line(name: str, rho: float, method: str, cells: dict[str, Group]) -> str:
         f"{cell['probes_right_before']:g} → {cell['probes_right_after']:g} of {cell['probes']}",
     ]
     return "| " + " | ".join(columns) + " |"
-
-
-def main() -> None:
-    """Print the table."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    print("\n".join(lines()))
-
-
-if __name__ == "__main__":
-    main()
