@@ -48,6 +48,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "guard": ("snapshot", "provenance", "formats", "text", "entry", "errors"),
     "attribution": ("fusion", "generation", "events", "formats", "text", "entry", "errors"),
     "config": ("attribution", "lineage", "formats", "errors"),
+    "request": ("guard", "attribution", "lineage", "snapshot", "events", "config", "formats", "errors"),
     "report": (
         "config", "attribution", "consistency", "lineage", "snapshot", "result", "fusion", "events", "counted", "text",
         "entry", "errors",

@@ -30,16 +30,17 @@ from memory_audit.jobs.cli.store import (
     Store,
     Trust,
     as_signed,
+    check_choice,
     installed_policy,
-    known_pin,
     print_json,
-    remember,
+    print_lines,
 )
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.guard.token import MIN_TOKEN_CHARS, guard_token
 from memory_audit.jobs.options import spread_options
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.block_records import taxonomy_of
+from memory_audit.jobs.store_session import known_pin, remember
 from memory_audit.report.untrusted import as_line
 
 if TYPE_CHECKING:
@@ -181,8 +182,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Judge writes before they are stored. Exit 3 where some could not be judged, 1 with --fail-on blocked."""
-    if fail_on not in {None, "blocked"}:
-        raise UsageError(f"--fail-on is {fail_on!r:.40}, expected blocked")
+    check_choice("--fail-on", fail_on, "blocked")
     # A file is asked about to learn of each line; nobody is let in.
     settings = replace(options.settings(line_by_line=True), model_timeout_s=PATIENCE_S)
     entries = _read(file, tenant)
@@ -280,15 +280,15 @@ def _warn(guarded: GuardedStore) -> None:
     if silent:
         bare = sum(guard.ids_only for guard in guarded.guards.values())
         but = f", and of {bare} without a fingerprint only the id" if bare else ""
-        Console(stderr=True, soft_wrap=True).print(
+        print_lines(
             f"{as_line(', '.join(silent), 80)}: {counted(sum(silent.values()), 'tombstone')} made without the models "
             f"in use: their own words are kept out and no paraphrase{but}",
-            markup=False, highlight=False,
-        )  # fmt: skip
+            stderr=True,
+        )
 
 
 def _show(judged: list[tuple[Entry, GuardDecision]]) -> None:
-    console = Console(soft_wrap=True)
+    lines = []
     for entry, decision in judged:
         if decision.allowed and decision.reason not in FAILURES:
             continue
@@ -306,6 +306,6 @@ def _show(judged: list[tuple[Entry, GuardDecision]]) -> None:
         odds = f" ({told})" if told else ""
         line = f"{verb} {as_line(entry.tenant)}/{as_line(entry.entry_id)}{by}: {decision.reason}{labels}{odds}{parts}"
         why = f" ({as_line(decision.detail, 200)})" if decision.detail else ""
-        console.print(f"{line}{why}", markup=False, highlight=False)
+        lines.append(f"{line}{why}")
     blocked = sum(not decision.allowed for _, decision in judged)
-    console.print(f"{counted(len(judged), 'write')} checked, {blocked} blocked", markup=False, highlight=False)
+    print_lines(*lines, f"{counted(len(judged), 'write')} checked, {blocked} blocked")

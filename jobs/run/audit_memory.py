@@ -16,7 +16,6 @@ from memory_audit.attribution.replays.retrieval import RankedMemory, dense_ranke
 from memory_audit.attribution.search.search import SetSearch
 from memory_audit.attribution.search.state import SearchSettings
 from memory_audit.consistency.resemblance import Resemblance
-from memory_audit.errors import EventError, UsageError
 from memory_audit.fusion import choose_budget
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.graphs import consistency_graphs
@@ -27,57 +26,57 @@ from memory_audit.report.findings import TenantEvidence, influence_scores, rank,
 from memory_audit.result import AuditResult, text_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from memory_audit.attribution.replays.ablation import Ablation
     from memory_audit.config import AuditConfig
     from memory_audit.entry import Entry
     from memory_audit.events import Event
     from memory_audit.jobs.executors.executor import Executor
-    from memory_audit.jobs.progress import Reporter
     from memory_audit.jobs.run.run_folder import RunFolder
     from memory_audit.lineage.edges_file import EstimatedEdge
-    from memory_audit.snapshot.reader import VerifiedSnapshot
+    from memory_audit.request import AuditRequest, TenantEvents
 
-__all__ = ["audit_memory", "check_events"]
+__all__ = ["audit_memory"]
 
 PREFIX_SHARE = 0.5
 """Longest prefix of the ranking that the plain method may remove: beyond half, the store is not repaired but lost."""
 
 
 @resumable()
-def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
-    snapshot: VerifiedSnapshot,
-    events: Sequence[Event],
-    config: AuditConfig,
+def audit_memory(
+    request: AuditRequest,
     executor: Executor,
     run: RunFolder,
-    reporter: Reporter,
     *,
-    run_id: str,
     started_ms: int,
-    seconds: float = 0.0,
-    edges: Sequence[EstimatedEdge] = (),
+    elapsed_s: Callable[[], float] = lambda: 0.0,
 ) -> AuditResult:
-    """Audit one verified snapshot against its events; `edges` are estimated and fit the snapshot.
+    """Audit one verified snapshot against its events.
+
+    Args:
+        request: What is asked.
+        executor: Where models answer.
+        run: What is known; what is learnt is kept there.
+        started_ms: When the run was first started, Unix milliseconds.
+        elapsed_s: Seconds that the run took, read at its end.
 
     Raises:
-        UsageError: events that do not fit the store, or settings that name nothing.
         IncompleteError: the run stopped part-way; start it again to continue.
     """
-    by_tenant = check_events(snapshot, events)
-    replayer = Replayer(executor, run, config, reporter, {event.event_id: event for event in events})
+    snapshot, config, by_tenant = request.snapshot, request.config, request.by_tenant
+    replayer = Replayer(request, executor, run)
 
     stores = {tenant: snapshot.entries(tenant) for tenant in by_tenant}
-    embed_texts(_texts(stores, by_tenant, config), executor, run, reporter)
-    graphs = consistency_graphs(stores, config, executor, run, reporter)
+    embed_texts(_texts(stores, by_tenant, config), executor, run)
+    graphs = consistency_graphs(stores, config, executor, run)
     estimated: defaultdict[str, list[EstimatedEdge]] = defaultdict(list)
-    for edge in edges:
+    for edge in () if request.edges is None else request.edges.edges:
         estimated[edge.tenant].append(edge)
     evidence: dict[str, TenantEvidence] = {}
-    for tenant, (harmful, probes) in by_tenant.items():
+    for tenant, events in by_tenant.items():
         entries, tenant_graph = stores[tenant], graphs[tenant]
-        memory = _retrieval(entries, [*harmful, *probes], config, run)
+        memory = _retrieval(entries, events, config, run)
         settings = SearchSettings(
             attribution=config.attribution, attribution_nats=config.attribution_nats,
             consistent_extra_nats=config.consistent_extra_nats, samples=config.samples, max_replays=config.max_replays,
@@ -85,14 +84,14 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
         names = [entry.entry_id for entry in entries]
         search = SetSearch(
             memory,
-            harmful,
+            events.harmful,
             settings,
             resembles=Resemblance(entries, tenant_graph) if config.attribution == "set" else None,
             inconsistency=dict(zip(names, tenant_graph.graph.cas.tolist(), strict=True)),
             scorer=replayer.scorer,
         )
         evidence[tenant] = TenantEvidence(
-            tenant=tenant, memory=memory, tenant_graph=tenant_graph, search=search, probes=tuple(probes),
+            tenant=tenant, memory=memory, tenant_graph=tenant_graph, search=search, probes=events.probes,
             derivation=derivation_of(snapshot, tenant, config, estimated.get(tenant, ())),
         )  # fmt: skip
 
@@ -108,12 +107,12 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
     _check(evidence, replayer)
     run.flush()
     return AuditResult(
-        run_id=run_id,
+        run_id=request.run_id,
         store=snapshot.store_id,
         snapshot_version=snapshot.version,
         snapshot_digest=snapshot.digest,
         started_ms=started_ms,
-        seconds=seconds,
+        seconds=round(elapsed_s(), 3),
         config={name: str(value) for name, value in config.canonical().items()},
         models=dict(run.models),
         counters=dict(sorted({**replayer.counters, "nli_pairs": sum(_pairs(evidence))}.items())),
@@ -130,38 +129,6 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
     )  # fmt: skip
 
 
-def check_events(snapshot: VerifiedSnapshot, events: Sequence[Event]) -> dict[str, tuple[list[Event], list[Event]]]:
-    """Sort events by tenant into harmful ones and probes; tenants without a harmful one are left out.
-
-    Raises:
-        EventError: an unknown tenant, or an entry that the store never had; one that was removed since is no error, as
-            the log of what went wrong outlives its causes.
-        UsageError: a tenant without any entry.
-    """
-    by_tenant: dict[str, tuple[list[Event], list[Event]]] = {}
-    for event in sorted(events, key=lambda event: event.event_id):
-        if event.tenant not in snapshot.tenants:
-            raise EventError(f"event {event.event_id!r:.80}: unknown tenant {event.tenant!r:.80}")
-        harmful, probes = by_tenant.setdefault(event.tenant, ([], []))
-        (harmful if event.harm == "harmful" else probes).append(event)
-    for tenant, (harmful, probes) in list(by_tenant.items()):
-        if not harmful:
-            del by_tenant[tenant]
-            continue
-        known = {entry.entry_id for entry in snapshot.entries(tenant)}
-        if not known:
-            raise UsageError(f"tenant {tenant!r:.80} has no entries: there is nothing to audit")
-        known |= {tombstone.entry_id for tombstone in snapshot.tombstones(tenant)}
-        for event in (*harmful, *probes):
-            missing = [entry_id for entry_id in event.retrieved or () if entry_id not in known]
-            if missing:
-                raise EventError(
-                    f"event {event.event_id!r:.80}: retrieved entry {missing[0]!r:.80} is not in the store of "
-                    f"{tenant!r:.80}"
-                )
-    return by_tenant
-
-
 def _search(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> None:
     """Run rounds over all tenants until every search is over."""
     while rounds := {tenant: found.search.plan() for tenant, found in evidence.items()}:
@@ -175,7 +142,7 @@ def _search(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> None:
 
 
 def _texts(
-    stores: Mapping[str, Sequence[Entry]], events: Mapping[str, tuple[list[Event], list[Event]]], config: AuditConfig
+    stores: Mapping[str, Sequence[Entry]], events: Mapping[str, TenantEvents], config: AuditConfig
 ) -> Iterator[str]:
     """Yield all that is compared by embedding: memories, what they answer and, for dense retrieval, what was asked."""
     for tenant, entries in stores.items():
@@ -184,10 +151,10 @@ def _texts(
             if config.retrieval == "dense":
                 yield entry.request
         if config.retrieval == "dense":
-            yield from (event.query for kind in events[tenant] for event in kind)
+            yield from (event.query for event in events[tenant])
 
 
-def _retrieval(entries: Sequence[Entry], events: Sequence[Event], config: AuditConfig, run: RunFolder) -> RankedMemory:
+def _retrieval(entries: Sequence[Entry], events: Iterable[Event], config: AuditConfig, run: RunFolder) -> RankedMemory:
     requests = [entry.request for entry in entries]
     if config.retrieval == "levenshtein":
         return RankedMemory(entries, levenshtein_ranker(requests), config.k)

@@ -1,4 +1,8 @@
-"""Replays: rounds of ablations through the executor, past what the run folder already knows."""
+"""Replays: rounds of ablations through the executor, past what is known already.
+
+An answer is known where the run folder has it by its pair id, or where the agent was shown the same memories at the
+same event before: an equal context is an equal prompt, and its text is asked for once.
+"""
 
 from __future__ import annotations
 
@@ -8,123 +12,117 @@ from typing import TYPE_CHECKING
 
 from memory_audit.errors import IncompleteError
 from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion, hash_at_point, request_of
+from memory_audit.jobs.progress import say, stage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from memory_audit.attribution.replays.ablation import Ablation, Outcome
-    from memory_audit.config import AuditConfig
-    from memory_audit.events import Event
     from memory_audit.jobs.executors.executor import Executor
-    from memory_audit.jobs.progress import Reporter
     from memory_audit.jobs.run.run_folder import RunFolder
     from memory_audit.report.findings import TenantEvidence
+    from memory_audit.request import AuditRequest
 
 __all__ = ["Replayer"]
 
 
 class Replayer:
-    """Runs rounds of ablations through the executor, past what the run folder already knows."""
+    """Answers ablations, each at most once in the life of a run."""
 
-    def __init__(
-        self,
-        executor: Executor,
-        run: RunFolder,
-        config: AuditConfig,
-        reporter: Reporter,
-        events: Mapping[str, Event],
-    ) -> None:
-        self._executor, self._run, self._reporter, self._events = executor, run, reporter, events
+    def __init__(self, request: AuditRequest, executor: Executor, run: RunFolder) -> None:
+        config = request.config
+        self._executor, self._run = executor, run
+        self._events = {event.event_id: event for event in request.events.events}
         self._program = Program.of(config.agent, config.harm, config.seed, config.samples)
-        # A wrong agent or scorer is told before any model loads.
         self._agent, self.scorer = self._program.build()
         self.counters: Counter[str] = Counter()
-        self._texts: dict[tuple[str, tuple[str, ...]], Outcome] = {}
+        self._texts: dict[tuple[str, ...], Outcome] = {}
+        """Replays as text, by event and what the agent was shown."""
+
         self._counted: set[str] = set()
         self._sampled: set[str] = set()
         self._started = False
 
     def run(
-        self, stage: str, rounds: Mapping[str, Sequence[Ablation]], evidence: Mapping[str, TenantEvidence]
+        self, what: str, rounds: Mapping[str, Sequence[Ablation]], evidence: Mapping[str, TenantEvidence]
     ) -> dict[str, Outcome]:
-        """Return the outcome of every ablation asked, by pair id."""
-        groups: dict[str, list[ReplayQuestion]] = {}
-        same: dict[str, tuple[str, tuple[str, ...]]] = {}
-        known: dict[str, Outcome] = {}
-        asked_texts: set[tuple[str, tuple[str, ...]]] = set()
-        texts: set[str] = set()
+        """Return the outcome of every ablation asked, by pair id.
+
+        Args:
+            what: Name of the round, for progress.
+            rounds: Tenant to what is asked.
+            evidence: Tenant to what is known of it; learns which memories did not fit into a prompt.
+
+        Raises:
+            ModelError: the backbone died; what it answered before is kept.
+            IncompleteError: some answers did not come, or the disk is full.
+        """
+        answers: dict[str, Outcome] = {}
+        waiting: list[ReplayQuestion] = []
         for tenant, ablations in rounds.items():
             for ablation in ablations:
-                if ablation.measure == "text":
-                    texts.add(ablation.pair_id)
-                if (outcome := self._kept(ablation, evidence[tenant])) is not None:
-                    known[ablation.pair_id] = outcome
-        for outcome in known.values():  # before the questions: what a resumed run knows answers equal contexts too
-            self._learn(outcome, text=outcome.pair_id in texts)
-        for tenant, ablations in rounds.items():
-            found = evidence[tenant]
-            for ablation in ablations:
-                if ablation.pair_id in known:
-                    continue
-                question = self._question(ablation, found)
-                if ablation.measure == "text":
-                    # An equal context is an equal prompt: it is answered once.
-                    key = (ablation.event_id, tuple(entry.entry_id for entry in question.memories))
-                    if key in self._texts or key in asked_texts:
-                        same[ablation.pair_id] = key
-                        continue
-                    asked_texts.add(key)
-                groups.setdefault(ablation.event_id, []).append(question)
-        total = sum(len(questions) for questions in groups.values())
-        if total:
-            self._say_what_is_sampled(groups)
-            work = [
-                ReplayGroup(event_id=event_id, query=self._events[event_id].query, questions=tuple(groups[event_id]))
-                for event_id in sorted(groups)
-            ]
-            if not self._started:
-                with self._reporter.stage("starting the backbone", 1, announced=True) as progress:
-                    self._executor.start_backbone()
-                    progress.advance()
-                self._started = True
-            try:
-                with self._reporter.stage(stage, total) as progress:
-                    for outcome in self._executor.replay(work, self._program):
-                        self._run.record_models(self._executor.model_ids())
-                        self._run.add(outcome)
-                        self._learn(outcome, text=outcome.pair_id in texts)
-                        known[outcome.pair_id] = outcome
-                        progress.advance()
-            finally:
-                self._run.flush()
-            missing = total - sum(
-                question.ablation.pair_id in known for questions in groups.values() for question in questions
-            )
-            if missing:
-                raise IncompleteError(f"{missing} of {total} replays did not come back; start the command again")
-        shared = {
-            pair_id: replace(
-                self._texts[key], pair_id=pair_id, memoised=True, prompt_tokens=0, cached_tokens=0, completion_tokens=0
-            )
-            for pair_id, key in same.items()
-        }
-        answers = known | shared
+                known = self._kept(ablation, evidence[tenant])
+                if known is None:
+                    waiting.append(self._question(ablation, evidence[tenant]))
+                else:
+                    answers[ablation.pair_id] = known
+                    self._learn(ablation, known)
+        asked: dict[tuple[str, ...], ReplayQuestion] = {}
+        for question in waiting:
+            if (key := _key(question)) not in self._texts:
+                asked.setdefault(key, question)
+        if asked:
+            answers |= self._ask(what, asked.values())
+        for question in waiting:
+            if (pair_id := question.ablation.pair_id) not in answers:
+                equal = self._texts[_key(question)]
+                answers[pair_id] = replace(
+                    equal, pair_id=pair_id, memoised=True, prompt_tokens=0, cached_tokens=0, completion_tokens=0
+                )
         for tenant, ablations in rounds.items():
             for ablation in ablations:
                 for entry_id in answers[ablation.pair_id].left_out:
                     evidence[tenant].left_out.setdefault(entry_id, set()).add(ablation.pair_id)
         return answers
 
-    def _say_what_is_sampled(self, groups: Mapping[str, Sequence[ReplayQuestion]]) -> None:
-        sampled = {
-            event_id
-            for event_id, questions in groups.items()
-            if any(question.ablation.measure == "sample" for question in questions)
-        }
-        if sampled - self._sampled:
-            self._reporter.say(
-                f"no odds of the harm can be had for {len(sampled - self._sampled)} events: it is counted in "
-                f"{self._program.samples} samples per question"
+    def _ask(self, what: str, questions: Iterable[ReplayQuestion]) -> dict[str, Outcome]:
+        """Have the executor answer questions, and keep each answer as it comes."""
+        by_id = {question.ablation.pair_id: question for question in questions}
+        groups: dict[str, list[ReplayQuestion]] = {}
+        for question in by_id.values():
+            groups.setdefault(question.ablation.event_id, []).append(question)
+        self._say_what_is_sampled(by_id.values())
+        if not self._started:
+            with stage("starting the backbone", 1, announced=True) as progress:
+                self._executor.start_backbone()
+                progress.advance()
+            self._started = True
+        work = [
+            ReplayGroup(event_id=event_id, query=self._events[event_id].query, questions=tuple(groups[event_id]))
+            for event_id in sorted(groups)
+        ]
+        found: dict[str, Outcome] = {}
+        try:
+            with stage(what, len(by_id)) as progress:
+                for outcome in self._executor.replay(work, self._program):
+                    self._run.record_models(self._executor.model_ids())
+                    self._run.add(outcome)
+                    self._learn(by_id[outcome.pair_id].ablation, outcome)
+                    found[outcome.pair_id] = outcome
+                    progress.advance()
+        finally:
+            self._run.flush()
+        if missing := len(by_id) - len(found):
+            raise IncompleteError(f"{missing} of {len(by_id)} replays did not come back; start the command again")
+        return found
+
+    def _say_what_is_sampled(self, questions: Iterable[ReplayQuestion]) -> None:
+        ablations = (question.ablation for question in questions)
+        sampled = {ablation.event_id for ablation in ablations if ablation.measure == "sample"} - self._sampled
+        if sampled:
+            say(
+                f"no odds of the harm can be had for {len(sampled)} events: it is counted in {self._program.samples} "
+                "samples per question"
             )
             self._sampled |= sampled
 
@@ -157,14 +155,19 @@ class Replayer:
         point = state.points[ablation.point] if state is not None and ablation.at_point else None
         return ReplayQuestion(ablation=ablation, memories=memories, point=point)
 
-    def _learn(self, outcome: Outcome, *, text: bool) -> None:
-        # An agent may serve a query without its model: a text replay need not have answers.
-        if text:
-            self._texts[outcome.event_id, outcome.context] = outcome
-        if outcome.pair_id in self._counted:
-            return
-        self._counted.add(outcome.pair_id)
-        self.counters.update(
-            replays=1, memoised=int(outcome.memoised), prompt_tokens=outcome.prompt_tokens,
-            cached_tokens=outcome.cached_tokens, completion_tokens=outcome.completion_tokens,
-        )  # fmt: skip
+    def _learn(self, ablation: Ablation, outcome: Outcome) -> None:
+        if ablation.measure == "text":
+            self._texts[outcome.event_id, *outcome.context] = outcome
+        if outcome.pair_id not in self._counted:
+            self._counted.add(outcome.pair_id)
+            self.counters.update(
+                replays=1, memoised=int(outcome.memoised), prompt_tokens=outcome.prompt_tokens,
+                cached_tokens=outcome.cached_tokens, completion_tokens=outcome.completion_tokens,
+            )  # fmt: skip
+
+
+def _key(question: ReplayQuestion) -> tuple[str, ...]:
+    """Return what the answer depends on: the event and what is shown there for a text, else the pair itself."""
+    if question.ablation.measure == "text":
+        return question.ablation.event_id, *(entry.entry_id for entry in question.memories)
+    return "", question.ablation.pair_id  # no event has an empty id

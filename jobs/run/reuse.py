@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memory_audit.counted import counted
 from memory_audit.errors import UsageError
+from memory_audit.jobs.progress import say
 from memory_audit.jobs.run.batches import pieces
 from memory_audit.jobs.run.run_folder import EMBEDDING, ENTAILMENT, read_identity, read_models, shard_code, shards
 from memory_audit.jobs.run.run_seal import Sealer
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from memory_audit.jobs.progress import Reporter
 
 __all__ = ["EarlierRun"]
 
@@ -46,30 +46,28 @@ class EarlierRun:
         self.path = path
         self.models = read_models(path)
 
-    def weights(self, wanted: Collection[str], nli: str, reporter: Reporter) -> Iterator[dict[str, float]]:
+    def weights(self, wanted: Collection[str], nli: str) -> Iterator[dict[str, float]]:
         """Yield what is known of `wanted` contradiction weights, by `shards.pair_key`, in pieces."""
-        same = self._same("nli", nli, reporter)
-        known = self._known(ENTAILMENT, parse_weights, frozenset(wanted), reporter) if same else {}
-        return self._found("comparisons", wanted, known, reporter)
+        same = self._same("nli", nli)
+        known = self._known(ENTAILMENT, parse_weights, frozenset(wanted)) if same else {}
+        return self._found("comparisons", wanted, known)
 
     def vectors(
-        self, wanted: Collection[str], embedder: str, dimensions: int, reporter: Reporter
+        self, wanted: Collection[str], embedder: str, dimensions: int
     ) -> Iterator[dict[str, NDArray[np.float32]]]:
         """Yield what is known of `wanted` embeddings, by `memory_audit.jobs.run.shards.text_key`, in pieces."""
-        same = self._same("embedder", embedder, reporter)
-        known = self._known(EMBEDDING, parse_vectors, frozenset(wanted), reporter) if same else {}
+        same = self._same("embedder", embedder)
+        known = self._known(EMBEDDING, parse_vectors, frozenset(wanted)) if same else {}
         fitting = {key: vector for key, vector in known.items() if vector.shape == (dimensions,)}
-        return self._found("embeddings", wanted, fitting, reporter)
+        return self._found("embeddings", wanted, fitting)
 
-    def _same(self, role: str, model_id: str, reporter: Reporter) -> bool:
+    def _same(self, role: str, model_id: str) -> bool:
         theirs = self.models.get(role, "none")
         if theirs != model_id:
-            reporter.say(f"nothing is taken over of the {role} of {self.path}: it is {theirs:.80}, not {model_id:.80}")
+            say(f"nothing is taken over of the {role} of {self.path}: it is {theirs:.80}, not {model_id:.80}")
         return theirs == model_id
 
-    def _known(
-        self, kind: str, parse: Callable[[bytes, str], dict[str, T]], wanted: frozenset[str], reporter: Reporter
-    ) -> dict[str, T]:
+    def _known(self, kind: str, parse: Callable[[bytes, str], dict[str, T]], wanted: frozenset[str]) -> dict[str, T]:
         known: dict[str, T] = {}
         passed_over = 0
         for shard in shards(self.path, kind):
@@ -85,14 +83,10 @@ class EarlierRun:
             else:
                 known |= {key: value for key, value in found.items() if key in wanted}
         if passed_over:
-            reporter.say(
-                f"{self.path / kind}: {counted(passed_over, 'file')} not read: damaged, or not written with these keys"
-            )
+            say(f"{self.path / kind}: {counted(passed_over, 'file')} not read: damaged, or not written with these keys")
         return known
 
-    def _found(
-        self, what: str, wanted: Collection[str], known: Mapping[str, T], reporter: Reporter
-    ) -> Iterator[dict[str, T]]:
-        reporter.say(f"{len(known)} of {len(wanted)} {what} are those of {self.path}")
+    def _found(self, what: str, wanted: Collection[str], known: Mapping[str, T]) -> Iterator[dict[str, T]]:
+        say(f"{len(known)} of {len(wanted)} {what} are those of {self.path}")
         for part in pieces(list(known)):
             yield {key: known[key] for key in part}

@@ -39,6 +39,7 @@ from memory_audit.jobs.run.shards import (
     weights_table,
 )
 from memory_audit.provenance import durable
+from memory_audit.request import RUN_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -53,15 +54,11 @@ if TYPE_CHECKING:
     from memory_audit.jobs.run.run_seal import Codes
 
 __all__ = [
-    "KINDS", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE", "RESULT_FILE", "RUN_FORMAT", "RunFolder", "parse_marker",
+    "KINDS", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE", "RESULT_FILE", "RunFolder", "parse_marker",
     "read_identity", "read_models", "resumable", "shard_code", "shards",
 ]  # fmt: skip
 
 T = TypeVar("T")
-
-RUN_FORMAT = "memaudit run v3"
-"""Of what a run folder holds: another where `Entry.text`, a column or key of `run.shards`, how these are written, the
-weight of a pair or a code of `memory_audit.jobs.run.run_seal` changes."""
 
 MAX_MARKER_BYTES = 1 << 20
 """Of a file of digests or of model ids."""

@@ -16,10 +16,11 @@ import pytest
 from memory_audit.config import AuditConfig
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
 from memory_audit.jobs.cli.main import DEFECT, INTERRUPTED
-from memory_audit.jobs.cli.store import FINDINGS, remember
+from memory_audit.jobs.cli.store import FINDINGS
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.run.attestation import ATTESTATION_FILE
 from memory_audit.jobs.run.block_records import write_block_records
+from memory_audit.jobs.store_session import remember
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import load_policy
@@ -148,7 +149,7 @@ def test_purge_publishes_a_version_that_verifies_and_grew_from_the_audited_one(s
 
 
 def test_most_of_a_store_is_removed_only_when_told_so(store, run, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.purge.MOST_SHARE", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.run.purge_run.MOST_SHARE", 0.1)
     run(*AUDIT)
     before = bytes_of(store)
     code, _, err = run("purge", "run", "store", "--apply")
@@ -160,7 +161,7 @@ def test_most_of_a_store_is_removed_only_when_told_so(store, run, monkeypatch):
 
 
 def test_an_audit_that_applies_asks_as_a_purge_does_before_most_of_a_tenant_goes(store, run, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.purge.MOST_SHARE", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.run.purge_run.MOST_SHARE", 0.1)
     before = bytes_of(store)
     code, _, err = run(*AUDIT, "--apply")
     assert code == 2
@@ -180,7 +181,7 @@ def test_an_audit_that_applies_says_all_in_one_document(store, run):
 
 
 def test_an_audit_whose_purge_is_refused_still_prints_its_document(store, run, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.purge.MOST_SHARE", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.run.purge_run.MOST_SHARE", 0.1)
     code, out, err = run(*["my run" if word == "run" else word for word in AUDIT], "--apply", "--json")
     assert code == UsageError.exit_code
     document = json.loads(out)
@@ -255,7 +256,7 @@ def test_a_report_for_a_folder_that_is_not_there_is_refused(store, run, desk):
 
 @pytest.mark.parametrize("role", ["auditor", "log"])
 def test_a_key_that_applying_needs_is_missed_before_the_work(store, run, desk, monkeypatch, role):
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.run_audit", never)
+    monkeypatch.setattr("memory_audit.jobs.cli.audit.audit_and_seal", never)
     (desk / "memaudit-keys" / f"memaudit-{role}.key").unlink()
     code, _, err = run(*AUDIT, "--apply")
     assert code == 2
@@ -602,7 +603,7 @@ def test_ending_an_audit_gently_is_an_interruption_and_no_finding(store, run, mo
 
     before = signal.signal(signal.SIGTERM, never)
     try:
-        monkeypatch.setattr("memory_audit.jobs.cli.audit.run_audit", ended)
+        monkeypatch.setattr("memory_audit.jobs.cli.audit.audit_and_seal", ended)
         code, _, err = run(*AUDIT)
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -727,5 +728,5 @@ def test_what_others_publish_while_an_audit_runs_does_not_fail_it(store, run, de
         monkeypatch.setattr(sys, "argv", words)
         return examine(*args, **named)
 
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.write_block_records", meanwhile)
+    monkeypatch.setattr("memory_audit.jobs.run.run_audit.write_block_records", meanwhile)
     assert run(*AUDIT)[0] == 0

@@ -12,7 +12,6 @@ from rich.console import Console
 from memory_audit.entry import Entry
 from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.tombstone import read_hazard
-from memory_audit.jobs import demo
 from memory_audit.jobs.demo import run_demo
 from memory_audit.jobs.demo_corpus import CONFIG_FILE
 from memory_audit.provenance.keys import load_keyring, load_policy
@@ -82,7 +81,16 @@ def test_a_second_start_shows_the_finished_demo_and_changes_nothing(tmp_path, co
     assert newest(folder).digest == digest
 
 
-@pytest.mark.parametrize("stage", ["create_store", "run_audit", "write_block_records", "purify", "attest_run"])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "demo.create_store",
+        "run.run_audit.run_audit",
+        "run.run_audit.write_block_records",
+        "demo.purify",
+        "demo.attest_run",
+    ],
+)
 def test_an_interrupted_demo_continues(tmp_path, corpus, monkeypatch, stage):
     folder = tmp_path / "demo"
 
@@ -90,7 +98,7 @@ def test_an_interrupted_demo_continues(tmp_path, corpus, monkeypatch, stage):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(demo, stage, interrupt)
+        patch.setattr(f"memory_audit.jobs.{stage}", interrupt)
         with pytest.raises(KeyboardInterrupt):
             start(folder, corpus)
     start(folder, corpus)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from memory_audit.errors import IncompleteError, UsageError, VerificationError
-from memory_audit.jobs.cli import store as cli_store
+from memory_audit.jobs import store_session
 from memory_audit.jobs.cli.main import INTERRUPTED
 from memory_audit.snapshot.pin import read_pin
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, event, memories, one_line, write_lines
@@ -42,14 +42,14 @@ def desk(folder, run):
 
 def unkept(monkeypatch, version, error):
     """Keep no pin of a version or later ones."""
-    write = cli_store.write_pin
+    write = store_session.write_pin
 
     def writing(path, pin):
         if pin.version >= version:
             raise error
         write(path, pin)
 
-    monkeypatch.setattr(cli_store, "write_pin", writing)
+    monkeypatch.setattr(store_session, "write_pin", writing)
 
 
 def made_ready(words, run):
