@@ -30,7 +30,7 @@ from memory_audit.formats.outside_file import read_regular
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
 from memory_audit.jobs.places import check_outside_stores
-from memory_audit.jobs.progress import Reporter, say
+from memory_audit.jobs.progress import Reporter, say, steps
 from memory_audit.jobs.run.attestation import ATTESTATION_FILE, attest_run
 from memory_audit.jobs.run.block_records import removals_of
 from memory_audit.jobs.run.run_audit import (
@@ -41,7 +41,7 @@ from memory_audit.jobs.run.run_audit import (
     name_backbone,
     prepare_models,
 )
-from memory_audit.jobs.run.run_folder import KINDS, MAX_MARKER_BYTES
+from memory_audit.jobs.run.run_files import MAX_MARKER_BYTES
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.models.backbone.generator_vllm import VllmSettings
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from memory_audit.config import AuditConfig
-    from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.run.sealed_run import SealedRun
     from memory_audit.provenance.keys import Keyring
     from memory_audit.result import AuditResult
@@ -107,7 +106,6 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
     backbone: str = "packaged",
     backbone_key_env: str | None = None,
     executor: Literal["local", "ray"] = "ray",
-    keep: bool = True,
     corpus: Path | None = None,
 ) -> Path:
     """Sign a poisoned memory, audit it, purify it, verify the result, and print what happens.
@@ -118,7 +116,6 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
         backbone: As `AuditConfig.backbone`; the corpus was written for the default.
         backbone_key_env: As `AuditConfig.backbone_key_env`.
         executor: `ray` starts Ray on this machine; `local` works in this process.
-        keep: False deletes keys, store and replays at the end and leaves report, result and attestation.
         corpus: Folder with the three files of `memory_audit.jobs.demo_corpus`; None is the packaged one.
 
     Returns:
@@ -137,7 +134,7 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
     def step(number: int, title: str) -> None:
         console.print(Text(f"\n[{number}/{STEPS}] {title}", style="bold cyan"))
 
-    with Reporter(console) as reporter:
+    with Reporter(console):
         say(
             "MemAudit demo: the memories of two help desks, some of them poisoned. Which ones, only the audit finds "
             "out."
@@ -146,7 +143,7 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
 
         step(1, "Models")
         specs = replace(model_specs(config), vllm=SERVING)
-        with reporter.steps() as progress:
+        with steps() as progress:
             prepare_models(config, progress)
         say(f"backbone {specs.backbone}, NLI {specs.nli}, embeddings {specs.embedder}: ready")
 
@@ -157,7 +154,9 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
         step(3, "Audit: replay what went wrong, with memories left out")
         request = AuditRequest(snapshot=snapshot, events=read_events(folder / EVENTS_FILE), config=config)
         _say_what_is_asked(request, executor)
-        run = _audit(place, request, make_executor(specs, local=executor == "local", address=None), keyring)
+        worker = make_executor(specs, local=executor == "local", address=None)
+        _, seal = audit_and_seal(request, worker, place.run, Sealer(keyring), now_ms=now_ms())
+        run = open_sealed(place.run, keyring.policy, seal=seal)
 
         step(4, "Verdict")
         console.print(render_table(run.result))
@@ -168,9 +167,9 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
         step(6, "Verify the purified store")
         if purified is not None:
             statement = attest_run(run, purified, keyring, now_ms=now_ms())
-            _verify(place, snapshot, statement, keyring, reporter)
+            _verify(place, snapshot, statement, keyring)
 
-        _close(place, run.result, keep=keep)
+        _close(place, run.result)
     return place.run / REPORT_FILE
 
 
@@ -255,11 +254,6 @@ def _say_what_is_asked(request: AuditRequest, executor: str) -> None:
     )
 
 
-def _audit(place: _Layout, request: AuditRequest, executor: Executor, keyring: Keyring) -> SealedRun:
-    _, seal = audit_and_seal(request, executor, place.run, Sealer(keyring), now_ms=now_ms())
-    return open_sealed(place.run, keyring.policy, seal=seal)
-
-
 def _purify(place: _Layout, snapshot: VerifiedSnapshot, run: SealedRun, keyring: Keyring) -> Purified | None:
     result = run.result
     removals = removals_of(result)
@@ -294,10 +288,10 @@ def _purify(place: _Layout, snapshot: VerifiedSnapshot, run: SealedRun, keyring:
     return purified
 
 
-def _verify(place: _Layout, audited: VerifiedSnapshot, statement: bytes, keyring: Keyring, reporter: Reporter) -> None:
+def _verify(place: _Layout, audited: VerifiedSnapshot, statement: bytes, keyring: Keyring) -> None:
     """Verify everything as a stranger with the policy and a pin would."""
     pin, now = audited.pin(), now_ms()
-    with reporter.steps() as progress:
+    with steps() as progress:
         report = verify_store(place.store, keyring.policy, now_ms=now, pin=pin, deep=True, progress=progress, workers=1)
     say(
         f"version {report.version}: {counted(report.files, 'file')}, {counted(report.entries, 'memory')}, "
@@ -315,7 +309,7 @@ def _verify(place: _Layout, audited: VerifiedSnapshot, statement: bytes, keyring
     say(f"  attestation {place.run / ATTESTATION_FILE}: signed by the auditor, agrees with the log")
 
 
-def _close(place: _Layout, result: AuditResult, *, keep: bool) -> None:
+def _close(place: _Layout, result: AuditResult) -> None:
     """Say what came of it, where it lies, and what to do next."""
     say("")
     for tenant in result.tenants:
@@ -328,16 +322,11 @@ def _close(place: _Layout, result: AuditResult, *, keep: bool) -> None:
         )
     report = place.run / REPORT_FILE
     say(f"report: {report}")
-    if keep:
-        say("look closer:")
-        say(f"  memaudit report {place.run}")
-        say(f"  memaudit verify {place.store} --keys {place.keys} --deep")
-        say("judge what an agent wants to remember by what was removed:")
-        say(f"  memaudit guard check WRITES {place.store} --keys {place.keys} --tenant TENANT")
-    else:
-        for path in (place.keys, place.store, *(place.run / kind for kind in KINDS)):
-            _remove(path)
-        say("keys, store and replays of the demo are deleted; report, result and attestation stay")
+    say("look closer:")
+    say(f"  memaudit report {place.run}")
+    say(f"  memaudit verify {place.store} --keys {place.keys} --deep")
+    say("judge what an agent wants to remember by what was removed:")
+    say(f"  memaudit guard check WRITES {place.store} --keys {place.keys} --tenant TENANT")
     say("on your own data:")
     say("  memaudit keys new")
     say("  memaudit import jsonl memories.jsonl STORE --tenant TENANT")

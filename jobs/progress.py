@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Self
 
 from rich.progress import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Task
 
-__all__ = ["Reporter", "Stage", "say", "stage"]
+__all__ = ["Reporter", "Stage", "say", "stage", "steps"]
 
 LINE_SECONDS = 10.0
 """Distance of plain lines: readable in a job log, and enough to see that it lives."""
@@ -128,15 +128,14 @@ class Reporter:
 
     def __init__(self, console: Console | None, *, quiet: bool = False) -> None:
         self._console = None if quiet else console
-        self._before = ExitStack()
+        self._before: list[Token[Reporter]] = []
 
     def __enter__(self) -> Self:
-        token = _listening.set(self)
-        self._before.callback(_listening.reset, token)
+        self._before.append(_listening.set(self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._before.close()
+        _listening.reset(self._before.pop())
 
     def say(self, line: str) -> None:
         """Print one plain line."""
@@ -198,3 +197,8 @@ def say(line: str) -> None:
 def stage(name: str, total: int | None = None, *, announced: bool = False) -> AbstractContextManager[Stage]:
     """Tell whoever listens that a stage begins; it ends with the block. See `Reporter.stage`."""
     return _listening.get().stage(name, total, announced=announced)
+
+
+def steps() -> AbstractContextManager[Callable[[str, int, int], None]]:
+    """Give a callback that tells whoever listens one stage after the other. See `Reporter.steps`."""
+    return _listening.get().steps()

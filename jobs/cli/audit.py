@@ -18,6 +18,7 @@ from memory_audit.jobs.cli.store import (
     FINDINGS,
     VERSION,
     BackboneKeyEnv,
+    Invocation,
     Json,
     Quiet,
     Reading,
@@ -36,13 +37,10 @@ from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_audit import (
     REPORT_FILE,
     audit_and_seal,
-    make_executor,
-    model_specs,
     name_backbone,
-    prepare_models,
     read_result,
 )
-from memory_audit.jobs.run.run_folder import read_identity
+from memory_audit.jobs.run.run_files import read_identity
 from memory_audit.jobs.run.run_seal import SEAL_FILE, Sealer
 from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.lineage.edges_file import read_edges
@@ -60,7 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from memory_audit.config import AuditConfig
-    from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.jobs.run.purge_run import Purge
     from memory_audit.jobs.run.sealed_run import SealedRun
     from memory_audit.jobs.store_session import StoreSession
     from memory_audit.lineage.edges_file import EdgesFile
@@ -78,7 +76,7 @@ class Settings:
         float | None,
         typer.Option(help="Weight of influence (CMIS) against inconsistency (CAS) in the score; default: 0.6."),
     ] = None
-    k: Annotated[int | None, typer.Option("--k", help="Memories the agent retrieves; default: 5.")] = None
+    k: Annotated[int | None, typer.Option(help="Memories the agent retrieves; default: 5.")] = None
     retrieval: Annotated[str | None, typer.Option(help="dense or levenshtein; default: dense.")] = None
     attribution: Annotated[
         str | None, typer.Option(help="set, or loo for the paper's plain leave-one-out; default: set.")
@@ -119,21 +117,20 @@ class Settings:
 @spread_options
 def audit(
     *,
+    context: typer.Context,
     store: Store,
-    events: Annotated[Path, typer.Option("--events", help="Events, one JSON object per line.")],
-    out: Annotated[Path, typer.Option("--out", help="Run folder; an unfinished run in it is continued.")],
-    config: Annotated[Path | None, typer.Option("--config", help="Default: memaudit.yaml where there is one.")] = None,
+    events: Annotated[Path, typer.Option(help="Events, one JSON object per line.")],
+    out: Annotated[Path, typer.Option(help="Run folder; an unfinished run in it is continued.")],
+    config: Annotated[Path | None, typer.Option(help="Default: memaudit.yaml where there is one.")] = None,
     reading: Reading,
     settings: Settings,
-    edges: Annotated[
-        Path | None, typer.Option("--edges", help="Estimated edges, from `memaudit lineage estimate`.")
-    ] = None,
+    edges: Annotated[Path | None, typer.Option(help="Estimated edges, from `memaudit lineage estimate`.")] = None,
     reuse: Annotated[
         Path | None,
-        typer.Option("--reuse", help="Earlier run folder, e.g. last night's: what it compared is not compared again."),
+        typer.Option(help="Earlier run folder, e.g. last night's: what it compared is not compared again."),
     ] = None,
     address: Annotated[
-        str | None, typer.Option("--address", envvar="RAY_ADDRESS", help="Ray cluster; default: this machine.")
+        str | None, typer.Option(envvar="RAY_ADDRESS", help="Ray cluster; default: this machine.")
     ] = None,
     fail_on: Annotated[
         str | None,
@@ -165,7 +162,7 @@ def audit(
     earlier = None if reuse is None else EarlierRun(reuse, sealer)
     session, sealed = reading.open(store, now), None
     console = Console(soft_wrap=True)
-    with Reporter(console, quiet=quiet or as_json) as reporter:
+    with Reporter(console, quiet=quiet or as_json):
         if apply and keyring is not None:
             check_dated_near(session.snapshot.manifest, now)
             sealed = _purged_before(out, chosen, told, guessed, session, now, keyring)
@@ -180,21 +177,18 @@ def audit(
                 )
             request = AuditRequest(snapshot=session.snapshot, events=told, config=chosen, edges=guessed)
             session.remember()  # now: what others publish during the run is newer, and no rollback of it
-            executor = _start(request, reporter, local=local, address=address)
+            executor = context.ensure_object(Invocation).start(request, local=local, address=address)
             result, seal = audit_and_seal(request, executor, out, sealer, now_ms=now, earlier=earlier)
             if apply and keyring is not None:
                 sealed = open_sealed(out, keyring.policy, seal=seal)
     if not as_json:
         console.print(render_table(result))
         print_lines(f"report: {out / REPORT_FILE}")
-    purge, refused = None, None
     command = f"memaudit purge {shlex.quote(str(out))} {shlex.quote(str(store))} --apply"
+    purge, refused = None, None
     if sealed is not None and removals_of(result):
         try:
-            if large := large_removals(result):
-                raise UsageError(f"{large[0]}; look at {out / REPORT_FILE}, then: {command} --most")
-            keyring = load_keyring(reading.keys)  # as it is now, perhaps hours later
-            purge = purge_run(sealed, result, store, keyring, reading.pin, dry_run=False)
+            purge = _purge_at_once(sealed, store, reading, command)
         except AuditError as error:
             refused = error
     if as_json:  # one document, also with --apply, and where the purge is refused
@@ -213,12 +207,11 @@ def audit(
         raise typer.Exit(FINDINGS)
 
 
-def _start(request: AuditRequest, reporter: Reporter, *, local: bool, address: str | None) -> Executor:
-    """Return what answers; after a quiet night nothing is asked of any model, so none is started, and no cluster."""
-    if request.by_tenant:
-        with reporter.steps() as progress:
-            prepare_models(request.config, progress)
-    return make_executor(model_specs(request.config), local=local or not request.by_tenant, address=address)
+def _purge_at_once(run: SealedRun, store: Path, reading: Reading, command: str) -> Purge:
+    if large := large_removals(run.result):
+        raise UsageError(f"{large[0]}; look at {run.path / REPORT_FILE}, then: {command} --most")
+    keyring = load_keyring(reading.keys)  # as it is now, perhaps hours after the start
+    return purge_run(run, run.result, store, keyring, reading.pin, dry_run=False)
 
 
 def _auditor(keys: Path, *, apply: bool) -> Keyring | None:

@@ -30,7 +30,7 @@ def export(
     *,
     store: Store,
     tenant: Annotated[list[str] | None, typer.Option("--tenant", help="Whose (repeatable); default: all.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="File to write; default: standard output.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write; default: standard output.")] = None,
     reading: Reading,
     removed: Annotated[
         bool, typer.Option("--removed", help="What was removed instead: ids, reasons, times, no text.")

@@ -8,7 +8,6 @@ import hashlib
 import re
 import shlex
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,6 +24,7 @@ from memory_audit.jobs.cli.store import (
     Keys,
     PinFile,
     Store,
+    TaxonomyFile,
     as_signed,
     print_json,
     print_lines,
@@ -44,15 +44,13 @@ if TYPE_CHECKING:
 
     from memory_audit.models.loading import Part
 
-__all__ = ["TaxonomyFile", "expiry_ms", "forget"]
+__all__ = ["expiry_ms", "forget"]
 
 STATED = "stated by the operator"
 """The model of a signature that a person gave."""
 
 _DAYS = re.compile(r"([1-9][0-9]{0,4})d")
 DAY_MS = 86_400_000
-
-TaxonomyFile = Annotated[Path | None, typer.Option("--taxonomy", help="Taxonomy file; default: the packaged one.")]
 
 
 def forget(

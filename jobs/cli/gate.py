@@ -19,16 +19,7 @@ from memory_audit.formats.outside_file import read_at_most
 from memory_audit.gate.call import MAX_CALL_BYTES, parse_question
 from memory_audit.gate.gate import Gate
 from memory_audit.gate.gate_policy import GatePolicy, load_gate_policy
-from memory_audit.jobs.cli.store import (
-    FINDINGS,
-    Json,
-    Reading,
-    Store,
-    as_signed,
-    check_choice,
-    print_json,
-    print_lines,
-)
+from memory_audit.jobs.cli.store import FINDINGS, Json, Reading, Store, as_signed, check_choice, print_json, print_lines
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.options import spread_options
 from memory_audit.lineage.verified import VerifiedLineage
@@ -59,10 +50,10 @@ def _gate() -> None:
 def explain(
     *,
     store: Store,
-    tenant: Annotated[str, typer.Option("--tenant", help="Whose memories.")],
-    policy: Annotated[Path | None, typer.Option("--policy", help="Gate policy file (YAML).")] = None,
-    entry: Annotated[str | None, typer.Option("--entry", help="Explain the label of this memory.")] = None,
-    call: Annotated[Path | None, typer.Option("--call", help="Judge the tool call in this JSON file.")] = None,
+    tenant: Annotated[str, typer.Option(help="Whose memories.")],
+    policy: Annotated[Path | None, typer.Option(help="Gate policy file (YAML).")] = None,
+    entry: Annotated[str | None, typer.Option(help="Explain the label of this memory.")] = None,
+    call: Annotated[Path | None, typer.Option(help="Judge the tool call in this JSON file.")] = None,
     reading: Reading,
     fail_on: Annotated[str | None, typer.Option(help="Exit 1 on: refused.")] = None,
     as_json: Json = False,

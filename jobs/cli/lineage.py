@@ -65,8 +65,8 @@ def _group() -> None:
 def estimate(
     *,
     store: Store,
-    out: Annotated[Path, typer.Option("--out", help="File for the proposed edges, one JSON object per line.")],
-    tenant: Annotated[str, typer.Option("--tenant", help="Whose memories.")],
+    out: Annotated[Path, typer.Option(help="File for the proposed edges, one JSON object per line.")],
+    tenant: Annotated[str, typer.Option(help="Whose memories.")],
     method: Annotated[
         list[str] | None,
         typer.Option(help="words, embedding, nli, backbone (repeatable); default: the first three."),

@@ -11,7 +11,7 @@ from memory_audit.errors import IncompleteError, StalePlanError, UsageError
 from memory_audit.jobs.cli.store import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.run.purge_run import large_removals, purge_run
-from memory_audit.jobs.run.run_folder import read_identity
+from memory_audit.jobs.run.run_files import read_identity
 from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.provenance.keys import load_keyring
 from memory_audit.report.descendants import with_quarantined

@@ -13,15 +13,20 @@ import typer
 from rich.console import Console
 
 from memory_audit.errors import UsageError
+from memory_audit.jobs.run.run_audit import start_models
 from memory_audit.jobs.store_session import StoreSession
 from memory_audit.provenance.keys import POLICY_FILE, load_policy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memory_audit.jobs.executors.executor import Executor
     from memory_audit.provenance.trust_policy import TrustPolicy
 
 __all__ = [
-    "DEFAULT_KEYS", "FINDINGS", "VERSION", "BackboneKeyEnv", "Json", "Keys", "PinFile", "Quiet", "Reading", "Store",
-    "Trust", "as_signed", "check_choice", "installed_policy", "print_json", "print_lines",
+    "DEFAULT_KEYS", "FINDINGS", "VERSION", "BackboneKeyEnv", "Invocation", "Json", "Keys", "PinFile", "Quiet",
+    "Reading", "Store", "TaxonomyFile", "Trust", "as_signed", "check_choice", "installed_policy", "print_json",
+    "print_lines",
 ]  # fmt: skip
 
 Store = Annotated[Path, typer.Argument(help="Folder of the signed store.")]
@@ -41,6 +46,7 @@ BackboneKeyEnv = Annotated[
         help="Name of the environment variable that holds the key of the backbone's server.",
     ),
 ]  # fmt: skip
+TaxonomyFile = Annotated[Path | None, typer.Option("--taxonomy", help="Taxonomy file; default: the packaged one.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 DEFAULT_KEYS = Path("memaudit-keys")
@@ -48,6 +54,17 @@ VERSION = version("memory-audit")
 
 FINDINGS = 1
 """Exit code of a command that was told to fail on what it found."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Invocation:
+    """One start of the program."""
+
+    command: str | None = None
+    """Its subcommand, once that is known."""
+
+    start: Callable[..., Executor] = start_models
+    """Starts the models of an audit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

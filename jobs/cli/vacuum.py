@@ -35,7 +35,7 @@ _UNIT_MS = {"h": 3_600_000, "d": 86_400_000}
 
 def vacuum(
     store: Store,
-    keep: Annotated[str, typer.Option("--keep", help="How long a replaced version is kept: 7d, 36h, or 0d.")] = "7d",
+    keep: Annotated[str, typer.Option(help="How long a replaced version is kept: 7d, 36h, or 0d.")] = "7d",
     keys: Keys = DEFAULT_KEYS,
     pin: PinFile = None,
     *,
@@ -52,9 +52,8 @@ def vacuum(
     session = StoreSession.open(store, keyring.policy, pin, now_ms=now, check_expiry=False)  # nothing rolled back
     if apply:
         check_pin_place(pin)
-        with Reporter(
-            Console(soft_wrap=True), quiet=as_json
-        ).steps() as progress:  # what is erased may be the last good copy
+        # What is erased may be the last good copy.
+        with Reporter(Console(soft_wrap=True), quiet=as_json).steps() as progress:
             verify_store(store, keyring.policy, now_ms=now, pin=session.known, progress=progress)
     done = erase(store, keyring, now_ms=now, retention_ms=retention, dry_run=not apply)
     if as_json:

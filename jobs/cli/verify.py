@@ -38,7 +38,7 @@ def verify(
     reading: Reading,
     deep: Annotated[bool, typer.Option("--deep", help="Every version, every signature, every proof.")] = False,
     attestation: Annotated[
-        Path | None, typer.Option("--attestation", help="Of a purge, in its run folder: must agree with the log.")
+        Path | None, typer.Option(help="Of a purge, in its run folder: must agree with the log.")
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,

@@ -44,14 +44,11 @@ class Purge:
 
     def to_json(self) -> dict[str, object]:
         """Return it as `--json` shows it."""
-        done = self.purified
-        if done is None:
-            return {
-                "version": self.snapshot.version, "published": False, "digest": self.snapshot.digest, "removed": [],
-            }  # fmt: skip
+        done, removed = self.purified, () if self.purified is None else self.purified.removed
+        shown = self.snapshot if done is None else done
         return {
-            "version": done.version, "published": done.published, "digest": done.digest,
-            "removed": [{"tenant": r.tenant, "entry_id": r.entry_id, "reason": r.reason} for r in done.removed],
+            "version": shown.version, "published": done is not None and done.published, "digest": shown.digest,
+            "removed": [{"tenant": r.tenant, "entry_id": r.entry_id, "reason": r.reason} for r in removed],
         }  # fmt: skip
 
     def lines(self) -> list[str]:

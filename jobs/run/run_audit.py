@@ -13,10 +13,11 @@ from memory_audit.counted import counted
 from memory_audit.errors import UsageError
 from memory_audit.formats.outside_file import read_regular
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import say
+from memory_audit.jobs.progress import say, steps
 from memory_audit.jobs.run.audit_memory import audit_memory
 from memory_audit.jobs.run.block_records import write_block_records
-from memory_audit.jobs.run.run_folder import MARKER_FILE, RESULT_FILE, RunFolder
+from memory_audit.jobs.run.run_files import MARKER_FILE, RESULT_FILE
+from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.loading import ModelSpecs, named_backbone, prepare
 from memory_audit.report.descendants import with_quarantined
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "REPORT_FILE", "audit_and_seal", "make_executor", "model_specs", "name_backbone", "prepare_models", "read_result",
-    "run_audit",
+    "run_audit", "start_models",
 ]  # fmt: skip
 
 REPORT_FILE = "report.html"
@@ -58,14 +59,13 @@ def prepare_models(config: AuditConfig, progress: Progress) -> None:
     prepare(model_specs(config), progress, hazards=config.hazards != "off", behaviours=config.hazards != "off")
 
 
-def make_executor(specs: ModelSpecs, *, local: bool, address: str | None, replicas: int = 0) -> Executor:
+def make_executor(specs: ModelSpecs, *, local: bool, address: str | None) -> Executor:
     """Return the executor; Ray is imported only when it is used.
 
     Args:
         specs: The models.
         local: In this process, whatever the address.
         address: Of the Ray cluster; None starts one here.
-        replicas: Of the backbone; 0 for as many as `GpuShares` says.
 
     Raises:
         UsageError: no cluster at the address.
@@ -74,7 +74,18 @@ def make_executor(specs: ModelSpecs, *, local: bool, address: str | None, replic
         return LocalExecutor(specs)
     from memory_audit.jobs.executors.on_ray import RayExecutor  # noqa: PLC0415 - importing Ray takes seconds
 
-    return RayExecutor(specs, address=address, replicas=replicas)
+    return RayExecutor(specs, address=address)
+
+
+def start_models(request: AuditRequest, *, local: bool, address: str | None) -> Executor:
+    """Make ready what a request needs, and return what answers it. Raises like `make_executor`.
+
+    After a quiet night nothing is asked of any model, so none is started, and no cluster.
+    """
+    if request.by_tenant:
+        with steps() as progress:
+            prepare_models(request.config, progress)
+    return make_executor(model_specs(request.config), local=local or not request.by_tenant, address=address)
 
 
 def run_audit(  # noqa: PLR0913 - the parts of a run

@@ -33,7 +33,7 @@ from ray.cluster_utils import Cluster
 
 from memory_audit.errors import AuditError
 from memory_audit.jobs.executors.on_ray import RayExecutor
-from memory_audit.jobs.run.run_folder import parse_outcomes
+from memory_audit.jobs.run.shards import parse_outcomes
 from memory_audit.provenance.keys import load_policy
 from memory_audit.snapshot.reader import open_snapshot
 from tests.audit_world import FAKES, NOW_MS, json_of, run_with

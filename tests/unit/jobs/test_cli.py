@@ -325,10 +325,9 @@ def test_a_harm_function_that_fails_is_one_line_and_no_finding(store, run, desk)
     assert f"harm scorer '{name}' failed: ValueError: cannot read" in one_line(err)
 
 
-def test_what_an_audit_is_told_is_checked_before_its_models_are_made_ready(store, run, desk, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.prepare_models", never)
+def test_what_an_audit_is_told_is_checked_before_its_models_are_made_ready(store, run, desk):
     (desk / "memaudit.yaml").write_text("backbone: fake\nharm: {kind: regex}\n", encoding="utf-8")
-    assert run(*AUDIT)[0] == 2
+    assert run(*AUDIT, start=never)[0] == 2
 
 
 def test_a_second_purge_is_stale_and_changes_nothing(store, run):
@@ -488,7 +487,7 @@ def test_events_that_do_not_fit_are_one_line_and_start_no_run(store, run, desk, 
 
 
 def test_a_quiet_night_is_a_finished_audit_that_starts_no_model_and_no_cluster(store, run, desk, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.prepare_models", never)
+    monkeypatch.setattr("memory_audit.jobs.run.run_audit.prepare_models", never)
     monkeypatch.setattr("memory_audit.jobs.executors.local.load_generator", never)
     write_lines(desk / "events.jsonl", [event(harm={"label": "benign"})])
     quiet = [word for word in AUDIT if word != "--local"]
@@ -502,10 +501,9 @@ def test_a_quiet_night_is_a_finished_audit_that_starts_no_model_and_no_cluster(s
 
 
 @pytest.mark.parametrize("label", ["harmful", "benign"])
-def test_a_cluster_and_this_process_are_not_both_asked_for(store, run, desk, label, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.prepare_models", never)
+def test_a_cluster_and_this_process_are_not_both_asked_for(store, run, desk, label):
     write_lines(desk / "events.jsonl", [event(harm={"label": label})])
-    code, _, err = run(*AUDIT, "--address", "10.0.0.1:6379")
+    code, _, err = run(*AUDIT, "--address", "10.0.0.1:6379", start=never)
     assert code == 2
     assert "leave out --address, or unset RAY_ADDRESS" in one_line(err)
     assert not (desk / "run").exists()

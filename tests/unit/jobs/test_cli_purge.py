@@ -54,14 +54,13 @@ def stop(run, monkeypatch):
         ("store_session.StoreSession.remember_published", False, 2),
     ],
 )
-def test_an_audit_that_applies_is_finished_by_the_same_command(desk, run, stop, monkeypatch, *, at, appended, version):
+def test_an_audit_that_applies_is_finished_by_the_same_command(desk, run, stop, *, at, appended, version):
     stop(*AUDIT, "--apply", at=f"memory_audit.jobs.{at}")
     assert (desk / "run" / ATTESTATION_FILE).exists() == at.endswith("remember_published")
     if appended:
         assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
     published, finding = bytes_of(desk / "store"), (desk / "run" / "result.json").read_bytes()
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.make_executor", never)
-    code, out, err = run(*AUDIT, "--apply", "--fail-on", "removed")
+    code, out, err = run(*AUDIT, "--apply", "--fail-on", "removed", start=never)
     assert (code, err) == (FINDINGS, "")
     assert "caused the harm" in out
     assert "version 2 published with 10 memories" in out

@@ -31,9 +31,7 @@ def corpus(tmp_path):
 def start(folder, corpus, **options):  # noqa: ANN003
     text = io.StringIO()
     console = Console(file=text, width=120)
-    report = run_demo(
-        folder, console, **{"backbone": "fake", "executor": "local", "keep": True, "corpus": corpus} | options
-    )
+    report = run_demo(folder, console, **{"backbone": "fake", "executor": "local", "corpus": corpus} | options)
     return report, text.getvalue()
 
 
@@ -149,18 +147,3 @@ def test_a_store_changed_after_the_demo_is_refused(tmp_path, corpus):
     with pytest.raises(UsageError, match="was changed after the demo; choose another folder"):
         start(folder, corpus)
     assert newest(folder).version == 3
-
-
-def test_without_keep_only_the_findings_stay(tmp_path, corpus):
-    folder = tmp_path / "demo"
-    report, printed = start(folder, corpus, keep=False)
-    assert sorted(path.name for path in report.parent.iterdir()) == [
-        "attestation.dsse.json", "hazards.json", "models.json", "report.html", "result.json", "run.json",
-        "seal.dsse.json",
-    ]  # fmt: skip
-    assert not (folder / "keys").exists()
-    assert not (folder / "store").exists()
-    assert "are deleted" in printed
-    again, _ = start(folder, corpus)  # starts anew, with new keys
-    assert again.is_file()
-    assert newest(folder).version == 2

@@ -220,7 +220,7 @@ def test_without_parents_the_policy_changes_nothing(tmp_path):
         config = dataclasses.replace(CONFIG, descendants=policy, tau=0.0)
         result = run_local(snapshot, tmp_path / policy, config=config)
         assert all(tenant.lineage is None for tenant in result.tenants)
-        texts.add(json_of(dataclasses.replace(result, config={})))
+        texts.add(json_of(dataclasses.replace(result, config={}, run_id="")))
     assert len(texts) == 1
     assert '"lineage"' not in texts.pop()
 

@@ -18,7 +18,8 @@ from memory_audit.jobs.run.attestation import ATTESTATION_FILE
 from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_audit import run_audit
-from memory_audit.jobs.run.run_folder import KINDS, RUN_FORMAT, RunFolder
+from memory_audit.jobs.run.run_files import ROLES
+from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.jobs.run.run_seal import SEAL_FILE, Codes, Sealer, read_seal
 from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.models.fakes import FakeGenerator
@@ -26,6 +27,7 @@ from memory_audit.provenance import dsse
 from memory_audit.provenance.ed25519 import PrivateKey
 from memory_audit.provenance.keys import Keyring, generate_keys, load_policy
 from memory_audit.provenance.trust_policy import Role, sign_policy
+from memory_audit.request import RUN_FORMAT
 from memory_audit.snapshot.attest import verify_attestation
 from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, keyring, make_snapshot, request_of
 from tests.unit.jobs.test_changed_runs import frame
@@ -164,7 +166,7 @@ def test_answers_are_not_taken_over_under_the_name_of_another_model(tmp_path):
     assert not list(earlier.weights({"p"}, "large"))
 
 
-@given(st.binary(max_size=8), st.text(max_size=8), st.sampled_from(KINDS), st.dictionaries(st.text(), st.text()))
+@given(st.binary(max_size=8), st.text(max_size=8), st.sampled_from(tuple(ROLES)), st.dictionaries(st.text(), st.text()))
 def test_a_code_is_of_key_run_kind_model_and_bytes(data, model, kind, identity):
     codes = {
         Sealer(keys).codes(of).of(what, who, held)
