@@ -7,6 +7,7 @@ repaired, or the entry is not trusted.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -176,8 +177,5 @@ def _decision_record(decision: GateDecision, lineage: VerifiedLineage) -> dict[s
 
 
 def _path_record(path: Sequence[PathStep]) -> list[dict[str, Any]]:
-    return [
-        {"entry_id": step.entry_id, "label": step.label, "removed": step.removed, "weight_ppm": step.weight_ppm,
-         **({"left_out": step.left_out} if step.left_out else {})}
-        for step in path
-    ]  # fmt: skip
+    steps = map(asdict, path)
+    return [{name: value for name, value in step.items() if name != "left_out" or value} for step in steps]
