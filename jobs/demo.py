@@ -17,7 +17,7 @@ import hashlib
 import json
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from rich.text import Text
@@ -79,24 +79,26 @@ SERVING = VllmSettings(max_model_len=4_096, kv_cache_gib=2)
 
 STEPS = 6
 
+GREETING = """\
+MemAudit demo: the memories of two help desks, some of them poisoned. Which ones, only the audit finds out.
+working in {folder}; press Ctrl-C at any time, the same command continues"""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Layout:
-    """Where everything of one demo lies."""
+CLOSING = """\
+report: {run}/report.html
+look closer:
+  memaudit report {run}
+  memaudit verify {store} --keys {keys} --deep
+judge what an agent wants to remember by what was removed:
+  memaudit guard check WRITES {store} --keys {keys} --tenant TENANT
+on your own data:
+  memaudit keys new
+  memaudit import jsonl memories.jsonl STORE --tenant TENANT
+  memaudit audit STORE --events events.jsonl --out RUN
+  memaudit purge RUN STORE          (add --apply to remove)
+memories, events and settings to start from: {folder}"""
 
-    folder: Path
-
-    @property
-    def keys(self) -> Path:
-        return self.folder / "keys"
-
-    @property
-    def store(self) -> Path:
-        return self.folder / "store"
-
-    @property
-    def run(self) -> Path:
-        return self.folder / "run"
+KEYS, STORE, RUN = "keys", "store", "run"
+"""Folders of a demo."""
 
 
 def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
@@ -125,21 +127,16 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
         UsageError: the folder holds something else.
         IncompleteError: the demo stopped; the same call continues it.
     """
-    place = _Layout(folder=folder)
     source = corpus_folder() if corpus is None else corpus
     options = {"backbone": backbone, "backbone_key_env": backbone_key_env}
     config = name_backbone(load_config(source / CONFIG_FILE, options))
-    _claim(place, source, config)
+    _claim(folder, source, config)
 
     def step(number: int, title: str) -> None:
         console.print(Text(f"\n[{number}/{STEPS}] {title}", style="bold cyan"))
 
     with Reporter(console):
-        say(
-            "MemAudit demo: the memories of two help desks, some of them poisoned. Which ones, only the audit finds "
-            "out."
-        )
-        say(f"working in {folder}; press Ctrl-C at any time, the same command continues")
+        say(GREETING.format(folder=folder))
 
         step(1, "Models")
         specs = replace(model_specs(config), vllm=SERVING)
@@ -148,32 +145,32 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
         say(f"backbone {specs.backbone}, NLI {specs.nli}, embeddings {specs.embedder}: ready")
 
         step(2, "Sign the memories into a store and verify it")
-        keyring = _keys(place)
-        snapshot = _sign(place, keyring)
+        keyring = _keys(folder)
+        snapshot = _sign(folder, keyring)
 
         step(3, "Audit: replay what went wrong, with memories left out")
         request = AuditRequest(snapshot=snapshot, events=read_events(folder / EVENTS_FILE), config=config)
         _say_what_is_asked(request, executor)
         worker = make_executor(specs, local=executor == "local", address=None)
-        _, seal = audit_and_seal(request, worker, place.run, Sealer(keyring), now_ms=now_ms())
-        run = open_sealed(place.run, keyring.policy, seal=seal)
+        _, seal = audit_and_seal(request, worker, folder / RUN, Sealer(keyring), now_ms=now_ms())
+        run = open_sealed(folder / RUN, keyring.policy, seal=seal)
 
         step(4, "Verdict")
         console.print(render_table(run.result))
 
         step(5, "Purify the store")
-        purified = _purify(place, snapshot, run, keyring)
+        purified = _purify(folder, snapshot, run, keyring)
 
         step(6, "Verify the purified store")
         if purified is not None:
             statement = attest_run(run, purified, keyring, now_ms=now_ms())
-            _verify(place, snapshot, statement, keyring)
+            _verify(folder, snapshot, statement, keyring)
 
-        _close(place, run.result)
-    return place.run / REPORT_FILE
+        _close(folder, run.result)
+    return folder / RUN / REPORT_FILE
 
 
-def _claim(place: _Layout, source: Path, config: AuditConfig) -> None:
+def _claim(folder: Path, source: Path, config: AuditConfig) -> None:
     """Take the folder for this demo, or refuse it.
 
     Raises:
@@ -183,19 +180,19 @@ def _claim(place: _Layout, source: Path, config: AuditConfig) -> None:
     files = {name: (source / name).read_bytes() for name in names}
     identity = {"format": FORMAT, "configuration": config.digest()}
     identity |= {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    marker = place.folder / MARKER_FILE
+    marker = folder / MARKER_FILE
     if marker.is_file():
         if _read_marker(marker) != identity:
-            raise UsageError(f"{place.folder}: holds a demo with another backbone or corpus; choose another folder")
-    elif place.folder.exists() and (not place.folder.is_dir() or any(place.folder.iterdir())):
-        raise UsageError(f"{place.folder}: is not empty and holds no demo; choose another folder")
-    check_outside_stores(place.folder)
-    durable.ensure_folder(place.folder)
+            raise UsageError(f"{folder}: holds a demo with another backbone or corpus; choose another folder")
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder}: is not empty and holds no demo; choose another folder")
+    check_outside_stores(folder)
+    durable.ensure_folder(folder)
     durable.replace(marker, json.dumps(identity, indent=1, sort_keys=True).encode())
     for name, data in files.items():
         if name == CONFIG_FILE:  # the copy says what was really run
             data += f"\nbackbone: {json.dumps(config.backbone)}\n".encode()  # noqa: PLW2901
-        durable.replace(place.folder / name, data)
+        durable.replace(folder / name, data)
 
 
 def _read_marker(marker: Path) -> object:
@@ -218,22 +215,22 @@ def _remove(folder: Path) -> None:
         raise UsageError(f"{folder}: folders nested too deep to be removed; remove it yourself") from None
 
 
-def _keys(place: _Layout) -> Keyring:
-    if not (place.keys / POLICY_FILE).is_file():  # it is written last: without it the folder is a torso
-        _remove(place.keys)
-        save_keyring(generate_keys(), place.keys)
-    return load_keyring(place.keys)
+def _keys(folder: Path) -> Keyring:
+    if not (folder / KEYS / POLICY_FILE).is_file():  # it is written last: without it the folder is a torso
+        _remove(folder / KEYS)
+        save_keyring(generate_keys(), folder / KEYS)
+    return load_keyring(folder / KEYS)
 
 
-def _sign(place: _Layout, keyring: Keyring) -> VerifiedSnapshot:
+def _sign(folder: Path, keyring: Keyring) -> VerifiedSnapshot:
     """Import the corpus, unless that is done, and return version 1, verified to the last entry."""
-    if not (place.store / "manifests" / "1.json").is_file():
-        _remove(place.run)  # of a store that is gone
-        path = place.folder / ENTRIES_FILE
+    if not (folder / STORE / "manifests" / "1.json").is_file():
+        _remove(folder / RUN)  # of a store that is gone
+        path = folder / ENTRIES_FILE
         with path.open("rb") as lines:
             entries = list(parse_entries(lines, path.name, {}))
-        create_store(place.store, entries, keyring, now_ms=now_ms())
-    snapshot = open_snapshot(place.store, keyring.policy, now_ms=now_ms(), version=1)
+        create_store(folder / STORE, entries, keyring, now_ms=now_ms())
+    snapshot = open_snapshot(folder / STORE, keyring.policy, now_ms=now_ms(), version=1)
     for tenant in snapshot.tenants:
         snapshot.log(tenant)
     say(
@@ -254,17 +251,17 @@ def _say_what_is_asked(request: AuditRequest, executor: str) -> None:
     )
 
 
-def _purify(place: _Layout, snapshot: VerifiedSnapshot, run: SealedRun, keyring: Keyring) -> Purified | None:
+def _purify(folder: Path, snapshot: VerifiedSnapshot, run: SealedRun, keyring: Keyring) -> Purified | None:
     result = run.result
     removals = removals_of(result)
     if not removals:
         say("nothing to remove: the store stays as it is")
         return None
-    if versions(place.store)[-1] > snapshot.version:  # an interrupted or finished demo removed it
-        newest = open_snapshot(place.store, keyring.policy, now_ms=now_ms(), pin=snapshot.pin())
+    if versions(folder / STORE)[-1] > snapshot.version:  # an interrupted or finished demo removed it
+        newest = open_snapshot(folder / STORE, keyring.policy, now_ms=now_ms(), pin=snapshot.pin())
         purified = read_purified(newest, result.run_id, snapshot.digest)
         if purified is None:
-            raise UsageError(f"{place.store}: was changed after the demo; choose another folder")
+            raise UsageError(f"{folder / STORE}: was changed after the demo; choose another folder")
         say(f"done by an earlier start: version {purified.version}, {counted(purified.entries, 'memory')}")
         return purified
     now = now_ms()
@@ -272,7 +269,7 @@ def _purify(place: _Layout, snapshot: VerifiedSnapshot, run: SealedRun, keyring:
 
     def remove(*, dry_run: bool) -> Purified:
         return purify(
-            place.store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now,
+            folder / STORE, snapshot, removals, keyring, run_id=result.run_id, now_ms=now,
             config={**result.config, **taxonomy}, models=result.models, extra=extra, dry_run=dry_run,
         )  # fmt: skip
 
@@ -288,11 +285,13 @@ def _purify(place: _Layout, snapshot: VerifiedSnapshot, run: SealedRun, keyring:
     return purified
 
 
-def _verify(place: _Layout, audited: VerifiedSnapshot, statement: bytes, keyring: Keyring) -> None:
+def _verify(folder: Path, audited: VerifiedSnapshot, statement: bytes, keyring: Keyring) -> None:
     """Verify everything as a stranger with the policy and a pin would."""
     pin, now = audited.pin(), now_ms()
     with steps() as progress:
-        report = verify_store(place.store, keyring.policy, now_ms=now, pin=pin, deep=True, progress=progress, workers=1)
+        report = verify_store(
+            folder / STORE, keyring.policy, now_ms=now, pin=pin, deep=True, progress=progress, workers=1
+        )
     say(
         f"version {report.version}: {counted(report.files, 'file')}, {counted(report.entries, 'memory')}, "
         f"{counted(report.tombstones, 'tombstone')}, {counted(report.signatures, 'signature')} over "
@@ -304,12 +303,12 @@ def _verify(place: _Layout, audited: VerifiedSnapshot, statement: bytes, keyring
             f"what is published ({counted(step.to_size, 'leaf')}; consistency proof of "
             f"{counted(step.proof_hashes, 'hash')})"
         )
-    newest = open_snapshot(place.store, keyring.policy, now_ms=now, pin=pin)
+    newest = open_snapshot(folder / STORE, keyring.policy, now_ms=now, pin=pin)
     verify_attestation(statement, keyring.policy, ATTESTATION_FILE, snapshot=newest)
-    say(f"  attestation {place.run / ATTESTATION_FILE}: signed by the auditor, agrees with the log")
+    say(f"  attestation {folder / RUN / ATTESTATION_FILE}: signed by the auditor, agrees with the log")
 
 
-def _close(place: _Layout, result: AuditResult) -> None:
+def _close(folder: Path, result: AuditResult) -> None:
     """Say what came of it, where it lies, and what to do next."""
     say("")
     for tenant in result.tenants:
@@ -320,16 +319,4 @@ def _close(place: _Layout, result: AuditResult) -> None:
             f"{counts.harmful_after} after{left}; {counts.probes_kept} of {counts.probes} benign answers kept; "
             f"{counts.removed} of {tenant.entries} memories removed"
         )
-    report = place.run / REPORT_FILE
-    say(f"report: {report}")
-    say("look closer:")
-    say(f"  memaudit report {place.run}")
-    say(f"  memaudit verify {place.store} --keys {place.keys} --deep")
-    say("judge what an agent wants to remember by what was removed:")
-    say(f"  memaudit guard check WRITES {place.store} --keys {place.keys} --tenant TENANT")
-    say("on your own data:")
-    say("  memaudit keys new")
-    say("  memaudit import jsonl memories.jsonl STORE --tenant TENANT")
-    say("  memaudit audit STORE --events events.jsonl --out RUN")
-    say("  memaudit purge RUN STORE          (add --apply to remove)")
-    say(f"memories, events and settings to start from: {place.folder}")
+    say(CLOSING.format(folder=folder, keys=folder / KEYS, store=folder / STORE, run=folder / RUN))
