@@ -255,10 +255,9 @@ def test_a_report_for_a_folder_that_is_not_there_is_refused(store, run, desk):
 
 
 @pytest.mark.parametrize("role", ["auditor", "log"])
-def test_a_key_that_applying_needs_is_missed_before_the_work(store, run, desk, monkeypatch, role):
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.audit_and_seal", never)
+def test_a_key_that_applying_needs_is_missed_before_the_work(store, run, desk, role):
     (desk / "memaudit-keys" / f"memaudit-{role}.key").unlink()
-    code, _, err = run(*AUDIT, "--apply")
+    code, _, err = run(*AUDIT, "--apply", start=never)
     assert code == 2
     assert f"the key folder holds 0 usable {role} keys" in one_line(err)
 
@@ -509,9 +508,8 @@ def test_a_cluster_and_this_process_are_not_both_asked_for(store, run, desk, lab
     assert not (desk / "run").exists()
 
 
-def test_a_defect_is_a_traceback_and_no_finding(store, run, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.read_events", lambda _: {}["of an agent's own"])
-    code, _, err = run(*AUDIT, "--fail-on", "removed")
+def test_a_defect_is_a_traceback_and_no_finding(store, run):
+    code, _, err = run(*AUDIT, "--fail-on", "removed", start=lambda *_, **__: {}["of an agent's own"])
     assert code == 70
     assert 'KeyError: "of an agent\'s own"' in err
 
@@ -595,14 +593,13 @@ def test_interrupting_an_audit_keeps_what_was_computed(store, run, desk, monkeyp
     assert run(*AUDIT)[0] == 0
 
 
-def test_ending_an_audit_gently_is_an_interruption_and_no_finding(store, run, monkeypatch):
+def test_ending_an_audit_gently_is_an_interruption_and_no_finding(store, run):
     def ended(*_args, **_named):  # noqa: ANN002, ANN003
         os.kill(os.getpid(), signal.SIGTERM)
 
     before = signal.signal(signal.SIGTERM, never)
     try:
-        monkeypatch.setattr("memory_audit.jobs.cli.audit.audit_and_seal", ended)
-        code, _, err = run(*AUDIT)
+        code, _, err = run(*AUDIT, start=ended)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert code == INTERRUPTED
