@@ -61,9 +61,7 @@ if TYPE_CHECKING:
     from memory_audit.jobs.run.purge_run import Purge
     from memory_audit.jobs.run.sealed_run import SealedRun
     from memory_audit.jobs.store_session import StoreSession
-    from memory_audit.lineage.edges_file import EdgesFile
     from memory_audit.provenance.keys import Keyring
-    from memory_audit.request import EventsFile
 
 __all__ = ["audit", "report"]
 
@@ -165,7 +163,9 @@ def audit(
     with Reporter(console, quiet=quiet or as_json):
         if apply and keyring is not None:
             check_dated_near(session.snapshot.manifest, now)
-            sealed = _purged_before(out, chosen, told, guessed, session, now, keyring)
+            asked = {"configuration": chosen.digest(), "events": told.digest}
+            edges_digest = None if guessed is None else guessed.digest
+            sealed = _purged_before(out, {**asked, "edges": edges_digest}, session, now, keyring)
         if sealed is not None:
             result = sealed.result
             say(f"the purge of {out} was published by an earlier start: what is missing after it is done now")
@@ -235,21 +235,12 @@ def _auditor(keys: Path, *, apply: bool) -> Keyring | None:
 
 
 def _purged_before(
-    out: Path,
-    config: AuditConfig,
-    events: EventsFile,
-    edges: EdgesFile | None,
-    session: StoreSession,
-    now: int,
-    keyring: Keyring,
+    out: Path, asked: Mapping[str, str | None], session: StoreSession, now: int, keyring: Keyring
 ) -> SealedRun | None:
     """Return the run in a folder where it is what this command found before its purge was published and interrupted.
 
     The purge made a version of its own, so the run there is of another snapshot than the newest.
     """
-    asked = {
-        "configuration": config.digest(), "events": events.digest, "edges": None if edges is None else edges.digest,
-    }  # fmt: skip
 
     def may_be(identity: Mapping[str, str]) -> bool:
         other = identity.get("snapshot") != session.snapshot.digest
