@@ -3,9 +3,9 @@
 The submission id is `memaudit-STORE-DATE`: Ray takes each id once, so a night's audit that is submitted twice runs
 once. It is a guard against a doubled cron line, not a lock: two names are two runs.
 
-A job's command and runtime environment are stored by the cluster and shown on its dashboard. Therefore no key is ever
-put there: what looks like one is refused, key files are left out of what is uploaded, and a job finds its keys by
-reference, as the name of a file or of a variable that the cluster's own nodes hold.
+A job's command is stored by the cluster and shown on its dashboard. Therefore no key is ever put there: what looks like
+one is refused, key files are left out of what is uploaded, and a job finds its keys by reference, as the name of a file
+or of a variable that the cluster's own nodes hold.
 
 Not here: starting clusters (`ray up ray_cluster.yaml`), and starting a job again. It dies with its cluster; submit it
 again with the same RUN folder and it continues.
@@ -21,9 +21,8 @@ import shlex
 import stat
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from ray.exceptions import AuthenticationError, RayError
@@ -34,13 +33,12 @@ from memory_audit.formats.outside_file import walk
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["JobState", "State", "logs", "status", "submission_id_of", "submit"]
+    from ray.job_submission import JobDetails
 
-State = Literal["PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED"]
-"""Ray's own words for where a job is; the last three are final."""
+__all__ = ["logs", "status", "submission_id_of", "submit"]
 
 EXCLUDED = ("*.key", "*.key.*", ".*.part", ".git", ".venv", "__pycache__")
 """Never uploaded with a working folder: private keys, those that a rotation is about and the scratch files of a killed
@@ -61,31 +59,11 @@ REDIRECTING = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 """Ray's client takes its address from these variables, whatever it is told; the second is the one of `audit`."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
-_REFERENCE_NAME = re.compile(r"_(FILE|PATH|DIR|FOLDER|ENV)$", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"PRIVATE\+KEY\+|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/@\s]*:[^/@\s]*@")
 """A signer key as Go's note package writes it, a PEM key, and a URL that holds a password."""
 
 _FAILURES = (RuntimeError, ValueError, OSError, KeyError, TypeError, RayError)
 """What Ray's client raises where a cluster refuses or cannot be reached, or where something else answers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobState:
-    """Where a submitted job is."""
-
-    submission_id: str
-    state: State
-    message: str
-    """Ray's words, on one line."""
-
-    exit_code: int | None
-    """Of the job's own command; None until it has ended."""
-
-    @property
-    def finished(self) -> bool:
-        """True when the state can no longer change."""
-        return self.state in {"STOPPED", "SUCCEEDED", "FAILED"}
 
 
 def submission_id_of(store: str, day: dt.date) -> str:
@@ -100,14 +78,7 @@ def submission_id_of(store: str, day: dt.date) -> str:
     return f"memaudit-{name}-{day.isoformat()}"
 
 
-def submit(
-    address: str,
-    argv: Sequence[str],
-    *,
-    submission_id: str,
-    working_dir: Path | None = None,
-    env_vars: Mapping[str, str] | None = None,
-) -> str:
+def submit(address: str, argv: Sequence[str], *, submission_id: str, working_dir: Path | None = None) -> str:
     """Hand a command to the cluster and return at once.
 
     Args:
@@ -115,7 +86,6 @@ def submit(
         argv: The command as words, e.g. `["memaudit", "audit", ...]`; paths are those of the cluster's nodes.
         submission_id: Name of the job; one that the cluster knows is refused.
         working_dir: A folder to upload as the job's working folder; None where the nodes share one.
-        env_vars: For the job; references to secrets only.
 
     Returns:
         The submission id.
@@ -124,22 +94,24 @@ def submit(
         UsageError: no cluster there, or none that answers in time, an id that was used, a folder that is not there or
             cannot be uploaded, or what looks like a secret.
     """
-    env_vars = dict(env_vars or {})
     if not argv:
         raise UsageError("no command to submit")
     if _ID.fullmatch(submission_id) is None or len(submission_id) > MAX_ID_CHARACTERS:
         raise UsageError(
             f"submission id {submission_id!r:.80}: use at most {MAX_ID_CHARACTERS} letters, digits, dots, _ and -"
         )
-    _refuse_secrets(argv, env_vars)
+    for number, word in enumerate(argv):
+        if _SECRET_VALUE.search(word):
+            raise UsageError(
+                f"word {number + 1} of the command looks like a secret, and a job's command is shown on the "
+                "dashboard: pass the path of a file"
+            )
     runtime_env: dict[str, Any] = {}
-    if env_vars:
-        runtime_env["env_vars"] = env_vars
     if working_dir is not None:
         if not working_dir.is_dir():
             raise UsageError(f"{working_dir}: no such folder to upload as the job's working folder")
         _check_upload(working_dir)
-        runtime_env |= {"working_dir": str(working_dir), "excludes": list(EXCLUDED)}
+        runtime_env = {"working_dir": str(working_dir), "excludes": list(EXCLUDED)}
     client = _client(address)
     deadline = time.monotonic() + PATIENCE_S
     refused = False
@@ -168,23 +140,17 @@ def submit(
             return accepted
 
 
-def status(address: str, submission_id: str) -> JobState:
-    """Say where a job is.
+def status(address: str, submission_id: str) -> JobDetails:
+    """Say where a job is: Ray's own `status`, `message` and `driver_exit_code`, among others.
 
     Raises:
         UsageError: no cluster there, or no such job.
     """
     client = _client(address)
     try:
-        details = client.get_job_info(submission_id)
+        return client.get_job_info(submission_id)
     except _FAILURES as error:
         raise _unknown(address, submission_id, error) from None
-    return JobState(
-        submission_id=submission_id,
-        state=details.status.value,
-        message=" ".join(str(details.message or "").split()),
-        exit_code=details.driver_exit_code,
-    )
 
 
 def logs(address: str, submission_id: str, *, follow: bool = False) -> Iterator[str]:
@@ -293,21 +259,6 @@ def _check_upload(folder: Path) -> None:
 
 def _is_excluded(name: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in EXCLUDED)
-
-
-def _refuse_secrets(argv: Sequence[str], env_vars: Mapping[str, str]) -> None:
-    for name, value in env_vars.items():
-        if (_SECRET_NAME.search(name) and not _REFERENCE_NAME.search(name)) or _SECRET_VALUE.search(value):
-            raise UsageError(
-                f"variable {name!r:.80} looks like a secret, and a job's variables are stored by the cluster: set it "
-                "on the nodes, or pass the path of a file"
-            )
-    for number, word in enumerate(argv):
-        if _SECRET_VALUE.search(word):
-            raise UsageError(
-                f"word {number + 1} of the command looks like a secret, and a job's command is shown on the "
-                "dashboard: pass the path of a file"
-            )
 
 
 def _unknown(address: str, submission_id: str, error: Exception) -> UsageError:

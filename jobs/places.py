@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from memory_audit.errors import UsageError
-from memory_audit.jobs.run.run_folder import MARKER_FILE, MODELS_FILE, RESULT_FILE
+from memory_audit.jobs.run.run_files import MARKER_FILE, MODELS_FILE, RESULT_FILE
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE
 from memory_audit.snapshot.layout import STORE_FOLDERS, has_store

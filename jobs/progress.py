@@ -1,11 +1,16 @@
-"""Progress on every stage over two seconds: a bar with count and ETA on a terminal, plain lines elsewhere."""
+"""Progress on every stage over two seconds: a bar with count and ETA on a terminal, plain lines elsewhere.
+
+Work tells what it does with `stage` and `say`. Who hears it is whoever opened a `Reporter` around it: a command, or a
+test. Where nobody did, nothing is shown.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import time
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Self
 
 from rich.progress import (
     BarColumn,
@@ -20,15 +25,18 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from rich.console import Console
     from rich.progress import Task
 
-__all__ = ["Reporter", "Stage"]
+__all__ = ["Reporter", "Stage", "say", "stage", "steps"]
 
 LINE_SECONDS = 10.0
 """Distance of plain lines: readable in a job log, and enough to see that it lives."""
 
+WONDER_SECONDS = 2.0
+"""A stage that took longer tells its end in a log."""
 
 LEAST_DONE = 3
 LEAST_SHARE = 0.1
@@ -36,9 +44,16 @@ LEAST_SHARE = 0.1
 
 
 class Stage:
-    """One stage under way; the caller says how far it is."""
+    """One stage under way; the caller says how far it is.
 
-    def __init__(self, name: str, total: int | None, bar: Progress | None, console: Console) -> None:
+    Args:
+        name: What is done.
+        total: How much of it; None where that is not known.
+        bar: Shows it on a terminal; None for plain lines.
+        console: Where those go; None says nothing.
+    """
+
+    def __init__(self, name: str, total: int | None, bar: Progress | None, console: Console | None) -> None:
         self._name, self._total, self._console = name, total, console
         self._bar = bar
         self._task = bar.add_task(name, total=total) if bar is not None else None
@@ -51,24 +66,22 @@ class Stage:
     def advance(self, count: int = 1) -> None:
         """Say that `count` more are done."""
         self._done += count
+        now = time.monotonic()
         if self._first is None and self._done:
-            self._first = (self._done, time.monotonic())
+            self._first = (self._done, now)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._done)
-        elif time.monotonic() - self._said >= LINE_SECONDS and self._done != self._total:  # `finish` tells the end
-            self._say()
+        elif now - self._said >= LINE_SECONDS and self._done != self._total:  # `finish` tells the end
+            self._said = now
+            self._print(self._line(now - self._started))
 
-    def _say(self) -> None:
-        self._said = time.monotonic()
-        spent = self._said - self._started
-        line = f"{self._name}: {self._done}"
-        if self._total:
-            line += f"/{self._total}"
-            if self._done:
-                line += f", {spent:.0f} s"
-            if (left_s := self.left_s()) is not None:
-                line += f", about {left_s:.0f} s left"
-        self._console.print(line, markup=False, highlight=False)
+    def _line(self, spent_s: float) -> str:
+        if not self._total:
+            return f"{self._name}: {self._done}"
+        spent = f", {spent_s:.0f} s" if self._done else ""
+        left_s = self.left_s()
+        left = "" if left_s is None else f", about {left_s:.0f} s left"
+        return f"{self._name}: {self._done}/{self._total}{spent}{left}"
 
     def left_s(self) -> float | None:
         """Estimate what is left by the pace since the first completion; None before there is ground for it.
@@ -85,9 +98,13 @@ class Stage:
 
     def finish(self) -> None:
         """Close the stage; a plain line only where it took long enough to wonder."""
-        if self._bar is None and time.monotonic() - self._started > 2.0:  # noqa: PLR2004 - the stage rule above
-            spent = time.monotonic() - self._started
-            self._console.print(f"{self._name}: {self._done} done in {spent:.1f} s", markup=False, highlight=False)
+        spent = time.monotonic() - self._started
+        if self._bar is None and spent > WONDER_SECONDS:
+            self._print(f"{self._name}: {self._done} done in {spent:.1f} s")
+
+    def _print(self, line: str) -> None:
+        if self._console is not None:
+            self._console.print(line, markup=False, highlight=False)
 
 
 class _LeftColumn(ProgressColumn):
@@ -102,16 +119,28 @@ class _LeftColumn(ProgressColumn):
 
 
 class Reporter:
-    """Opens stages on one console."""
+    """Opens stages on one console; as a context, it hears what `stage` and `say` tell inside.
 
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
-        self._console = console
-        self._quiet = quiet
+    Args:
+        console: None, or `quiet`, shows nothing.
+        quiet: Show nothing.
+    """
+
+    def __init__(self, console: Console | None, *, quiet: bool = False) -> None:
+        self._console = None if quiet else console
+        self._before: list[Token[Reporter]] = []
+
+    def __enter__(self) -> Self:
+        self._before.append(_listening.set(self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _listening.reset(self._before.pop())
 
     def say(self, line: str) -> None:
         """Print one plain line."""
-        if not self._quiet:
-            self._console.print(line, markup=False, highlight=False)
+        if self._console is not None:
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
     def stage(self, name: str, total: int | None = None, *, announced: bool = False) -> Iterator[Stage]:
@@ -122,12 +151,12 @@ class Reporter:
             total: How much of it; None where that is not known.
             announced: Nothing may advance for long, so a log names the stage when it begins.
         """
-        if announced and not self._console.is_terminal:  # a terminal shows its bar at once
-            self.say(f"{name} …")
-        if self._quiet or not self._console.is_terminal:
-            stage = Stage(name, total, None, self._console) if not self._quiet else _Silent(name, self._console)
-            yield stage
-            stage.finish()
+        if self._console is None or not self._console.is_terminal:
+            if announced:  # a terminal shows its bar at once
+                self.say(f"{name} …")
+            plain = Stage(name, total, None, self._console)
+            yield plain
+            plain.finish()
             return
         left = _LeftColumn()
         columns = (
@@ -142,27 +171,34 @@ class Reporter:
     def steps(self) -> Iterator[Callable[[str, int, int], None]]:
         """Give a callback (what, done, total) that shows each new `what` as a stage of its own."""
         name, before = "", 0
-        stage: Stage | None = None
+        shown: Stage | None = None
         with ExitStack() as opened:
 
             def step(what: str, done: int, total: int) -> None:
-                nonlocal name, before, stage
-                if stage is None or what != name:
+                nonlocal name, before, shown
+                if shown is None or what != name:
                     opened.close()
                     name, before = what, 0
-                    stage = opened.enter_context(self.stage(what, total))
-                stage.advance(done - before)
+                    shown = opened.enter_context(self.stage(what, total))
+                shown.advance(done - before)
                 before = done
 
             yield step
 
 
-class _Silent(Stage):
-    def __init__(self, name: str, console: Console) -> None:
-        super().__init__(name, None, None, console)
+_listening: ContextVar[Reporter] = ContextVar("reporter", default=Reporter(None))  # noqa: B039 - it shows nothing
 
-    def advance(self, count: int = 1) -> None:
-        """Say nothing."""
 
-    def finish(self) -> None:
-        """Say nothing."""
+def say(line: str) -> None:
+    """Tell whoever listens one plain line."""
+    _listening.get().say(line)
+
+
+def stage(name: str, total: int | None = None, *, announced: bool = False) -> AbstractContextManager[Stage]:
+    """Tell whoever listens that a stage begins; it ends with the block. See `Reporter.stage`."""
+    return _listening.get().stage(name, total, announced=announced)
+
+
+def steps() -> AbstractContextManager[Callable[[str, int, int], None]]:
+    """Give a callback that tells whoever listens one stage after the other. See `Reporter.steps`."""
+    return _listening.get().steps()

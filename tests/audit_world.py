@@ -6,24 +6,22 @@ nothing. `initech` is clean. The expected removals are known here, and nowhere i
 
 from __future__ import annotations
 
-import io
 from functools import cache
 from typing import TYPE_CHECKING
-
-from rich.console import Console
 
 from memory_audit.config import AuditConfig
 from memory_audit.entry import Entry
 from memory_audit.errors import ModelError
 from memory_audit.events import Event
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.audit_memory import audit_memory
 from memory_audit.jobs.run.run_folder import RunFolder
+from memory_audit.lineage.edges_file import EdgesFile
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.loading import ModelSpecs
 from memory_audit.provenance.keys import Keyring, generate_keys
 from memory_audit.report.json import to_json
+from memory_audit.request import AuditRequest, EventsFile
 from memory_audit.snapshot.publishing.publish import create_store
 from memory_audit.snapshot.reader import open_snapshot
 
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
 
     from memory_audit.generation import Completion, GenerationRequest
     from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.lineage.edges_file import EstimatedEdge
     from memory_audit.result import AuditResult
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
@@ -99,12 +98,18 @@ def make_snapshot(path: Path, entries: Sequence[Entry] | None = None) -> Verifie
     return open_snapshot(path, keyring().policy, now_ms=NOW_MS + 1)
 
 
-def quiet() -> Reporter:
-    return Reporter(Console(file=io.StringIO()), quiet=True)
-
-
-def identity(config: AuditConfig, snapshot: VerifiedSnapshot) -> dict[str, str]:
-    return {"configuration": config.digest(), "snapshot": snapshot.digest}
+def request_of(
+    snapshot: VerifiedSnapshot,
+    events: Sequence[Event],
+    config: AuditConfig = CONFIG,
+    *,
+    digest: str = "e" * 64,
+    edges: Sequence[EstimatedEdge] = (),
+) -> AuditRequest:
+    """Ask what a command would ask that read these events, and these edges, from files."""
+    guessed = EdgesFile(edges=tuple(edges), digest="d" * 64) if edges else None
+    file = EventsFile(events=tuple(events), digest=digest)
+    return AuditRequest(snapshot=snapshot, events=file, config=config, edges=guessed)
 
 
 def run_with(
@@ -117,10 +122,8 @@ def run_with(
 ) -> AuditResult:
     """Audit with everything that is not a finding held fixed; the executor is closed afterwards."""
     try:
-        return audit_memory(
-            snapshot, harmful_events() if events is None else events, config, executor,
-            RunFolder(out, identity(config, snapshot)), quiet(), run_id="run", started_ms=NOW_MS,
-        )  # fmt: skip
+        request = request_of(snapshot, harmful_events() if events is None else events, config)
+        return audit_memory(request, executor, RunFolder(out, request.identity), started_ms=NOW_MS)
     finally:
         executor.close()
 

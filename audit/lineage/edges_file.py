@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["EstimatedEdge", "check_edges", "parse_edges", "read_edges"]
+__all__ = ["EdgesFile", "EstimatedEdge", "check_edges", "parse_edges", "read_edges"]
 
 MAX_EDGES_BYTES = 1 << 28
 """A million edges with their evidence."""
@@ -71,11 +71,17 @@ class EstimatedEdge:
         return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 
-def read_edges(path: Path) -> tuple[tuple[EstimatedEdge, ...], str]:
-    """Read an edges file.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgesFile:
+    """Estimated edges, and which file they are from."""
 
-    Returns:
-        The edges and the SHA-256 (hex) of the file.
+    edges: tuple[EstimatedEdge, ...]
+    digest: str
+    """SHA-256 (hex) of the file."""
+
+
+def read_edges(path: Path) -> EdgesFile:
+    """Read an edges file.
 
     Raises:
         UsageError: the file cannot be read, is too large, or a line breaks a rule.
@@ -83,7 +89,7 @@ def read_edges(path: Path) -> tuple[tuple[EstimatedEdge, ...], str]:
     raw = read_at_most(path, MAX_EDGES_BYTES)
     if len(raw) > MAX_EDGES_BYTES:
         raise UsageError(f"{path}: more than {MAX_EDGES_BYTES} bytes of estimated edges; split them by tenant")
-    return parse_edges(raw.splitlines(), path.name), hashlib.sha256(raw).hexdigest()
+    return EdgesFile(edges=parse_edges(raw.splitlines(), path.name), digest=hashlib.sha256(raw).hexdigest())
 
 
 def parse_edges(lines: Iterable[bytes], source: str) -> tuple[EstimatedEdge, ...]:

@@ -38,6 +38,7 @@ from memory_audit.jobs.run.run_audit import run_audit
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.loading import ModelSpecs
 from memory_audit.provenance.keys import generate_keys
+from memory_audit.request import AuditRequest, EventsFile
 from memory_audit.snapshot.publishing.publish import append_entries, create_store
 from memory_audit.snapshot.reader import open_snapshot
 
@@ -152,9 +153,9 @@ def audited(
     snapshot = open_snapshot(folder / "store", keyring.policy, now_ms=NOW_MS + 2)
     entries = len(snapshot.entries(TENANT))
     opened = time.perf_counter()
-    result = run_audit(
-        snapshot, (events, night), CONFIG, executor, folder / night, reporter, now_ms=NOW_MS, earlier=earlier
-    )  # fmt: skip
+    request = AuditRequest(snapshot=snapshot, events=EventsFile(events=events, digest=night), config=CONFIG)
+    with reporter:
+        result = run_audit(request, executor, folder / night, now_ms=NOW_MS, earlier=earlier)
     whole = time.perf_counter() - start
     removed = {score.entry_id for score in result.tenants[0].scores if score.removed}
     stages = {name: round(seconds, 2) for name, seconds in sorted(reporter.seconds.items())}

@@ -24,7 +24,7 @@ Dashboard = Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDR
 def submit(
     context: typer.Context,
     address: Dashboard,
-    name: Annotated[str, typer.Option("--name", help="Job name; a second job of this name and day is refused.")],
+    name: Annotated[str, typer.Option(help="Job name; a second job of this name and day is refused.")],
     working_dir: Annotated[Path | None, typer.Option(help="Folder uploaded with the job.")] = None,
 ) -> None:
     """Run a memaudit command as a Ray job.
@@ -35,11 +35,9 @@ def submit(
 
     if not context.args:
         raise UsageError("nothing to submit: add the memaudit command to run, e.g. audit STORE --events E --out RUN")
-    today = dt.datetime.now(tz=dt.UTC).date()
-    identifier = cluster.submission_id_of(name, today)
+    job = cluster.submission_id_of(name, dt.datetime.now(tz=dt.UTC).date())
     command = ["memaudit", *context.args]
-    submitted = cluster.submit(address, command, submission_id=identifier, working_dir=working_dir)
-    print(submitted)  # noqa: T201 - scripts read it
+    print(cluster.submit(address, command, submission_id=job, working_dir=working_dir))  # noqa: T201 - scripts read it
 
 
 def status(
@@ -49,9 +47,10 @@ def status(
     """Say how a submitted job is doing."""
     from memory_audit.jobs import cluster  # noqa: PLC0415
 
-    state = cluster.status(address, job)
-    told = f"{state.state} {as_line(state.message, MAX_MESSAGE)}".strip()
-    if len(state.message) > MAX_MESSAGE:
+    found = cluster.status(address, job)
+    message = " ".join(str(found.message or "").split())
+    told = f"{found.status.value} {as_line(message, MAX_MESSAGE)}".strip()
+    if len(message) > MAX_MESSAGE:
         told += f"; the whole of it: memaudit logs {shlex.quote(job)} --address {shlex.quote(address)}"
     print(told)  # noqa: T201
 

@@ -7,26 +7,15 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from memory_audit.counted import counted
-from memory_audit.jobs.cli.store import (
-    DEFAULT_KEYS,
-    Keys,
-    PinFile,
-    Store,
-    Trust,
-    as_signed,
-    installed_policy,
-    known_pin,
-    remember,
-)
+from memory_audit.jobs.cli.store import Reading, Store, as_signed, print_lines
 from memory_audit.jobs.clock import now_ms
+from memory_audit.jobs.options import spread_options
 from memory_audit.jobs.places import check_place
 from memory_audit.provenance import durable
 from memory_audit.snapshot.export_jsonl import memory_line, removed_line
 from memory_audit.snapshot.layout import by_bucket
-from memory_audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,14 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 
+@spread_options
 def export(
+    *,
     store: Store,
     tenant: Annotated[list[str] | None, typer.Option("--tenant", help="Whose (repeatable); default: all.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="File to write; default: standard output.")] = None,
-    keys: Keys = DEFAULT_KEYS,
-    trust: Trust = None,
-    pin: PinFile = None,
-    *,
+    out: Annotated[Path | None, typer.Option(help="File to write; default: standard output.")] = None,
+    reading: Reading,
     removed: Annotated[
         bool, typer.Option("--removed", help="What was removed instead: ids, reasons, times, no text.")
     ] = False,
@@ -54,8 +42,8 @@ def export(
     database is to delete.
     """
     place = None if out is None else check_place(out)
-    now, policy = now_ms(), installed_policy(keys, trust)
-    snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
+    session = reading.open(store, now_ms())
+    snapshot = session.snapshot
     tenants = {as_signed(name, "--tenant") for name in tenant or snapshot.tenants}
     for unknown in tenants - snapshot.log_refs.keys():
         snapshot.log(unknown)  # says which there are, before anything is written
@@ -67,10 +55,8 @@ def export(
         numbers = itertools.count()  # one is taken for each line, and none for the end
         durable.replace(place, (f"{line}\n".encode() for line, _ in zip(lines, numbers, strict=False)))
         what = counted(next(numbers), "removed id" if removed else "memory")
-        Console(soft_wrap=True).print(
-            f"{what} of version {snapshot.version} written to {out}", markup=False, highlight=False
-        )
-    remember(snapshot, pin)
+        print_lines(f"{what} of version {snapshot.version} written to {out}")
+    session.remember()
 
 
 def _lines(snapshot: VerifiedSnapshot, tenants: Iterable[str], *, removed: bool) -> Iterator[str]:

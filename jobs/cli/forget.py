@@ -8,7 +8,6 @@ import hashlib
 import re
 import shlex
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,15 +24,15 @@ from memory_audit.jobs.cli.store import (
     Keys,
     PinFile,
     Store,
+    TaxonomyFile,
     as_signed,
-    check_pin_place,
-    known_pin,
     print_json,
-    remember,
+    print_lines,
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.block_records import NO_BEHAVIOURS, BlockPlan, block_records_of, described, taxonomy_of
+from memory_audit.jobs.store_session import StoreSession, check_pin_place
 from memory_audit.provenance import strict_json
 from memory_audit.provenance.keys import load_keyring
 from memory_audit.report.untrusted import as_line
@@ -43,15 +42,14 @@ from memory_audit.snapshot.reader import VerifiedSnapshot, open_snapshot, read_m
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TaxonomyFile", "expiry_ms", "forget"]
+
+__all__ = ["expiry_ms", "forget"]
 
 STATED = "stated by the operator"
 """The model of a signature that a person gave."""
 
 _DAYS = re.compile(r"([1-9][0-9]{0,4})d")
 DAY_MS = 86_400_000
-
-TaxonomyFile = Annotated[Path | None, typer.Option("--taxonomy", help="Taxonomy file; default: the packaged one.")]
 
 
 def forget(
@@ -83,9 +81,8 @@ def forget(
 ) -> None:
     """Remove entries by id and keep their paraphrases out. Changes nothing unless --apply is given."""
     now, keyring = publisher_ms(store) if apply else now_ms(), load_keyring(keys)
-    snapshot = open_snapshot(
-        store, keyring.policy, now_ms=now, pin=known_pin(store, pin, keyring.policy, now), check_expiry=False
-    )
+    session = StoreSession.open(store, keyring.policy, pin, now_ms=now, check_expiry=False)
+    snapshot = session.snapshot
     named = taxonomy_of(taxonomy)
     unknown = sorted(set(hazard or ()) - set(named.names))
     if unknown:
@@ -122,14 +119,13 @@ def forget(
             store, snapshot, removals, keyring, run_id=this, now_ms=now, config=described(named), models=models,
             extra={tenant: {entry_id: block.to_extra() for entry_id, block in zip(entries, blocks, strict=True)}},
         )  # fmt: skip
-    remember(open_snapshot(store, keyring.policy, now_ms=now_ms()), pin, published=done.version)
+    session.remember_published(done.version)
     _show(done, blocks, as_json=as_json)
     if not as_json:
-        Console(soft_wrap=True).print(
+        print_lines(
             "older versions still hold the text of what was removed; to erase them: memaudit vacuum "
-            f"{shlex.quote(str(store))}",
-            markup=False, highlight=False,
-        )  # fmt: skip
+            f"{shlex.quote(str(store))}"
+        )
 
 
 def _published_before(
@@ -238,19 +234,14 @@ def _show(done: Purified, blocks: list[BlockRecord], *, as_json: bool) -> None:
             "hazards": labels,
         })  # fmt: skip
         return
-    console = Console(soft_wrap=True)
     verb = "removed" if done.published else "would remove"
-    for item in done.removed:
-        console.print(f"{verb} {as_line(item.tenant)}/{as_line(item.entry_id)}", markup=False, highlight=False)
+    lines = [f"{verb} {as_line(item.tenant)}/{as_line(item.entry_id)}" for item in done.removed]
     for block, found in zip(blocks, labels, strict=True):
         names = "unknown" if found is None else ", ".join(found) or "none found"
         keys, prints = counted(len(block.keys), "semantic key"), counted(len(block.fingerprints), "fingerprint")
-        console.print(f"  locked out: hazards {names}; {keys}, {prints}", markup=False, highlight=False)
+        lines.append(f"  locked out: hazards {names}; {keys}, {prints}")
     if done.published:
-        console.print(
-            f"version {done.version} published with {counted(done.entries, 'memory')}",
-            markup=False,
-            highlight=False,
-        )
+        lines.append(f"version {done.version} published with {counted(done.entries, 'memory')}")
     else:
-        console.print("dry run: nothing was changed; add --apply to remove", markup=False, highlight=False)
+        lines.append("dry run: nothing was changed; add --apply to remove")
+    print_lines(*lines)

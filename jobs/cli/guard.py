@@ -6,7 +6,7 @@ import contextlib
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -19,27 +19,24 @@ from memory_audit.guard.decide.guard_decision import FAILURES, GuardDecision
 from memory_audit.guard.decide.settings import GuardSettings
 from memory_audit.guard.decide.write import UNNAMED
 from memory_audit.guard.decision_log import as_record
-from memory_audit.jobs.cli.forget import TaxonomyFile  # noqa: TC001 - typer reads the annotation
 from memory_audit.jobs.cli.store import (
-    DEFAULT_KEYS,
     FINDINGS,
     BackboneKeyEnv,
     Json,
-    Keys,
-    PinFile,
+    Reading,
     Store,
-    Trust,
+    TaxonomyFile,
     as_signed,
-    installed_policy,
-    known_pin,
+    check_choice,
     print_json,
-    remember,
+    print_lines,
 )
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.guard.token import MIN_TOKEN_CHARS, guard_token
 from memory_audit.jobs.options import spread_options
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.block_records import taxonomy_of
+from memory_audit.jobs.store_session import known_pin, remember
 from memory_audit.report.untrusted import as_line
 
 if TYPE_CHECKING:
@@ -56,26 +53,23 @@ PATIENCE_S = 3_600.0
 
 guard_app = typer.Typer(help="Keep removed memories from coming back.", no_args_is_help=True)
 
-Backbone = Annotated[
-    str,
-    typer.Option(
-        help="Model that reads hazards: packaged, a folder or id, or openai:URL#MODEL; never started in mode behaviour."
-    ),
-]
-Nli = Annotated[
-    str | None,
-    typer.Option("--nli", help="NLI model (and probe) beside the backbone; by default the packaged ones go together."),
-]
-Cache = Annotated[Path | None, typer.Option("--cache", help="Signature cache file; default: in your user cache.")]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuardOptions:
+class GuardOptions(Reading):
     """What `check` and `serve` have in common: the models, how to decide, and how to trust the store."""
 
-    backbone: Backbone = "packaged"
+    backbone: Annotated[
+        str,
+        typer.Option(
+            help="Model that reads hazards: packaged, a folder or id, or openai:URL#MODEL; never started in mode "
+            "behaviour."
+        ),
+    ] = "packaged"
     backbone_key_env: BackboneKeyEnv = None
-    nli: Nli = None
+    nli: Annotated[
+        str | None,
+        typer.Option(help="NLI model (and probe) beside the backbone; by default the packaged ones go together."),
+    ] = None
     embedder: Annotated[
         str, typer.Option(help="Model of the semantic keys: the one the tombstones were made with.")
     ] = "packaged"
@@ -88,36 +82,27 @@ class GuardOptions:
     ] = "behaviour+hazards"
     behaviour_above: Annotated[
         float | None,
-        typer.Option(
-            "--behaviour-above",
-            help="Log-odds in nats from which a behaviour refuses; default: by the reader's calibration.",
-        ),
+        typer.Option(help="Log-odds in nats from which a behaviour refuses; default: by the reader's calibration."),
     ] = None
     near_above: Annotated[
         float | None,
         typer.Option(
-            "--near-above",
             help="Log-odds in nats from which mode behaviour refuses what is near the behaviour's key; likewise.",
         ),
     ] = None
     doubt_above: Annotated[
         float | None,
-        typer.Option(
-            "--doubt-above",
-            help="Log-odds in nats from which a behaviour is in doubt, and its hazards are read; likewise.",
-        ),
+        typer.Option(help="Log-odds in nats from which a behaviour is in doubt, and its hazards are read; likewise."),
     ] = None
     fused_above: Annotated[
         float | None,
         typer.Option(
-            "--fused-above",
             help="Log-odds in nats of behaviour and hazard together that refuse then; likewise. inf: labels decide.",
         ),
     ] = None
     distrust_after: Annotated[
         int | None,
         typer.Option(
-            "--distrust-after",
             help="After so many different refused writes of one writer in a day, refuse what else the behaviour "
             "leaves in doubt; 0: never. Default: 2 for serve, 0 for check.",
         ),
@@ -125,23 +110,19 @@ class GuardOptions:
     alarm_after: Annotated[
         int | None,
         typer.Option(
-            "--alarm-after",
             help="After so many different writes that were refused for one removal in a day, by whomever, refuse what "
             "else may restate its behaviour; likewise.",
         ),
     ] = None
-    on_failure: Annotated[
-        str, typer.Option("--on-failure", help="closed refuses what could not be judged, open lets it in.")
-    ] = "closed"
+    on_failure: Annotated[str, typer.Option(help="closed refuses what could not be judged, open lets it in.")] = (
+        "closed"
+    )
     taxonomy: TaxonomyFile = None
-    keys: Keys = DEFAULT_KEYS
-    trust: Trust = None
-    pin: PinFile = None
     log: Annotated[
         Path | None,
-        typer.Option("--log", help="Decision log, JSON lines; refusals and failures, the newest 64 MiB at least."),
+        typer.Option(help="Decision log, JSON lines; refusals and failures, the newest 64 MiB at least."),
     ] = None
-    cache: Cache = None
+    cache: Annotated[Path | None, typer.Option(help="Signature cache file; default: in your user cache.")] = None
 
     def settings(self, *, line_by_line: bool = False) -> GuardSettings:
         """Return how the guard decides.
@@ -181,8 +162,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Judge writes before they are stored. Exit 3 where some could not be judged, 1 with --fail-on blocked."""
-    if fail_on not in {None, "blocked"}:
-        raise UsageError(f"--fail-on is {fail_on!r:.40}, expected blocked")
+    check_choice("--fail-on", fail_on, "blocked")
     # A file is asked about to learn of each line; nobody is let in.
     settings = replace(options.settings(line_by_line=True), model_timeout_s=PATIENCE_S)
     entries = _read(file, tenant)
@@ -220,7 +200,6 @@ def serve(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            "--token-file",
             help=f"File with the token ({MIN_TOKEN_CHARS}+ characters, mode 600); default: $MEMAUDIT_GUARD_TOKEN.",
         ),
     ] = None,
@@ -254,7 +233,7 @@ def _guarded(
     """Open the guard for as long as the command runs."""
     from memory_audit.jobs.guard.open_guard import open_guard  # noqa: PLC0415 - the model layer
 
-    policy, taxonomy = installed_policy(options.keys, options.trust), taxonomy_of(options.taxonomy)
+    policy, taxonomy = options.policy(), taxonomy_of(options.taxonomy)
     pin = known_pin(store, options.pin, policy, now_ms())
     with open_guard(
         store, policy, settings=settings, backbone=options.backbone, backbone_key_env=options.backbone_key_env,
@@ -280,15 +259,15 @@ def _warn(guarded: GuardedStore) -> None:
     if silent:
         bare = sum(guard.ids_only for guard in guarded.guards.values())
         but = f", and of {bare} without a fingerprint only the id" if bare else ""
-        Console(stderr=True, soft_wrap=True).print(
+        print_lines(
             f"{as_line(', '.join(silent), 80)}: {counted(sum(silent.values()), 'tombstone')} made without the models "
             f"in use: their own words are kept out and no paraphrase{but}",
-            markup=False, highlight=False,
-        )  # fmt: skip
+            stderr=True,
+        )
 
 
 def _show(judged: list[tuple[Entry, GuardDecision]]) -> None:
-    console = Console(soft_wrap=True)
+    lines = []
     for entry, decision in judged:
         if decision.allowed and decision.reason not in FAILURES:
             continue
@@ -306,6 +285,6 @@ def _show(judged: list[tuple[Entry, GuardDecision]]) -> None:
         odds = f" ({told})" if told else ""
         line = f"{verb} {as_line(entry.tenant)}/{as_line(entry.entry_id)}{by}: {decision.reason}{labels}{odds}{parts}"
         why = f" ({as_line(decision.detail, 200)})" if decision.detail else ""
-        console.print(f"{line}{why}", markup=False, highlight=False)
+        lines.append(f"{line}{why}")
     blocked = sum(not decision.allowed for _, decision in judged)
-    console.print(f"{counted(len(judged), 'write')} checked, {blocked} blocked", markup=False, highlight=False)
+    print_lines(*lines, f"{counted(len(judged), 'write')} checked, {blocked} blocked")

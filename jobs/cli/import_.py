@@ -6,24 +6,14 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from memory_audit.counted import counted
 from memory_audit.errors import StalePlanError, UsageError, VerificationError
 from memory_audit.formats.import_jsonl import read_entries
-from memory_audit.jobs.cli.store import (
-    DEFAULT_KEYS,
-    Json,
-    Keys,
-    PinFile,
-    Store,
-    check_pin_place,
-    known_pin,
-    print_json,
-    remember,
-)
+from memory_audit.jobs.cli.store import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.places import check_outside_stores
+from memory_audit.jobs.store_session import StoreSession, check_pin_place, remember
 from memory_audit.provenance.keys import load_keyring
 from memory_audit.snapshot.known_entries import Compared, all_signed, compared
 from memory_audit.snapshot.layout import has_store, versions
@@ -36,9 +26,7 @@ if TYPE_CHECKING:
 
     from memory_audit.entry import Entry
     from memory_audit.provenance.keys import Keyring
-    from memory_audit.snapshot.pin import Pin
     from memory_audit.snapshot.publishing.publish import Published
-    from memory_audit.snapshot.reader import VerifiedSnapshot
 
 __all__ = ["import_app"]
 
@@ -77,12 +65,11 @@ def import_jsonl(
     found = Compared(new=tuple(entries), known=0, removed=())
     published: Published | None = None
     if has_store(store):
-        known = known_pin(store, pin, keyring.policy, now)
-        base = open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)
+        session = StoreSession.open(store, keyring.policy, pin, now_ms=now, check_expiry=False)
         if new_only:
-            found = compared(base, entries)
+            found = compared(session.snapshot, entries)
         if found.new:
-            found, published = _appended(base, known, found, entries, keyring, now)
+            found, published = _appended(session, found, entries, keyring, now)
     else:
         check_outside_stores(store)
         _check_not_gone(store, pin)
@@ -113,11 +100,12 @@ def _check_not_gone(store: Path, pin: Path | None) -> None:
 
 
 def _appended(
-    base: VerifiedSnapshot, known: Pin | None, found: Compared, entries: Sequence[Entry], keyring: Keyring, now: int
+    session: StoreSession, found: Compared, entries: Sequence[Entry], keyring: Keyring, now: int
 ) -> tuple[Compared, Published | None]:
     """Publish what is new; where all of it is there as it is, an earlier start of the same command did."""
+    base = session.snapshot
     try:
-        return found, append_entries(base.path, found.new, keyring, now_ms=now, pin=known)
+        return found, append_entries(base.path, found.new, keyring, now_ms=now, pin=session.known)
     except UsageError:
         if all_signed(base, entries, now):
             return Compared(new=(), known=len(entries), removed=()), None
@@ -138,6 +126,4 @@ def _show(found: Compared, store: Path, version: int) -> None:
             f"  {counted(len(found.removed), 'memory')} left out: removed from the store, still in the file; "
             f"ids: memaudit export {store} --removed"
         )
-    console = Console(soft_wrap=True)
-    for line in lines:
-        console.print(line, markup=False, highlight=False)
+    print_lines(*lines)

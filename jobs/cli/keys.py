@@ -21,12 +21,12 @@ from memory_audit.jobs.cli.store import (
     PinFile,
     Trust,
     installed_policy,
-    known_pin,
     print_json,
-    seen_stores,
+    print_lines,
 )  # fmt: skip
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.places import check_outside_stores
+from memory_audit.jobs.store_session import StoreSession, seen_stores
 from memory_audit.provenance.checkpoint import log_origin
 from memory_audit.provenance.folder_lock import locked
 from memory_audit.provenance.key_folder import install_rotation, settle
@@ -40,7 +40,6 @@ from memory_audit.provenance.keys import (
 )
 from memory_audit.provenance.trust_policy import RoleName
 from memory_audit.report.untrusted import as_line
-from memory_audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,8 +69,7 @@ def keys_new(
     """
     check_outside_stores(folder)
     save_keyring(generate_keys(name), folder)
-    console = Console(soft_wrap=True)
-    console.print(f"keys in {folder} (private: keep them), policy for readers: {folder / POLICY_FILE}", markup=False)
+    print_lines(f"keys in {folder} (private: keep them), policy for readers: {folder / POLICY_FILE}")
 
 
 @keys_app.command("show")
@@ -169,9 +167,7 @@ def _print(
             "stores": {one.store_id: one.version for one in found},
         })  # fmt: skip
         return
-    console = Console(soft_wrap=True)
-    for line in lines:
-        console.print(line, markup=False, highlight=False)
+    print_lines(*lines)
 
 
 def _ends(keyring: Keyring, role: RoleName) -> str:
@@ -203,10 +199,7 @@ def _opened(stores: Sequence[Path], policy: TrustPolicy, pin: Path | None) -> li
     if pin is not None and len(stores) > 1:
         raise UsageError("--pin is one store's: rotate with one store, or leave it out")
     now = now_ms()
-    return [
-        open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now), check_expiry=False)
-        for store in stores
-    ]
+    return [StoreSession.open(store, policy, pin, now_ms=now, check_expiry=False).snapshot for store in stores]
 
 
 def _next_name(keyring: Keyring, role: RoleName) -> str:

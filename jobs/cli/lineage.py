@@ -13,22 +13,12 @@ from memory_audit.consistency.neighbours import check_vectors
 from memory_audit.counted import counted
 from memory_audit.entry import MAX_PARENTS, PARTS_PER_MILLION
 from memory_audit.errors import UsageError
-from memory_audit.jobs.cli.store import (
-    DEFAULT_KEYS,
-    BackboneKeyEnv,
-    Keys,
-    PinFile,
-    Store,
-    Trust,
-    as_signed,
-    installed_policy,
-    known_pin,
-    remember,
-)
+from memory_audit.jobs.cli.store import BackboneKeyEnv, Reading, Store, as_signed, print_lines
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.options import spread_options
 from memory_audit.jobs.places import check_place
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.progress import Reporter, say, stage
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.lineage.trust import DEFAULT_TAU_PPM, TrustRules
 from memory_audit.models.backbone.generator_http import HttpSettings
@@ -44,7 +34,6 @@ from memory_audit.models.derivation import (
 from memory_audit.models.loading import ModelSpecs
 from memory_audit.provenance import durable
 from memory_audit.report.untrusted import as_line
-from memory_audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,10 +60,12 @@ def _group() -> None:
 
 
 @lineage_app.command("estimate")
+@spread_options
 def estimate(
+    *,
     store: Store,
-    out: Annotated[Path, typer.Option("--out", help="File for the proposed edges, one JSON object per line.")],
-    tenant: Annotated[str, typer.Option("--tenant", help="Whose memories.")],
+    out: Annotated[Path, typer.Option(help="File for the proposed edges, one JSON object per line.")],
+    tenant: Annotated[str, typer.Option(help="Whose memories.")],
     method: Annotated[
         list[str] | None,
         typer.Option(help="words, embedding, nli, backbone (repeatable); default: the first three."),
@@ -83,14 +74,11 @@ def estimate(
         float | None, typer.Option(help="Write edges of at least this weight; default: where F1 was best.")
     ] = None,
     nearest: Annotated[int, typer.Option(help="Candidates per memory, by embedding.")] = 8,
-    keys: Keys = DEFAULT_KEYS,
-    trust: Trust = None,
-    pin: PinFile = None,
+    reading: Reading,
     backbone: Annotated[str, typer.Option(help="Model of the method backbone.")] = "packaged",
     backbone_key_env: BackboneKeyEnv = None,
     nli: Annotated[str, typer.Option(help="Model of the method nli.")] = "packaged",
     embedder: Annotated[str, typer.Option(help="Model that chooses candidates.")] = "packaged",
-    *,
     every: Annotated[
         bool,
         typer.Option("--every", help="Also ask about memories that no agent wrote, or whose parents account for them."),
@@ -104,10 +92,9 @@ def estimate(
     if not 1 <= nearest <= MAX_PARENTS:
         raise UsageError(f"--nearest is {nearest}, expected 1 to {MAX_PARENTS}")
     place, tenant = check_place(out), as_signed(tenant, "--tenant")
-    now, policy = now_ms(), installed_policy(keys, trust)
-    snapshot = open_snapshot(store, policy, now_ms=now, pin=known_pin(store, pin, policy, now))
-    entries = snapshot.entries(tenant)
-    remember(snapshot, pin)
+    session = reading.open(store, now_ms())
+    entries = session.snapshot.entries(tenant)
+    session.remember()
     children = [
         number
         for number, entry in enumerate(entries)
@@ -116,20 +103,18 @@ def estimate(
     http = HttpSettings(api_key_env=backbone_key_env or "")
     executor = LocalExecutor(ModelSpecs(backbone=backbone, nli=nli, embedder=embedder, http=http))
     try:
-        found = estimate_edges(
-            entries, children, executor, methods, calibration, nearest=nearest, reporter=Reporter(Console(stderr=True))
-        )
+        with Reporter(Console(stderr=True)):
+            found = estimate_edges(entries, children, executor, methods, calibration, nearest=nearest)
     finally:
         executor.close()
     lowest = calibration.threshold if least is None else least
     kept = [edge for edge in found if edge.weight_ppm >= lowest * PARTS_PER_MILLION]
     durable.replace(place, "".join(f"{edge.to_json()}\n" for edge in kept).encode())
-    Console(soft_wrap=True).print(
+    print_lines(
         f"{counted(len(kept), 'edge')} of weight {lowest:.2f} or more among {counted(len(found), 'candidate')} of "
         f"{counted(len(children), 'memory')} "
-        f"of {as_line(tenant)}, written to {out}; use them with: memaudit audit … --edges {shlex.quote(str(out))}",
-        markup=False, highlight=False,
-    )  # fmt: skip
+        f"of {as_line(tenant)}, written to {out}; use them with: memaudit audit … --edges {shlex.quote(str(out))}"
+    )
 
 
 def estimate_edges(
@@ -140,7 +125,6 @@ def estimate_edges(
     calibration: Calibration,
     *,
     nearest: int,
-    reporter: Reporter,
 ) -> list[EstimatedEdge]:
     """Score the candidates of each child; what the backbone does not answer is left out, and how many is said.
 
@@ -151,7 +135,6 @@ def estimate_edges(
         methods: Instruments of the weight.
         calibration: Fitted for exactly these methods.
         nearest: Candidates per child.
-        reporter: Progress.
 
     Raises:
         ModelError: a model died or answered outside its contract.
@@ -160,10 +143,10 @@ def estimate_edges(
         return []
     # A request is what retrieval matches and mostly a question: what a child says is its response.
     texts = [*(entry.text for entry in entries), *(entries[child].response for child in children)]
-    with reporter.stage("embedding memories", len(texts)) as stage:
+    with stage("embedding memories", len(texts)) as progress:
         vectors = executor.embedder.embed(texts)
         check_vectors(vectors)
-        stage.advance(len(texts))
+        progress.advance(len(texts))
     places = candidates(vectors[: len(entries)], children, nearest, LEAST_COSINE)
     said = dict(zip(children, vectors[len(entries) :], strict=True))
     pairs: list[Pair] = [(entries[parent].text, entries[child].response) for child, parent in places]
@@ -173,15 +156,15 @@ def estimate_edges(
     if "embedding" in methods:
         scores["embedding"] = [max(0.0, float(vectors[parent] @ said[child])) for child, parent in places]
     if "nli" in methods:
-        with reporter.stage("comparing candidates (NLI)", len(pairs)) as stage:
+        with stage("comparing candidates (NLI)", len(pairs)) as progress:
             scores["nli"] = [
-                value for part in _parts(pairs, stage) for value in entailment_scores(part, executor.entailment)
+                value for part in _parts(pairs, progress) for value in entailment_scores(part, executor.entailment)
             ]
     if "backbone" in methods:
-        with reporter.stage("asking the backbone about candidates", len(pairs)) as stage:
+        with stage("asking the backbone about candidates", len(pairs)) as progress:
             scores["backbone"] = [
                 value
-                for part in _parts(pairs, stage)
+                for part in _parts(pairs, progress)
                 for value in executor.run(backbone_margins(part, executor.backbone))
             ]
     edges = []
@@ -196,19 +179,19 @@ def estimate_edges(
                 )
             )  # fmt: skip
     if unanswered := len(places) - len(edges):
-        reporter.say(
+        say(
             f"{counted(unanswered, 'candidate')} left out: the backbone says neither yes nor no, or both texts do not "
             "fit into its context"
         )
     return edges
 
 
-def _parts(pairs: Sequence[Pair], stage: Stage) -> Iterator[Sequence[Pair]]:
+def _parts(pairs: Sequence[Pair], progress: Stage) -> Iterator[Sequence[Pair]]:
     """Cut the pairs into parts, and count each once it was taken back."""
     for start in range(0, len(pairs), PAIRS_TOGETHER):
         part = pairs[start : start + PAIRS_TOGETHER]
         yield part
-        stage.advance(len(part))
+        progress.advance(len(part))
 
 
 def _methods(given: Sequence[str] | None) -> tuple[Method, ...]:

@@ -30,7 +30,7 @@ from memory_audit.jobs.cli.keys import keys_app
 from memory_audit.jobs.cli.lineage import lineage_app
 from memory_audit.jobs.cli.purge import purge
 from memory_audit.jobs.cli.redate import redate
-from memory_audit.jobs.cli.store import FINDINGS, VERSION, BackboneKeyEnv, Json, print_json
+from memory_audit.jobs.cli.store import FINDINGS, VERSION, BackboneKeyEnv, Invocation, Json, print_json
 from memory_audit.jobs.cli.vacuum import vacuum
 from memory_audit.jobs.cli.verify import verify
 from memory_audit.models.library_noise import quiet_imports
@@ -68,8 +68,12 @@ app = typer.Typer(
 )
 
 
-def main() -> NoReturn:
-    """Run the command line; every error becomes one line and its exit code."""
+def main(invocation: Invocation | None = None) -> NoReturn:
+    """Run the command line; every error becomes one line and its exit code.
+
+    Args:
+        invocation: Says how models are started; None as usual.
+    """
     _open_streams()
     errors = Console(stderr=True, soft_wrap=True)
 
@@ -77,7 +81,7 @@ def main() -> NoReturn:
         errors.print(f"memaudit: {as_line(line, 600)}", markup=False, highlight=False, style="bold red")
         sys.exit(code)
 
-    started: dict[str, str | None] = {}
+    started = Invocation() if invocation is None else invocation
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends a job gently gets what Ctrl-C gets
     try:
         code = app(standalone_mode=False, obj=started)
@@ -101,7 +105,7 @@ def main() -> NoReturn:
         sys.exit(getattr(error, "exit_code", UsageError.exit_code))
     if code == INTERRUPTED:
         kept = "; what was computed is kept, start the same command again"
-        fail(f"interrupted{kept if started.get('command') in CONTINUED else ''}", INTERRUPTED)
+        fail(f"interrupted{kept if started.command in CONTINUED else ''}", INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -123,7 +127,7 @@ def _open_streams() -> None:
 def _root(
     context: typer.Context, *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
-    context.ensure_object(dict)["command"] = context.invoked_subcommand
+    context.ensure_object(Invocation).command = context.invoked_subcommand
     if version:
         print(VERSION)  # noqa: T201 - scripts read it
         raise typer.Exit
@@ -147,7 +151,7 @@ def demo(
 
     run_demo(
         folder, Console(soft_wrap=True), backbone=backbone, backbone_key_env=backbone_key_env,
-        executor="local" if local else "ray", keep=True,
+        executor="local" if local else "ray",
     )  # fmt: skip
 
 

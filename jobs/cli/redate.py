@@ -5,20 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from memory_audit.jobs.cli.store import (
-    DEFAULT_KEYS,
-    Json,
-    Keys,
-    PinFile,
-    Store,
-    check_pin_place,
-    known_pin,
-    print_json,
-    remember,
-)
+from memory_audit.jobs.cli.store import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
 from memory_audit.jobs.clock import as_utc, now_ms, publisher_ms
+from memory_audit.jobs.store_session import check_pin_place, known_pin, remember
 from memory_audit.provenance.keys import load_keyring
 from memory_audit.snapshot.publishing.redate import redate as set_right
 from memory_audit.snapshot.reader import open_snapshot
@@ -67,6 +57,4 @@ def redate(
         lines.append("dry run: nothing was changed; add --apply to publish")
     else:
         lines.append(f"version {done.published} published, with the same memories")
-    console = Console(soft_wrap=True)
-    for line in lines:
-        console.print(line, markup=False, highlight=False)
+    print_lines(*lines)

@@ -10,24 +10,14 @@ from rich.console import Console
 
 from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, UsageError
-from memory_audit.jobs.cli.store import (
-    DEFAULT_KEYS,
-    Json,
-    Keys,
-    PinFile,
-    Store,
-    check_pin_place,
-    known_pin,
-    print_json,
-    remember,
-)
+from memory_audit.jobs.cli.store import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.store_session import StoreSession, check_pin_place
 from memory_audit.provenance.keys import load_keyring
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.vacuum import Vacuumed
 from memory_audit.snapshot.publishing.vacuum import vacuum as erase
-from memory_audit.snapshot.reader import open_snapshot
 from memory_audit.snapshot.verify import verify_store
 
 if TYPE_CHECKING:
@@ -45,7 +35,7 @@ _UNIT_MS = {"h": 3_600_000, "d": 86_400_000}
 
 def vacuum(
     store: Store,
-    keep: Annotated[str, typer.Option("--keep", help="How long a replaced version is kept: 7d, 36h, or 0d.")] = "7d",
+    keep: Annotated[str, typer.Option(help="How long a replaced version is kept: 7d, 36h, or 0d.")] = "7d",
     keys: Keys = DEFAULT_KEYS,
     pin: PinFile = None,
     *,
@@ -57,14 +47,14 @@ def vacuum(
     With them goes the text of what was removed. The log keeps their hashes and stays provable. Changes nothing unless
     --apply is given. Exit code 3 says that a file stays which may hold removed text.
     """
-    retention, keyring, console = retention_ms(keep), load_keyring(keys), Console(soft_wrap=True)
+    retention, keyring = retention_ms(keep), load_keyring(keys)
     now = publisher_ms(store) if apply else now_ms()
-    known = known_pin(store, pin, keyring.policy, now)
-    open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)  # nothing rolled back
+    session = StoreSession.open(store, keyring.policy, pin, now_ms=now, check_expiry=False)  # nothing rolled back
     if apply:
         check_pin_place(pin)
-        with Reporter(console, quiet=as_json).steps() as progress:  # what is erased may be the last good copy
-            verify_store(store, keyring.policy, now_ms=now, pin=known, progress=progress)
+        # What is erased may be the last good copy.
+        with Reporter(Console(soft_wrap=True), quiet=as_json).steps() as progress:
+            verify_store(store, keyring.policy, now_ms=now, pin=session.known, progress=progress)
     done = erase(store, keyring, now_ms=now, retention_ms=retention, dry_run=not apply)
     if as_json:
         print_json({
@@ -72,11 +62,9 @@ def vacuum(
             "stays": dict(done.stays), "erased": done.done,
         })  # fmt: skip
     else:
-        for line in _lines(done, store, keep):
-            console.print(line, markup=False, highlight=False)
+        print_lines(*_lines(done, store, keep))
     if apply:
-        seen = open_snapshot(store, keyring.policy, now_ms=now_ms(), pin=known, check_expiry=False)
-        remember(seen, pin, published=done.version)
+        session.remember_published(done.version)
         if done.stays:
             raise IncompleteError(f"{_staying(done.stays)}; then start the same command again")
 

@@ -10,21 +10,11 @@ from rich.console import Console
 
 from memory_audit.counted import counted
 from memory_audit.errors import StalePlanError, UsageError, VerificationError
-from memory_audit.jobs.cli.store import (
-    DEFAULT_KEYS,
-    Json,
-    Keys,
-    PinFile,
-    Quiet,
-    Store,
-    Trust,
-    installed_policy,
-    known_pin,
-    print_json,
-    remember,
-)
+from memory_audit.jobs.cli.store import Json, Quiet, Reading, Store, print_json, print_lines
 from memory_audit.jobs.clock import now_ms
+from memory_audit.jobs.options import spread_options
 from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.store_session import known_pin, remember
 from memory_audit.provenance import durable
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.attest import MAX_ATTESTATION_BYTES, verify_attestation
@@ -41,15 +31,14 @@ __all__ = ["verify"]
 LEFTOVERS_SHOWN = 10
 
 
+@spread_options
 def verify(
-    store: Store,
-    keys: Keys = DEFAULT_KEYS,
-    trust: Trust = None,
-    pin: PinFile = None,
     *,
+    store: Store,
+    reading: Reading,
     deep: Annotated[bool, typer.Option("--deep", help="Every version, every signature, every proof.")] = False,
     attestation: Annotated[
-        Path | None, typer.Option("--attestation", help="Of a purge, in its run folder: must agree with the log.")
+        Path | None, typer.Option(help="Of a purge, in its run folder: must agree with the log.")
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -58,43 +47,39 @@ def verify(
 
     Signatures, hashes, roots, and that its log only ever grew.
     """
-    now, policy, console = now_ms(), installed_policy(keys, trust), Console(soft_wrap=True)
-    reporter = Reporter(console, quiet=quiet or as_json)
-    with reporter.steps() as progress:
-        report = verify_store(
-            store, policy, now_ms=now, pin=known_pin(store, pin, policy, now), deep=deep, progress=progress
-        )
+    now, policy = now_ms(), reading.policy()
+    known = known_pin(store, reading.pin, policy, now)
+    with Reporter(Console(soft_wrap=True), quiet=quiet or as_json).steps() as progress:
+        report = verify_store(store, policy, now_ms=now, pin=known, deep=deep, progress=progress)
     attested = None if attestation is None else _attested(attestation, store, policy, now)
     try:  # no later one: that was verified
         seen = open_snapshot(store, policy, now_ms=now_ms(), version=report.version, check_expiry=False)
     except (StalePlanError, UsageError):  # a vacuum erased it since
         seen = open_snapshot(store, policy, now_ms=now_ms(), check_expiry=False)
-    remember(seen, pin)
+    remember(seen, reading.pin)
     if as_json:
         found = None if attested is None else {
             "run_id": attested.run_id, "version": attested.version, "removed": len(attested.removed),
         }  # fmt: skip
         print_json(report.to_json() | ({} if found is None else {"attestation": found}))
         return
-    console.print(
-        f"verified: version {report.version} of store {report.store_id}: "
-        f"{counted(report.entries, 'memory')} of {counted(report.tenants, 'tenant')}, "
-        f"{counted(report.tombstones, 'tombstone')}, {counted(report.signatures, 'signature')}, "
-        f"{counted(report.files, 'file')}",
-        markup=False, highlight=False,
-    )  # fmt: skip
-    for step in report.steps:
-        console.print(
-            f"  log of {as_line(step.tenant)}: version {step.from_version} "
-            f"({counted(step.from_size, 'leaf')}) is a prefix of version {step.to_version} "
-            f"({counted(step.to_size, 'leaf')})", markup=False, highlight=False,
-        )  # fmt: skip
+    lines = [
+        (
+            f"verified: version {report.version} of store {report.store_id}: "
+            f"{counted(report.entries, 'memory')} of {counted(report.tenants, 'tenant')}, "
+            f"{counted(report.tombstones, 'tombstone')}, {counted(report.signatures, 'signature')}, "
+            f"{counted(report.files, 'file')}"
+        )
+    ]
+    lines += [
+        f"  log of {as_line(step.tenant)}: version {step.from_version} ({counted(step.from_size, 'leaf')}) is a prefix "
+        f"of version {step.to_version} ({counted(step.to_size, 'leaf')})"
+        for step in report.steps
+    ]
     if attested is not None:
-        console.print(
-            f"  attestation: version {attested.version} removed {counted(len(attested.removed), 'memory')}, as the log "
-            "says", markup=False, highlight=False,
-        )  # fmt: skip
-    _print_leftovers(report.leftovers, console)
+        removed = counted(len(attested.removed), "memory")
+        lines.append(f"  attestation: version {attested.version} removed {removed}, as the log says")
+    print_lines(*lines, *_leftovers(report.leftovers))
 
 
 def _attested(file: Path, store: Path, policy: TrustPolicy, now: int) -> Attestation:
@@ -118,16 +103,18 @@ def _attested(file: Path, store: Path, policy: TrustPolicy, now: int) -> Attesta
     return verify_attestation(data, policy, str(file), snapshot=snapshot)
 
 
-def _print_leftovers(names: tuple[str, ...], console: Console) -> None:
+def _leftovers(names: tuple[str, ...]) -> list[str]:
     """Name the files that are no part of the store; whoever planted one chose its name."""
     if not names:
-        return
-    console.print(
-        f"no part of any version (left over from an interrupted publisher, or planted): {counted(len(names), 'file')}. "
-        "Nothing reads what is named here; delete it while nobody publishes to the store",
-        markup=False, highlight=False,
-    )  # fmt: skip
-    for name in names[:LEFTOVERS_SHOWN]:
-        console.print(f"  {as_line(name, 200)}", markup=False, highlight=False)
+        return []
+    lines = [
+        (
+            "no part of any version (left over from an interrupted publisher, or planted): "
+            f"{counted(len(names), 'file')}. Nothing reads what is named here; delete it while nobody publishes to the "
+            "store"
+        ),
+        *(f"  {as_line(name, 200)}" for name in names[:LEFTOVERS_SHOWN]),
+    ]
     if len(names) > LEFTOVERS_SHOWN:
-        console.print(f"  … {len(names) - LEFTOVERS_SHOWN:,} more: --json names them", markup=False, highlight=False)
+        lines.append(f"  … {len(names) - LEFTOVERS_SHOWN:,} more: --json names them")
+    return lines

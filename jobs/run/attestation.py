@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import UsageError, VerificationError
-from memory_audit.jobs.run.run_folder import RESULT_FILE
+from memory_audit.jobs.run.run_files import RESULT_FILE
 from memory_audit.jobs.run.run_seal import SEAL_FILE
 from memory_audit.provenance import durable
 from memory_audit.snapshot.attest import MAX_ATTESTATION_BYTES, attest, verify_attestation

@@ -7,78 +7,76 @@ as it arrives (`RunFolder`); started again, it asks only what is missing.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from dataclasses import replace
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.prefix import PrefixChoice
-from memory_audit.attribution.replays.ablation import Ablation, leave_out
+from memory_audit.attribution.replays.ablation import leave_out
 from memory_audit.attribution.replays.retrieval import RankedMemory, dense_ranker, levenshtein_ranker
 from memory_audit.attribution.search.search import SetSearch
 from memory_audit.attribution.search.state import SearchSettings
 from memory_audit.consistency.resemblance import Resemblance
-from memory_audit.errors import EventError, IncompleteError, UsageError
 from memory_audit.fusion import choose_budget
-from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion, hash_at_point, request_of
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.graphs import consistency_graphs
+from memory_audit.jobs.run.replays import Replayer
 from memory_audit.jobs.run.run_folder import resumable
 from memory_audit.report.descendants import derivation_of
 from memory_audit.report.findings import TenantEvidence, influence_scores, rank, tenant_result
 from memory_audit.result import AuditResult, text_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from memory_audit.attribution.replays.ablation import Outcome
+    from memory_audit.attribution.replays.ablation import Ablation
     from memory_audit.config import AuditConfig
     from memory_audit.entry import Entry
     from memory_audit.events import Event
     from memory_audit.jobs.executors.executor import Executor
-    from memory_audit.jobs.progress import Reporter
     from memory_audit.jobs.run.run_folder import RunFolder
     from memory_audit.lineage.edges_file import EstimatedEdge
-    from memory_audit.snapshot.reader import VerifiedSnapshot
+    from memory_audit.request import AuditRequest, TenantEvents
 
-__all__ = ["audit_memory", "check_events"]
+__all__ = ["audit_memory"]
 
 PREFIX_SHARE = 0.5
 """Longest prefix of the ranking that the plain method may remove: beyond half, the store is not repaired but lost."""
 
 
 @resumable()
-def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
-    snapshot: VerifiedSnapshot,
-    events: Sequence[Event],
-    config: AuditConfig,
+def audit_memory(
+    request: AuditRequest,
     executor: Executor,
     run: RunFolder,
-    reporter: Reporter,
     *,
-    run_id: str,
     started_ms: int,
-    seconds: float = 0.0,
-    edges: Sequence[EstimatedEdge] = (),
+    elapsed_s: Callable[[], float] = lambda: 0.0,
 ) -> AuditResult:
-    """Audit one verified snapshot against its events; `edges` are estimated and fit the snapshot.
+    """Audit one verified snapshot against its events.
+
+    Args:
+        request: What is asked.
+        executor: Where models answer.
+        run: What is known; what is learnt is kept there.
+        started_ms: When the run was first started, Unix milliseconds.
+        elapsed_s: Seconds that the run took, read at its end.
 
     Raises:
-        UsageError: events that do not fit the store, or settings that name nothing.
         IncompleteError: the run stopped part-way; start it again to continue.
     """
-    by_tenant = check_events(snapshot, events)
-    replayer = _Replayer(executor, run, config, reporter, {event.event_id: event for event in events})
+    snapshot, config, by_tenant = request.snapshot, request.config, request.by_tenant
+    replayer = Replayer(request, executor, run)
 
     stores = {tenant: snapshot.entries(tenant) for tenant in by_tenant}
-    embed_texts(_texts(stores, by_tenant, config), executor, run, reporter)
-    graphs = consistency_graphs(stores, config, executor, run, reporter)
+    embed_texts(_texts(stores, by_tenant, config), executor, run)
+    graphs = consistency_graphs(stores, config, executor, run)
     estimated: defaultdict[str, list[EstimatedEdge]] = defaultdict(list)
-    for edge in edges:
+    for edge in () if request.edges is None else request.edges.edges:
         estimated[edge.tenant].append(edge)
     evidence: dict[str, TenantEvidence] = {}
-    for tenant, (harmful, probes) in by_tenant.items():
+    for tenant, events in by_tenant.items():
         entries, tenant_graph = stores[tenant], graphs[tenant]
-        memory = _retrieval(entries, [*harmful, *probes], config, run)
+        memory = _retrieval(entries, events, config, run)
         settings = SearchSettings(
             attribution=config.attribution, attribution_nats=config.attribution_nats,
             consistent_extra_nats=config.consistent_extra_nats, samples=config.samples, max_replays=config.max_replays,
@@ -86,14 +84,14 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
         names = [entry.entry_id for entry in entries]
         search = SetSearch(
             memory,
-            harmful,
+            events.harmful,
             settings,
             resembles=Resemblance(entries, tenant_graph) if config.attribution == "set" else None,
             inconsistency=dict(zip(names, tenant_graph.graph.cas.tolist(), strict=True)),
             scorer=replayer.scorer,
         )
         evidence[tenant] = TenantEvidence(
-            tenant=tenant, memory=memory, tenant_graph=tenant_graph, search=search, probes=tuple(probes),
+            tenant=tenant, memory=memory, tenant_graph=tenant_graph, search=search, probes=events.probes,
             derivation=derivation_of(snapshot, tenant, config, estimated.get(tenant, ())),
         )  # fmt: skip
 
@@ -109,12 +107,12 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
     _check(evidence, replayer)
     run.flush()
     return AuditResult(
-        run_id=run_id,
+        run_id=request.run_id,
         store=snapshot.store_id,
         snapshot_version=snapshot.version,
         snapshot_digest=snapshot.digest,
         started_ms=started_ms,
-        seconds=seconds,
+        seconds=round(elapsed_s(), 3),
         config={name: str(value) for name, value in config.canonical().items()},
         models=dict(run.models),
         counters=dict(sorted({**replayer.counters, "nli_pairs": sum(_pairs(evidence))}.items())),
@@ -131,39 +129,7 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
     )  # fmt: skip
 
 
-def check_events(snapshot: VerifiedSnapshot, events: Sequence[Event]) -> dict[str, tuple[list[Event], list[Event]]]:
-    """Sort events by tenant into harmful ones and probes; tenants without a harmful one are left out.
-
-    Raises:
-        EventError: an unknown tenant, or an entry that the store never had; one that was removed since is no error, as
-            the log of what went wrong outlives its causes.
-        UsageError: a tenant without any entry.
-    """
-    by_tenant: dict[str, tuple[list[Event], list[Event]]] = {}
-    for event in sorted(events, key=lambda event: event.event_id):
-        if event.tenant not in snapshot.tenants:
-            raise EventError(f"event {event.event_id!r:.80}: unknown tenant {event.tenant!r:.80}")
-        harmful, probes = by_tenant.setdefault(event.tenant, ([], []))
-        (harmful if event.harm == "harmful" else probes).append(event)
-    for tenant, (harmful, probes) in list(by_tenant.items()):
-        if not harmful:
-            del by_tenant[tenant]
-            continue
-        known = {entry.entry_id for entry in snapshot.entries(tenant)}
-        if not known:
-            raise UsageError(f"tenant {tenant!r:.80} has no entries: there is nothing to audit")
-        known |= {tombstone.entry_id for tombstone in snapshot.tombstones(tenant)}
-        for event in (*harmful, *probes):
-            missing = [entry_id for entry_id in event.retrieved or () if entry_id not in known]
-            if missing:
-                raise EventError(
-                    f"event {event.event_id!r:.80}: retrieved entry {missing[0]!r:.80} is not in the store of "
-                    f"{tenant!r:.80}"
-                )
-    return by_tenant
-
-
-def _search(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None:
+def _search(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> None:
     """Run rounds over all tenants until every search is over."""
     while rounds := {tenant: found.search.plan() for tenant, found in evidence.items()}:
         if not any(rounds.values()):
@@ -176,7 +142,7 @@ def _search(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None
 
 
 def _texts(
-    stores: Mapping[str, Sequence[Entry]], events: Mapping[str, tuple[list[Event], list[Event]]], config: AuditConfig
+    stores: Mapping[str, Sequence[Entry]], events: Mapping[str, TenantEvents], config: AuditConfig
 ) -> Iterator[str]:
     """Yield all that is compared by embedding: memories, what they answer and, for dense retrieval, what was asked."""
     for tenant, entries in stores.items():
@@ -185,10 +151,10 @@ def _texts(
             if config.retrieval == "dense":
                 yield entry.request
         if config.retrieval == "dense":
-            yield from (event.query for kind in events[tenant] for event in kind)
+            yield from (event.query for event in events[tenant])
 
 
-def _retrieval(entries: Sequence[Entry], events: Sequence[Event], config: AuditConfig, run: RunFolder) -> RankedMemory:
+def _retrieval(entries: Sequence[Entry], events: Iterable[Event], config: AuditConfig, run: RunFolder) -> RankedMemory:
     requests = [entry.request for entry in entries]
     if config.retrieval == "levenshtein":
         return RankedMemory(entries, levenshtein_ranker(requests), config.k)
@@ -197,7 +163,7 @@ def _retrieval(entries: Sequence[Entry], events: Sequence[Event], config: AuditC
     return RankedMemory(entries, dense_ranker(vectors_of(requests, run), by_query), config.k)
 
 
-def _choose(found: TenantEvidence, config: AuditConfig, replayer: _Replayer) -> dict[str, str]:
+def _choose(found: TenantEvidence, config: AuditConfig, replayer: Replayer) -> dict[str, str]:
     """Choose S for one tenant; entry id to reason."""
     ranking = [score.entry_id for score in found.ranking]
     if config.budget is not None:
@@ -211,7 +177,7 @@ def _choose(found: TenantEvidence, config: AuditConfig, replayer: _Replayer) -> 
     return dict.fromkeys(choice.removed, "in the smallest prefix of the ranking that ends the harm")
 
 
-def _check(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None:
+def _check(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> None:
     """Replay every event and every probe without S: the verdict is always a full replay.
 
     Descendants have a price of their own: probes are also replayed without the attributed entries alone, and events and
@@ -239,149 +205,3 @@ def _check(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None:
 
 def _pairs(evidence: Mapping[str, TenantEvidence]) -> Iterable[int]:
     return (len(found.tenant_graph.graph.neighbours.pairs) for found in evidence.values())
-
-
-class _Replayer:
-    """Runs rounds of ablations through the executor, past what the run folder already knows."""
-
-    def __init__(
-        self,
-        executor: Executor,
-        run: RunFolder,
-        config: AuditConfig,
-        reporter: Reporter,
-        events: Mapping[str, Event],
-    ) -> None:
-        self._executor, self._run, self._reporter, self._events = executor, run, reporter, events
-        self._program = Program.of(config.agent, config.harm, config.seed, config.samples)
-        # A wrong agent or scorer is told before any model loads.
-        self._agent, self.scorer = self._program.build()
-        self.counters: Counter[str] = Counter()
-        self._texts: dict[tuple[str, tuple[str, ...]], Outcome] = {}
-        self._counted: set[str] = set()
-        self._sampled: set[str] = set()
-        self._started = False
-
-    def run(
-        self, stage: str, rounds: Mapping[str, Sequence[Ablation]], evidence: Mapping[str, TenantEvidence]
-    ) -> dict[str, Outcome]:
-        """Return the outcome of every ablation asked, by pair id."""
-        groups: dict[str, list[ReplayQuestion]] = {}
-        same: dict[str, tuple[str, tuple[str, ...]]] = {}
-        known: dict[str, Outcome] = {}
-        asked_texts: set[tuple[str, tuple[str, ...]]] = set()
-        texts: set[str] = set()
-        for tenant, ablations in rounds.items():
-            for ablation in ablations:
-                if ablation.measure == "text":
-                    texts.add(ablation.pair_id)
-                if (outcome := self._kept(ablation, evidence[tenant])) is not None:
-                    known[ablation.pair_id] = outcome
-        for outcome in known.values():  # before the questions: what a resumed run knows answers equal contexts too
-            self._learn(outcome, text=outcome.pair_id in texts)
-        for tenant, ablations in rounds.items():
-            found = evidence[tenant]
-            for ablation in ablations:
-                if ablation.pair_id in known:
-                    continue
-                question = self._question(ablation, found)
-                if ablation.measure == "text":
-                    # An equal context is an equal prompt: it is answered once.
-                    key = (ablation.event_id, tuple(entry.entry_id for entry in question.memories))
-                    if key in self._texts or key in asked_texts:
-                        same[ablation.pair_id] = key
-                        continue
-                    asked_texts.add(key)
-                groups.setdefault(ablation.event_id, []).append(question)
-        total = sum(len(questions) for questions in groups.values())
-        if total:
-            self._say_what_is_sampled(groups)
-            work = [
-                ReplayGroup(event_id=event_id, query=self._events[event_id].query, questions=tuple(groups[event_id]))
-                for event_id in sorted(groups)
-            ]
-            if not self._started:
-                with self._reporter.stage("starting the backbone", 1, announced=True) as progress:
-                    self._run.record_models({"backbone": self._executor.backbone.model_id})
-                    progress.advance()
-                self._started = True
-            try:
-                with self._reporter.stage(stage, total) as progress:
-                    for outcome in self._executor.replay(work, self._program):
-                        self._run.add(outcome)
-                        self._learn(outcome, text=outcome.pair_id in texts)
-                        known[outcome.pair_id] = outcome
-                        progress.advance()
-            finally:
-                self._run.flush()
-            missing = total - sum(
-                question.ablation.pair_id in known for questions in groups.values() for question in questions
-            )
-            if missing:
-                raise IncompleteError(f"{missing} of {total} replays did not come back; start the command again")
-        shared = {
-            pair_id: replace(
-                self._texts[key], pair_id=pair_id, memoised=True, prompt_tokens=0, cached_tokens=0, completion_tokens=0
-            )
-            for pair_id, key in same.items()
-        }
-        answers = known | shared
-        for tenant, ablations in rounds.items():
-            for ablation in ablations:
-                for entry_id in answers[ablation.pair_id].left_out:
-                    evidence[tenant].left_out.setdefault(entry_id, set()).add(ablation.pair_id)
-        return answers
-
-    def _say_what_is_sampled(self, groups: Mapping[str, Sequence[ReplayQuestion]]) -> None:
-        sampled = {
-            event_id
-            for event_id, questions in groups.items()
-            if any(question.ablation.measure == "sample" for question in questions)
-        }
-        if sampled - self._sampled:
-            self._reporter.say(
-                f"no odds of the harm can be had for {len(sampled - self._sampled)} events: it is counted in "
-                f"{self._program.samples} samples per question"
-            )
-            self._sampled |= sampled
-
-    def _kept(self, ablation: Ablation, found: TenantEvidence) -> Outcome | None:
-        """Return what the run folder knows of a question.
-
-        A measurement point is named by its number, and its text comes from replays that may have been lost and come
-        back in other words: an answer is of this point only where it is what would be asked now.
-        """
-        kept = self._run.outcomes_of(ablation.pair_id)
-        if not kept or not ablation.at_point:
-            return kept[0] if kept else None
-        question = self._question(ablation, found)
-        return next((outcome for outcome in kept if outcome.prompt_hash == self._hash(question, outcome)), None)
-
-    def _hash(self, question: ReplayQuestion, outcome: Outcome) -> str:
-        """Return an outcome's prompt hash if it answers this question, with the memories that it was shown."""
-        shown = tuple(entry for entry in question.memories if outcome.fits and entry.entry_id not in outcome.left_out)
-        query = self._events[question.ablation.event_id].query
-        request = request_of(self._agent, query, self._program, replace(question, memories=shown))
-        return hash_at_point(request, question)
-
-    def _question(self, ablation: Ablation, found: TenantEvidence) -> ReplayQuestion:
-        if ablation.kept is not None:
-            memories = tuple(found.memory.entry(entry_id) for entry_id in ablation.kept)
-        else:
-            event = self._events[ablation.event_id]
-            memories = found.memory.retrieve(event.query, frozenset(ablation.removed), logged=event.retrieved)
-        state = found.search.states.get(ablation.event_id)
-        point = state.points[ablation.point] if state is not None and ablation.at_point else None
-        return ReplayQuestion(ablation=ablation, memories=memories, point=point)
-
-    def _learn(self, outcome: Outcome, *, text: bool) -> None:
-        # An agent may serve a query without its model: a text replay need not have answers.
-        if text:
-            self._texts[outcome.event_id, outcome.context] = outcome
-        if outcome.pair_id in self._counted:
-            return
-        self._counted.add(outcome.pair_id)
-        self.counters.update(
-            replays=1, memoised=int(outcome.memoised), prompt_tokens=outcome.prompt_tokens,
-            cached_tokens=outcome.cached_tokens, completion_tokens=outcome.completion_tokens,
-        )  # fmt: skip

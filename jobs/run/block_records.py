@@ -19,6 +19,7 @@ from memory_audit.errors import IncompleteError, UsageError, VerificationError
 from memory_audit.guard.blocks.hazard import HazardSignature, default_taxonomy, load_taxonomy
 from memory_audit.guard.blocks.tombstone import EXTRA_KEY, block_record, read_block_record
 from memory_audit.guard.text.forms import text_forms
+from memory_audit.jobs.progress import say, stage
 from memory_audit.jobs.run.run_folder import resumable
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.models.extras import with_extra
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from memory_audit.guard.blocks.hazard import Taxonomy
     from memory_audit.guard.blocks.tombstone import BlockRecord, BlockScope, Embed
     from memory_audit.jobs.executors.executor import Executor
-    from memory_audit.jobs.progress import Reporter
     from memory_audit.models.hazards.extraction import HazardReader
     from memory_audit.result import AuditResult
     from memory_audit.snapshot.reader import VerifiedSnapshot
@@ -139,7 +139,6 @@ def write_block_records(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     config: AuditConfig,
     executor: Executor,
     run: Path,
-    reporter: Reporter,
     sealer: Sealer | None = None,
 ) -> None:
     """Build the records of what a run removes, and keep them in the run. Does nothing where hazards are off.
@@ -166,13 +165,13 @@ def write_block_records(  # noqa: PLR0913, PLR0917 - the parts of a finished run
         behaviours=load_behaviour_reader(specs),
     )  # fmt: skip
     if plan.behaviours is None:
-        reporter.say(NO_BEHAVIOURS)
+        say(NO_BEHAVIOURS)
     entries = [
         entry for tenant in sorted(removals) for entry in snapshot.entries(tenant) if entry.entry_id in removals[tenant]
     ]
 
     # A resumed run starts its backbone here.
-    with reporter.stage("reading the hazards of what is removed", len(entries), announced=True) as progress:
+    with stage("reading the hazards of what is removed", len(entries), announced=True) as progress:
         reader = hazard_reader(
             executor.backbone, specs, taxonomy, nli=None if config.nli == PACKAGED else NONE,
             entailment=lambda: executor.entailment,

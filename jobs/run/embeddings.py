@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memory_audit.consistency.neighbours import check_vectors
+from memory_audit.jobs.progress import stage
 from memory_audit.jobs.run.batches import pieces
 from memory_audit.jobs.run.shards import text_key
 
@@ -16,20 +17,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_audit.jobs.executors.executor import Executor
-    from memory_audit.jobs.progress import Reporter
     from memory_audit.jobs.run.run_folder import RunFolder
 
 __all__ = ["embed_texts", "vectors_of"]
 
 
-def embed_texts(texts: Iterable[str], executor: Executor, run: RunFolder, reporter: Reporter) -> None:
+def embed_texts(texts: Iterable[str], executor: Executor, run: RunFolder) -> None:
     """Embed what is not known yet; each vector is kept in the run folder as soon as it is known.
 
     Args:
         texts: Of all tenants, so that they share batches and one progress bar; repetitions are asked once.
         executor: Whose embedder answers.
         run: What is known.
-        reporter: Progress.
 
     Raises:
         ModelError: the embedder failed, or gave what is no unit vector; what was embedded is on disk.
@@ -39,10 +38,10 @@ def embed_texts(texts: Iterable[str], executor: Executor, run: RunFolder, report
         embedder = executor.embedder
         run.record_models({"embedder": embedder.model_id})
         _, dimensions = embedder.embed([]).shape
-        for known in run.earlier.vectors(missing, embedder.model_id, dimensions, reporter):
+        for known in run.earlier.vectors(missing, embedder.model_id, dimensions):
             run.add_vectors(known)
         missing = {key: text for key, text in missing.items() if key not in run.vectors}
-    with reporter.stage("embedding memories", len(missing)) as progress:
+    with stage("embedding memories", len(missing)) as progress:
         for part in pieces(list(missing)):
             vectors = executor.embedder.embed([missing[key] for key in part])
             check_vectors(vectors)

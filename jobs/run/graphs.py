@@ -9,6 +9,7 @@ import numpy as np
 from memory_audit.consistency.entailment import plan_pairs, weights
 from memory_audit.consistency.graph import TenantGraph, build_graph
 from memory_audit.consistency.neighbours import all_pairs, nearest
+from memory_audit.jobs.progress import stage
 from memory_audit.jobs.run.batches import pieces
 from memory_audit.jobs.run.embeddings import vectors_of
 from memory_audit.jobs.run.shards import pair_key
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from memory_audit.consistency.neighbours import Neighbours
     from memory_audit.entry import Entry
     from memory_audit.jobs.executors.executor import Executor
-    from memory_audit.jobs.progress import Reporter
     from memory_audit.jobs.run.run_folder import RunFolder
 
 __all__ = ["consistency_graphs"]
@@ -34,7 +34,6 @@ def consistency_graphs(
     config: AuditConfig,
     executor: Executor,
     run: RunFolder,
-    reporter: Reporter,
 ) -> dict[str, TenantGraph]:
     """Find each tenant's neighbours, ask NLI both ways about each pair, and score (paper eq. 8).
 
@@ -46,7 +45,6 @@ def consistency_graphs(
         config: What to do.
         executor: Whose NLI model answers.
         run: What is known; what is learnt is kept there.
-        reporter: Progress.
 
     Raises:
         ModelError: the model failed; what was scored is on disk.
@@ -64,7 +62,7 @@ def consistency_graphs(
         asked = [(texts[i], texts[j]) for i, j in neighbours.pairs.tolist()]
         found[tenant] = neighbours, [pair_key(*pair) for pair in asked]
         pairs |= zip(found[tenant][1], asked, strict=True)
-    _compare(pairs, executor, run, reporter)
+    _compare(pairs, executor, run)
     known = run.weights
     return {
         tenant: TenantGraph(
@@ -75,15 +73,15 @@ def consistency_graphs(
     }
 
 
-def _compare(pairs: Mapping[str, tuple[str, str]], executor: Executor, run: RunFolder, reporter: Reporter) -> None:
+def _compare(pairs: Mapping[str, tuple[str, str]], executor: Executor, run: RunFolder) -> None:
     """Score the pairs that are not known yet."""
     missing = [key for key in pairs if key not in run.weights]
     if missing and run.earlier is not None:
         run.record_models({"nli": executor.entailment.model_id})
-        for known in run.earlier.weights(missing, executor.entailment.model_id, reporter):
+        for known in run.earlier.weights(missing, executor.entailment.model_id):
             run.add_weights(known)
         missing = [key for key in missing if key not in run.weights]
-    with reporter.stage("comparing memories (NLI)", len(missing)) as progress:
+    with stage("comparing memories (NLI)", len(missing)) as progress:
         for part in pieces(missing, PAIRS_PER_WRITE):
             scored = weights(executor.entailment.probabilities(plan_pairs([pairs[key] for key in part])))
             run.record_models({"nli": executor.entailment.model_id})

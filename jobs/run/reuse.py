@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memory_audit.counted import counted
 from memory_audit.errors import UsageError
+from memory_audit.jobs.progress import say
 from memory_audit.jobs.run.batches import pieces
-from memory_audit.jobs.run.run_folder import EMBEDDING, ENTAILMENT, read_identity, read_models, shard_code, shards
+from memory_audit.jobs.run.run_files import EMBEDDING, ENTAILMENT, ROLES, read_identity, read_models, shard_code, shards
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.jobs.run.shards import parse_vectors, parse_weights, read_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from memory_audit.jobs.progress import Reporter
 
 __all__ = ["EarlierRun"]
 
@@ -46,38 +46,33 @@ class EarlierRun:
         self.path = path
         self.models = read_models(path)
 
-    def weights(self, wanted: Collection[str], nli: str, reporter: Reporter) -> Iterator[dict[str, float]]:
+    def weights(self, wanted: Collection[str], nli: str) -> Iterator[dict[str, float]]:
         """Yield what is known of `wanted` contradiction weights, by `shards.pair_key`, in pieces."""
-        same = self._same("nli", nli, reporter)
-        known = self._known(ENTAILMENT, parse_weights, frozenset(wanted), reporter) if same else {}
-        return self._found("comparisons", wanted, known, reporter)
+        return self._known(ENTAILMENT, "comparisons", parse_weights, frozenset(wanted), nli)
 
     def vectors(
-        self, wanted: Collection[str], embedder: str, dimensions: int, reporter: Reporter
+        self, wanted: Collection[str], embedder: str, dimensions: int
     ) -> Iterator[dict[str, NDArray[np.float32]]]:
         """Yield what is known of `wanted` embeddings, by `memory_audit.jobs.run.shards.text_key`, in pieces."""
-        same = self._same("embedder", embedder, reporter)
-        known = self._known(EMBEDDING, parse_vectors, frozenset(wanted), reporter) if same else {}
-        fitting = {key: vector for key, vector in known.items() if vector.shape == (dimensions,)}
-        return self._found("embeddings", wanted, fitting, reporter)
 
-    def _same(self, role: str, model_id: str, reporter: Reporter) -> bool:
-        theirs = self.models.get(role, "none")
-        if theirs != model_id:
-            reporter.say(f"nothing is taken over of the {role} of {self.path}: it is {theirs:.80}, not {model_id:.80}")
-        return theirs == model_id
+        def fitting(data: bytes, where: str) -> dict[str, NDArray[np.float32]]:
+            return {key: vector for key, vector in parse_vectors(data, where).items() if vector.shape == (dimensions,)}
+
+        return self._known(EMBEDDING, "embeddings", fitting, frozenset(wanted), embedder)
 
     def _known(
-        self, kind: str, parse: Callable[[bytes, str], dict[str, T]], wanted: frozenset[str], reporter: Reporter
-    ) -> dict[str, T]:
+        self, kind: str, what: str, parse: Callable[[bytes, str], dict[str, T]], wanted: frozenset[str], model_id: str
+    ) -> Iterator[dict[str, T]]:
+        theirs = self.models.get(ROLES[kind], "none")
+        if theirs != model_id:
+            say(f"nothing is taken over of the {ROLES[kind]} of {self.path}: it is {theirs:.80}, not {model_id:.80}")
         known: dict[str, T] = {}
         passed_over = 0
-        for shard in shards(self.path, kind):
+        for shard in shards(self.path, kind) if theirs == model_id else ():
             try:
                 data = read_shard(shard)
-                found = (
-                    parse(data, str(shard)) if shard.stem == shard_code(self._codes, kind, self.models, data) else None
-                )
+                ours = shard.stem == shard_code(self._codes, kind, self.models, data)
+                found = parse(data, str(shard)) if ours else None
             except UsageError:
                 found = None
             if found is None:
@@ -85,14 +80,7 @@ class EarlierRun:
             else:
                 known |= {key: value for key, value in found.items() if key in wanted}
         if passed_over:
-            reporter.say(
-                f"{self.path / kind}: {counted(passed_over, 'file')} not read: damaged, or not written with these keys"
-            )
-        return known
-
-    def _found(
-        self, what: str, wanted: Collection[str], known: Mapping[str, T], reporter: Reporter
-    ) -> Iterator[dict[str, T]]:
-        reporter.say(f"{len(known)} of {len(wanted)} {what} are those of {self.path}")
+            say(f"{self.path / kind}: {counted(passed_over, 'file')} not read: damaged, or not written with these keys")
+        say(f"{len(known)} of {len(wanted)} {what} are those of {self.path}")
         for part in pieces(list(known)):
             yield {key: known[key] for key in part}

@@ -26,8 +26,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memory_audit import parquet
 from memory_audit.errors import IncompleteError, ModelError, UsageError, VerificationError
-from memory_audit.formats import outside_json
-from memory_audit.formats.outside_file import read_regular
+from memory_audit.jobs.run.run_files import (
+    EMBEDDING,
+    ENTAILMENT,
+    MARKER_FILE,
+    MODELS_FILE,
+    REPLAYS,
+    RESULT_FILE,
+    ROLES,
+    read_marker,
+    shard_code,
+    shards,
+)
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.jobs.run.shards import (
     outcomes_table,
@@ -50,34 +60,15 @@ if TYPE_CHECKING:
 
     from memory_audit.attribution.replays.ablation import Outcome
     from memory_audit.jobs.run.reuse import EarlierRun
-    from memory_audit.jobs.run.run_seal import Codes
 
-__all__ = [
-    "KINDS", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE", "RESULT_FILE", "RUN_FORMAT", "RunFolder", "parse_marker",
-    "read_identity", "read_models", "resumable", "shard_code", "shards",
-]  # fmt: skip
+__all__ = ["RunFolder", "resumable"]
 
 T = TypeVar("T")
 
-RUN_FORMAT = "memaudit run v3"
-"""Of what a run folder holds: another where `Entry.text`, a column or key of `run.shards`, how these are written, the
-weight of a pair or a code of `memory_audit.jobs.run.run_seal` changes."""
-
-MAX_MARKER_BYTES = 1 << 20
-"""Of a file of digests or of model ids."""
-
-MARKER_FILE = "run.json"
-MODELS_FILE = "models.json"
-RESULT_FILE = "result.json"
 CODE = "code"
 """In MODELS_FILE, beside the roles: the code of these."""
 
 STRANGE = "was changed, or not written by this run with these keys"
-
-REPLAYS, ENTAILMENT, EMBEDDING = KINDS = ("replays", "entailment", "embedding")
-"""Folders of shards: what models answered, which may be deleted once the result is written."""
-
-ROLES = {REPLAYS: "backbone", ENTAILMENT: "nli", EMBEDDING: "embedder"}
 
 SHARD_ROWS = 256
 SHARD_SECONDS = 5.0
@@ -135,11 +126,11 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             if not marker.exists():  # of two that start at once one writes it, and the other reads what it must be
                 _mark(marker, json.dumps(dict(sorted(identity.items())), indent=1).encode())
-            known, raw = _read_marker(marker)
+            known, raw = read_marker(marker)
             different = sorted(name for name in identity.keys() | known.keys() if identity.get(name) != known.get(name))
             if different:
                 raise UsageError(_refusal(path, different))
-            for kind in KINDS:
+            for kind in ROLES:
                 (path / kind).mkdir(exist_ok=True)
         except OSError as error:
             raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None
@@ -254,7 +245,7 @@ class RunFolder:
     def _known_models(self) -> dict[str, str]:
         if not (self.path / MODELS_FILE).exists():
             return {}
-        self._models, raw = _read_marker(self.path / MODELS_FILE)
+        self._models, raw = read_marker(self.path / MODELS_FILE)
         if self._models.pop(CODE, None) != self._code_of_models():
             raise VerificationError(f"{self.path / MODELS_FILE}: {STRANGE}; choose another --out")
         self.sealer.note(MODELS_FILE, raw)
@@ -262,54 +253,6 @@ class RunFolder:
 
     def _code_of_models(self) -> str:
         return self._codes.of(MODELS_FILE, "", json.dumps(self._models, sort_keys=True).encode())
-
-
-def shard_code(codes: Codes, kind: str, models: Mapping[str, str], data: bytes) -> str:
-    """Return what the stem of a shard's name must be, by which model of the run is asked for such."""
-    return codes.of(kind, models.get(ROLES[kind], ""), data)
-
-
-def read_identity(path: Path) -> dict[str, str]:
-    """Return what the run in a folder depends on.
-
-    Raises:
-        UsageError: no run there, or one of another format.
-    """
-    if not (path / MARKER_FILE).is_file():
-        raise UsageError(f"{path}: no run there")
-    identity, _ = _read_marker(path / MARKER_FILE)
-    if identity.get("format") != RUN_FORMAT:
-        raise UsageError(f"{path}: a run of the format {identity.get('format', 'none')!r:.40}, not {RUN_FORMAT!r}")
-    return identity
-
-
-def read_models(path: Path) -> dict[str, str]:
-    """Return which models answered in a run, by the word of a file that anybody may have written: role to model id.
-
-    Raises:
-        UsageError: the file is damaged.
-    """
-    return _read_marker(path / MODELS_FILE)[0] if (path / MODELS_FILE).exists() else {}
-
-
-def shards(path: Path, kind: str) -> list[Path]:
-    """Return a run's shards of one of KINDS, in the order of their names."""
-    return sorted((path / kind).glob("*.parquet"))
-
-
-def parse_marker(data: bytes, where: str) -> dict[str, str]:
-    """Read what a run depends on, by name.
-
-    Raises:
-        UsageError: not the marker of a run.
-    """
-    try:
-        known = outside_json.decode(data, where)
-    except UsageError:
-        known = None
-    if not isinstance(known, dict) or not all(isinstance(value, str) for value in known.values()):
-        raise UsageError(f"{where}: not a run's marker; choose another --out")
-    return known
 
 
 def _is_foreign(path: Path) -> bool:
@@ -334,11 +277,3 @@ def _mark(marker: Path, data: bytes) -> None:
         durable.create(marker, data, scratch=marker.parent)
     except IncompleteError:
         durable.replace(marker, data)
-
-
-def _read_marker(marker: Path) -> tuple[dict[str, str], bytes]:
-    try:
-        data = read_regular(marker, MAX_MARKER_BYTES)
-    except OSError as error:
-        raise UsageError(f"{marker}: cannot be read ({error.strerror}); choose another --out") from None
-    return parse_marker(data, str(marker)), data

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from memory_audit.errors import IncompleteError, VerificationError
 from memory_audit.jobs.run.block_records import BLOCKS_FILE, read_block_records
-from memory_audit.jobs.run.run_folder import MARKER_FILE, RESULT_FILE, parse_marker, read_identity
+from memory_audit.jobs.run.run_files import MARKER_FILE, RESULT_FILE, parse_marker, read_identity
 from memory_audit.jobs.run.run_seal import MAX_SEAL_BYTES, SEAL_FILE, read_seal
 from memory_audit.provenance import durable
 from memory_audit.report.json import from_json

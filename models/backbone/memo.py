@@ -33,8 +33,6 @@ class MemoGenerator:
         self.model_id = generator.model_id
         self._generator = generator
         self._answers: dict[str, _Asked] = {}
-        self.hits = 0
-        self.misses = 0
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """Answer one request; a failure is not remembered. Who is cancelled leaves the answer to the others."""
@@ -45,10 +43,8 @@ class MemoGenerator:
         key = request.digest()
         known = self._answers.get(key)
         if known is not None:
-            self.hits += 1
             answer = await self._wait(key, known)
             return replace(answer, prompt_tokens=0, cached_tokens=0, completion_tokens=0), True
-        self.misses += 1
         asked = self._answers[key] = _Asked(asyncio.ensure_future(self._generator.generate(request)))
         return await self._wait(key, asked), False
 

@@ -156,7 +156,7 @@ class Losing(RayExecutor):
             self._stop("entail")
             return ask(pairs)
 
-        model.probabilities = probabilities
+        setattr(model, "probabilities", probabilities)  # noqa: B010 - of this model alone
         return model
 
     def replay(self, groups, program):

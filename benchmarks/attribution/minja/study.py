@@ -28,6 +28,7 @@ from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.audit_memory import audit_memory
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.provenance.keys import generate_keys
+from memory_audit.request import AuditRequest, EventsFile
 from memory_audit.snapshot.publishing.publish import create_store
 from memory_audit.snapshot.publishing.purify import purify
 from memory_audit.snapshot.reader import open_snapshot
@@ -203,11 +204,12 @@ class Study:
             store = root / "store"
             create_store(store, cell.entries, keyring, now_ms=NOW_MS)
             snapshot = open_snapshot(store, keyring.policy, now_ms=NOW_MS)
-            run = RunFolder(root / "run", {"configuration": config.digest(), "snapshot": snapshot.digest})
+            logged = EventsFile(events=tuple(events), digest="study")
+            request = AuditRequest(snapshot=snapshot, events=logged, config=config)
+            run = RunFolder(root / "run", request.identity)
             began = time.perf_counter()
-            result = audit_memory(
-                snapshot, events, config, self.executor, run, self.reporter, run_id="study", started_ms=NOW_MS
-            )
+            with self.reporter:
+                result = audit_memory(request, self.executor, run, started_ms=NOW_MS)
             seconds = time.perf_counter() - began
             removals = {s.entry_id: s.reason for s in result.tenants[0].scores if s.removed}
             left = snapshot.entries(TENANT)

@@ -21,7 +21,7 @@ from memory_audit.guard.blocks.tombstone import EXTRA_KEY, BlockRecord, read_blo
 from memory_audit.guard.text.chunks import pieces
 from memory_audit.guard.text.forms import fingerprint, is_foreign, text_forms, visible
 from memory_audit.jobs.run.block_records import parse_block_records
-from memory_audit.jobs.run.run_folder import parse_marker
+from memory_audit.jobs.run.run_files import parse_marker
 from memory_audit.jobs.run.shards import (
     OUTCOMES_SCHEMA,
     VECTORS_SCHEMA,

@@ -5,11 +5,19 @@ from __future__ import annotations
 import shutil
 import sys
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 import typer.main
 
 from memory_audit.jobs.cli.main import main
+from memory_audit.jobs.cli.store import Invocation
+from memory_audit.jobs.run.run_audit import start_models
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memory_audit.jobs.executors.executor import Executor
 
 SETTINGS = (
     "MEMAUDIT_KEYS", "MEMAUDIT_TRUST", "MEMAUDIT_GUARD_TOKEN", "MEMAUDIT_BACKBONE_KEY_ENV", "RAY_ADDRESS",
@@ -36,12 +44,12 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Run one command; returns exit code, standard output and standard error."""
+    """Run one command; returns exit code, standard output and standard error. `start` starts its models."""
 
-    def command(*words: str) -> tuple[int, str, str]:
+    def command(*words: str, start: Callable[..., Executor] = start_models) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["memaudit", *words])
         with pytest.raises(SystemExit) as stopped:
-            main()
+            main(Invocation(start=start))
         captured = capsys.readouterr()
         return int(stopped.value.code or 0), captured.out, captured.err
 

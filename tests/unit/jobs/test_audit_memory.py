@@ -27,8 +27,9 @@ from memory_audit.errors import (
 )
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.progress import Reporter
-from memory_audit.jobs.run.audit_memory import audit_memory, check_events
-from memory_audit.jobs.run.run_folder import RunFolder, shards
+from memory_audit.jobs.run.audit_memory import audit_memory
+from memory_audit.jobs.run.run_files import shards
+from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.jobs.run.shards import parse_outcomes
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.models.fakes import FakeGenerator
@@ -36,6 +37,7 @@ from memory_audit.report.descendants import derivation_of
 from memory_audit.report.html import render_html
 from memory_audit.report.json import from_json
 from memory_audit.report.summary import headline
+from memory_audit.request import events_by_tenant
 from tests.audit_world import (
     CONFIG,
     FAKES,
@@ -47,8 +49,8 @@ from tests.audit_world import (
     harmful_events,
     json_of,
     make_snapshot,
-    quiet,
     removed,
+    request_of,
     run_local,
     run_with,
     verdicts,
@@ -385,14 +387,19 @@ def test_a_log_names_the_backbone_before_the_wait_for_it(snapshot, tmp_path):
     told = io.StringIO()
 
     class Loading(LocalExecutor):
-        def start_backbone(self):
-            assert told.getvalue().splitlines()[-1] == "starting the backbone …"
-            super().start_backbone()
+        asked = 0
+
+        @property
+        def backbone(self):
+            if not self.asked:
+                assert told.getvalue().splitlines()[-1] == "starting the backbone …"
+            self.asked += 1
+            return super().backbone
 
     with closing(Loading(FAKES, FakeGenerator())) as executor:
         run = RunFolder(tmp_path / "run", {})
-        reporter = Reporter(Console(file=told))
-        audit_memory(snapshot, harmful_events(), CONFIG, executor, run, reporter, run_id="run", started_ms=0)
+        with Reporter(Console(file=told)):
+            audit_memory(request_of(snapshot, harmful_events()), executor, run, started_ms=0)
     assert "starting the backbone …" in told.getvalue().splitlines()
 
 
@@ -409,9 +416,7 @@ def test_each_tenant_looks_through_its_own_estimated_edges_alone(snapshot, tmp_p
     monkeypatch.setattr("memory_audit.jobs.run.audit_memory.derivation_of", kept)
     with closing(LocalExecutor(FAKES, FakeGenerator())) as executor:
         run = RunFolder(tmp_path / "run", {})
-        audit_memory(
-            snapshot, harmful_events(), CONFIG, executor, run, quiet(), run_id="run", started_ms=0, edges=edges
-        )
+        audit_memory(request_of(snapshot, harmful_events(), edges=edges), executor, run, started_ms=0)
     assert given == {"acme": ["acme"], "globex": ["globex"]}
 
 
@@ -538,7 +543,7 @@ def test_events_that_do_not_fit_the_store_are_refused_before_anything_is_written
         run_local(snapshot, tmp_path / "run", events=events)
     assert failure.value.exit_code == 2
     assert "\n" not in str(failure.value)
-    assert not list((tmp_path / "run" / "replays").iterdir())
+    assert not (tmp_path / "run").exists()
 
 
 def test_without_a_harmful_event_nothing_is_asked_and_nothing_found(snapshot, tmp_path):
@@ -555,7 +560,7 @@ def test_a_tenant_that_was_emptied_has_nothing_to_audit(snapshot):
             return ()
 
     with pytest.raises(UsageError, match="tenant 'acme' has no entries: there is nothing to audit"):
-        check_events(Emptied(), [event("e1", "acme", "q")])
+        events_by_tenant(Emptied(), [event("e1", "acme", "q")])
 
 
 def test_wrong_agents_and_scorers_are_told_before_any_model_is_asked(snapshot, tmp_path):
@@ -630,7 +635,7 @@ def test_event_order_changes_nothing(snapshot, whole, tmp_path):
 
 def test_event_errors_are_event_errors(snapshot):
     with pytest.raises(EventError):
-        check_events(snapshot, [event("e1", "nobody", "q")])
+        events_by_tenant(snapshot, [event("e1", "nobody", "q")])
 
 
 def test_the_models_that_answered_are_named_in_a_fixed_order(whole):

@@ -122,25 +122,31 @@ def publish(desk, number=0, *, keep=True):
 
 def before_pinning(monkeypatch, behaviour):
     """Do something once, when the pin is read for the last time: it is about to be compared with what was seen."""
-    from memory_audit.jobs.cli import store as cli_store  # noqa: PLC0415
-
-    read, known = read_pin, cli_store.known_pin
-    asked = []
-
-    def knowing(*arguments):
-        found = known(*arguments)
-        asked.append(found)
-        return found
+    read, known = read_pin, []
 
     def reading(path):
-        if asked and asked[-1] is not None:
-            asked.append(None)
+        if known == [True]:
             behaviour()
+        found = read(path)
+        known.append(found is not None)
+        return found
+
+    monkeypatch.setattr("memory_audit.jobs.store_session.read_pin", reading)
+
+
+@pytest.mark.parametrize("words", READERS, ids=NAMES)
+def test_what_others_publish_and_pin_while_the_store_is_opened_does_not_fail_the_command(desk, run, monkeypatch, words):
+    read, left = read_pin, [publish]
+
+    def reading(path):
+        if left:
+            left.pop()(desk)
         return read(path)
 
-    monkeypatch.setattr(cli_store, "read_pin", reading)
-    for module in ("export", "verify", "gate", "guard", "lineage", "audit"):
-        monkeypatch.setattr(f"memory_audit.jobs.cli.{module}.known_pin", knowing)
+    monkeypatch.setattr("memory_audit.jobs.store_session.read_pin", reading)
+    code, _, err = run(*words)
+    assert (code, "rollback" in err) == (0, False)
+    assert read_pin(desk / "pin.json").version == 3
 
 
 @pytest.mark.parametrize("words", READERS, ids=NAMES)

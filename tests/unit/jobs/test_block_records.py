@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from contextlib import closing
 
 import pytest
-from rich.console import Console
 
 from memory_audit.config import AuditConfig
 from memory_audit.errors import IncompleteError, ModelError
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.block_records import read_block_records, write_block_records
 from memory_audit.jobs.run.run_audit import run_audit
 from memory_audit.models.fakes import FakeBehaviourReader, FakeGenerator
 from memory_audit.result import AuditResult, EntryScore, TenantResult
-from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, make_snapshot, quiet
+from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, make_snapshot, request_of
 
 
 def result(hazards: str, *, removed: bool) -> AuditResult:
@@ -40,9 +37,8 @@ class Dead:
 
 
 def test_a_model_that_dies_while_locks_are_read_says_that_the_replays_are_kept(tmp_path):
-    reporter = Reporter(Console(file=io.StringIO()))
     with pytest.raises(ModelError, match=r"^the embedder died; finished replays are kept: start the same command"):
-        write_block_records(None, result("margins", removed=True), AuditConfig(), Dead(), tmp_path, reporter)
+        write_block_records(None, result("margins", removed=True), AuditConfig(), Dead(), tmp_path)
 
 
 def test_a_run_that_stopped_before_its_locks_says_which_command_goes_on(tmp_path):
@@ -54,10 +50,10 @@ def test_a_run_that_stopped_before_its_locks_says_which_command_goes_on(tmp_path
 def locked(snapshot, folder, reader, monkeypatch):
     """Audit and keep the locks, on a machine with this reader of behaviours; returns the locks and what was asked."""
     monkeypatch.setattr("memory_audit.jobs.run.block_records.load_behaviour_reader", lambda _: reader)
-    generator, events = FakeGenerator(), (tuple(harmful_events()), "e" * 64)
+    generator, request = FakeGenerator(), request_of(snapshot, harmful_events())
     with closing(LocalExecutor(FAKES, generator)) as executor:
-        found = run_audit(snapshot, events, CONFIG, executor, folder, quiet(), now_ms=NOW_MS)
-        write_block_records(snapshot, found, CONFIG, executor, folder, quiet())
+        found = run_audit(request, executor, folder, now_ms=NOW_MS)
+        write_block_records(snapshot, found, CONFIG, executor, folder)
     return (folder / "hazards.json").read_bytes(), generator.requests
 
 

@@ -72,7 +72,7 @@ def test_the_same_audit_writes_anew_what_was_changed(desk, run, set_up):
 
 
 def test_an_audit_that_applies_publishes_no_finding_that_was_changed_since_an_earlier_start(desk, run, stop):
-    stop(*AUDIT, "--apply", at="memory_audit.jobs.cli.purge.attest_run")
+    stop(*AUDIT, "--apply", at="memory_audit.jobs.run.purge_run.attest_run")
     frame(desk / "run")
     code, _, err = run(*AUDIT, "--apply")
     assert (code, "changed since the audit sealed it" in one_line(err)) == (VerificationError.exit_code, True)
@@ -84,7 +84,7 @@ def test_what_is_written_into_the_folder_before_the_seal_is_not_sealed(desk, run
         write_block_records(*args)
         frame(desk / "run")
 
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.write_block_records", meanwhile)
+    monkeypatch.setattr("memory_audit.jobs.run.run_audit.write_block_records", meanwhile)
     assert run(*AUDIT)[0] == 0
     assert run(*PURGE)[0] == VerificationError.exit_code
     shutil.rmtree(desk / "run")
@@ -124,7 +124,7 @@ def test_another_statement_of_the_auditor_is_no_seal(desk, run, set_up):
 
 def test_a_file_in_the_place_of_its_attestation_keeps_no_purge_from_being_finished(desk, run, stop, set_up):
     set_up(AUDIT)
-    stop(*PURGE, at="memory_audit.jobs.cli.purge.remember")
+    stop(*PURGE, at="memory_audit.jobs.store_session.StoreSession.remember_published")
     (desk / "run" / ATTESTATION_FILE).write_text("{}")
     assert run("verify", "store")[0] == 0  # seen, so that nothing but the attestation is missing
     assert run(*PURGE)[0] == 0
@@ -161,7 +161,7 @@ def test_a_seal_that_was_taken_away_is_made_again(desk, run, set_up):
 def test_a_run_that_is_written_anew_is_open_until_it_ends(desk, run, stop, set_up):
     set_up(AUDIT)
     shutil.rmtree(desk / "run" / "replays")
-    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
+    stop(*AUDIT, at="memory_audit.jobs.run.run_audit.write_block_records")
     code, _, err = run(*PURGE)
     assert (code, "not sealed" in one_line(err)) == (IncompleteError.exit_code, True)
 
@@ -196,7 +196,7 @@ def test_an_unsealed_run_of_a_store_that_has_changed_is_stale(desk, run, set_up)
 
 
 def test_answers_that_were_changed_while_an_audit_was_interrupted_end_it(desk, run, stop):
-    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
+    stop(*AUDIT, at="memory_audit.jobs.run.run_audit.write_block_records")
     for shard in (desk / "run" / "replays").iterdir():
         rewrite(shard, "harm", lambda harm: None if harm is None else 1.0 - harm)
     code, _, err = run(*AUDIT)
@@ -209,7 +209,7 @@ def test_answers_that_were_changed_while_an_audit_was_interrupted_end_it(desk, r
 
 @pytest.mark.parametrize("kind", ["replays", "entailment", "embedding"])
 def test_answers_of_another_run_are_not_taken_for_those_of_this_one(desk, run, stop, kind):
-    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
+    stop(*AUDIT, at="memory_audit.jobs.run.run_audit.write_block_records")
     other = ["other" if word == "run" else word for word in AUDIT]
     assert run(*other, "--k", "4")[0] == 0
     shard = next((desk / "other" / kind).iterdir())
@@ -219,7 +219,7 @@ def test_answers_of_another_run_are_not_taken_for_those_of_this_one(desk, run, s
 
 
 def test_a_model_that_did_not_answer_is_not_named_in_its_place(desk, run, stop):
-    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
+    stop(*AUDIT, at="memory_audit.jobs.run.run_audit.write_block_records")
     models = desk / "run" / "models.json"
     written = json.loads(models.read_bytes())
     for changed in ({**written, "backbone": "a-better-one"}, {**written, "judge": "nobody"}, {}):
@@ -244,7 +244,7 @@ def test_a_night_takes_over_nothing_that_was_changed_in_the_night_before(desk, r
     if finished:
         assert run(*AUDIT)[0] == 0
     else:
-        stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
+        stop(*AUDIT, at="memory_audit.jobs.run.run_audit.write_block_records")
     shards = list((desk / "run" / "entailment").iterdir())
     for shard in shards:
         rewrite(shard, "contradiction", lambda weight: 1.0 - weight)

@@ -16,10 +16,11 @@ import pytest
 from memory_audit.config import AuditConfig
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
 from memory_audit.jobs.cli.main import DEFECT, INTERRUPTED
-from memory_audit.jobs.cli.store import FINDINGS, remember
+from memory_audit.jobs.cli.store import FINDINGS
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.run.attestation import ATTESTATION_FILE
 from memory_audit.jobs.run.block_records import write_block_records
+from memory_audit.jobs.store_session import remember
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import load_policy
@@ -147,7 +148,7 @@ def test_purge_publishes_a_version_that_verifies_and_grew_from_the_audited_one(s
 
 
 def test_most_of_a_store_is_removed_only_when_told_so(store, run, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.purge.MOST_SHARE", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.run.purge_run.MOST_SHARE", 0.1)
     run(*AUDIT)
     before = bytes_of(store)
     code, _, err = run("purge", "run", "store", "--apply")
@@ -159,7 +160,7 @@ def test_most_of_a_store_is_removed_only_when_told_so(store, run, monkeypatch):
 
 
 def test_an_audit_that_applies_asks_as_a_purge_does_before_most_of_a_tenant_goes(store, run, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.purge.MOST_SHARE", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.run.purge_run.MOST_SHARE", 0.1)
     before = bytes_of(store)
     code, _, err = run(*AUDIT, "--apply")
     assert code == 2
@@ -179,7 +180,7 @@ def test_an_audit_that_applies_says_all_in_one_document(store, run):
 
 
 def test_an_audit_whose_purge_is_refused_still_prints_its_document(store, run, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.purge.MOST_SHARE", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.run.purge_run.MOST_SHARE", 0.1)
     code, out, err = run(*["my run" if word == "run" else word for word in AUDIT], "--apply", "--json")
     assert code == UsageError.exit_code
     document = json.loads(out)
@@ -253,10 +254,9 @@ def test_a_report_for_a_folder_that_is_not_there_is_refused(store, run, desk, se
 
 
 @pytest.mark.parametrize("role", ["auditor", "log"])
-def test_a_key_that_applying_needs_is_missed_before_the_work(store, run, desk, monkeypatch, role):
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.run_audit", never)
+def test_a_key_that_applying_needs_is_missed_before_the_work(store, run, desk, role):
     (desk / "memaudit-keys" / f"memaudit-{role}.key").unlink()
-    code, _, err = run(*AUDIT, "--apply")
+    code, _, err = run(*AUDIT, "--apply", start=never)
     assert code == 2
     assert f"the key folder holds 0 usable {role} keys" in one_line(err)
 
@@ -323,10 +323,9 @@ def test_a_harm_function_that_fails_is_one_line_and_no_finding(store, run, desk)
     assert f"harm scorer '{name}' failed: ValueError: cannot read" in one_line(err)
 
 
-def test_what_an_audit_is_told_is_checked_before_its_models_are_made_ready(store, run, desk, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.prepare_models", never)
+def test_what_an_audit_is_told_is_checked_before_its_models_are_made_ready(store, run, desk):
     (desk / "memaudit.yaml").write_text("backbone: fake\nharm: {kind: regex}\n", encoding="utf-8")
-    assert run(*AUDIT)[0] == 2
+    assert run(*AUDIT, start=never)[0] == 2
 
 
 def test_a_second_purge_is_stale_and_changes_nothing(store, run, set_up):
@@ -486,7 +485,7 @@ def test_events_that_do_not_fit_are_one_line_and_start_no_run(store, run, desk, 
 
 
 def test_a_quiet_night_is_a_finished_audit_that_starts_no_model_and_no_cluster(store, run, desk, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.prepare_models", never)
+    monkeypatch.setattr("memory_audit.jobs.run.run_audit.prepare_models", never)
     monkeypatch.setattr("memory_audit.jobs.executors.local.load_generator", never)
     write_lines(desk / "events.jsonl", [event(harm={"label": "benign"})])
     quiet = [word for word in AUDIT if word != "--local"]
@@ -500,18 +499,16 @@ def test_a_quiet_night_is_a_finished_audit_that_starts_no_model_and_no_cluster(s
 
 
 @pytest.mark.parametrize("label", ["harmful", "benign"])
-def test_a_cluster_and_this_process_are_not_both_asked_for(store, run, desk, label, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.prepare_models", never)
+def test_a_cluster_and_this_process_are_not_both_asked_for(store, run, desk, label):
     write_lines(desk / "events.jsonl", [event(harm={"label": label})])
-    code, _, err = run(*AUDIT, "--address", "10.0.0.1:6379")
+    code, _, err = run(*AUDIT, "--address", "10.0.0.1:6379", start=never)
     assert code == 2
     assert "leave out --address, or unset RAY_ADDRESS" in one_line(err)
     assert not (desk / "run").exists()
 
 
-def test_a_defect_is_a_traceback_and_no_finding(store, run, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.read_events", lambda _: {}["of an agent's own"])
-    code, _, err = run(*AUDIT, "--fail-on", "removed")
+def test_a_defect_is_a_traceback_and_no_finding(store, run):
+    code, _, err = run(*AUDIT, "--fail-on", "removed", start=lambda *_, **__: {}["of an agent's own"])
     assert code == 70
     assert 'KeyError: "of an agent\'s own"' in err
 
@@ -596,14 +593,13 @@ def test_interrupting_an_audit_keeps_what_was_computed(store, run, desk, monkeyp
     assert run(*AUDIT)[0] == 0
 
 
-def test_ending_an_audit_gently_is_an_interruption_and_no_finding(store, run, monkeypatch):
+def test_ending_an_audit_gently_is_an_interruption_and_no_finding(store, run):
     def ended(*_args, **_named):  # noqa: ANN002, ANN003
         os.kill(os.getpid(), signal.SIGTERM)
 
     before = signal.signal(signal.SIGTERM, never)
     try:
-        monkeypatch.setattr("memory_audit.jobs.cli.audit.run_audit", ended)
-        code, _, err = run(*AUDIT)
+        code, _, err = run(*AUDIT, start=ended)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert code == INTERRUPTED
@@ -727,5 +723,5 @@ def test_what_others_publish_while_an_audit_runs_does_not_fail_it(store, run, de
         monkeypatch.setattr(sys, "argv", words)
         return examine(*args, **named)
 
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.write_block_records", meanwhile)
+    monkeypatch.setattr("memory_audit.jobs.run.run_audit.write_block_records", meanwhile)
     assert run(*AUDIT)[0] == 0

@@ -54,7 +54,7 @@ def test_an_estimated_edge_leads_to_quarantine_and_a_purge_takes_it_only_when_to
     code, out, _ = run(*ESTIMATE)
     assert code == 0
     assert "audit … --edges edges.jsonl" in out
-    edges, _ = read_edges(laundered / "edges.jsonl")
+    edges = read_edges(laundered / "edges.jsonl").edges
     assert [(edge.child, edge.parent) for edge in edges if edge.weight_ppm > 900_000] == [("m5", "m3")]
     assert set(edges[0].evidence) == {"words", "embedding"}
 
@@ -81,7 +81,7 @@ def test_a_memory_whose_parents_weigh_too_little_is_asked_about_and_one_that_is_
     assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
     for options, asked in (((), {"none", "light"}), (("--every",), {"none", "light", "whole", "users"})):
         assert run(*ESTIMATE, "--least", "0", *options)[0] == 0
-        children = {edge.child for edge in read_edges(laundered / "edges.jsonl")[0]}
+        children = {edge.child for edge in read_edges(laundered / "edges.jsonl").edges}
         assert children & {*weights, "users"} == asked
 
 
@@ -128,9 +128,8 @@ def test_what_the_backbone_does_not_answer_or_cannot_hold_is_left_out_and_counte
     for generator, expected in ((sure, 3), (Mute(), 0), (FakeGenerator(window=20), 0)):
         executor, told = LocalExecutor(FAKES, generator), io.StringIO()
         try:
-            found = estimate_edges(
-                entries, range(3), executor, ("backbone",), curve, nearest=8, reporter=Reporter(Console(file=told))
-            )
+            with Reporter(Console(file=told)):
+                found = estimate_edges(entries, range(3), executor, ("backbone",), curve, nearest=8)
         finally:
             executor.close()
         assert len(found) == expected

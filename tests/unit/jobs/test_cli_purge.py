@@ -47,16 +47,19 @@ def stop(run, monkeypatch):
 
 @pytest.mark.parametrize(
     ("at", "appended", "version"),
-    [("attest_run", False, 2), ("attest_run", True, 3), ("remember", False, 2)],
+    [
+        ("run.purge_run.attest_run", False, 2),
+        ("run.purge_run.attest_run", True, 3),
+        ("store_session.StoreSession.remember_published", False, 2),
+    ],
 )
-def test_an_audit_that_applies_is_finished_by_the_same_command(desk, run, stop, monkeypatch, *, at, appended, version):
-    stop(*AUDIT, "--apply", at=f"memory_audit.jobs.cli.purge.{at}")
-    assert (desk / "run" / ATTESTATION_FILE).exists() == (at == "remember")
+def test_an_audit_that_applies_is_finished_by_the_same_command(desk, run, stop, *, at, appended, version):
+    stop(*AUDIT, "--apply", at=f"memory_audit.jobs.{at}")
+    assert (desk / "run" / ATTESTATION_FILE).exists() == at.endswith("remember_published")
     if appended:
         assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
     published, finding = bytes_of(desk / "store"), (desk / "run" / "result.json").read_bytes()
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.make_executor", never)
-    code, out, err = run(*AUDIT, "--apply", "--fail-on", "removed")
+    code, out, err = run(*AUDIT, "--apply", "--fail-on", "removed", start=never)
     assert (code, err) == (FINDINGS, "")
     assert "caused the harm" in out
     assert "version 2 published with 10 memories" in out
@@ -70,7 +73,7 @@ def test_an_audit_that_applies_is_finished_by_the_same_command(desk, run, stop, 
 
 @pytest.mark.usefixtures("desk")
 def test_an_audit_that_was_finished_after_a_kill_prints_one_document(run, stop):
-    stop(*AUDIT, "--apply", at="memory_audit.jobs.cli.purge.attest_run")
+    stop(*AUDIT, "--apply", at="memory_audit.jobs.run.purge_run.attest_run")
     code, out, _ = run(*AUDIT, "--apply", "--json")
     document = json.loads(out)
     assert (code, document["purged"]["version"], document["purged"]["published"]) == (0, 2, True)
@@ -89,7 +92,7 @@ def test_an_audit_that_was_applied_is_not_applied_again(run):
 
 @pytest.mark.parametrize("words", [(), ("--apply", "--alpha", "0.1"), ("--apply", "--events", "other.jsonl")])
 def test_another_question_is_not_answered_with_what_an_interrupted_audit_found(desk, run, stop, words):
-    stop(*AUDIT, "--apply", at="memory_audit.jobs.cli.purge.attest_run")
+    stop(*AUDIT, "--apply", at="memory_audit.jobs.run.purge_run.attest_run")
     write_lines(desk / "other.jsonl", [event("e2")])
     code, _, err = run(*AUDIT, *words)
     assert (code, "memaudit purge run STORE --apply" in one_line(err)) == (UsageError.exit_code, True)
@@ -100,7 +103,7 @@ def test_another_question_is_not_answered_with_what_an_interrupted_audit_found(d
 
 def test_a_purge_is_attested_by_the_same_command_also_where_others_published_since(desk, run, stop, set_up):
     set_up(AUDIT)
-    stop(*PURGE, at="memory_audit.jobs.cli.purge.attest_run")
+    stop(*PURGE, at="memory_audit.jobs.run.purge_run.attest_run")
     assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
     published = bytes_of(desk / "store")
     code, out, _ = run(*PURGE)
@@ -113,7 +116,7 @@ def test_a_purge_is_attested_by_the_same_command_also_where_others_published_sin
 
 def test_what_a_vacuum_erased_is_not_attested(desk, run, stop, set_up):
     set_up(AUDIT)
-    stop(*PURGE, at="memory_audit.jobs.cli.purge.attest_run")
+    stop(*PURGE, at="memory_audit.jobs.run.purge_run.attest_run")
     assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
     assert run("vacuum", "store", "--keep", "0d", "--apply")[0] == 0
     assert run(*PURGE)[0] == StalePlanError.exit_code
@@ -121,7 +124,7 @@ def test_what_a_vacuum_erased_is_not_attested(desk, run, stop, set_up):
 
 
 def test_a_purge_waits_for_the_end_of_its_audit(desk, run, stop):
-    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
+    stop(*AUDIT, at="memory_audit.jobs.run.run_audit.write_block_records")
     assert (desk / "run" / "result.json").is_file()
     before = bytes_of(desk / "store")
     for words in (PURGE[:-1], PURGE):
@@ -135,7 +138,7 @@ def test_a_purge_waits_for_the_end_of_its_audit(desk, run, stop):
 
 
 def test_where_the_store_changed_meanwhile_the_hazards_are_not_asked_for(desk, run, stop):
-    stop(*AUDIT, at="memory_audit.jobs.cli.audit.write_block_records")
+    stop(*AUDIT, at="memory_audit.jobs.run.run_audit.write_block_records")
     assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
     code, _, err = run(*PURGE)
     assert (code, "audit again" in one_line(err)) == (StalePlanError.exit_code, True)

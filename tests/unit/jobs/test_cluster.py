@@ -76,33 +76,24 @@ def test_ids_that_are_no_plain_words_are_refused(name):
         submit(NOWHERE, ["true"], submission_id=name)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("OPENAI_API_KEY", "x"),
-        ("HF_TOKEN", "x"),
-        ("db_password", "x"),
-        ("SIGNER", "PRIVATE+KEY+memaudit/log+00000000+AAAA"),
-        ("PEM", "-----BEGIN ENCRYPTED PRIVATE KEY-----"),
-        ("BACKBONE", "http://user:word@host/v1"),
-    ],
-)
-def test_variables_that_hold_secrets_are_refused_without_repeating_them(name, value):
-    with pytest.raises(UsageError, match=f"variable '{name}' looks like a secret") as failure:
-        submit(NOWHERE, ["true"], submission_id="a", env_vars={name: value})
-    assert value not in str(failure.value).replace(name, "") or len(value) == 1
-
-
 def test_a_command_that_holds_a_secret_is_refused_without_repeating_it():
     with pytest.raises(UsageError, match="word 3 of the command looks like a secret") as failure:
         submit(NOWHERE, ["memaudit", "audit", "https://user:word@host/"], submission_id="a")
     assert "word@" not in str(failure.value)
 
 
-@pytest.mark.parametrize("name", ["MEMAUDIT_KEY_FILE", "TOKEN_PATH", "SECRETS_DIR", "API_KEY_ENV", "PYTHONPATH"])
-def test_references_to_secrets_pass(name):
+@pytest.mark.parametrize(
+    "word", ["PRIVATE+KEY+memaudit/log+00000000+AAAA", "-----BEGIN ENCRYPTED PRIVATE KEY-----", "http://u:w@host/v1"]
+)
+def test_each_kind_of_secret_in_a_command_is_refused(word):
+    with pytest.raises(UsageError, match="word 2 of the command looks like a secret"):
+        submit(NOWHERE, ["memaudit", word], submission_id="a")
+
+
+@pytest.mark.parametrize("word", ["/run/secrets/x", "--backbone-key-env", "OPENAI_API_KEY"])
+def test_references_to_secrets_pass(word):
     with pytest.raises(UsageError, match="no Ray cluster answers"):
-        submit(NOWHERE, ["true"], submission_id="a", env_vars={name: "/run/secrets/x"})
+        submit(NOWHERE, ["memaudit", word], submission_id="a")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:8265", "ray://host:10001", "auto", "", "http://user:word@host:8265"])

@@ -13,9 +13,10 @@ from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.embeddings import embed_texts
 from memory_audit.jobs.run.graphs import consistency_graphs
 from memory_audit.jobs.run.reuse import EarlierRun
-from memory_audit.jobs.run.run_folder import RUN_FORMAT, RunFolder
+from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.models.fakes import FakeEmbedder, FakeEntailment
-from tests.audit_world import CONFIG, FAKES, entries_of, entry, quiet
+from memory_audit.request import RUN_FORMAT
+from tests.audit_world import CONFIG, FAKES, entries_of, entry
 
 
 class CountedEntailment(FakeEntailment):
@@ -49,22 +50,23 @@ class Counting(LocalExecutor):
 
     def __init__(self, pairs_left: int = 10**6) -> None:
         super().__init__(FAKES)
-        self.entailment, self.embedder = CountedEntailment(pairs_left), CountedEmbedder()
+        self._counted = CountedEntailment(pairs_left), CountedEmbedder()
+        self.entailment, self.embedder = self._counted
 
     @property
     def asked(self):
-        return self.entailment.asked
+        return self._counted[0].asked
 
     @property
     def embedded(self):
-        return self.embedder.embedded
+        return self._counted[1].embedded
 
 
 def build(tmp_path, executor, config=CONFIG, entries=None, earlier=None):
     run = RunFolder(tmp_path / "run", {"format": RUN_FORMAT}, earlier=earlier)
     entries = entries_of("globex") if entries is None else entries
-    embed_texts([text for item in entries for text in (item.text, item.response)], executor, run, quiet())
-    return consistency_graphs({"globex": entries}, config, executor, run, quiet())["globex"]
+    embed_texts([text for item in entries for text in (item.text, item.response)], executor, run)
+    return consistency_graphs({"globex": entries}, config, executor, run)["globex"]
 
 
 def test_each_pair_is_asked_once_in_both_directions_and_never_again(tmp_path):
@@ -137,8 +139,8 @@ def test_tenants_share_questions_and_never_a_pair(tmp_path):
     stores = {tenant: entries_of(tenant) for tenant in ("acme", "globex")}
     executor, run = Counting(), RunFolder(tmp_path / "run", {"a": "b"})
     embed_texts([text for own in stores.values() for item in own for text in (item.text, item.response)],
-                executor, run, quiet())  # fmt: skip
-    graphs = consistency_graphs(stores, CONFIG, executor, run, quiet())
+                executor, run)  # fmt: skip
+    graphs = consistency_graphs(stores, CONFIG, executor, run)
     for tenant, entries in stores.items():
         alone = build(tmp_path / tenant, Counting(), entries=entries).graph
         assert graphs[tenant].graph.cas.tolist() == alone.cas.tolist()

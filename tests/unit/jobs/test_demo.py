@@ -12,7 +12,6 @@ from rich.console import Console
 from memory_audit.entry import Entry
 from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.tombstone import read_hazard
-from memory_audit.jobs import demo
 from memory_audit.jobs.demo import run_demo
 from memory_audit.jobs.demo_corpus import CONFIG_FILE
 from memory_audit.provenance.keys import load_keyring, load_policy
@@ -32,9 +31,7 @@ def corpus(tmp_path):
 def start(folder, corpus, **options):  # noqa: ANN003
     text = io.StringIO()
     console = Console(file=text, width=120)
-    report = run_demo(
-        folder, console, **{"backbone": "fake", "executor": "local", "keep": True, "corpus": corpus} | options
-    )
+    report = run_demo(folder, console, **{"backbone": "fake", "executor": "local", "corpus": corpus} | options)
     return report, text.getvalue()
 
 
@@ -82,7 +79,16 @@ def test_a_second_start_shows_the_finished_demo_and_changes_nothing(tmp_path, co
     assert newest(folder).digest == digest
 
 
-@pytest.mark.parametrize("stage", ["create_store", "run_audit", "write_block_records", "purify", "attest_run"])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "demo.create_store",
+        "run.run_audit.run_audit",
+        "run.run_audit.write_block_records",
+        "demo.purify",
+        "demo.attest_run",
+    ],
+)
 def test_an_interrupted_demo_continues(tmp_path, corpus, monkeypatch, stage):
     folder = tmp_path / "demo"
 
@@ -90,7 +96,7 @@ def test_an_interrupted_demo_continues(tmp_path, corpus, monkeypatch, stage):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(demo, stage, interrupt)
+        patch.setattr(f"memory_audit.jobs.{stage}", interrupt)
         with pytest.raises(KeyboardInterrupt):
             start(folder, corpus)
     start(folder, corpus)
@@ -141,18 +147,3 @@ def test_a_store_changed_after_the_demo_is_refused(tmp_path, corpus):
     with pytest.raises(UsageError, match="was changed after the demo; choose another folder"):
         start(folder, corpus)
     assert newest(folder).version == 3
-
-
-def test_without_keep_only_the_findings_stay(tmp_path, corpus):
-    folder = tmp_path / "demo"
-    report, printed = start(folder, corpus, keep=False)
-    assert sorted(path.name for path in report.parent.iterdir()) == [
-        "attestation.dsse.json", "hazards.json", "models.json", "report.html", "result.json", "run.json",
-        "seal.dsse.json",
-    ]  # fmt: skip
-    assert not (folder / "keys").exists()
-    assert not (folder / "store").exists()
-    assert "are deleted" in printed
-    again, _ = start(folder, corpus)  # starts anew, with new keys
-    assert again.is_file()
-    assert newest(folder).version == 2

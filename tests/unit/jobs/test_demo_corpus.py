@@ -17,7 +17,7 @@ from memory_audit.config import load_config
 from memory_audit.formats.import_jsonl import parse_entries
 from memory_audit.jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
 from memory_audit.jobs.executors.replay_group import Program
-from memory_audit.jobs.run.run_audit import read_events
+from memory_audit.request import read_events
 from tests.unit.jobs.poisoned_in_the_demo import POISONED
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def entries() -> tuple[Entry, ...]:
 
 @cache
 def events() -> tuple[Event, ...]:
-    return read_events(corpus_folder() / EVENTS_FILE)[0]
+    return read_events(corpus_folder() / EVENTS_FILE).events
 
 
 def is_poisoned(entry: Entry) -> bool:

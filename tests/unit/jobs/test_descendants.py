@@ -32,8 +32,8 @@ from tests.audit_world import (
     json_of,
     keyring,
     make_snapshot,
-    quiet,
     removed,
+    request_of,
     run_local,
     verdicts,
 )
@@ -185,18 +185,15 @@ def test_signed_parents_crowd_no_estimate_out_and_none_crowds_them_out(tmp_path,
 
 def test_an_estimated_edge_quarantines_and_makes_no_label_better(snapshot, audited, tmp_path):
     edges = (EstimatedEdge(tenant="acme", child="ok07", parent="bad0", weight_ppm=900_000),)
-    events = (tuple(EVENTS), "e" * 64)
     with closing(LocalExecutor(FAKES, FakeGenerator())) as executor:
-        result = run_audit(
-            snapshot, events, CONFIG, executor, tmp_path / "run", quiet(), now_ms=NOW_MS, edges=(edges, "d" * 64)
-        )
+        result = run_audit(request_of(snapshot, EVENTS, edges=edges), executor, tmp_path / "run", now_ms=NOW_MS)
     assert removed(result) == removed(audited)
     found = descendants(result)["ok07"]
     assert (found.proposal, found.estimated) == ("quarantine", True)
     assert found.reason.endswith("some of them estimated")
     assert result.tenants[0].lineage.entries == audited.tenants[0].lineage.entries
     with closing(LocalExecutor(FAKES)) as executor, pytest.raises(UsageError, match="other edges"):
-        run_audit(snapshot, events, CONFIG, executor, tmp_path / "run", quiet(), now_ms=NOW_MS)
+        run_audit(request_of(snapshot, EVENTS), executor, tmp_path / "run", now_ms=NOW_MS)
 
 
 def test_descendants_left_by_an_earlier_run_are_quarantined_and_not_removed(tmp_path):
@@ -223,7 +220,7 @@ def test_without_parents_the_policy_changes_nothing(tmp_path):
         config = dataclasses.replace(CONFIG, descendants=policy, tau=0.0)
         result = run_local(snapshot, tmp_path / policy, config=config)
         assert all(tenant.lineage is None for tenant in result.tenants)
-        texts.add(json_of(dataclasses.replace(result, config={})))
+        texts.add(json_of(dataclasses.replace(result, config={}, run_id="")))
     assert len(texts) == 1
     assert '"lineage"' not in texts.pop()
 

@@ -36,8 +36,6 @@ def desk(folder, monkeypatch, set_up):
     write_lines(folder / "memories.jsonl", memories())
     write_lines(folder / "events.jsonl", [event()])
     set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.prepare_models", never)
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.make_executor", never)
     monkeypatch.setattr("memory_audit.jobs.cli.forget._block_records", never)
     return folder
 
@@ -155,7 +153,7 @@ MALFORMED = [
 def test_a_malformed_input_is_refused_before_anything_starts(desk, run, name, text, message):
     before = {path for path in desk.rglob("*") if "state" not in path.parts}
     (desk / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    code, out, err = run(*COMMANDS[name])
+    code, out, err = run(*COMMANDS[name], start=never)
     assert (code, out) == (2, "")
     assert message in one_line(err)
     assert name in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import time
 from unittest.mock import Mock
@@ -9,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 from rich.console import Console
 
-from memory_audit.jobs.progress import LINE_SECONDS, Reporter, _LeftColumn
+from memory_audit.jobs.progress import LINE_SECONDS, Reporter, _LeftColumn, say, stage, steps
 
 
 @pytest.fixture
@@ -135,3 +136,30 @@ def test_a_terminal_shows_an_estimate_only_where_there_is_ground_for_one(clock):
             clock[0] += 10
             stage.advance()
         assert column.render(task).plain == "ETA 0:01:40"
+
+
+def test_work_is_heard_by_whoever_opened_a_reporter_around_it_and_by_nobody_else():
+    (outer, told), (inner, told_inside) = plain(), plain()
+    say("before")
+    with outer:
+        say("one")
+        with inner, stage("reading", 2, announced=True) as under_way:
+            under_way.advance(2)
+        with pytest.raises(KeyError), inner:
+            raise KeyError
+        say("two")
+    with stage("afterwards", announced=True), steps() as step:
+        step("unheard", 1, 1)
+    assert told.getvalue() == "one\ntwo\n"
+    assert told_inside.getvalue() == "reading …\n"
+
+
+async def test_what_a_coroutine_tells_is_heard_where_it_was_started():
+    reporter, told = plain()
+
+    async def work():
+        say("inside")
+
+    with reporter:
+        await asyncio.gather(work(), asyncio.create_task(work()))
+    assert told.getvalue() == "inside\ninside\n"

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from memory_audit.errors import IncompleteError, UsageError, VerificationError
-from memory_audit.jobs.cli import store as cli_store
 from memory_audit.jobs.cli.main import INTERRUPTED
 from memory_audit.snapshot.pin import read_pin, write_pin
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, event, memories, one_line, write_lines
@@ -48,7 +47,7 @@ def unkept(monkeypatch, version, error):
             raise error
         write(path, pin)
 
-    monkeypatch.setattr(cli_store, "write_pin", writing)
+    monkeypatch.setattr("memory_audit.jobs.store_session.write_pin", writing)
 
 
 def made_ready(words, run):

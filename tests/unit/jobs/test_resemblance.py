@@ -15,13 +15,13 @@ from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.embeddings import embed_texts
 from memory_audit.jobs.run.graphs import consistency_graphs
 from memory_audit.jobs.run.run_folder import RunFolder
-from tests.audit_world import CONFIG, FAKES, entries_of, entry, quiet
+from tests.audit_world import CONFIG, FAKES, entries_of, entry
 
 
 def graph_of(tmp_path, entries) -> TenantGraph:
     executor, run = LocalExecutor(FAKES), RunFolder(tmp_path / "run", {"a": "b"})
-    embed_texts([text for item in entries for text in (item.text, item.response)], executor, run, quiet())
-    return consistency_graphs({"t": entries}, CONFIG, executor, run, quiet())["t"]
+    embed_texts([text for item in entries for text in (item.text, item.response)], executor, run)
+    return consistency_graphs({"t": entries}, CONFIG, executor, run)["t"]
 
 
 def lonely(responses: list[list[float]]) -> TenantGraph:

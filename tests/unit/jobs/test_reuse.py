@@ -12,7 +12,8 @@ from rich.console import Console
 from memory_audit.errors import UsageError
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.reuse import EarlierRun
-from memory_audit.jobs.run.run_folder import RUN_FORMAT, RunFolder
+from memory_audit.jobs.run.run_folder import RunFolder
+from memory_audit.request import RUN_FORMAT
 
 
 @pytest.fixture
@@ -39,8 +40,9 @@ def merged(parts) -> dict:
 def test_what_is_asked_for_is_given_in_pieces_and_said_and_nothing_is_written(last_night):
     before = {path: path.stat().st_mtime_ns for path in last_night.rglob("*")}
     earlier, told = EarlierRun(last_night), Told()
-    assert merged(earlier.weights({"b", "c"}, "n@1", told)) == {"b": 0.5}
-    assert merged(earlier.vectors(["t", "x", "y"], "e@1", 2, told)).keys() == {"t"}
+    with told:
+        assert merged(earlier.weights({"b", "c"}, "n@1")) == {"b": 0.5}
+        assert merged(earlier.vectors(["t", "x", "y"], "e@1", 2)).keys() == {"t"}
     said = told.printed.getvalue()
     assert f"1 of 2 comparisons are those of {last_night}" in said
     assert f"1 of 3 embeddings are those of {last_night}" in said
@@ -49,20 +51,22 @@ def test_what_is_asked_for_is_given_in_pieces_and_said_and_nothing_is_written(la
 
 def test_what_another_model_said_is_not_given_and_that_is_said(last_night):
     told = Told()
-    assert not merged(EarlierRun(last_night).weights({"b"}, "n@2", told))
-    assert not merged(EarlierRun(last_night).vectors({"t"}, "e@2", 2, told))
+    with told:
+        assert not merged(EarlierRun(last_night).weights({"b"}, "n@2"))
+        assert not merged(EarlierRun(last_night).vectors({"t"}, "e@2", 2))
     assert "nothing is taken over of the nli of" in told.printed.getvalue()
     assert "it is n@1, not n@2" in told.printed.getvalue()
 
 
 def test_embeddings_of_another_size_are_not_given(last_night):
-    assert not merged(EarlierRun(last_night).vectors({"t"}, "e@1", 3, Told()))
+    assert not merged(EarlierRun(last_night).vectors({"t"}, "e@1", 3))
 
 
 def test_a_damaged_shard_costs_what_it_held_and_is_said(last_night):
     (last_night / "entailment" / "0.parquet").write_bytes(b"no parquet")
     told = Told()
-    assert merged(EarlierRun(last_night).weights({"a", "b"}, "n@1", told)) == {"a": 0.25, "b": 0.5}
+    with told:
+        assert merged(EarlierRun(last_night).weights({"a", "b"}, "n@1")) == {"a": 0.25, "b": 0.5}
     assert "1 file not read: damaged, or not written with these keys" in told.printed.getvalue()
 
 

@@ -15,12 +15,14 @@ import pytest
 import memory_audit.guard
 from memory_audit.errors import EventError, UsageError
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.run.run_audit import _own_code, check_input, read_events, run_audit
+from memory_audit.jobs.run.run_audit import run_audit
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.models.fakes import FakeGenerator
-from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, make_snapshot, quiet, removed
+from memory_audit.request import read_events
+from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, make_snapshot, removed, request_of
 
-EVENTS = (tuple(harmful_events()[:1]), "e" * 64)
+EVENTS = harmful_events()[:1]
+DIGEST = "e" * 64
 PACKAGED = Path(memory_audit.guard.__file__).parent / "blocks" / "taxonomy.yaml"
 SCORER = "def score(query, output):\n    return {}\n"
 AGENT = """
@@ -48,12 +50,12 @@ def modules(tmp_path, monkeypatch):
 def audit(snapshot, out, config=CONFIG, *, now_ms=NOW_MS):
     generator = FakeGenerator()
     with closing(LocalExecutor(FAKES, generator)) as executor:
-        result = run_audit(snapshot, EVENTS, config, executor, out, quiet(), now_ms=now_ms)
+        result = run_audit(request_of(snapshot, EVENTS, config, digest=DIGEST), executor, out, now_ms=now_ms)
     return result, generator.requests
 
 
 def test_events_of_any_size_are_not_read_whole_from_a_pipe_either(tmp_path, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.run.run_audit.MAX_EVENTS_BYTES", 64)
+    monkeypatch.setattr("memory_audit.request.MAX_EVENTS_BYTES", 64)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(b"x" * 65,), daemon=True)
@@ -105,26 +107,28 @@ def test_a_run_with_a_taxonomy_that_was_edited_since_is_refused_and_names_it(sna
 def test_a_taxonomy_that_cannot_be_read_is_the_users_to_hear_before_anything_is_asked(snapshot, tmp_path):
     config = dataclasses.replace(CONFIG, taxonomy=str(tmp_path / "none.yaml"))
     with pytest.raises(UsageError, match=r"none\.yaml: cannot be read"):
-        check_input(snapshot, EVENTS, config)
+        request_of(snapshot, EVENTS, config)
 
 
-def test_own_code_is_known_by_the_digest_of_its_file(modules):
+def test_own_code_is_known_by_the_digest_of_its_file(snapshot, modules):
     (modules / "scorer_of_mine.py").write_text(SCORER.format("1.0"))
     digest = hashlib.sha256(SCORER.format("1.0").encode()).hexdigest()
     config = dataclasses.replace(CONFIG, harm={"kind": "scorer_of_mine:score"})
-    assert _own_code(config) == {"harm code": digest}
+    identity = request_of(snapshot, EVENTS, config).identity
+    assert (identity["harm code"], "agent code" in identity) == (digest, False)
 
 
 @pytest.mark.parametrize("kind", ["math:dist", "sys:getsizeof"])
-def test_a_module_without_a_source_has_no_digest(kind):
-    assert _own_code(dataclasses.replace(CONFIG, harm={"kind": kind})) == {}
+def test_a_module_without_a_source_has_no_digest(snapshot, kind):
+    config = dataclasses.replace(CONFIG, harm={"kind": kind})
+    assert "harm code" not in request_of(snapshot, EVENTS, config).identity
 
 
 def test_a_run_without_own_code_is_of_what_it_always_was(snapshot, tmp_path):
     result, _ = audit(snapshot, tmp_path / "run")
     identity = {
         "format": "memaudit run v3", "configuration": CONFIG.digest(), "snapshot": snapshot.digest,
-        "events": EVENTS[1],
+        "events": DIGEST,
     }  # fmt: skip
     assert json.loads((tmp_path / "run" / "run.json").read_bytes()) == identity
     assert result.run_id == hashlib.sha256("".join(identity.values()).encode()).hexdigest()[:16]

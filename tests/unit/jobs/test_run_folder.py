@@ -17,13 +17,8 @@ from hypothesis import strategies as st
 from memory_audit import parquet
 from memory_audit.attribution.replays.ablation import Outcome
 from memory_audit.errors import IncompleteError, UsageError, VerificationError
-from memory_audit.jobs.run.run_folder import (
-    SHARD_ROWS,
-    SHARD_SECONDS,
-    RunFolder,
-    _is_foreign,
-    parse_marker,
-)
+from memory_audit.jobs.run.run_files import parse_marker
+from memory_audit.jobs.run.run_folder import SHARD_ROWS, SHARD_SECONDS, RunFolder, _is_foreign
 from memory_audit.jobs.run.shards import (
     VECTORS_SCHEMA,
     WEIGHTS_SCHEMA,

@@ -18,7 +18,8 @@ from memory_audit.jobs.run.attestation import ATTESTATION_FILE
 from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_audit import run_audit
-from memory_audit.jobs.run.run_folder import KINDS, RUN_FORMAT, RunFolder
+from memory_audit.jobs.run.run_files import ROLES
+from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.jobs.run.run_seal import SEAL_FILE, Codes, Sealer, read_seal
 from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.models.fakes import FakeGenerator
@@ -26,8 +27,9 @@ from memory_audit.provenance import dsse
 from memory_audit.provenance.ed25519 import PrivateKey
 from memory_audit.provenance.keys import Keyring, generate_keys, load_policy
 from memory_audit.provenance.trust_policy import Role, sign_policy
+from memory_audit.request import RUN_FORMAT
 from memory_audit.snapshot.attest import verify_attestation
-from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, keyring, make_snapshot, quiet
+from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, keyring, make_snapshot, request_of
 from tests.unit.jobs.test_changed_runs import frame
 from tests.unit.jobs.test_cli import AUDIT
 from tests.unit.jobs.test_cli_purge import PURGE, desk  # noqa: F401 - a fixture
@@ -62,10 +64,8 @@ def sealed(tmp_path_factory):
         sealer = Sealer(keyring())
         with closing(LocalExecutor(FAKES, FakeGenerator())) as executor:
             run = folder / name
-            result = run_audit(
-                snapshot, (tuple(events), name), CONFIG, executor, run, quiet(), now_ms=NOW_MS, sealer=sealer
-            )
-            write_block_records(snapshot, result, CONFIG, executor, run, quiet(), sealer)
+            result = run_audit(request_of(snapshot, events, digest=name), executor, run, now_ms=NOW_MS, sealer=sealer)
+            write_block_records(snapshot, result, CONFIG, executor, run, sealer)
         sealer.seal(run, result.store, result.snapshot_version)
         assert open_sealed(run, keyring().policy).result.run_id == result.run_id
     return folder / "run"
@@ -160,13 +160,13 @@ def test_answers_are_not_taken_over_under_the_name_of_another_model(tmp_path):
     run.record_models({"nli": "small"})
     run.add_weights({"p": 0.5})
     earlier = EarlierRun(run.path, Sealer(keyring()))
-    assert list(earlier.weights({"p"}, "small", quiet())) == [{"p": 0.5}]
+    assert list(earlier.weights({"p"}, "small")) == [{"p": 0.5}]
     (run.path / "models.json").write_text(json.dumps({"nli": "large"}), encoding="utf-8")
     earlier = EarlierRun(run.path, Sealer(keyring()))
-    assert not list(earlier.weights({"p"}, "large", quiet()))
+    assert not list(earlier.weights({"p"}, "large"))
 
 
-@given(st.binary(max_size=8), st.text(max_size=8), st.sampled_from(KINDS), st.dictionaries(st.text(), st.text()))
+@given(st.binary(max_size=8), st.text(max_size=8), st.sampled_from(tuple(ROLES)), st.dictionaries(st.text(), st.text()))
 def test_a_code_is_of_key_run_kind_model_and_bytes(data, model, kind, identity):
     codes = {
         Sealer(keys).codes(of).of(what, who, held)

@@ -17,7 +17,7 @@ import pytest
 from memory_audit.errors import UsageError
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.cluster import submit
-from memory_audit.jobs.run.run_folder import KINDS
+from memory_audit.jobs.run.run_files import ROLES
 from memory_audit.models.loading import ModelSpecs, prepare
 from memory_audit.models.weights.cache import folder_id
 from memory_audit.provenance.keys import load_keyring
@@ -94,7 +94,7 @@ def test_folders_nested_too_deep_in_a_store_are_left_over_and_it_verifies(store,
 
 
 @waits
-@pytest.mark.parametrize("name", ["run.json", "models.json", *(f"{kind}/0.parquet" for kind in KINDS)])
+@pytest.mark.parametrize("name", ["run.json", "models.json", *(f"{kind}/0.parquet" for kind in ROLES)])
 def test_a_pipe_in_a_run_folder_is_refused_and_not_waited_for(store, run, name, set_up):
     set_up(AUDIT)
     place = store.parent / "run" / name
@@ -107,7 +107,7 @@ def test_a_pipe_in_a_run_folder_is_refused_and_not_waited_for(store, run, name, 
 
 
 @waits
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "replays"])
+@pytest.mark.parametrize("kind", [kind for kind in ROLES if kind != "replays"])
 def test_a_pipe_in_an_earlier_run_is_passed_over(store, run, kind, set_up):
     set_up(AUDIT)
     os.mkfifo(store.parent / "run" / kind / "0.parquet")
@@ -203,7 +203,7 @@ def test_a_data_file_that_decodes_to_far_more_than_its_size_is_not_decoded(store
         assert "bytes that decode to 19" in one_line(err)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ROLES)
 def test_a_shard_that_decodes_to_far_more_than_its_size_is_not_decoded(store, run, kind, set_up):
     set_up(AUDIT)
     shard = next((store.parent / "run" / kind).glob("*.parquet"))

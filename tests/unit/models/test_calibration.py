@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -79,7 +80,7 @@ def test_a_file_that_is_not_there_is_one_line(write):
 @pytest.mark.parametrize("source", [FIRST, SECOND])
 def test_packaged_curves_are_those_that_the_weights_were_kept_with(source):
     weights, _ = read_weights(source)
-    with np.load(calibration.files("memory_audit.models").joinpath("data", source.name)) as data:
+    with np.load(files("memory_audit.models").joinpath("data", source.name)) as data:
         kept = [float(value) for value in data["scalars"].astype(np.float32)]
     assert [asdict(weights.curve)[name] for name in (*CURVE, "doubt_nats")] == kept
 

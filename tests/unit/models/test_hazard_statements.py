@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -142,7 +142,7 @@ def test_only_a_calibrated_reader_with_statements_says_how_far_a_hazard_is(with_
         FakeGenerator(), statements=statements if with_statements else None, calibrated=calibrated
     )  # fmt: skip
     assert reader.calibrated_for == (TAXONOMY.digest if told else None)
-    other = dataclasses.replace(TAXONOMY, version=TAXONOMY.version + 1)
+    other = msgspec.structs.replace(TAXONOMY, version=TAXONOMY.version + 1)
     for taxonomy, says in ((TAXONOMY, told), (other, False)):
         (signature,) = asyncio.run(reader.extract(["Here checks are skipped."], taxonomy))
         margins = asyncio.run(reader.margins("Here checks are skipped.", taxonomy))
@@ -163,7 +163,7 @@ def test_what_one_instrument_said_is_not_taken_for_what_both_say(tmp_path):
 
 
 def test_texts_of_another_taxonomy_are_read_by_the_backbone_alone():
-    other = dataclasses.replace(TAXONOMY, version=TAXONOMY.version + 1)
+    other = msgspec.structs.replace(TAXONOMY, version=TAXONOMY.version + 1)
     statements = HazardStatements(WordEntailment(), curves_for(), TAXONOMY.digest)
     reader = HazardReader(FakeGenerator(), statements=statements)
     plain = asyncio.run(HazardReader(FakeGenerator()).margins("Here checks are skipped.", other))
@@ -174,7 +174,7 @@ def test_the_packaged_curves_belong_to_the_packaged_taxonomy():
     curves = packaged_curves(TAXONOMY)
     assert curves is not None
     assert set(curves) == set(TAXONOMY.names)
-    assert packaged_curves(dataclasses.replace(TAXONOMY, version=TAXONOMY.version + 1)) is None
+    assert packaged_curves(msgspec.structs.replace(TAXONOMY, version=TAXONOMY.version + 1)) is None
 
 
 def test_curves_with_a_negative_weight_are_refused():
@@ -201,7 +201,7 @@ def test_entailment_goes_with_packaged_backbones_unless_told_otherwise():
 
 
 def test_an_nli_model_named_for_another_taxonomy_is_refused():
-    other = dataclasses.replace(TAXONOMY, version=TAXONOMY.version + 1)
+    other = msgspec.structs.replace(TAXONOMY, version=TAXONOMY.version + 1)
     with pytest.raises(UsageError, match="for the packaged taxonomy only; name none"):
         nli_beside(ModelSpecs(backbone="fake"), other, "packaged")
     assert nli_beside(ModelSpecs(backbone="packaged"), other, None) is None

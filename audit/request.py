@@ -1,0 +1,189 @@
+"""What an audit is asked: a verified snapshot, events, estimated edges and a configuration, checked against each other.
+
+An `AuditRequest` that exists can be run: its events and edges fit the store, its agent and its harm scorer can be
+built, and its taxonomy can be read. Its identity names all that the results depend on. No model is asked here, and
+nothing is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from memory_audit.attribution.replays.agents import load_agent
+from memory_audit.attribution.replays.harm import load_harm
+from memory_audit.errors import EventError, UsageError
+from memory_audit.events import parse_events
+from memory_audit.formats.outside_file import read_at_most
+from memory_audit.guard.blocks.hazard import load_taxonomy
+from memory_audit.lineage.edges_file import check_edges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from memory_audit.config import AuditConfig
+    from memory_audit.events import Event
+    from memory_audit.lineage.edges_file import EdgesFile
+    from memory_audit.snapshot.reader import VerifiedSnapshot
+
+__all__ = ["RUN_FORMAT", "AuditRequest", "EventsFile", "TenantEvents", "events_by_tenant", "read_events"]
+
+RUN_FORMAT = "memaudit run v3"
+"""Of what a run folder holds: another where `Entry.text`, a column or key of `memory_audit.jobs.run.shards`, how these
+are written, the weight of a pair or a code of `memory_audit.jobs.run.run_seal` changes."""
+
+MAX_EVENTS_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsFile:
+    """Events, and which file they are from."""
+
+    events: tuple[Event, ...]
+    digest: str
+    """SHA-256 (hex) of the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantEvents:
+    """What one tenant's audit is about, in the order of event ids."""
+
+    harmful: tuple[Event, ...]
+    """At least one."""
+
+    probes: tuple[Event, ...]
+    """Benign ones, whose answers are to survive."""
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter((*self.harmful, *self.probes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRequest:
+    """One audit.
+
+    Raises:
+        UsageError: events or edges that do not fit the store, an agent or a harm scorer that cannot be built, a
+            taxonomy that cannot be read.
+    """
+
+    snapshot: VerifiedSnapshot
+    events: EventsFile
+    config: AuditConfig
+    edges: EdgesFile | None = None
+    """Derivation edges that somebody estimated."""
+
+    by_tenant: Mapping[str, TenantEvents] = field(init=False)
+    """Of the tenants that have a harmful event. Where there is none, no model will be asked."""
+
+    identity: Mapping[str, str] = field(init=False)
+    """Name to digest of all that the results depend on, in the order that the run's id is made in."""
+
+    def __post_init__(self) -> None:
+        config = self.config
+        object.__setattr__(self, "by_tenant", MappingProxyType(events_by_tenant(self.snapshot, self.events.events)))
+        load_agent(config.agent)
+        load_harm(config.harm)
+        identity = {
+            "format": RUN_FORMAT,
+            "configuration": config.digest(),
+            "snapshot": self.snapshot.digest,
+            "events": self.events.digest,
+            "edges": None if self.edges is None else self.edges.digest,
+            "agent code": _source_digest(config.agent),
+            "harm code": _source_digest(config.harm),
+            "taxonomy": _taxonomy_digest(config),
+        }
+        known = {name: digest for name, digest in identity.items() if digest is not None}
+        object.__setattr__(self, "identity", MappingProxyType(known))
+        if self.edges is not None:
+            check_edges(self.edges.edges, self.snapshot, "estimated edges")
+
+    @property
+    def run_id(self) -> str:
+        """16 hex digits: equal requests have equal ids."""
+        return hashlib.sha256("".join(self.identity.values()).encode()).hexdigest()[:16]
+
+
+def read_events(path: Path) -> EventsFile:
+    """Read an events file.
+
+    Raises:
+        UsageError: the file cannot be read; an EventError where it is too large, or a line breaks a rule.
+    """
+    raw = read_at_most(path, MAX_EVENTS_BYTES)
+    if len(raw) > MAX_EVENTS_BYTES:
+        raise EventError(f"{path}: more than {MAX_EVENTS_BYTES} bytes; split it by tenant")
+    events = tuple(parse_events(raw.splitlines(keepends=True), path.name))
+    if not events:
+        raise EventError(f"{path}: no events in it")
+    return EventsFile(events=events, digest=hashlib.sha256(raw).hexdigest())
+
+
+def events_by_tenant(snapshot: VerifiedSnapshot, events: Sequence[Event]) -> dict[str, TenantEvents]:
+    """Sort events by tenant; tenants without a harmful one are left out.
+
+    Raises:
+        EventError: an unknown tenant, or an entry that the store never had; one that was removed since is no error, as
+            the log of what went wrong outlives its causes.
+        UsageError: a tenant without any entry.
+    """
+    of_each: dict[str, list[Event]] = {}
+    for event in sorted(events, key=lambda event: event.event_id):
+        if event.tenant not in snapshot.tenants:
+            raise EventError(f"event {event.event_id!r:.80}: unknown tenant {event.tenant!r:.80}")
+        of_each.setdefault(event.tenant, []).append(event)
+    found: dict[str, TenantEvents] = {}
+    for tenant, own in of_each.items():
+        harmful = tuple(event for event in own if event.harm == "harmful")
+        if harmful:
+            found[tenant] = TenantEvents(
+                harmful=harmful, probes=tuple(event for event in own if event.harm != "harmful")
+            )
+            _check_retrieved(snapshot, tenant, found[tenant])
+    return found
+
+
+def _check_retrieved(snapshot: VerifiedSnapshot, tenant: str, events: TenantEvents) -> None:
+    known = {entry.entry_id for entry in snapshot.entries(tenant)}
+    if not known:
+        raise UsageError(f"tenant {tenant!r:.80} has no entries: there is nothing to audit")
+    known |= {tombstone.entry_id for tombstone in snapshot.tombstones(tenant)}
+    for event in events:
+        for entry_id in event.retrieved or ():
+            if entry_id not in known:
+                raise EventError(
+                    f"event {event.event_id!r:.80}: retrieved entry {entry_id!r:.80} is not in the store of "
+                    f"{tenant!r:.80}"
+                )
+
+
+def _source_digest(settings: Mapping[str, object]) -> str | None:
+    """Return the SHA-256 (hex) of the file of a user's own agent or scorer, whose name alone a configuration holds.
+
+    What that file imports is not looked at. None for a built-in kind, and for a module without a source.
+    """
+    module, colon, _ = str(settings.get("kind")).partition(":")
+    if not colon:
+        return None
+    try:
+        file = inspect.getsourcefile(importlib.import_module(module))
+        return None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except (TypeError, OSError):  # a module of the interpreter, or one in an archive
+        return None
+
+
+def _taxonomy_digest(config: AuditConfig) -> str | None:
+    """Return the digest of a user's own taxonomy, where hazards are read.
+
+    Raises:
+        UsageError: it cannot be read, or breaks a rule.
+    """
+    if config.taxonomy is None or config.hazards == "off":
+        return None
+    return load_taxonomy(Path(config.taxonomy)).digest
