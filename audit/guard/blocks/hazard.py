@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -118,21 +118,6 @@ class Taxonomy:
             ],
         }
         return hashlib.sha256(strict_json.encode(meaning)).hexdigest()
-
-    def with_thresholds(self, thresholds_nats: Mapping[str, float]) -> Taxonomy:
-        """Return the taxonomy with other thresholds; labels not named keep theirs.
-
-        Raises:
-            UsageError: an unknown label, or a threshold out of range.
-        """
-        unknown = sorted(set(thresholds_nats) - set(self.names))
-        if unknown:
-            raise UsageError(f"taxonomy {self.name!r}: no label {unknown[0]!r:.80} to calibrate")
-        labels = (
-            replace(label, threshold_nats=float(thresholds_nats.get(label.name, label.threshold_nats)))
-            for label in self.labels
-        )
-        return replace(self, labels=tuple(labels))
 
     def judge(self, margins_nats: Mapping[str, float]) -> frozenset[str]:
         """Return the labels whose margin logp(yes) - logp(no) is above their threshold."""

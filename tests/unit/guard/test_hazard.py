@@ -65,15 +65,11 @@ def test_a_missing_taxonomy_file_is_named(tmp_path):
 
 def test_the_digest_covers_meaning_and_not_thresholds():
     plain = parse_taxonomy(taxonomy(), "file")
-    assert plain.with_thresholds({"a": 3.0}).digest == plain.digest
-    assert plain.with_thresholds({"a": 3.0}).judge({"a": 2.9}) == frozenset()
+    strict = parse_taxonomy(taxonomy(labels=[LABEL | {"threshold_nats": 3.0}]), "file")
+    assert strict.digest == plain.digest
+    assert strict.judge({"a": 2.9}) == frozenset()
     for change in ({"version": 2}, {"name": "other"}, {"labels": [LABEL | {"definition": "does b"}]}):
         assert parse_taxonomy(taxonomy(**change), "file").digest != plain.digest
-
-
-def test_a_threshold_of_an_unknown_label_is_refused():
-    with pytest.raises(UsageError, match="no label 'b'"):
-        parse_taxonomy(taxonomy(), "file").with_thresholds({"b": 1.0})
 
 
 @given(NAMES)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -185,7 +186,7 @@ def test_a_new_threshold_needs_no_new_question():
     reader = HazardReader(generator, cache=cache)
     read(reader, HARMFUL)
     asked = len(generator.requests)
-    strict = TAXONOMY.with_thresholds(dict.fromkeys(TAXONOMY.names, 9.0))
+    strict = replace(TAXONOMY, labels=tuple(replace(label, threshold_nats=9.0) for label in TAXONOMY.labels))
     assert asyncio.run(reader.extract([HARMFUL], strict))[0].labels == frozenset()
     assert len(generator.requests) == asked
 
