@@ -25,7 +25,7 @@ T = TypeVar("T")
 class Embed:
     """Asks for vectors of texts: shape (texts, dimensions)."""
 
-    texts: tuple[str, ...]
+    texts: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class ReadBehaviour:
     could not be compared the answer is a line that says why.
     """
 
-    texts: tuple[str, ...]
-    stones: tuple[NDArray[np.bool_], ...]
+    texts: list[str]
+    stones: list[NDArray[np.bool_]]
     """Of each text the tombstones that it is held against, shape (tombstones,): a reader may look closer where it finds
     a behaviour likely, and not for one that does not count."""
 
@@ -49,7 +49,7 @@ class ReadBehaviour:
 class ReadHazards:
     """Asks for the hazard signatures of texts: by taxonomy one for each text, None where the model gave none."""
 
-    texts: tuple[str, ...]
+    texts: list[str]
     taxonomies: tuple[str, ...]
     """Their digests."""
 

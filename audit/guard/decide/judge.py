@@ -99,7 +99,7 @@ def judge_texts(
     if len(block_list) and any(ends):
         try:
             if vectors is None:
-                vectors = yield Embed(tuple(text for group in groups for text in group.forms))
+                vectors = yield Embed([text for group in groups for text in group.forms])
             vectors = _checked(vectors, ends[-1], block_list.keys.dimensions)
         except Exception as error:  # noqa: BLE001 - whatever an embedder raises, the policy decides, and says so
             failed = rules.failure("embedder failed", error_line(error))
@@ -167,7 +167,7 @@ def by_behaviours(rules: Rules, cases: Sequence[Case], *, joined: bool = False) 
     if not to_read:
         return
     try:
-        answer = yield ReadBehaviour(tuple(stones), tuple(stones.values()), rules.block_list.behaviours)
+        answer = yield ReadBehaviour(list(stones), list(stones.values()), rules.block_list.behaviours)
     except Exception as error:  # noqa: BLE001 - whatever a model raises, the policy decides, and says so
         for case, read in to_read:
             case.decision = rules.failure("model failed", error_line(error), read.nearest)
@@ -187,7 +187,7 @@ def _by_hazards(rules: Rules, cases: Sequence[Case], *, joined: bool) -> Steps[N
             to_read.append((case, read))
     if not to_read:
         return
-    texts = tuple(dict.fromkeys(text for _, read in to_read for text in read.texts))
+    texts = list(dict.fromkeys(text for _, read in to_read for text in read.texts))
     try:
         answer = yield ReadHazards(texts, rules.taxonomies)
     except Exception as error:  # noqa: BLE001 - likewise

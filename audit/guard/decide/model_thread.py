@@ -6,16 +6,20 @@ import asyncio
 import threading
 from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from memory_audit.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from concurrent.futures import Future
 
 T = TypeVar("T")
 
 __all__ = ["ModelThread"]
+
+MOST_AWAITED = 32
+"""By one event loop: others wait for their turn, and their time does not run yet. A burst must not time out at once."""
 
 
 class ModelThread:
@@ -25,6 +29,7 @@ class ModelThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._turns = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]()
         self._closed = False
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
@@ -38,18 +43,20 @@ class ModelThread:
         wait([future], timeout_s)
         return _result(future, timeout_s)
 
-    async def wait(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        """Await a coroutine that runs here; it is cancelled with who waits. Raises like `run`."""
-        future = self._begun(work)
-        awaited = asyncio.wrap_future(future)
-        try:
-            await asyncio.wait([awaited], timeout=timeout_s)
-        except asyncio.CancelledError:
-            future.cancel()
-            raise
-        if awaited.done() and not awaited.cancelled():
-            awaited.exception()  # seen here: asyncio would log it
-        return _result(future, timeout_s)
+    async def wait(self, work: Callable[[], Coroutine[Any, Any, T]], timeout_s: float) -> T:
+        """Await what runs here, when it is its turn; it is cancelled with who waits. Raises like `run`."""
+        turns = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MOST_AWAITED))
+        async with turns:
+            future = self._begun(work())
+            awaited = asyncio.wrap_future(future)
+            try:
+                await asyncio.wait([awaited], timeout=timeout_s)
+            except asyncio.CancelledError:
+                future.cancel()
+                raise
+            if awaited.done() and not awaited.cancelled():
+                awaited.exception()  # seen here: asyncio would log it
+            return _result(future, timeout_s)
 
     def close(self) -> None:
         """Cancel what is running and end the thread. Idempotent."""

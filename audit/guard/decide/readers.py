@@ -113,7 +113,7 @@ class Readers:
 
         found = await asyncio.to_thread(self._advance, steps, partial(next, steps))
         while not isinstance(found, _Ended):
-            work = self._extract(found)
+            work = partial(self._extract, found)
             try:
                 step = partial(steps.send, await self._thread.wait(work, self._timeout_s))
             except Exception as error:  # noqa: BLE001 - the judgement decides

@@ -21,7 +21,7 @@ from memory_audit.guard.blocks.block_list import BlockList
 from memory_audit.guard.decide.history import MAX_BYTES, RecentWrites
 from memory_audit.guard.decide.instalments import Instalment, fitting
 from memory_audit.guard.decide.judge import MAX_TEXT_FORMS, MOST_REMEMBERED
-from memory_audit.guard.decide.model_thread import ModelThread
+from memory_audit.guard.decide.model_thread import MOST_AWAITED, ModelThread
 from memory_audit.guard.decide.write import UNNAMED
 from memory_audit.guard.guard import GuardSettings, WriteGuard
 from memory_audit.guard.text.chunks import pieces
@@ -682,6 +682,22 @@ async def test_a_write_that_nobody_waits_for_any_more_is_asked_about_no_longer(w
     assert held.counters["checked"] == 0
 
 
+async def test_of_a_burst_each_has_its_time_from_its_turn_on():
+    running, most = 0, 0
+
+    async def work():
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.05)
+        running -= 1
+
+    thread = ModelThread()
+    await asyncio.gather(*(thread.wait(work, 60.0) for _ in range(2 * MOST_AWAITED)))
+    thread.close()
+    assert most == MOST_AWAITED
+
+
 @pytest.mark.parametrize("timeout_s", [0.05, 60.0])
 async def test_an_awaited_model_has_limited_time_too(timeout_s):
     async def gives_up():
@@ -691,7 +707,7 @@ async def test_an_awaited_model_has_limited_time_too(timeout_s):
     thread = ModelThread()
     told = "no answer in 0.05 seconds" if timeout_s < 1 else "own time-out: the server was silent"
     with pytest.raises(ModelError, match=told):
-        await thread.wait(gives_up(), timeout_s)
+        await thread.wait(gives_up, timeout_s)
     thread.close()
 
 
