@@ -48,7 +48,7 @@ from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.models.backbone.generator_vllm import VllmSettings
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, save_keyring
-from memory_audit.report.summary import removed_of, summarise, untold
+from memory_audit.report.summary import summarise, untold
 from memory_audit.report.table import render_table
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.attest import verify_attestation
@@ -281,11 +281,7 @@ def _purify(
     place: _Layout, snapshot: VerifiedSnapshot, run: SealedRun, keyring: Keyring, say: _Narrator
 ) -> Purified | None:
     result = run.result
-    removals = {
-        tenant.tenant: {score.entry_id: score.reason for score in removed}
-        for tenant in result.tenants
-        if (removed := removed_of(tenant))
-    }
+    removals = result.removals
     if not removals:
         say.plain("nothing to remove: the store stays as it is")
         return None

@@ -17,7 +17,7 @@ from memory_audit.consistency.graph import CONTRADICTION_WEIGHT, FLAG_DEVIATIONS
 from memory_audit.report.untrusted import as_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from memory_audit.result import EntryScore, GraphEdge
 
@@ -124,14 +124,15 @@ class GraphDrawing:
     edges_left_out: int
 
 
-def draw_scatter(scores: Sequence[EntryScore], anchors: dict[str, str]) -> Scatter:
+def draw_scatter(scores: Sequence[EntryScore], anchors: dict[str, str], removed: Collection[str]) -> Scatter:
     """Place the entries that have a CAS; removed ones first where there are too many.
 
     Args:
         scores: Of one tenant, finite.
         anchors: Entry id to the `href` of its card.
+        removed: Entry ids that go.
     """
-    placed = [score for score in _by_importance(scores) if score.cas is not None]
+    placed = [score for score in _by_importance(scores, removed) if score.cas is not None]
     drawn = placed[:MAX_POINTS]
     cas = [score.cas or 0.0 for score in drawn]
     known = [score.cmis for score in drawn if score.cmis is not None]
@@ -150,14 +151,14 @@ def draw_scatter(scores: Sequence[EntryScore], anchors: dict[str, str]) -> Scatt
         Mark(
             x=round(at_x(score.cas or 0.0), 1),
             y=round(at_y(score.cmis), 1),
-            radius=6.0 if score.removed else 4.0,
-            kind=_kind(score),
-            title=_title(score),
+            radius=6.0 if score.entry_id in removed else 4.0,
+            kind=_kind(score, removed),
+            title=_title(score, removed),
             href=anchors.get(score.entry_id, ""),
         )
         for score in reversed(drawn)  # the most suspicious are painted last, on top
     )
-    names = [(score.entry_id, at_x(score.cas or 0.0), at_y(score.cmis)) for score in drawn if score.removed]
+    names = [(score.entry_id, at_x(score.cas or 0.0), at_y(score.cmis)) for score in drawn if score.entry_id in removed]
     cut = statistics.fmean(cas) + FLAG_DEVIATIONS * statistics.pstdev(cas) if cas else 0.0
     return Scatter(
         marks=marks,
@@ -171,11 +172,13 @@ def draw_scatter(scores: Sequence[EntryScore], anchors: dict[str, str]) -> Scatt
     )
 
 
-def draw_graph(scores: Sequence[EntryScore], edges: Sequence[GraphEdge], anchors: dict[str, str]) -> GraphDrawing:
+def draw_graph(
+    scores: Sequence[EntryScore], edges: Sequence[GraphEdge], anchors: dict[str, str], removed: Collection[str]
+) -> GraphDrawing:
     """Lay out the most suspicious entries and their neighbours by a seeded spring layout."""
     by_id = {score.entry_id: score for score in scores}
     sound = [edge for edge in edges if edge.a in by_id and edge.b in by_id]
-    chosen = _choose_nodes(scores, sound)
+    chosen = _choose_nodes(scores, sound, removed)
     inside = [edge for edge in sound if edge.a in chosen and edge.b in chosen]
     inside.sort(key=lambda edge: (-edge.contradiction, -edge.similarity, edge.a, edge.b))
     lines = inside[:MAX_EDGES]
@@ -183,14 +186,14 @@ def draw_graph(scores: Sequence[EntryScore], edges: Sequence[GraphEdge], anchors
     spring.add_nodes_from(sorted(chosen))
     spring.add_weighted_edges_from((edge.a, edge.b, max(edge.similarity, 0.05) ** 2) for edge in lines)
     spots = _fit(nx.spring_layout(spring, seed=LAYOUT_SEED, iterations=120, k=1.6 / math.sqrt(max(len(chosen), 1))))
-    drawn = [score for score in _by_importance(scores) if score.entry_id in chosen]
+    drawn = [score for score in _by_importance(scores, removed) if score.entry_id in chosen]
     marks = tuple(
         Mark(
             x=spots[score.entry_id][0],
             y=spots[score.entry_id][1],
             radius=round(3.5 + 5 * min(max(score.ds, 0), 1), 1),
-            kind=_kind(score),
-            title=_title(score),
+            kind=_kind(score, removed),
+            title=_title(score, removed),
             href=anchors.get(score.entry_id, ""),
         )
         for score in reversed(drawn)
@@ -198,7 +201,7 @@ def draw_graph(scores: Sequence[EntryScore], edges: Sequence[GraphEdge], anchors
     return GraphDrawing(
         marks=marks,
         labels=_labels(
-            [(score.entry_id, *spots[score.entry_id]) for score in drawn if score.removed],
+            [(score.entry_id, *spots[score.entry_id]) for score in drawn if score.entry_id in removed],
             [(mark.x, mark.y) for mark in marks],
         ),
         lines=tuple(_line(edge, spots) for edge in reversed(lines)),
@@ -207,29 +210,29 @@ def draw_graph(scores: Sequence[EntryScore], edges: Sequence[GraphEdge], anchors
     )
 
 
-def _by_importance(scores: Iterable[EntryScore]) -> list[EntryScore]:
-    return sorted(scores, key=lambda score: (not score.removed, score.rank, score.entry_id))
+def _by_importance(scores: Iterable[EntryScore], removed: Collection[str]) -> list[EntryScore]:
+    return sorted(scores, key=lambda score: (score.entry_id not in removed, score.rank, score.entry_id))
 
 
-def _choose_nodes(scores: Sequence[EntryScore], edges: Sequence[GraphEdge]) -> set[str]:
+def _choose_nodes(scores: Sequence[EntryScore], edges: Sequence[GraphEdge], removed: Collection[str]) -> set[str]:
     """Take the removed entries, then whoever is joined to them, then by rank."""
-    ranked = _by_importance(scores)
+    ranked = _by_importance(scores, removed)
     if len(ranked) <= MAX_NODES:
         return {score.entry_id for score in ranked}
-    removed = {score.entry_id for score in ranked if score.removed}
     near = {end for edge in edges if edge.a in removed or edge.b in removed for end in (edge.a, edge.b)}
     ranked.sort(key=lambda score: (score.entry_id not in removed, score.entry_id not in near))
     return {score.entry_id for score in ranked[:MAX_NODES]}
 
 
-def _kind(score: EntryScore) -> str:
-    return "removed" if score.removed else "flagged" if score.cas_flagged else "kept"
+def _kind(score: EntryScore, removed: Collection[str]) -> str:
+    return "removed" if score.entry_id in removed else "flagged" if score.cas_flagged else "kept"
 
 
-def _title(score: EntryScore) -> str:
+def _title(score: EntryScore, removed: Collection[str]) -> str:
     cmis = "not replayed" if score.cmis is None else f"{score.cmis:.3g}"
     cas = "unknown" if score.cas is None else f"{score.cas:.3g}"
-    state = "to remove" if score.removed else "kept, unusually inconsistent" if score.cas_flagged else "kept"
+    kept = "kept, unusually inconsistent" if score.cas_flagged else "kept"
+    state = "to remove" if score.entry_id in removed else kept
     return (
         f"{as_line(score.entry_id)}: {state}\nrank {score.rank}, score (DS) {score.ds:.3f}\n"
         f"influence (CMIS) {cmis}, inconsistency (CAS) {cas}"

@@ -79,6 +79,7 @@ class Card:
 
     anchor: str
     score: EntryScore
+    reason: str
     text: dict[str, str]
     events: tuple[EventView, ...]
     """All events it helped to cause, those with both outputs first."""
@@ -169,6 +170,7 @@ def _tenant_view(index: int, tenant: TenantResult, result: AuditResult) -> Tenan
         Card(
             anchor=anchors[score.entry_id],
             score=score,
+            reason=tenant.removal.removed[score.entry_id],
             text=result.entries_text.get(text_name(tenant.tenant, score.entry_id), {}),
             events=tuple(
                 sorted(
@@ -186,8 +188,8 @@ def _tenant_view(index: int, tenant: TenantResult, result: AuditResult) -> Tenan
         cards=cards,
         cards_left_out=len(removed) - len(cards),
         events=tuple(events[:MAX_EVENTS]),
-        scatter=draw_scatter(tenant.scores, hrefs),
-        graph=draw_graph(tenant.scores, tenant.edges, hrefs),
+        scatter=draw_scatter(tenant.scores, hrefs, tenant.removal.removed),
+        graph=draw_graph(tenant.scores, tenant.edges, hrefs, tenant.removal.removed),
         trust={} if tenant.lineage is None else {item.entry_id: item for item in tenant.lineage.entries},
         descent={} if tenant.lineage is None else {item.entry_id: item for item in tenant.lineage.descendants},
         probes=tuple(sorted(tenant.probes, key=lambda probe: (probe.kept is not False, probe.kept is not None))),
@@ -202,7 +204,7 @@ def _leads(views: list[TenantView]) -> list[Lead]:
     groups: dict[tuple[str, str, str], list[Card]] = {}
     for view in views:
         for card in view.cards:
-            key = (view.tenant.tenant, card.text.get("principal", "unknown"), card.score.reason)
+            key = (view.tenant.tenant, card.text.get("principal", "unknown"), card.reason)
             groups.setdefault(key, []).append(card)
     leads = [
         Lead(

@@ -8,13 +8,15 @@ Rules: the field names are those of `memory_audit.result`; every field is there,
 one; ASCII only (other characters escaped), so that no viewer is steered by the text inside. Derivation paths are
 bounded as `memory_audit.result` says. A reader MUST reject more than MAX_BYTES, another format or version, an unknown,
 missing or repeated field, a value of another type, numbers that are not finite or beyond MAX_NUMBER, a descendant
-without a path, and a lineage that lacks an entry to remove. Nothing here reads or writes files.
+without a path, a lineage that lacks an entry to remove, and a removal that names an entry twice, or one without a
+score, or other descendants than the lineage. Nothing here reads or writes files.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -85,12 +87,28 @@ def from_json(text: str | bytes, source: str = "result.json") -> AuditResult:
         result = _decode(record, AuditResult, "result")
         assert isinstance(result, AuditResult)  # noqa: S101 - narrows the type; _decode built it
         for index, tenant in enumerate(result.tenants):
+            _check_removal(tenant, f"result.tenants[{index}].removal")
             _check_lineage(tenant, f"result.tenants[{index}].lineage")
     except _RuleError as error:
         raise UsageError(f"{source}: {error}") from None
     except RecursionError:
         raise UsageError(f"{source}: nested too deep") from None
     return result
+
+
+def _check_removal(tenant: TenantResult, where: str) -> None:
+    """Check that what a purge takes is what the reports show."""
+    removal, lineage = tenant.removal, tenant.lineage
+    parts = (removal.attributed, removal.derived, removal.quarantined)
+    named = [entry_id for part in parts for entry_id in part]
+    shown = {score.entry_id for score in tenant.scores}
+    wrong = [name for name, count in Counter(named).items() if count > 1 or name not in shown]
+    if wrong:
+        raise _RuleError(f"{where} names {wrong[0]!r:.80} more than once, or it has no score")
+    descendants = () if lineage is None else lineage.descendants
+    for proposal, part in (("remove", removal.derived), ("quarantine", removal.quarantined)):
+        if {item.entry_id: item.reason for item in descendants if item.proposal == proposal} != part:
+            raise _RuleError(f"{where} has other descendants to {proposal} than the lineage")
 
 
 def _check_lineage(tenant: TenantResult, where: str) -> None:
@@ -101,9 +119,9 @@ def _check_lineage(tenant: TenantResult, where: str) -> None:
         if not item.path:
             raise _RuleError(f"{where}.descendants[{index}].path is empty, expected a path to {item.entry_id!r:.80}")
     known = {item.entry_id for item in tenant.lineage.entries}
-    for score in tenant.scores:
-        if score.removed and score.entry_id not in known:
-            raise _RuleError(f"{where}.entries lacks {score.entry_id!r:.80}, which is to be removed")
+    for entry_id in tenant.removal.removed:
+        if entry_id not in known:
+            raise _RuleError(f"{where}.entries lacks {entry_id!r:.80}, which is to be removed")
 
 
 class _RuleError(Exception):

@@ -82,7 +82,7 @@ def to_sarif(result: AuditResult, tool_version: str) -> str:
             score.rank,
             tenant.tenant,
             score.entry_id,
-            _entry_result(tenant.tenant, score, result) | lineage.get(score.entry_id, {}),
+            _entry_result(tenant, score, result) | lineage.get(score.entry_id, {}),
         )
         for tenant in result.tenants
         for lineage in (_lineage_properties(tenant),)
@@ -126,8 +126,8 @@ def to_sarif(result: AuditResult, tool_version: str) -> str:
     return json.dumps(log, indent=1, allow_nan=False) + "\n"
 
 
-def _entry_result(tenant: str, score: EntryScore, result: AuditResult) -> dict[str, object]:
-    text = result.entries_text.get(text_name(tenant, score.entry_id), {})
+def _entry_result(tenant: TenantResult, score: EntryScore, result: AuditResult) -> dict[str, object]:
+    text = result.entries_text.get(text_name(tenant.tenant, score.entry_id), {})
     content = _digest(text.get("request", ""), text.get("response", ""))
     cmis = "unknown" if score.cmis is None else f"{score.cmis:.4g}"
     cas = "unknown" if score.cas is None else f"{score.cas:.4g}"
@@ -137,12 +137,12 @@ def _entry_result(tenant: str, score: EntryScore, result: AuditResult) -> dict[s
         "level": "error",
         "rank": round(100 * min(max(score.ds, 0.0), 1.0), 4),
         "message": _message(
-            f"Memory {as_line(score.entry_id)} of tenant {as_line(tenant)} is to be removed: "
+            f"Memory {as_line(score.entry_id)} of tenant {as_line(tenant.tenant)} is to be removed: "
             f"rank {score.rank}, score (DS) {score.ds:.4f}, influence (CMIS) {cmis}, inconsistency (CAS) {cas}. "
-            f"Why: {as_line(score.reason, 300) or 'not recorded'}. Its text is redacted."
+            f"Why: {as_line(tenant.removal.removed[score.entry_id], 300) or 'not recorded'}. Its text is redacted."
         ),
-        "locations": [_location("stores", tenant, score.entry_id)],
-        "partialFingerprints": {"memauditEntry/v1": _digest(tenant, score.entry_id, content)},
+        "locations": [_location("stores", tenant.tenant, score.entry_id)],
+        "partialFingerprints": {"memauditEntry/v1": _digest(tenant.tenant, score.entry_id, content)},
     }
 
 

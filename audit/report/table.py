@@ -30,7 +30,8 @@ from memory_audit.result import TrustLabel, text_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_audit.result import AuditResult, EntryScore, EventFinding, EventVerdict, TenantResult
+    from memory_audit.events import EventVerdict
+    from memory_audit.result import AuditResult, EntryScore, EventFinding, TenantResult
 
 __all__ = ["render_table"]
 
@@ -157,7 +158,7 @@ def _removed_table(tenant: TenantResult, scores: Sequence[EntryScore], result: A
             Text(as_line(score.entry_id)),
             Text(as_line(text.get("principal", "unknown"))),
             *([trust[score.entry_id]] if trust else []),
-            Text(as_line(score.reason, 200)),
+            Text(as_line(tenant.removal.removed[score.entry_id], 200)),
         )
     if any(score.cas_flagged for score in scores):
         table.caption = "* inconsistency above mean + 2 standard deviations"

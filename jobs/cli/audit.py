@@ -33,7 +33,7 @@ from memory_audit.jobs.cli.store import (
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.places import check_folder, check_place
 from memory_audit.jobs.progress import Reporter
-from memory_audit.jobs.run.block_records import removals_of, write_block_records
+from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_audit import (
     REPORT_FILE,
@@ -52,7 +52,6 @@ from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.lineage.edges_file import read_edges
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE, load_keyring
-from memory_audit.report.descendants import with_quarantined
 from memory_audit.report.html import render_html
 from memory_audit.report.json import to_json
 from memory_audit.report.sarif import to_sarif
@@ -194,7 +193,7 @@ def audit(
                 sealer=sealer,
             )  # fmt: skip
             # A later purge may take the quarantined ones too: their hazards are read while the backbone is loaded.
-            write_block_records(snapshot, with_quarantined(result), settings, executor, out, reporter, sealer)
+            write_block_records(snapshot, result.with_quarantined(), settings, executor, out, reporter, sealer)
         finally:
             executor.close()
         seal = sealer.seal(out, result.store, result.snapshot_version)
@@ -205,14 +204,14 @@ def audit(
         console.print(f"report: {out / REPORT_FILE}", markup=False, highlight=False)
     purged, refused = None, None
     command = f"memaudit purge {shlex.quote(str(out))} {shlex.quote(str(store))} --apply"
-    if sealed is not None and removals_of(result):
+    if sealed is not None and result.removals:
         try:
             if large := large_removals(result):
                 raise UsageError(f"{large[0]}; look at {out / REPORT_FILE}, then: {command} --most")
             purged = purge_run(sealed, result, store, keys, pin, dry_run=False, quiet=as_json)
         except AuditError as error:
             refused = error
-    elif not as_json and removals_of(result):
+    elif not as_json and result.removals:
         how = f"to remove: {command}" if keyring is not None else f"not sealed, as {keys} has no auditor's key"
         console.print(f"nothing was removed; {how}", markup=False, highlight=False)
     if as_json:  # one document, also with --apply, and where the purge is refused

@@ -24,11 +24,9 @@ from memory_audit.jobs.cli.store import (
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.run.attestation import ATTESTATION_FILE, attest_run, is_attested
-from memory_audit.jobs.run.block_records import removals_of
 from memory_audit.jobs.run.run_folder import read_identity
 from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.provenance.keys import load_keyring
-from memory_audit.report.descendants import with_quarantined
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.purify import purify, read_purified
 from memory_audit.snapshot.reader import open_snapshot
@@ -66,7 +64,7 @@ def purge(
     that its audit did not seal, or that was changed since, is refused.
     """
     sealed = _sealed(run, store, load_keyring(keys).policy)
-    result = with_quarantined(sealed.result) if quarantined else sealed.result
+    result = sealed.result.with_quarantined() if quarantined else sealed.result
     large = large_removals(result)
     if large and apply and not most:
         raise UsageError(f"{large[0]}; look at the report, and add --most to remove them all the same")
@@ -80,7 +78,7 @@ def purge(
 
 def large_removals(result: AuditResult) -> list[str]:
     """Say of which tenants a run removes so much that it is more likely a mistake than a finding."""
-    removals = removals_of(result)
+    removals = result.removals
     return [
         f"{len(removals[tenant.tenant])} of {counted(tenant.entries, 'memory')} of {as_line(tenant.tenant)} would be "
         "removed: a set that is most of a store is seldom the cause"
@@ -118,7 +116,7 @@ def purge_run(
     """
     now = now_ms() if dry_run else publisher_ms(store)
     keyring, console = load_keyring(keys), Console(soft_wrap=True, quiet=quiet)
-    removals = removals_of(result)
+    removals = result.removals
     known = known_pin(store, pin, keyring.policy, now)
     snapshot = open_snapshot(store, keyring.policy, now_ms=now, pin=known, check_expiry=False)
     if snapshot.store_id != result.store:
@@ -201,5 +199,5 @@ def unfinished_purge(
     if not unseen and is_attested(run, after):
         return None
     purified = read_purified(after, result.run_id, result.snapshot_digest)
-    asked = {(tenant, entry_id) for tenant, entries in removals_of(result).items() for entry_id in entries}
+    asked = {(tenant, entry_id) for tenant, entries in result.removals.items() for entry_id in entries}
     return purified if purified and {(item.tenant, item.entry_id) for item in purified.removed} == asked else None

@@ -11,11 +11,11 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memory_audit.attribution.prefix import PrefixChoice
+from memory_audit.attribution.leave_one_out import LeaveOneOut
 from memory_audit.attribution.replays.ablation import Ablation, leave_out
 from memory_audit.attribution.replays.retrieval import RankedMemory, dense_ranker, levenshtein_ranker
 from memory_audit.attribution.search.search import SetSearch
-from memory_audit.attribution.search.state import SearchSettings
+from memory_audit.attribution.search.settings import SearchSettings
 from memory_audit.consistency.resemblance import Resemblance
 from memory_audit.errors import EventError, IncompleteError, UsageError
 from memory_audit.fusion import choose_budget
@@ -23,27 +23,27 @@ from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, Repla
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.graphs import consistency_graphs
 from memory_audit.jobs.run.run_folder import resumable
-from memory_audit.report.descendants import derivation_of
-from memory_audit.report.findings import TenantEvidence, influence_scores, rank, tenant_result
+from memory_audit.lineage.descendants import derivation_of
+from memory_audit.report.findings import TenantEvidence, rank, removal_set, tenant_result
 from memory_audit.result import AuditResult, text_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from memory_audit.attribution.replays.ablation import Outcome
+    from memory_audit.attribution.replays.harm import HarmScorer
     from memory_audit.config import AuditConfig
+    from memory_audit.consistency.graph import TenantGraph
     from memory_audit.entry import Entry
     from memory_audit.events import Event
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.progress import Reporter
     from memory_audit.jobs.run.run_folder import RunFolder
+    from memory_audit.lineage.descendants import Derivation
     from memory_audit.lineage.edges_file import EstimatedEdge
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
 __all__ = ["audit_memory", "check_events"]
-
-PREFIX_SHARE = 0.5
-"""Longest prefix of the ranking that the plain method may remove: beyond half, the store is not repaired but lost."""
 
 
 @resumable()
@@ -75,38 +75,23 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
     estimated: defaultdict[str, list[EstimatedEdge]] = defaultdict(list)
     for edge in edges:
         estimated[edge.tenant].append(edge)
+    # A budget names how many entries go: with one, descendants are quarantined at most.
+    lesser = config.budget is not None and config.descendants == "remove"
     evidence: dict[str, TenantEvidence] = {}
     for tenant, (harmful, probes) in by_tenant.items():
-        entries, tenant_graph = stores[tenant], graphs[tenant]
-        memory = _retrieval(entries, [*harmful, *probes], config, run)
-        settings = SearchSettings(
-            attribution=config.attribution, attribution_nats=config.attribution_nats,
-            consistent_extra_nats=config.consistent_extra_nats, samples=config.samples, max_replays=config.max_replays,
+        memory = _retrieval(stores[tenant], [*harmful, *probes], config, run)
+        derivation = derivation_of(
+            snapshot, tenant, trust=config.trust, tau=config.tau, estimated=estimated[tenant],
+            policy="quarantine" if lesser else config.descendants,
         )  # fmt: skip
-        names = [entry.entry_id for entry in entries]
-        search = SetSearch(
-            memory,
-            harmful,
-            settings,
-            resembles=Resemblance(entries, tenant_graph) if config.attribution == "set" else None,
-            inconsistency=dict(zip(names, tenant_graph.graph.cas.tolist(), strict=True)),
-            scorer=replayer.scorer,
-        )
         evidence[tenant] = TenantEvidence(
-            tenant=tenant, memory=memory, tenant_graph=tenant_graph, search=search, probes=tuple(probes),
-            derivation=derivation_of(snapshot, tenant, config, estimated.get(tenant, ())),
+            tenant=tenant, memory=memory, tenant_graph=graphs[tenant], probes=tuple(probes), derivation=derivation,
+            search=_attribution(memory, harmful, graphs[tenant], derivation, config, replayer.scorer),
         )  # fmt: skip
 
     _search(evidence, replayer)
-    # What moves up into the places of descendants is searched like any other, so closure and search take turns.
-    while config.attribution == "set" and any([found.take_descendants() for found in evidence.values()]):  # noqa: C419
-        _search(evidence, replayer)
-
-    for found in evidence.values():
-        found.ranking = rank(found, influence_scores(found), config.alpha)
-        found.removed = _choose(found, config, replayer)
-        found.close()
-    _check(evidence, replayer)
+    evidence = {tenant: _chosen(found, config) for tenant, found in evidence.items()}
+    evidence = _checked(evidence, replayer)
     run.flush()
     return AuditResult(
         run_id=run_id,
@@ -125,7 +110,7 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
                 "source": entry.source,
             }
             for tenant, found in sorted(evidence.items())
-            for entry_id in sorted(found.removed.keys() | found.quarantined)
+            for entry_id in sorted(found.purged)
             for entry in (found.memory.entry(entry_id),)
         },
     )  # fmt: skip
@@ -197,21 +182,51 @@ def _retrieval(entries: Sequence[Entry], events: Sequence[Event], config: AuditC
     return RankedMemory(entries, dense_ranker(vectors_of(requests, run), by_query), config.k)
 
 
-def _choose(found: TenantEvidence, config: AuditConfig, replayer: _Replayer) -> dict[str, str]:
-    """Choose S for one tenant; entry id to reason."""
-    ranking = [score.entry_id for score in found.ranking]
+def _attribution(  # noqa: PLR0913, PLR0917 - what is searched, and three kinds of evidence
+    memory: RankedMemory,
+    events: Sequence[Event],
+    graph: TenantGraph,
+    derivation: Derivation | None,
+    config: AuditConfig,
+    scorer: HarmScorer,
+) -> SetSearch | LeaveOneOut:
+    if config.attribution == "loo":
+
+        def ranking(influence: Mapping[str, float]) -> list[str]:
+            return [score.entry_id for score in rank(memory, graph, influence, config.alpha)]
+
+        return LeaveOneOut(
+            memory, events, flip_nats=config.attribution_nats + config.consistent_extra_nats,
+            rank=None if config.budget is not None else ranking, max_replays=config.max_replays,
+        )  # fmt: skip
+
+    def closure(attributed: Collection[str]) -> dict[str, str]:
+        found = () if derivation is None else derivation.closure(attributed)
+        return {item.entry_id: item.reason for item in found if item.proposal == "remove"}
+
+    settings = SearchSettings(
+        attribution_nats=config.attribution_nats, consistent_extra_nats=config.consistent_extra_nats,
+        samples=config.samples, max_replays=config.max_replays,
+    )  # fmt: skip
+    names = [entry.entry_id for entry in memory.entries]
+    return SetSearch(
+        memory, events, settings, resembles=Resemblance(memory.entries, graph),
+        inconsistency=dict(zip(names, graph.graph.cas.tolist(), strict=True)), scorer=scorer, closure=closure,
+    )  # fmt: skip
+
+
+def _chosen(found: TenantEvidence, config: AuditConfig) -> TenantEvidence:
+    """Rank the entries of one tenant, and choose S."""
+    ranking = rank(found.memory, found.tenant_graph, found.search.influence, config.alpha)
+    attributed: Mapping[str, str] = found.search.removal.attributed
     if config.budget is not None:
-        return dict.fromkeys(choose_budget(found.ranking, config.budget), f"among the {config.budget} highest scores")
-    if config.attribution == "set":
-        return {name: why for name, why in found.search.removed.items() if name not in found.derived}
-    choice = PrefixChoice(ranking, found.search.states.values(), limit=int(PREFIX_SHARE * len(ranking)))
-    while ablations := choice.plan():
-        outcomes = replayer.run("choosing S", {found.tenant: ablations}, {found.tenant: found})
-        choice.observe([outcomes[ablation.pair_id] for ablation in ablations])
-    return dict.fromkeys(choice.removed, "in the smallest prefix of the ranking that ends the harm")
+        why = f"among the {config.budget} highest scores"
+        attributed = dict.fromkeys(choose_budget(ranking, config.budget), why)
+    descendants = () if found.derivation is None else found.derivation.closure(attributed)
+    return replace(found, ranking=ranking, descendants=descendants, removal=removal_set(attributed, descendants))
 
 
-def _check(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None:
+def _checked(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> dict[str, TenantEvidence]:
     """Replay every event and every probe without S: the verdict is always a full replay.
 
     Descendants have a price of their own: probes are also replayed without the attributed entries alone, and events and
@@ -219,9 +234,8 @@ def _check(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None:
     """
     rounds: dict[str, list[Ablation]] = {}
     for tenant, found in evidence.items():
-        removed = frozenset(found.removed)
-        asked = rounds.setdefault(tenant, [])
-        purged = removed | found.quarantined
+        removed, attributed, purged = found.removal.ids, frozenset(found.removal.attributed), found.purged
+        asked = rounds[tenant] = []
         for event_id, state in found.search.states.items():
             if state.full is not None:
                 asked.extend(
@@ -230,11 +244,16 @@ def _check(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None:
         for event in found.probes:
             asked.extend(
                 leave_out(event.event_id, "probe", "text", gone)
-                for gone in dict.fromkeys((frozenset[str](), removed, found.attributed, purged))
+                for gone in dict.fromkeys((frozenset[str](), removed, attributed, purged))
             )
     outcomes = replayer.run("checking the removed set", rounds, evidence)
-    for tenant, found in evidence.items():
-        found.checked = {ablation.pair_id: outcomes[ablation.pair_id] for ablation in rounds[tenant]}
+    return {
+        tenant: replace(
+            found, checked={ablation.pair_id: outcomes[ablation.pair_id] for ablation in rounds[tenant]},
+            left_out=replayer.left_out[tenant],
+        )
+        for tenant, found in evidence.items()
+    }  # fmt: skip
 
 
 def _pairs(evidence: Mapping[str, TenantEvidence]) -> Iterable[int]:
@@ -261,6 +280,8 @@ class _Replayer:
         self._counted: set[str] = set()
         self._sampled: set[str] = set()
         self._started = False
+        self.left_out: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)
+        """By tenant and entry, the pair ids of replays whose context had no room for it."""
 
     def run(
         self, stage: str, rounds: Mapping[str, Sequence[Ablation]], evidence: Mapping[str, TenantEvidence]
@@ -330,7 +351,7 @@ class _Replayer:
         for tenant, ablations in rounds.items():
             for ablation in ablations:
                 for entry_id in answers[ablation.pair_id].left_out:
-                    evidence[tenant].left_out.setdefault(entry_id, set()).add(ablation.pair_id)
+                    self.left_out[tenant].setdefault(entry_id, set()).add(ablation.pair_id)
         return answers
 
     def _say_what_is_sampled(self, groups: Mapping[str, Sequence[ReplayQuestion]]) -> None:
