@@ -18,6 +18,7 @@ from memory_audit.attribution.removal import RemovalSet
 from memory_audit.attribution.replays.ablation import Ablation, keep_only, leave_out
 from memory_audit.attribution.search.event import EventState, Replays, judge_reproduction
 from memory_audit.attribution.search.evidence import Influence, difference, sum_over_events
+from memory_audit.attribution.trace import Step
 from memory_audit.events import HARMFUL
 from memory_audit.fusion import PrefixSearch
 
@@ -34,10 +35,18 @@ PREFIX_SHARE = 0.5
 """Longest prefix of the ranking that may be removed: beyond half, the store is not repaired but lost."""
 
 
+WHY = {
+    "reproduction": "what the whole store and no memory do is known",
+    "necessity": "what goes with each memory is known, and memories are ranked",
+    "choosing": "a prefix of the ranking was left out, or none is left to try",
+}
+"""Per phase what followed, for the log of the run."""
+
+
 class LeaveOneOut:
     """Plain leave-one-out over one tenant's events."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is searched, how it counts, and who learns of it
         self,
         memory: RankedMemory,
         events: Sequence[Event],
@@ -45,6 +54,7 @@ class LeaveOneOut:
         flip_nats: float,
         rank: Callable[[Mapping[str, float]], Sequence[str]] | None = None,
         max_replays: int | None = None,
+        tell: Callable[[Step], None] | None = None,
     ) -> None:
         """Start.
 
@@ -54,15 +64,17 @@ class LeaveOneOut:
             flip_nats: What harm that goes counts for, in nats, where necessity is reported.
             rank: From CMIS by entry id to all entry ids, most suspicious first; None chooses no S.
             max_replays: Budget on the replays of the first two steps; None is no budget.
+            tell: Learns of each step, for the log of the run.
         """
         self._memory, self._rank, self._budget, self._flip_nats = memory, rank, max_replays, flip_nats
+        self._tell = tell
         ordered = sorted(events, key=lambda event: event.event_id)
         self._states = {event.event_id: EventState(event=event) for event in ordered}
         self._ranking: Sequence[str] = ()
         self._prefixes = PrefixSearch(limit=0)
         self._asked: dict[str, Ablation] = {}
         self._planned = 0
-        self._left_out: tuple[str, ...] = ()
+        self._left_out: list[str] = []
         self.phase: Literal["reproduction", "necessity", "choosing", "done"] = "reproduction"
         """What the next round is for, for progress lines."""
 
@@ -94,7 +106,7 @@ class LeaveOneOut:
     @property
     def not_examined(self) -> list[str]:
         """What the budget left out, one line each."""
-        return list(self._left_out)
+        return self._left_out
 
     @property
     def replays_planned(self) -> int:
@@ -134,6 +146,29 @@ class LeaveOneOut:
                 return []
 
     def _advance(self, seen: Mapping[Ablation, Outcome]) -> None:
+        """Take in the answers to the phase's questions, and go on to the next phase."""
+        phase, before, was = self.phase, self._states, self.removal
+        self._take_in(seen)
+        answers = sorted(seen.items(), key=lambda pair: pair[0].pair_id)
+        self._say(phase, before, was, WHY[phase], answers)
+
+    def _say(
+        self,
+        phase: str,
+        before: Mapping[str, EventState],
+        was: RemovalSet,
+        why: str,
+        answers: Sequence[tuple[Ablation, Outcome]] = (),
+    ) -> None:
+        if self._tell is not None:
+            self._tell(
+                Step(
+                    phase=phase, next=self.phase, why=why, answers=answers, before=before, after=self._states, was=was,
+                    now=self.removal,
+                )
+            )  # fmt: skip
+
+    def _take_in(self, seen: Mapping[Ablation, Outcome]) -> None:
         match self.phase:
             case "reproduction":
                 self._states = {event_id: self._reproduced(state, seen) for event_id, state in self._states.items()}
@@ -174,11 +209,16 @@ class LeaveOneOut:
 
     def _give_up(self, why: str) -> None:
         """End the attribution, and list what it leaves unexamined; the ranking is made of what is known."""
-        for event_id, state in self._states.items():
-            if state.settled is None:
-                self._states[event_id] = state.settle("not examined" if state.full is None else "not cleared", why)
-                self._left_out += (f"event {event_id}: {why}",)
+        phase, before = self.phase, self._states
+        given_up = {
+            event_id: state.settle("not examined" if state.full is None else "not cleared", why)
+            for event_id, state in before.items()
+            if state.settled is None
+        }
+        self._states = {**before, **given_up}
+        self._left_out = [f"event {event_id}: {why}" for event_id in given_up]
         self._choose()
+        self._say(phase, before, RemovalSet(), why)
 
 
 def _full(event_id: str) -> Ablation:

@@ -16,22 +16,24 @@ from memory_audit.attribution.replays.ablation import Ablation, leave_out
 from memory_audit.attribution.replays.retrieval import RankedMemory, dense_ranker, levenshtein_ranker
 from memory_audit.attribution.search.search import SetSearch
 from memory_audit.attribution.search.settings import SearchSettings
+from memory_audit.attribution.trace import SearchLog
 from memory_audit.consistency.resemblance import Resemblance
 from memory_audit.errors import EventError, IncompleteError, UsageError
 from memory_audit.fusion import choose_budget
 from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion, hash_at_point, request_of
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.graphs import consistency_graphs
-from memory_audit.jobs.run.run_folder import resumable
+from memory_audit.jobs.run.run_folder import LOG_FILE, resumable
 from memory_audit.lineage.descendants import derivation_of
 from memory_audit.report.findings import TenantEvidence, rank, removal_set, tenant_result
 from memory_audit.result import AuditResult, text_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from memory_audit.attribution.replays.ablation import Outcome
     from memory_audit.attribution.replays.harm import HarmScorer
+    from memory_audit.attribution.trace import Step
     from memory_audit.config import AuditConfig
     from memory_audit.consistency.graph import TenantGraph
     from memory_audit.entry import Entry
@@ -77,6 +79,7 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
         estimated[edge.tenant].append(edge)
     # A budget names how many entries go: with one, descendants are quarantined at most.
     lesser = config.budget is not None and config.descendants == "remove"
+    log = SearchLog()
     evidence: dict[str, TenantEvidence] = {}
     for tenant, (harmful, probes) in by_tenant.items():
         memory = _retrieval(stores[tenant], [*harmful, *probes], config, run)
@@ -86,10 +89,11 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
         )  # fmt: skip
         evidence[tenant] = TenantEvidence(
             tenant=tenant, memory=memory, tenant_graph=graphs[tenant], probes=tuple(probes), derivation=derivation,
-            search=_attribution(memory, harmful, graphs[tenant], derivation, config, replayer.scorer),
+            search=_attribution(memory, harmful, graphs[tenant], derivation, config, replayer.scorer, log.of(tenant)),
         )  # fmt: skip
 
     _search(evidence, replayer)
+    run.write(LOG_FILE, log.data())
     evidence = {tenant: _chosen(found, config) for tenant, found in evidence.items()}
     evidence = _checked(evidence, replayer)
     run.flush()
@@ -189,6 +193,7 @@ def _attribution(  # noqa: PLR0913, PLR0917 - what is searched, and three kinds 
     derivation: Derivation | None,
     config: AuditConfig,
     scorer: HarmScorer,
+    tell: Callable[[Step], None],
 ) -> SetSearch | LeaveOneOut:
     if config.attribution == "loo":
 
@@ -197,7 +202,7 @@ def _attribution(  # noqa: PLR0913, PLR0917 - what is searched, and three kinds 
 
         return LeaveOneOut(
             memory, events, flip_nats=config.attribution_nats + config.consistent_extra_nats,
-            rank=None if config.budget is not None else ranking, max_replays=config.max_replays,
+            rank=None if config.budget is not None else ranking, max_replays=config.max_replays, tell=tell,
         )  # fmt: skip
 
     def closure(attributed: Collection[str]) -> dict[str, str]:
@@ -212,6 +217,7 @@ def _attribution(  # noqa: PLR0913, PLR0917 - what is searched, and three kinds 
     return SetSearch(
         memory, events, settings, resembles=Resemblance(memory.entries, graph),
         inconsistency=dict(zip(names, graph.graph.cas.tolist(), strict=True)), scorer=scorer, closure=closure,
+        tell=tell,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@
     RUN/entailment/*.parquet   contradiction weights of pairs, by the digest of their texts
     RUN/embedding/*.parquet    embeddings of texts, by their digest
     RUN/models.json            which weights answered: a resumed run may find everything known and load none
+    RUN/search.jsonl           what the search asked, saw and made of it (`memory_audit.attribution.trace`)
     RUN/result.json            the finding, written when all is known; `run.locks` and the purge add theirs
     RUN/seal.dsse.json         the auditor's word for all of these, written last (`memory_audit.jobs.run.run_seal`)
 
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
     from memory_audit.jobs.run.run_seal import Codes
 
 __all__ = [
-    "KINDS", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE", "RESULT_FILE", "RUN_FORMAT", "RunFolder", "parse_marker",
-    "read_identity", "read_models", "resumable", "shard_code", "shards",
+    "KINDS", "LOG_FILE", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE", "RESULT_FILE", "RUN_FORMAT", "RunFolder",
+    "parse_marker", "read_identity", "read_models", "resumable", "shard_code", "shards",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -69,6 +70,8 @@ MAX_MARKER_BYTES = 1 << 20
 MARKER_FILE = "run.json"
 MODELS_FILE = "models.json"
 RESULT_FILE = "result.json"
+LOG_FILE = "search.jsonl"
+"""The debug log: to be read by people, and used by nothing."""
 CODE = "code"
 """In MODELS_FILE, beside the roles: the code of these."""
 

@@ -88,6 +88,8 @@ from memory_audit.attribution.search.points import (
 from memory_audit.attribution.search.state import Given, SearchState, Transition
 from memory_audit.attribution.search.verification import put_back_unseen, read_restored, read_verified, restore_round
 from memory_audit.attribution.search.weighing import read_closure, read_necessity, read_neighbours, read_sufficiency
+from memory_audit.attribution.trace import Step
+from memory_audit.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -138,6 +140,7 @@ class SetSearch:
         inconsistency: Mapping[str, float] | None = None,
         scorer: HarmScorer | None = None,
         closure: Callable[[Collection[str]], Mapping[str, str]] | None = None,
+        tell: Callable[[Step], None] | None = None,
     ) -> None:
         """Start a search.
 
@@ -149,6 +152,7 @@ class SetSearch:
             inconsistency: CAS per entry id (eq. 8), which corroborates in step 3 and breaks ties of credit in step 6.
             scorer: The harm scorer, to find the harm span of an answer; None measures at divergence points only.
             closure: From attributed entries to those that derive from them and go with them, each with the reason.
+            tell: Learns of each step, for the log of the run.
         """
         ids = sorted(event.event_id for event in events)
         odd, seen = inconsistency or {}, Measurements(settings)
@@ -162,6 +166,7 @@ class SetSearch:
         states = {event_id: EventState(event=by_id[event_id], where=points) for event_id in ids}
         self._state = SearchState(given=given, events=states)
         self._closure = closure
+        self._tell = tell
         self._rounds = 0
         self._planned = 0
         self._asked: dict[str, Ablation] = {}
@@ -245,14 +250,15 @@ class SetSearch:
 
     def observe(self, outcomes: Iterable[Outcome]) -> None:
         """Take the outcomes of the planned round, in any order; all of them or an error of the caller's own."""
-        seen = self._state.given.seen
-        for outcome in outcomes:
+        seen, answers = self._state.given.seen, []
+        for outcome in sorted(outcomes, key=lambda outcome: outcome.pair_id):
             asked = self._asked[outcome.pair_id]
+            answers.append((asked, outcome))
             seen.note(asked, outcome)
             for same in self._same(asked):
                 if same not in seen:
                     seen.note(same, outcome)
-        self._advance()
+        self._advance(answers)
 
     def _distinct(self, asked: Iterable[Ablation]) -> dict[str, Ablation]:
         """Return the questions that have no answer yet by pair id; of those about copies of one memory, the first."""
@@ -270,12 +276,23 @@ class SetSearch:
         copies = self._state.given.memory.copies(ablation.kept[0])
         return [replace(ablation, kept=(entry_id,)) for entry_id in copies]
 
-    def _advance(self) -> None:
+    def _advance(self, answers: Sequence[tuple[Ablation, Outcome]] = ()) -> None:
         """Take in the answers to the phase's questions, and go on to the next phase."""
         transition = PHASES[self._state.phase].step(self._state)
         for ablation, outcome in transition.also_seen:
             self._state.given.seen.note(ablation, outcome)
-        self._state = replace(transition.state, phase=transition.next)
+        self._move(replace(transition.state, phase=transition.next), transition.why, answers)
+
+    def _move(self, search: SearchState, why: str, answers: Sequence[tuple[Ablation, Outcome]] = ()) -> None:
+        """Make this the value of the day, and tell of it."""
+        before, self._state = self._state, search
+        if self._tell is not None:
+            self._tell(
+                Step(
+                    phase=before.phase, next=search.phase, why=why, answers=answers, before=before.events,
+                    after=search.events, was=before.removal, now=search.removal,
+                )
+            )  # fmt: skip
 
     def _close(self) -> bool:
         """Move into S what derives from it, and judge every event anew; True where there is anything.
@@ -286,7 +303,8 @@ class SetSearch:
         derived = {} if self._closure is None else self._closure(removal.attributed)
         new = {entry_id: why for entry_id, why in derived.items() if entry_id not in removal.ids}
         if new:
-            self._state = replace(self._state.with_derived(new), phase="closure")
+            why = f"{counted(len(new), 'memory')} joined the set, as derived from what it holds"
+            self._move(replace(self._state.with_derived(new), phase="closure"), why)
         return bool(new)
 
     def _give_up(self, why: str) -> None:
@@ -305,4 +323,4 @@ class SetSearch:
             search, _ = put_back_unseen(search)
         if search.phase in {"neighbours", "restore"}:
             search = search.leaving_out(f"whether memories can be put back: {why}")
-        self._state = replace(search, phase="done")
+        self._move(replace(search, phase="done"), why)
