@@ -116,10 +116,10 @@ class LeaveOneOut:
     def plan(self) -> tuple[Ablation, ...]:
         """Return the next round, by event, the full prompt first; empty when S is chosen."""
         while self.phase != "done":
-            asked = self._round()
+            asked, bounded = self._round(), self.phase != "choosing" and self._budget is not None
             if not asked:
-                self._advance({})
-            elif self.phase != "choosing" and self._budget is not None and self._planned + len(asked) > self._budget:
+                self.observe(())
+            elif bounded and self._planned + len(asked) > (self._budget or 0):
                 self._give_up(f"budget of {self._budget} replays is spent")
             else:
                 self._planned += len(asked) * (self.phase != "choosing")
@@ -129,7 +129,21 @@ class LeaveOneOut:
 
     def observe(self, outcomes: Iterable[Outcome]) -> None:
         """Take the outcomes of the planned round, in any order; all of them or an error of the caller's own."""
-        self._advance({self._asked[outcome.pair_id]: outcome for outcome in outcomes})
+        seen = {self._asked[outcome.pair_id]: outcome for outcome in outcomes}
+        phase, before, was = self.phase, self._states, self.removal
+        match phase:
+            case "reproduction":
+                self._states = {event_id: self._reproduced(state, seen) for event_id, state in before.items()}
+                self.phase = "necessity"
+            case "necessity":
+                self._states = {event_id: self._measured(state, seen) for event_id, state in before.items()}
+                self._rank_all()
+            case "choosing" if seen:
+                harmful = any(outcome.harm is None or outcome.harm >= HARMFUL for outcome in seen.values())
+                self._prefixes.record(len(next(iter(seen)).removed), harm=harmful)
+            case _:
+                self.phase = "done"
+        self._say(phase, before, was, WHY[phase], sorted(seen.items(), key=lambda pair: pair[0].pair_id))
 
     def _round(self) -> list[Ablation]:
         states = [state for state in self._states.values() if state.settled is None]
@@ -138,19 +152,29 @@ class LeaveOneOut:
                 return [ablation for event_id in self._states for ablation in (_full(event_id), _bare(event_id))]
             case "necessity":
                 return [_without(state, name) for state in states for name in self._context(state)]
-            case "choosing":
+            case _:
                 size = self._prefixes.proposal() if states else None
                 gone = frozenset(self._ranking[:size])
                 return [] if size is None else [leave_out(s.event_id, "removal", "text", gone) for s in states]
-            case "done":
-                return []
 
-    def _advance(self, seen: Mapping[Ablation, Outcome]) -> None:
-        """Take in the answers to the phase's questions, and go on to the next phase."""
-        phase, before, was = self.phase, self._states, self.removal
-        self._take_in(seen)
-        answers = sorted(seen.items(), key=lambda pair: pair[0].pair_id)
-        self._say(phase, before, was, WHY[phase], answers)
+    def _rank_all(self) -> None:
+        """Rank all entries, to cut S from the top; without a ranking nothing is left to choose."""
+        self.phase = "done" if self._rank is None else "choosing"
+        self._ranking = [] if self._rank is None else self._rank(self.influence)
+        self._prefixes = PrefixSearch(limit=int(PREFIX_SHARE * len(self._ranking)))
+
+    def _give_up(self, why: str) -> None:
+        """End the attribution, and list what it leaves unexamined; the ranking is made of what is known."""
+        phase, before = self.phase, self._states
+        given_up = {
+            event_id: state.settle("not examined" if state.full is None else "not cleared", why)
+            for event_id, state in before.items()
+            if state.settled is None
+        }
+        self._states = {**before, **given_up}
+        self._left_out = [f"event {event_id}: {why}" for event_id in given_up]
+        self._rank_all()
+        self._say(phase, before, RemovalSet(), why)
 
     def _say(
         self,
@@ -161,33 +185,11 @@ class LeaveOneOut:
         answers: Sequence[tuple[Ablation, Outcome]] = (),
     ) -> None:
         if self._tell is not None:
-            self._tell(
-                Step(
-                    phase=phase, next=self.phase, why=why, answers=answers, before=before, after=self._states, was=was,
-                    now=self.removal,
-                )
+            step = Step(
+                phase=phase, next=self.phase, why=why, answers=answers, before=before, after=self._states, was=was,
+                now=self.removal,
             )  # fmt: skip
-
-    def _take_in(self, seen: Mapping[Ablation, Outcome]) -> None:
-        match self.phase:
-            case "reproduction":
-                self._states = {event_id: self._reproduced(state, seen) for event_id, state in self._states.items()}
-                self.phase = "necessity"
-            case "necessity":
-                self._states = {event_id: self._measured(state, seen) for event_id, state in self._states.items()}
-                self._choose()
-            case "choosing" if seen:
-                harmful = any(outcome.harm is None or outcome.harm >= HARMFUL for outcome in seen.values())
-                self._prefixes.record(len(next(iter(seen)).removed), harm=harmful)
-            case _:
-                self.phase = "done"
-
-    def _choose(self) -> None:
-        """Rank all entries; with a budget on S in the place of a ranking nothing is left to choose."""
-        self.phase = "done" if self._rank is None else "choosing"
-        if self._rank is not None:
-            self._ranking = self._rank(self.influence)
-            self._prefixes = PrefixSearch(limit=int(PREFIX_SHARE * len(self._ranking)))
+            self._tell(step)
 
     def _context(self, state: EventState) -> tuple[str, ...]:
         return self._memory.context(state.event.query, logged=state.event.retrieved)
@@ -206,19 +208,6 @@ class LeaveOneOut:
             nats = None if cmis is None else cmis * self._flip_nats
             influences[name] = Influence(event_id=state.event_id, entry_id=name, necessity_nats=nats, cmis=cmis)
         return replace(state, influences=influences)
-
-    def _give_up(self, why: str) -> None:
-        """End the attribution, and list what it leaves unexamined; the ranking is made of what is known."""
-        phase, before = self.phase, self._states
-        given_up = {
-            event_id: state.settle("not examined" if state.full is None else "not cleared", why)
-            for event_id, state in before.items()
-            if state.settled is None
-        }
-        self._states = {**before, **given_up}
-        self._left_out = [f"event {event_id}: {why}" for event_id in given_up]
-        self._choose()
-        self._say(phase, before, RemovalSet(), why)
 
 
 def _full(event_id: str) -> Ablation:

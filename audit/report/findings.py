@@ -168,7 +168,7 @@ def _event(
     if gone:
         reason += f"; of the memories that it used {len(gone)} {'was' if len(gone) == 1 else 'were'} removed since"
     # Of a large S an event measured or saw few.
-    seen = state.influences.keys() | {entry_id for context in state.replayed for entry_id in context}
+    seen = state.influences.keys() | {entry_id for context in state.replays.by_context for entry_id in context}
     causes = [entry_id for entry_id in attributed & seen if _is_cause(found, state, entry_id)]
     return EventFinding(
         event_id=event.event_id,
@@ -179,7 +179,7 @@ def _event(
         output_after=None if after is None else after.output,
         harm_before=None if state.full is None else state.full.harm,
         harm_after=None if after is None else after.harm,
-        harm_without_memory=None if state.without_memory is None else state.without_memory.harm,
+        harm_without_memory=None if state.replays.without_memory is None else state.replays.without_memory.harm,
         retrieved=event.retrieved if event.retrieved is not None else found.memory.context(event.query),
         retrieved_reconstructed=event.retrieved is None,
         retrieved_after=None if after is None else after.context,
@@ -197,7 +197,7 @@ def _is_cause(found: TenantEvidence, state: EventState, entry_id: str) -> bool:
     """
     if state.alone(entry_id) >= WEAK_NATS:
         return True
-    if not any(entry_id in context for context in state.replayed):
+    if not any(entry_id in context for context in state.replays.by_context):
         return False
     influence, attributed = state.influences.get(entry_id), entry_id in found.search.by_evidence
     graded = None if influence is None else credit(influence)

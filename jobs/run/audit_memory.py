@@ -7,7 +7,7 @@ as it arrives (`RunFolder`); started again, it asks only what is missing.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,11 +18,11 @@ from memory_audit.attribution.search.search import SetSearch
 from memory_audit.attribution.search.settings import SearchSettings
 from memory_audit.attribution.trace import SearchLog
 from memory_audit.consistency.resemblance import Resemblance
-from memory_audit.errors import EventError, IncompleteError, UsageError
+from memory_audit.errors import EventError, UsageError
 from memory_audit.fusion import choose_budget
-from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion, hash_at_point, request_of
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.graphs import consistency_graphs
+from memory_audit.jobs.run.replayer import Replayer
 from memory_audit.jobs.run.run_folder import LOG_FILE, resumable
 from memory_audit.lineage.descendants import derivation_of
 from memory_audit.report.findings import TenantEvidence, rank, removal_set, tenant_result
@@ -31,7 +31,6 @@ from memory_audit.result import AuditResult, text_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from memory_audit.attribution.replays.ablation import Outcome
     from memory_audit.attribution.replays.harm import HarmScorer
     from memory_audit.attribution.trace import Step
     from memory_audit.config import AuditConfig
@@ -69,7 +68,7 @@ def audit_memory(  # noqa: PLR0913, PLR0917 - the parts of a run, and its name
         IncompleteError: the run stopped part-way; start it again to continue.
     """
     by_tenant = check_events(snapshot, events)
-    replayer = _Replayer(executor, run, config, reporter, {event.event_id: event for event in events})
+    replayer = Replayer(executor, run, config, reporter, {event.event_id: event for event in events})
 
     stores = {tenant: snapshot.entries(tenant) for tenant in by_tenant}
     embed_texts(_texts(stores, by_tenant, config), executor, run, reporter)
@@ -152,7 +151,7 @@ def check_events(snapshot: VerifiedSnapshot, events: Sequence[Event]) -> dict[st
     return by_tenant
 
 
-def _search(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> None:
+def _search(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> None:
     """Run rounds over all tenants until every search is over."""
     while rounds := {tenant: found.search.plan() for tenant, found in evidence.items()}:
         if not any(rounds.values()):
@@ -232,7 +231,7 @@ def _chosen(found: TenantEvidence, config: AuditConfig) -> TenantEvidence:
     return replace(found, ranking=ranking, descendants=descendants, removal=removal_set(attributed, descendants))
 
 
-def _checked(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> dict[str, TenantEvidence]:
+def _checked(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> dict[str, TenantEvidence]:
     """Replay every event and every probe without S: the verdict is always a full replay.
 
     Descendants have a price of their own: probes are also replayed without the attributed entries alone, and events and
@@ -264,152 +263,3 @@ def _checked(evidence: Mapping[str, TenantEvidence], replayer: _Replayer) -> dic
 
 def _pairs(evidence: Mapping[str, TenantEvidence]) -> Iterable[int]:
     return (len(found.tenant_graph.graph.neighbours.pairs) for found in evidence.values())
-
-
-class _Replayer:
-    """Runs rounds of ablations through the executor, past what the run folder already knows."""
-
-    def __init__(
-        self,
-        executor: Executor,
-        run: RunFolder,
-        config: AuditConfig,
-        reporter: Reporter,
-        events: Mapping[str, Event],
-    ) -> None:
-        self._executor, self._run, self._reporter, self._events = executor, run, reporter, events
-        self._program = Program.of(config.agent, config.harm, config.seed, config.samples)
-        # A wrong agent or scorer is told before any model loads.
-        self._agent, self.scorer = self._program.build()
-        self.counters: Counter[str] = Counter()
-        self._texts: dict[tuple[str, tuple[str, ...]], Outcome] = {}
-        self._counted: set[str] = set()
-        self._sampled: set[str] = set()
-        self._started = False
-        self.left_out: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)
-        """By tenant and entry, the pair ids of replays whose context had no room for it."""
-
-    def run(
-        self, stage: str, rounds: Mapping[str, Sequence[Ablation]], evidence: Mapping[str, TenantEvidence]
-    ) -> dict[str, Outcome]:
-        """Return the outcome of every ablation asked, by pair id."""
-        groups: dict[str, list[ReplayQuestion]] = {}
-        same: dict[str, tuple[str, tuple[str, ...]]] = {}
-        known: dict[str, Outcome] = {}
-        asked_texts: set[tuple[str, tuple[str, ...]]] = set()
-        texts: set[str] = set()
-        for tenant, ablations in rounds.items():
-            for ablation in ablations:
-                if ablation.measure == "text":
-                    texts.add(ablation.pair_id)
-                if (outcome := self._kept(ablation, evidence[tenant])) is not None:
-                    known[ablation.pair_id] = outcome
-        for outcome in known.values():  # before the questions: what a resumed run knows answers equal contexts too
-            self._learn(outcome, text=outcome.pair_id in texts)
-        for tenant, ablations in rounds.items():
-            found = evidence[tenant]
-            for ablation in ablations:
-                if ablation.pair_id in known:
-                    continue
-                question = self._question(ablation, found)
-                if ablation.measure == "text":
-                    # An equal context is an equal prompt: it is answered once.
-                    key = (ablation.event_id, tuple(entry.entry_id for entry in question.memories))
-                    if key in self._texts or key in asked_texts:
-                        same[ablation.pair_id] = key
-                        continue
-                    asked_texts.add(key)
-                groups.setdefault(ablation.event_id, []).append(question)
-        total = sum(len(questions) for questions in groups.values())
-        if total:
-            self._say_what_is_sampled(groups)
-            work = [
-                ReplayGroup(event_id=event_id, query=self._events[event_id].query, questions=tuple(groups[event_id]))
-                for event_id in sorted(groups)
-            ]
-            if not self._started:
-                with self._reporter.stage("starting the backbone", 1, announced=True) as progress:
-                    self._executor.start_backbone()
-                    progress.advance()
-                self._started = True
-            try:
-                with self._reporter.stage(stage, total) as progress:
-                    for outcome in self._executor.replay(work, self._program):
-                        self._run.record_models(self._executor.model_ids())
-                        self._run.add(outcome)
-                        self._learn(outcome, text=outcome.pair_id in texts)
-                        known[outcome.pair_id] = outcome
-                        progress.advance()
-            finally:
-                self._run.flush()
-            missing = total - sum(
-                question.ablation.pair_id in known for questions in groups.values() for question in questions
-            )
-            if missing:
-                raise IncompleteError(f"{missing} of {total} replays did not come back; start the command again")
-        shared = {
-            pair_id: replace(
-                self._texts[key], pair_id=pair_id, memoised=True, prompt_tokens=0, cached_tokens=0, completion_tokens=0
-            )
-            for pair_id, key in same.items()
-        }
-        answers = known | shared
-        for tenant, ablations in rounds.items():
-            for ablation in ablations:
-                for entry_id in answers[ablation.pair_id].left_out:
-                    self.left_out[tenant].setdefault(entry_id, set()).add(ablation.pair_id)
-        return answers
-
-    def _say_what_is_sampled(self, groups: Mapping[str, Sequence[ReplayQuestion]]) -> None:
-        sampled = {
-            event_id
-            for event_id, questions in groups.items()
-            if any(question.ablation.measure == "sample" for question in questions)
-        }
-        if sampled - self._sampled:
-            self._reporter.say(
-                f"no odds of the harm can be had for {len(sampled - self._sampled)} events: it is counted in "
-                f"{self._program.samples} samples per question"
-            )
-            self._sampled |= sampled
-
-    def _kept(self, ablation: Ablation, found: TenantEvidence) -> Outcome | None:
-        """Return what the run folder knows of a question.
-
-        A measurement point is named by its number, and its text comes from replays that may have been lost and come
-        back in other words: an answer is of this point only where it is what would be asked now.
-        """
-        kept = self._run.outcomes_of(ablation.pair_id)
-        if not kept or not ablation.at_point:
-            return kept[0] if kept else None
-        question = self._question(ablation, found)
-        return next((outcome for outcome in kept if outcome.prompt_hash == self._hash(question, outcome)), None)
-
-    def _hash(self, question: ReplayQuestion, outcome: Outcome) -> str:
-        """Return an outcome's prompt hash if it answers this question, with the memories that it was shown."""
-        shown = tuple(entry for entry in question.memories if outcome.fits and entry.entry_id not in outcome.left_out)
-        query = self._events[question.ablation.event_id].query
-        request = request_of(self._agent, query, self._program, replace(question, memories=shown))
-        return hash_at_point(request, question)
-
-    def _question(self, ablation: Ablation, found: TenantEvidence) -> ReplayQuestion:
-        if ablation.kept is not None:
-            memories = tuple(found.memory.entry(entry_id) for entry_id in ablation.kept)
-        else:
-            event = self._events[ablation.event_id]
-            memories = found.memory.retrieve(event.query, frozenset(ablation.removed), logged=event.retrieved)
-        state = found.search.states.get(ablation.event_id)
-        point = state.points[ablation.point] if state is not None and ablation.at_point else None
-        return ReplayQuestion(ablation=ablation, memories=memories, point=point)
-
-    def _learn(self, outcome: Outcome, *, text: bool) -> None:
-        # An agent may serve a query without its model: a text replay need not have answers.
-        if text:
-            self._texts[outcome.event_id, outcome.context] = outcome
-        if outcome.pair_id in self._counted:
-            return
-        self._counted.add(outcome.pair_id)
-        self.counters.update(
-            replays=1, memoised=int(outcome.memoised), prompt_tokens=outcome.prompt_tokens,
-            cached_tokens=outcome.cached_tokens, completion_tokens=outcome.completion_tokens,
-        )  # fmt: skip

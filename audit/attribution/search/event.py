@@ -37,11 +37,11 @@ class Settled:
 class Replays:
     """Whole answers of one event."""
 
-    full: Outcome
+    full: Outcome | None = None
     """With the whole store."""
 
-    without_memory: Outcome
-    by_context: Mapping[tuple[str, ...], Outcome]
+    without_memory: Outcome | None = None
+    by_context: Mapping[tuple[str, ...], Outcome] = field(default_factory=dict)
     """By what was retrieved: an equal context is an equal prompt and need not be asked again."""
 
     after: Outcome | None = None
@@ -170,9 +170,7 @@ class EventState:
     settled: Settled | None = None
     """The verdict so far; None while the event is open."""
 
-    replays: Replays | None = None
-    """None before the first round."""
-
+    replays: Replays = field(default_factory=Replays)
     where: Points = field(default_factory=Points)
     controls: Controls = field(default_factory=Controls)
     screening: Screening = field(default_factory=Screening)
@@ -207,33 +205,12 @@ class EventState:
     @property
     def full(self) -> Outcome | None:
         """The replay with the whole store."""
-        return None if self.replays is None else self.replays.full
-
-    @property
-    def without_memory(self) -> Outcome | None:
-        """The replay with no memory."""
-        return None if self.replays is None else self.replays.without_memory
+        return self.replays.full
 
     @property
     def after(self) -> Outcome | None:
         """The last replay without S."""
-        return None if self.replays is None else self.replays.after
-
-    @property
-    def replayed(self) -> Mapping[tuple[str, ...], Outcome]:
-        """Whole replays by context."""
-        return {} if self.replays is None else self.replays.by_context
-
-    @property
-    def known_replays(self) -> Replays:
-        """The replays of an event that has some.
-
-        Raises:
-            ValueError: it was not replayed.
-        """
-        if self.replays is None:
-            raise ValueError("the event was not replayed")
-        return self.replays
+        return self.replays.after
 
     def settle(self, verdict: EventVerdict, reason: str, *, excluded: bool = False) -> EventState:
         """Give the verdict: the one place where an event gets it."""

@@ -147,7 +147,7 @@ class Measurements:
                 necessity_nats=difference(self.odds(full), _odds(without)),
             )  # fmt: skip
         cmis = difference(harm_of(state.full), harm_of(without))
-        flipped = difference(harm_of(alone), harm_of(state.without_memory))
+        flipped = difference(harm_of(alone), harm_of(state.replays.without_memory))
         return Influence(
             event_id=event_id, entry_id=entry_id, cmis=cmis,
             sufficiency_nats=None if flipped is None else flipped * self._flip_nats,

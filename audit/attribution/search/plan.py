@@ -25,23 +25,9 @@ if TYPE_CHECKING:
     from memory_audit.attribution.search.state import SearchState
 
 __all__ = [
-    "alone_round",
-    "awaited_memories",
-    "baseline_round",
-    "continuation_round",
-    "continued",
-    "events_all_format",
-    "evidence_round",
-    "is_flooded",
-    "necessity_round",
-    "neighbour_room",
-    "neighbour_round",
-    "raise_quotas",
-    "reference_round",
-    "reproduction_round",
-    "span_round",
-    "unasked_neighbours",
-    "verify_round",
+    "alone_round", "awaited_memories", "baseline_round", "continuation_round", "continued", "events_all_format",
+    "evidence_round", "is_flooded", "necessity_round", "neighbour_room", "neighbour_round", "raise_quotas",
+    "reference_round", "reproduction_round", "span_round", "unasked_neighbours", "verify_round",
 ]  # fmt: skip
 
 PATIENCE = 8
@@ -275,7 +261,7 @@ def verify_round(search: SearchState) -> Round:
     asked = [
         leave_out(state.event_id, "removal", "text", search.removal.ids)
         for state in search.open_events()
-        if search.context(state) not in state.replayed
+        if search.context(state) not in state.replays.by_context
     ]
     return Round(asked=asked, noted=search)
 

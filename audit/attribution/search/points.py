@@ -68,7 +68,7 @@ def renewed_span(state: EventState, scorer: HarmScorer | None) -> EventState:
     Poison may bring a payload each, an address or a link. The answer has only that of one, and the others make it less
     likely: they look harmless until it is gone.
     """
-    after, clean = state.after, state.without_memory
+    after, clean = state.after, state.replays.without_memory
     if not state.where.measures_span or after is None or clean is None or after.context in state.where.span_contexts:
         return state
     told = replace(state.where, span_contexts=state.where.span_contexts | {after.context})

@@ -8,46 +8,26 @@ left out of a replay. S is the set of removed memories.
    Harm without memory: `memory is not the cause`.
 2. *Measurement points.* The *harm span* is measured where a control memory, one that the event did not use, makes it
    improbable. Else *divergence points* are: words where the harmful replay leaves a clean one (`divergence`). A
-   divergence that control memories bring too is a *format effect* and does not count. Control memories are asked one
-   after the other while an attribution depends on them. Where all divergence points are format effects, memories are
-   shown alone. If the harm comes with every one, `memory is not the cause`; else divergence points are taken from the
-   clean replay of one.
+   divergence that control memories bring too is a *format effect* and does not count. Where all are, memories are
+   shown alone. If the harm comes with every one, `memory is not the cause`; else points are taken from a clean one.
 3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `attribution_nats` at
-   every point is attributed and joins S. One that falls short of `WEAK_NATS` at a point is asked at no other.
-   - A memory in many events is measured at one of them first. Where that attributes the harm to it the others skip it.
-     Where it shows nothing worth adding up, it is shown at the others together with its like.
-   - A large context is shown in groups first (screening), and only members of groups that raise the odds are measured
-     alone. Where that attributes nothing, or harm stays, all are.
-   - Weaker evidence adds up over events, as far as it exceeds `WEAK_NATS` in each, once all that hold the memory are
-     measured.
-   - A memory that fits in with the others (CAS below the store's median) must raise the odds by
-     `consistent_extra_nats` more: influence and inconsistency corroborate each other where either alone is borderline.
-   - Divergence points are *retired*, and later ones count alone, where those so far only show wording ("We say" for
-     "The"). That is so where they attribute nothing, or most of the store, or a quarter of it without a gap to the
-     others. It is so, too, where harm stays without what they attribute.
-   - An effect is *diffuse* where an event attributes a quarter of the store without a gap, or past half of the points
-     that it may have. Sooner or later a point splits any store by its wording. Where no later point helps, the event
-     is *excluded*: it is no evidence.
-   - Where there is no point, or the server gives no log-probabilities, the odds are counted in sampled replays.
+   every point is attributed and joins S (`attributed`). Memories in many events are measured at few, large contexts in
+   groups first (`plan.alone_round`). Points that only show wording ("We say" for "The") are *retired*, and later ones
+   count alone. An event whose effect is *diffuse*, and that has no later point, is *excluded*: it is no evidence.
 4. *Necessity.* Where no memory in an event's context is attributed, leave out each in turn: harm that needs several
    memories together shows there. Else those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whatever moves up is measured in the same way, until nothing is added.
-   After `PATIENCE` rounds that add to S step 7 goes on beside it.
 6. *Verify.* Replay each event as text without S. Where harm stays in another span than was measured, steps 2 and 3 are
-   taken at that span: poison of another payload hides behind the one that is said. Where it stays else, the next memory
-   by credit, then by inconsistency, in its context joins S, one at each round. So S is the smallest prefix of the
-   evidence that ends the harm. A memory whose credit is below `WEAK_NATS` is never taken: another context may end a
-   harm by chance, and that is no evidence.
-7. *Neighbours.* Memories never retrieved that resemble an attributed one are measured alone, on the event where that
-   one weighs most: the next poison in line is found before it is used. Each round that adds to S doubles the next.
+   taken at that span. Where it stays else, the next memory by credit, then by inconsistency, in its context joins S,
+   one at each round. So S is the smallest prefix of the evidence that ends the harm. A memory without evidence is never
+   taken: another context may end a harm by chance.
+7. *Neighbours.* Memories never retrieved that resemble an attributed one are measured alone: the next poison in line is
+   found before it is used.
 8. *Restore.* A memory that is attributed only by events that stay harmful without it is put back, where the cleared
-   events stay cleared on replay: its absence repairs nothing. Members of S when derived memories were added stay, since
-   these may derive from them. (An event whose harm stays without a quarter of the store that it attributes is excluded
-   in step 6, and the others must attribute by themselves.)
+   events stay cleared on replay: its absence repairs nothing.
+9. *Descent.* What derives from S joins it, and steps 5 to 8 are taken again, until nothing more derives from it.
 
 A budget stops the search between rounds; what it left out is listed, never guessed.
-
-9. *Descent.* What derives from S joins it, and steps 5 to 8 are taken again, until nothing more derives from it.
 
 What is known is one value (`state`). Each phase has a pure function that reads the next round off it (`plan`), and one
 that takes in the answers and returns another value with the phase that follows, and why (`PHASES` below). This file
@@ -61,33 +41,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from memory_audit.attribution.search import plan, points, verification, weighing
 from memory_audit.attribution.search.attributed import AttributionRule
 from memory_audit.attribution.search.controls import ControlMemories
 from memory_audit.attribution.search.event import EventState, Points
 from memory_audit.attribution.search.evidence import credit_over_events
 from memory_audit.attribution.search.measurements import Measurements
-from memory_audit.attribution.search.plan import (
-    baseline_round,
-    continuation_round,
-    evidence_round,
-    necessity_round,
-    neighbour_room,
-    neighbour_round,
-    reference_round,
-    reproduction_round,
-    span_round,
-    verify_round,
-)
-from memory_audit.attribution.search.points import (
-    read_baseline,
-    read_continuations,
-    read_references,
-    read_reproduction,
-    read_span,
-)
 from memory_audit.attribution.search.state import Given, SearchState, Transition
-from memory_audit.attribution.search.verification import put_back_unseen, read_restored, read_verified, restore_round
-from memory_audit.attribution.search.weighing import read_closure, read_necessity, read_neighbours, read_sufficiency
 from memory_audit.attribution.trace import Step
 from memory_audit.counted import counted
 
@@ -113,17 +73,17 @@ class _Phase(NamedTuple):
 
 
 PHASES: Mapping[SearchPhase, _Phase] = {
-    "reproduction": _Phase(reproduction_round, read_reproduction),
-    "harm span": _Phase(span_round, read_span),
-    "divergence": _Phase(continuation_round, read_continuations),
-    "baseline": _Phase(baseline_round, read_baseline),
-    "reference": _Phase(reference_round, read_references),
-    "sufficiency": _Phase(evidence_round, read_sufficiency),
-    "necessity": _Phase(necessity_round, read_necessity),
-    "closure": _Phase(evidence_round, read_closure),
-    "verify": _Phase(verify_round, read_verified),
-    "neighbours": _Phase(neighbour_round, read_neighbours),
-    "restore": _Phase(restore_round, read_restored),
+    "reproduction": _Phase(plan.reproduction_round, points.read_reproduction),
+    "harm span": _Phase(plan.span_round, points.read_span),
+    "divergence": _Phase(plan.continuation_round, points.read_continuations),
+    "baseline": _Phase(plan.baseline_round, points.read_baseline),
+    "reference": _Phase(plan.reference_round, points.read_references),
+    "sufficiency": _Phase(plan.evidence_round, weighing.read_sufficiency),
+    "necessity": _Phase(plan.necessity_round, weighing.read_necessity),
+    "closure": _Phase(plan.evidence_round, weighing.read_closure),
+    "verify": _Phase(plan.verify_round, verification.read_verified),
+    "neighbours": _Phase(plan.neighbour_round, weighing.read_neighbours),
+    "restore": _Phase(verification.restore_round, verification.read_restored),
 }
 
 
@@ -162,8 +122,8 @@ class SetSearch:
             controls=ControlMemories(memory, seen, settings, ids),
         )  # fmt: skip
         by_id = {event.event_id: event for event in events}
-        points = Points(wanted=settings.points)
-        states = {event_id: EventState(event=by_id[event_id], where=points) for event_id in ids}
+        where = Points(wanted=settings.points)
+        states = {event_id: EventState(event=by_id[event_id], where=where) for event_id in ids}
         self._state = SearchState(given=given, events=states)
         self._closure = closure
         self._tell = tell
@@ -208,7 +168,7 @@ class SetSearch:
     @property
     def not_examined(self) -> list[str]:
         """What the search left out, one line each."""
-        most, left = neighbour_room(self._state), self._state.neighbours.left
+        most, left = plan.neighbour_room(self._state), self._state.neighbours.left
         unasked = f"memories like attributed ones: one round asks about {most} of them, and {left} were left"
         return [*self._state.left_out, *([unasked] if left else [])]
 
@@ -320,7 +280,7 @@ class SetSearch:
         if search.phase == "neighbours":
             search = search.leaving_out(f"memories like attributed ones: {why}")
         if search.phase == "restore":
-            search, _ = put_back_unseen(search)
+            search, _ = verification.put_back_unseen(search)
         if search.phase in {"neighbours", "restore"}:
             search = search.leaving_out(f"whether memories can be put back: {why}")
         self._move(replace(search, phase="done"), why)

@@ -61,7 +61,7 @@ def _replayed_without(search: SearchState, state: EventState) -> EventState:
     """Take in an open event's replay without S; the event is cleared where its harm is gone."""
     context = search.context(state)
     asked = search.given.seen.get(leave_out(state.event_id, "removal", "text", search.removal.ids))
-    known = state.known_replays.with_answer(context, asked)
+    known = state.replays.with_answer(context, asked)
     after = known.by_context[context]
     state = replace(state, replays=replace(known, after=after))
     if after.harm is not None and after.harm < HARMFUL:
@@ -127,7 +127,7 @@ def restore_round(search: SearchState) -> Round:
     asked = [
         leave_out(state.event_id, "removal", "text", kept_out)
         for state in _cleared(search)
-        if search.context(state, kept_out) not in state.replayed
+        if search.context(state, kept_out) not in state.replays.by_context
     ]
     return Round(asked=asked, noted=search)
 
@@ -141,7 +141,7 @@ def read_restored(search: SearchState) -> Transition:
     for state in _cleared(search):
         context = search.context(state, kept_out)
         asked = search.given.seen.get(leave_out(state.event_id, "removal", "text", kept_out))
-        known = state.known_replays.with_answer(context, asked)
+        known = state.replays.with_answer(context, asked)
         without[state.event_id] = known.by_context[context]
         told.append(replace(state, replays=known))
     search = search.with_events(told)
@@ -150,7 +150,7 @@ def read_restored(search: SearchState) -> Transition:
         why = f"harm came back with what was to be put back: {len(back)} of {len(idle)} went back"
         return Transition(next="done", state=search, why=why)
     search = search.with_events(
-        replace(state, replays=replace(state.known_replays, after=without[state.event_id])) for state in told
+        replace(state, replays=replace(state.replays, after=without[state.event_id])) for state in told
     )
     why = f"{counted(len(idle), 'memory')} whose absence repairs nothing went back"
     return Transition(next="done", state=_put_back(search, idle), why=why)

@@ -9,20 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from memory_audit.attribution.search.bounds import (
-    event_slack_nats,
-    loose_before_most,
-    loose_in_large_shares,
-    undecided,
-    wanting_controls,
-)
-from memory_audit.attribution.search.plan import (
-    alone_round,
-    awaited_memories,
-    is_flooded,
-    raise_quotas,
-    unasked_neighbours,
-)
+from memory_audit.attribution.search import bounds, plan
 from memory_audit.attribution.search.points import retire_points
 from memory_audit.attribution.search.settings import MOST_POINTS, WEAK_NATS
 from memory_audit.attribution.search.state import Transition
@@ -50,13 +37,13 @@ def read_sufficiency(search: SearchState) -> Transition:
     if missing:
         return Transition(next="sufficiency", state=search, why=missing)
     joined = _attribute(search)
-    search = raise_quotas(joined.state)
+    search = plan.raise_quotas(joined.state)
     if joined.later_points:
         return Transition(next="divergence", state=search, why=LATER_POINTS)
-    if loose := undecided(search):
-        return Transition(next="sufficiency", state=wanting_controls(search, loose), why=CONTROLS_DECIDE)
+    if loose := bounds.undecided(search):
+        return Transition(next="sufficiency", state=bounds.wanting_controls(search, loose), why=CONTROLS_DECIDE)
     if _without_attribution(search):
-        alone = alone_round(search)
+        alone = plan.alone_round(search)
         search = alone.noted
         if not alone.is_answered:
             return Transition(next="sufficiency", state=search, why="no memory is attributed yet: others are measured")
@@ -84,20 +71,20 @@ def read_closure(search: SearchState) -> Transition:
     search = joined.state
     if joined.changed:
         search = replace(search, closure_rounds=search.closure_rounds + 1).reopened()
-        search = replace(search, neighbours=search.neighbours.after_round(added=is_flooded(search)))
-    search = raise_quotas(search)
+        search = replace(search, neighbours=search.neighbours.after_round(added=plan.is_flooded(search)))
+    search = plan.raise_quotas(search)
     if joined.later_points:
         return Transition(next="divergence", state=search, why=LATER_POINTS)
-    if loose := undecided(search):
-        return Transition(next="closure", state=wanting_controls(search, loose), why=CONTROLS_DECIDE)
+    if loose := bounds.undecided(search):
+        return Transition(next="closure", state=bounds.wanting_controls(search, loose), why=CONTROLS_DECIDE)
     if joined.changed:
         return Transition(next="closure", state=search, why=f"{_said(joined)}: what moves up is measured")
-    alone = alone_round(search)
+    alone = plan.alone_round(search)
     search = alone.noted
     if not alone.is_answered:
         return Transition(next="closure", state=search, why="more memories are to be measured")
-    if loose := loose_in_large_shares(search):
-        return Transition(next="closure", state=wanting_controls(search, loose), why=CONTROLS_DECIDE)
+    if loose := bounds.loose_in_large_shares(search):
+        return Transition(next="closure", state=bounds.wanting_controls(search, loose), why=CONTROLS_DECIDE)
     search, diffuse, later = _exclude_diffuse(search)
     if diffuse:
         next_phase: SearchPhase = "divergence" if later else "closure"
@@ -110,11 +97,11 @@ def read_neighbours(search: SearchState) -> Transition:
     joined = _attribute(_read_influences(search))
     search = joined.state
     search = replace(search, neighbours=search.neighbours.after_round(added=joined.changed))
-    loose = undecided(search)
-    search = wanting_controls(search, loose)
+    loose = bounds.undecided(search)
+    search = bounds.wanting_controls(search, loose)
     if loose or joined.changed:
         search = search.reopened()
-    search = replace(search, neighbours=replace(search.neighbours, left=unasked_neighbours(search)))
+    search = replace(search, neighbours=replace(search.neighbours, left=plan.unasked_neighbours(search)))
     if joined.later_points:
         return Transition(next="divergence", state=search, why=LATER_POINTS)
     if loose or joined.changed:
@@ -126,13 +113,13 @@ def _weighable(search: SearchState) -> tuple[SearchState, str]:
     """Take in what memories do alone; beside it what is to be asked before it is weighed, empty where nothing is."""
     controls = search.given.controls
     search = search.with_events([controls.read_divergences(state) for state in search.evidence_events()])
-    alone = alone_round(_read_groups(search))
+    alone = plan.alone_round(_read_groups(search))
     search = alone.noted
     if not alone.is_answered:
         return search, "memories are measured alone, or in groups"
     search = _read_influences(search)
-    if loose := loose_before_most(search):
-        return wanting_controls(search, loose), CONTROLS_DECIDE
+    if loose := bounds.loose_before_most(search):
+        return bounds.wanting_controls(search, loose), CONTROLS_DECIDE
     return search, ""
 
 
@@ -149,7 +136,7 @@ def _read_groups(search: SearchState) -> SearchState:
             if not seen.answers(seen.shown(state, group)):
                 continue
             gain = seen.gain(state, group)
-            if gain is None or gain + event_slack_nats(search, state) >= WEAK_NATS:
+            if gain is None or gain + bounds.event_slack_nats(search, state) >= WEAK_NATS:
                 found = found.union(group)
             else:
                 cleared = cleared.union(group)
@@ -204,7 +191,7 @@ def _attribute(search: SearchState) -> _Joined:
 
     Where S comes to be most of the store, the event that attributes most is excluded, and S is built anew.
     """
-    before, awaited = search.removal.ids, awaited_memories(search)
+    before, awaited = search.removal.ids, plan.awaited_memories(search)
     excluded = later_points = False
     search = _attributed(search, awaited)
     while (diffuse := _most_diffuse(search)) is not None:
@@ -286,7 +273,7 @@ def _blame_controls(search: SearchState) -> SearchState:
         state.reopened()
         for state in search.events.values()
         if state.status == "memory is not the cause"
-        and not (state.without_memory is not None and (state.without_memory.harm or 0.0) >= HARMFUL)
+        and not (state.replays.without_memory is not None and (state.replays.without_memory.harm or 0.0) >= HARMFUL)
         and not gone.isdisjoint(controls.all_of(state))
     )
 
