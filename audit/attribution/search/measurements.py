@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.replays.ablation import Ablation, AblationKind, Measure, Outcome, keep_only, leave_out
@@ -21,14 +20,16 @@ __all__ = ["Measurements", "log_probability"]
 
 
 class Measurements:
-    """Outcomes by pair id, and how to read them."""
+    """Outcomes, and how to read them."""
 
     def __init__(self, settings: SearchSettings) -> None:
         self._flip_nats = settings.attribution_nats + settings.consistent_extra_nats
         """Harm that comes or goes stands for as much as any shift of the odds that is attributed."""
 
         self._whole_answer: tuple[Measure, int] = ("sample" if settings.samples > 0 else "text", 0)
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[object, Outcome] = {}
+        """By content of the question: asked for far more often than its name is worth making."""
+
         self._asked_about: dict[str, set[str]] = {}
 
     def expect(self, ablations: Iterable[Ablation]) -> None:
@@ -41,8 +42,7 @@ class Measurements:
     def note(self, ablation: Ablation, outcome: Outcome) -> None:
         """Note the answer to a question: its own, or that of another one which answers it, too."""
         self.expect([ablation])
-        own = outcome.pair_id == ablation.pair_id
-        self._outcomes[ablation.pair_id] = outcome if own else replace(outcome, pair_id=ablation.pair_id)
+        self._outcomes[ablation.content] = outcome
 
     def asked_about(self, event_id: str) -> AbstractSet[str]:
         """Return the entries that were shown alone, or left out alone, at an event: `influence` tells of no other."""
@@ -50,15 +50,15 @@ class Measurements:
 
     def __contains__(self, ablation: Ablation) -> bool:
         """Tell whether a question is answered."""
-        return ablation.pair_id in self._outcomes
+        return ablation.content in self._outcomes
 
     def __getitem__(self, ablation: Ablation) -> Outcome:
         """Return the answer to a question; KeyError where there is none."""
-        return self._outcomes[ablation.pair_id]
+        return self._outcomes[ablation.content]
 
     def get(self, ablation: Ablation) -> Outcome | None:
         """Return the answer to a question, or None."""
-        return self._outcomes.get(ablation.pair_id)
+        return self._outcomes.get(ablation.content)
 
     def answers(self, ablations: Iterable[Ablation]) -> bool:
         """Tell whether all questions are answered."""

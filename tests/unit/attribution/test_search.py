@@ -723,7 +723,7 @@ def test_a_settled_span_without_a_divergence_leaves_the_event_to_harm_scores():
     world = PrefixWorld(opens=1, poison=2, settled=True)
     search = span_search(world)
     world.run(search)
-    assert search.states["e000"].points == []
+    assert not search.states["e000"].points
     assert set(search.removed) == {"m002"}
 
 
