@@ -10,22 +10,20 @@ no weight. Older results hold paths of any length.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
+
+from memory_audit.attribution.removal import RemovalSet  # noqa: TC001 - the reader looks up field types
+from memory_audit.events import EventVerdict  # noqa: TC001
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
     "PATH_HEAD", "PATH_TAIL", "AuditResult", "DescendantFinding", "EntryScore", "EntryTrust", "EventFinding",
-    "EventVerdict", "GraphEdge", "LineageStep", "ProbeFinding", "Proposal", "QuarantineCheck", "TenantLineage",
-    "TenantResult", "TrustLabel", "bounded_path", "steps_left_out", "text_name",
+    "GraphEdge", "LineageStep", "ProbeFinding", "Proposal", "QuarantineCheck", "TenantLineage", "TenantResult",
+    "TrustLabel", "bounded_path", "steps_left_out", "text_name",
 ]  # fmt: skip
-
-EventVerdict = Literal["cleared", "not cleared", "memory is not the cause", "not reproduced", "not examined"]
-"""Of one event. `cleared`: harm is gone on replay without S. `memory is not the cause`: harm stays with no memory at
-all, or comes with whichever memory is shown. `not reproduced`: the replay with every memory in place shows no harm, so
-removal cannot be judged. `not examined`: not replayed, or the harm scorer could not tell."""
 
 TrustLabel = Literal["trusted", "derived-untrusted", "external"]
 """Label of an entry, from best to worst, see `memory_audit.lineage.trust`."""
@@ -105,10 +103,6 @@ class EntryScore:
 
     cas_flagged: bool
     """CAS above mean + 2 standard deviations (eq. 9)."""
-
-    removed: bool
-    reason: str
-    """Why it was removed, or empty."""
 
     sufficiency_nats: float | None = None
     """Rise of the log-odds of the harmful continuation when this entry is the only memory; the largest over events."""
@@ -212,6 +206,9 @@ class TenantResult:
     scores: tuple[EntryScore, ...]
     """All entries, by rank."""
 
+    removal: RemovalSet
+    """What goes, what may go, and why."""
+
     edges: tuple[GraphEdge, ...]
     not_examined: tuple[str, ...] = ()
     """What a budget left out, or the backbone's context had no room for, one line each."""
@@ -244,6 +241,16 @@ class AuditResult:
     entries_text: dict[str, dict[str, str]] = field(default_factory=dict)
     """By `text_name` request, response, principal and source of the removed and quarantined entries: the report shows
     them."""
+
+    @property
+    def removals(self) -> dict[str, dict[str, str]]:
+        """What goes: tenant to entry id to the reason, of tenants of which anything goes."""
+        return {tenant.tenant: tenant.removal.removed for tenant in self.tenants if tenant.removal.removed}
+
+    def with_quarantined(self) -> AuditResult:
+        """Return the result where what is quarantined goes, too, each with its reason: for a purge that is told so."""
+        tenants = (replace(tenant, removal=tenant.removal.with_quarantined()) for tenant in self.tenants)
+        return replace(self, tenants=tuple(tenants))
 
 
 def steps_left_out(count: int) -> LineageStep:

@@ -32,7 +32,6 @@ from memory_audit.jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE
 from memory_audit.jobs.places import check_outside_stores
 from memory_audit.jobs.progress import Reporter, say, steps
 from memory_audit.jobs.run.attestation import ATTESTATION_FILE, attest_run
-from memory_audit.jobs.run.block_records import removals_of
 from memory_audit.jobs.run.run_audit import (
     REPORT_FILE,
     audit_and_seal,
@@ -253,7 +252,7 @@ def _say_what_is_asked(request: AuditRequest, executor: str) -> None:
 
 def _purify(folder: Path, snapshot: VerifiedSnapshot, run: SealedRun, keyring: Keyring) -> Purified | None:
     result = run.result
-    removals = removals_of(result)
+    removals = result.removals
     if not removals:
         say("nothing to remove: the store stays as it is")
         return None

@@ -138,7 +138,7 @@ def json_of(result: AuditResult) -> str:
 
 
 def removed(result: AuditResult) -> dict[str, set[str]]:
-    return {tenant.tenant: {s.entry_id for s in tenant.scores if s.removed} for tenant in result.tenants}
+    return {tenant.tenant: set(tenant.removal.removed) for tenant in result.tenants}
 
 
 def verdicts(result: AuditResult) -> dict[str, str]:

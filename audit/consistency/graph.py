@@ -13,19 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from memory_audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from memory_audit.consistency.neighbours import Neighbours
 
-__all__ = ["ConsistencyGraph", "TenantGraph", "build_graph", "flag_outliers", "to_networkx"]
+__all__ = ["ConsistencyGraph", "TenantGraph", "build_graph", "flag_outliers"]
 
 CONTRADICTION_WEIGHT = 0.5
 """w from which a pair counts as a contradiction: the class is then more likely than the other two together."""
@@ -107,19 +104,3 @@ def flag_outliers(scores: NDArray[np.float64]) -> NDArray[np.bool_]:
     scaled = scores / np.abs(scores).max()  # squares of very small or large scores would leave the range of floats
     flagged: NDArray[np.bool_] = scaled > scaled.mean() + FLAG_DEVIATIONS * scaled.std()
     return flagged
-
-
-def to_networkx(graph: ConsistencyGraph, names: Sequence[str]) -> nx.Graph:
-    """Return the graph for reports: nodes are named, with `cas`, `flagged`, `density`; edges have `similarity`, `w`."""
-    if len(names) != graph.neighbours.size:
-        raise UsageError(f"{len(names)} names for {graph.neighbours.size} entries")
-    drawn = nx.Graph()
-    for name, cas, flagged, density in zip(
-        names, graph.cas.tolist(), graph.flagged.tolist(), graph.density.tolist(), strict=True
-    ):
-        drawn.add_node(name, cas=cas, flagged=flagged, density=density)
-    for (i, j), similarity, w in zip(
-        graph.neighbours.pairs.tolist(), graph.neighbours.similarity.tolist(), graph.contradiction.tolist(), strict=True
-    ):
-        drawn.add_edge(names[i], names[j], similarity=similarity, w=w)
-    return drawn

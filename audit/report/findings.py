@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
-from statistics import fmean
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
+from memory_audit.attribution.removal import RemovalSet
 from memory_audit.attribution.replays.ablation import Outcome, leave_out
 from memory_audit.attribution.replays.probes import same_answer
-from memory_audit.attribution.search.evidence import credit, sum_over_events
+from memory_audit.attribution.search.evidence import credit
+from memory_audit.attribution.search.settings import WEAK_NATS
 from memory_audit.counted import counted
 from memory_audit.events import HARMFUL
 from memory_audit.fusion import FusedScore, fuse
@@ -24,105 +24,80 @@ from memory_audit.result import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
+    from memory_audit.attribution.leave_one_out import LeaveOneOut
     from memory_audit.attribution.replays.retrieval import RankedMemory
+    from memory_audit.attribution.search.event import EventState
     from memory_audit.attribution.search.search import SetSearch
-    from memory_audit.attribution.search.state import EventState
     from memory_audit.config import AuditConfig
     from memory_audit.consistency.graph import TenantGraph
-    from memory_audit.events import Event
-    from memory_audit.report.descendants import Derivation
-    from memory_audit.result import DescendantFinding, EventVerdict
+    from memory_audit.events import Event, EventVerdict
+    from memory_audit.lineage.descendants import Derivation
+    from memory_audit.result import DescendantFinding
 
-__all__ = ["TenantEvidence", "influence_scores", "rank", "tenant_result"]
+__all__ = ["TenantEvidence", "rank", "removal_set", "tenant_result"]
 
 MAX_NAMED = 5
 """Memories named in a line."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TenantEvidence:
-    """Everything measured of one tenant, as it grows."""
+    """Everything measured of one tenant."""
 
     tenant: str
     memory: RankedMemory
     tenant_graph: TenantGraph
-    search: SetSearch
-    probes: tuple[Event, ...]
-    ranking: tuple[FusedScore, ...] = ()
-    removed: dict[str, str] = field(default_factory=dict)
-    """S: entry id to the reason, descendants that go with it included."""
-
+    search: SetSearch | LeaveOneOut
+    probes: tuple[Event, ...] = ()
     derivation: Derivation | None = None
-    descendants: tuple[DescendantFinding, ...] = ()
-    derived: dict[str, str] = field(default_factory=dict)
-    """Descendants that the search was told to leave out, with the reason."""
+    ranking: tuple[FusedScore, ...] = ()
+    removal: RemovalSet = field(default_factory=RemovalSet)
+    """S, as it was chosen."""
 
-    checked: dict[str, Outcome] = field(default_factory=dict)
-    left_out: dict[str, set[str]] = field(default_factory=dict)
+    descendants: tuple[DescendantFinding, ...] = ()
+    """Of S."""
+
+    checked: Mapping[str, Outcome] = field(default_factory=dict)
+    """Replays without S, by pair id."""
+
+    left_out: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Memories that did not fit into the backbone's context: entry id to the pair ids of replays without them."""
 
     @property
-    def attributed(self) -> frozenset[str]:
-        """Removed entries that are there by their own evidence, not by descent."""
-        return frozenset(self.removed) - {item.entry_id for item in self.descendants}
-
-    @property
-    def quarantined(self) -> frozenset[str]:
-        """Descendants that are listed apart and stay unless a purge is told otherwise."""
-        return frozenset(item.entry_id for item in self.descendants if item.proposal == "quarantine")
-
-    def take_descendants(self) -> bool:
-        """Close the search's S over descendants that are to be removed; True if that gave the search new work."""
-        if self.derivation is None:
-            return False
-        attributed = [name for name in self.search.removed if name not in self.derived]
-        new = {item.entry_id: item.reason for item in self.derivation.closure(attributed) if item.proposal == "remove"}
-        self.derived |= new
-        return self.search.add_derived(new)
-
-    def close(self) -> None:
-        """Close the chosen S over descendants: those to be removed join it, the others are listed."""
-        if self.derivation is not None:
-            self.descendants = self.derivation.closure(self.removed)
-            self.removed |= {item.entry_id: item.reason for item in self.descendants if item.proposal == "remove"}
+    def purged(self) -> frozenset[str]:
+        """What is gone where the quarantined go, too."""
+        return self.removal.with_quarantined().ids
 
 
-def influence_scores(found: TenantEvidence) -> Mapping[str, float]:
-    """Sum influence over events: the credit rule of `search.evidence`, or plain CMIS with `loo`."""
-    plain = found.search.settings.attribution == "loo"
-    known = [
-        (entry_id, influence.cmis if plain else credit(influence))
-        for _, state in sorted(found.search.states.items())
-        for entry_id, influence in sorted(state.influences.items())
-    ]
-    # What moved up in many events and was attributed at one counts as much at the others, which skipped it.
-    measured: defaultdict[str, list[float]] = defaultdict(list)
-    for entry_id, value in known:
-        if value is not None:
-            measured[entry_id].append(value)
-    for entry_id, events in found.search.skipped.items():
-        if entry_id in measured:
-            known += [(entry_id, fmean(measured[entry_id]))] * events
-    return sum_over_events(known)
+def removal_set(attributed: Mapping[str, str], descendants: Collection[DescendantFinding]) -> RemovalSet:
+    """Return S: what is attributed, with what of its descendants goes and what is quarantined."""
+    derived, quarantined = (
+        {item.entry_id: item.reason for item in descendants if item.proposal == proposal}
+        for proposal in ("remove", "quarantine")
+    )
+    return RemovalSet(attributed=dict(sorted(attributed.items())), derived=derived, quarantined=quarantined)
 
 
-def rank(found: TenantEvidence, influence: Mapping[str, float], alpha: float) -> tuple[FusedScore, ...]:
+def rank(
+    memory: RankedMemory, graph: TenantGraph, influence: Mapping[str, float], alpha: float
+) -> tuple[FusedScore, ...]:
     """Fuse influence with CAS (eq. 10)."""
-    ids = [entry.entry_id for entry in found.memory.entries]
-    return fuse(ids, [influence.get(entry_id) for entry_id in ids], found.tenant_graph.graph.cas.tolist(), alpha=alpha)
+    ids = [entry.entry_id for entry in memory.entries]
+    return fuse(ids, [influence.get(entry_id) for entry_id in ids], graph.graph.cas.tolist(), alpha=alpha)
 
 
 def tenant_result(found: TenantEvidence, config: AuditConfig) -> TenantResult:
     """Write down one tenant's findings."""
-    removed, attributed = frozenset(found.removed), found.attributed
+    removed, attributed = found.removal.ids, frozenset(found.removal.attributed)
     return TenantResult(
         tenant=found.tenant,
         entries=len(found.memory),
         events=tuple(_event(found, state, removed, attributed) for _, state in sorted(found.search.states.items())),
         probes=_probes(found, removed, config),
         scores=_scores(found),
+        removal=found.removal,
         edges=_edges(found),
         not_examined=(*found.search.not_examined, *_too_long(found)),
         lineage=_lineage(found, config),
@@ -145,18 +120,17 @@ def _lineage(found: TenantEvidence, config: AuditConfig) -> TenantLineage | None
     derivation = found.derivation
     if derivation is None:
         return None
-    removed = frozenset(found.removed)
+    attributed, removed, purged = frozenset(found.removal.attributed), found.removal.ids, found.purged
     probes = {
         gone: {probe.event_id: probe.kept for probe in _probes(found, gone, config)}
-        for gone in (found.attributed, removed, removed | found.quarantined)
+        for gone in (attributed, removed, purged)
     }
 
     def lost(fewer: frozenset[str], more: frozenset[str]) -> tuple[str, ...]:
         return tuple(name for name, kept in probes[fewer].items() if kept and probes[more][name] is False)
 
     quarantine = None
-    if found.quarantined:
-        purged = removed | found.quarantined
+    if found.removal.quarantined:
         after = {
             event_id: found.checked.get(leave_out(event_id, "removal", "text", purged).pair_id)
             for event_id in sorted(found.search.states)
@@ -175,7 +149,7 @@ def _lineage(found: TenantEvidence, config: AuditConfig) -> TenantLineage | None
         estimated_edges=derivation.estimated_edges,
         entries=derivation.trust(),
         descendants=found.descendants,
-        probes_lost=lost(found.attributed, removed),
+        probes_lost=lost(attributed, removed),
         quarantine=quarantine,
     )
 
@@ -194,7 +168,7 @@ def _event(
     if gone:
         reason += f"; of the memories that it used {len(gone)} {'was' if len(gone) == 1 else 'were'} removed since"
     # Of a large S an event measured or saw few.
-    seen = state.influences.keys() | {entry_id for context in state.replayed for entry_id in context}
+    seen = state.influences.keys() | {entry_id for context in state.replays.by_context for entry_id in context}
     causes = [entry_id for entry_id in attributed & seen if _is_cause(found, state, entry_id)]
     return EventFinding(
         event_id=event.event_id,
@@ -205,7 +179,7 @@ def _event(
         output_after=None if after is None else after.output,
         harm_before=None if state.full is None else state.full.harm,
         harm_after=None if after is None else after.harm,
-        harm_without_memory=None if state.without_memory is None else state.without_memory.harm,
+        harm_without_memory=None if state.replays.without_memory is None else state.replays.without_memory.harm,
         retrieved=event.retrieved if event.retrieved is not None else found.memory.context(event.query),
         retrieved_reconstructed=event.retrieved is None,
         retrieved_after=None if after is None else after.context,
@@ -221,24 +195,24 @@ def _is_cause(found: TenantEvidence, state: EventState, entry_id: str) -> bool:
 
     What was only a control memory at this event is no cause of it, nor is what is in S by rank alone.
     """
-    weak = found.search.settings.weak_nats
-    if state.alone(entry_id) >= weak:
+    if state.alone(entry_id) >= WEAK_NATS:
         return True
-    if not any(entry_id in context for context in state.replayed):
+    if not any(entry_id in context for context in state.replays.by_context):
         return False
-    influence, attributed = state.influences.get(entry_id), entry_id in found.search.removed
+    influence, attributed = state.influences.get(entry_id), entry_id in found.search.by_evidence
     graded = None if influence is None else credit(influence)
     if influence is None or (graded is None and influence.cmis is None):
         return attributed  # at another event, so this one skipped it
     if influence.cmis is not None and influence.cmis > 0:
         return True
-    return graded is not None and (graded > 0 if attributed else graded >= weak)
+    return graded is not None and (graded > 0 if attributed else graded >= WEAK_NATS)
 
 
 def _verdict(state: EventState, after: Outcome | None) -> tuple[EventVerdict, str]:
     """Judge by the replay without S; the search's own word stands only where S is not what decides."""
-    if state.status not in {"open", "cleared", "not cleared"}:
-        return cast("EventVerdict", state.status), state.reason
+    settled = state.settled
+    if settled is not None and settled.verdict not in {"cleared", "not cleared"}:
+        return settled.verdict, settled.reason
     if after is None or after.harm is None:
         return "not examined", "the replay without the removed set could not be judged"
     if after.harm < HARMFUL:
@@ -274,8 +248,6 @@ def _scores(found: TenantEvidence) -> tuple[EntryScore, ...]:
             ds=score.ds,
             rank=score.rank,
             cas_flagged=bool(graph.flagged[index[score.entry_id]]),
-            removed=score.entry_id in found.removed,
-            reason=found.removed.get(score.entry_id, ""),
             sufficiency_nats=sufficiency.get(score.entry_id),
             necessity_nats=necessity.get(score.entry_id),
             density=float(graph.density[index[score.entry_id]]),

@@ -8,12 +8,14 @@ Rules: the field names are those of `memory_audit.result`; every field is there,
 one; ASCII only (other characters escaped), so that no viewer is steered by the text inside. Derivation paths are
 bounded as `memory_audit.result` says. A reader MUST reject more than MAX_BYTES, another format or version, an unknown,
 missing or repeated field, a value of another type, numbers that are not finite or beyond MAX_NUMBER, a descendant
-without a path, and a lineage that lacks an entry to remove. Nothing here reads or writes files.
+without a path, a lineage that lacks an entry to remove, and a removal that names an entry twice, or one without a
+score, or other descendants than the lineage. Nothing here reads or writes files.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import asdict, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -95,6 +97,7 @@ def from_json(text: str | bytes, source: str = "result.json") -> AuditResult:
     result = convert(record, AuditResult, source)
     _check_fields(record, result, f"{source}: result")
     for index, tenant in enumerate(result.tenants):
+        _check_removal(tenant, f"{source}: result.tenants[{index}].removal")
         _check_lineage(tenant, f"{source}: result.tenants[{index}].lineage")
     return result
 
@@ -114,6 +117,21 @@ def _check_fields(record: Any, value: object, where: str) -> None:
             _check_fields(record[name], getattr(value, name), f"{where}.{name}")
 
 
+def _check_removal(tenant: TenantResult, where: str) -> None:
+    """Check that what a purge takes is what the reports show."""
+    removal, lineage = tenant.removal, tenant.lineage
+    parts = (removal.attributed, removal.derived, removal.quarantined)
+    named = [entry_id for part in parts for entry_id in part]
+    shown = {score.entry_id for score in tenant.scores}
+    wrong = [name for name, count in Counter(named).items() if count > 1 or name not in shown]
+    if wrong:
+        raise UsageError(f"{where} names {wrong[0]!r:.80} more than once, or it has no score")
+    descendants = () if lineage is None else lineage.descendants
+    for proposal, part in (("remove", removal.derived), ("quarantine", removal.quarantined)):
+        if {item.entry_id: item.reason for item in descendants if item.proposal == proposal} != part:
+            raise UsageError(f"{where} has other descendants to {proposal} than the lineage")
+
+
 def _check_lineage(tenant: TenantResult, where: str) -> None:
     """Check what the types do not say, and every report relies on."""
     if tenant.lineage is None:
@@ -122,9 +140,9 @@ def _check_lineage(tenant: TenantResult, where: str) -> None:
         if not item.path:
             raise UsageError(f"{where}.descendants[{index}].path is empty, expected a path to {item.entry_id!r:.80}")
     known = {item.entry_id for item in tenant.lineage.entries}
-    for score in tenant.scores:
-        if score.removed and score.entry_id not in known:
-            raise UsageError(f"{where}.entries lacks {score.entry_id!r:.80}, which is to be removed")
+    for entry_id in tenant.removal.removed:
+        if entry_id not in known:
+            raise UsageError(f"{where}.entries lacks {entry_id!r:.80}, which is to be removed")
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

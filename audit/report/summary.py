@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from memory_audit.counted import counted
-from memory_audit.events import HARMFUL
+from memory_audit.events import HARMFUL, EventVerdict
 from memory_audit.report.untrusted import as_line
-from memory_audit.result import EventVerdict, bounded_path
+from memory_audit.result import bounded_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,8 @@ class Summary:
 
 def removed_of(tenant: TenantResult) -> list[EntryScore]:
     """Return the tenant's removed entries by rank."""
-    return sorted((score for score in tenant.scores if score.removed), key=lambda score: (score.rank, score.entry_id))
+    removed = (score for score in tenant.scores if score.entry_id in tenant.removal.removed)
+    return sorted(removed, key=lambda score: (score.rank, score.entry_id))
 
 
 def summarise(tenants: Sequence[TenantResult]) -> Summary:
@@ -103,7 +104,7 @@ def summarise(tenants: Sequence[TenantResult]) -> Summary:
     probes = [probe for tenant in tenants for probe in tenant.probes]
     return Summary(
         entries=sum(tenant.entries for tenant in tenants),
-        removed=sum(score.removed for tenant in tenants for score in tenant.scores),
+        removed=sum(len(tenant.removal.removed) for tenant in tenants),
         events=len(events),
         judged=len(pairs),
         harmful_before=sum(before >= HARMFUL for before, _ in pairs),
@@ -139,8 +140,7 @@ def worst_tenants(tenants: Sequence[TenantResult]) -> list[TenantResult]:
 
     def place(tenant: TenantResult) -> tuple[bool, bool, bool, bool]:
         verdicts = {event.verdict for event in tenant.events}
-        removes = any(score.removed for score in tenant.scores)
-        return "not cleared" not in verdicts, not removes, "not examined" not in verdicts, not verdicts
+        return "not cleared" not in verdicts, not tenant.removal.removed, "not examined" not in verdicts, not verdicts
 
     return sorted(tenants, key=place)
 
@@ -243,7 +243,7 @@ def _highest_scores(result: AuditResult, total: Summary) -> str:
     """Name a set that was cut from the ranking, with what goes with it by descent."""
     cut = total.removed - total.descendants
     scores = "the highest score" if cut == 1 else f"the {cut:,} highest scores"
-    tenants = sum(any(score.removed for score in tenant.scores) for tenant in result.tenants)
+    tenants = len(result.removals)
     if tenants > 1:
         scores += f" of {counted(tenants, 'tenant')}"
     return scores + (f" and {_derived(total.descendants)}" if total.descendants else "")

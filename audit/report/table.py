@@ -22,8 +22,9 @@ from memory_audit.result import TrustLabel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from memory_audit.events import EventVerdict
     from memory_audit.report.views import Removed, TenantView
-    from memory_audit.result import AuditResult, DescendantFinding, EventFinding, EventVerdict
+    from memory_audit.result import AuditResult, DescendantFinding, EventFinding
 
 __all__ = ["render_table"]
 

@@ -85,7 +85,7 @@ def tenant_view(tenant: TenantResult, result: AuditResult) -> TenantView:
         removed.append(
             Removed(
                 score=score,
-                reason=score.reason,
+                reason=tenant.removal.removed[score.entry_id],
                 text=result.entries_text.get(text_name(tenant.tenant, name), {}),
                 trust=None if found is None else found.trust,
                 derived=name in descent,
@@ -96,7 +96,7 @@ def tenant_view(tenant: TenantResult, result: AuditResult) -> TenantView:
         tenant=tenant,
         counts=summarise([tenant]),
         removed=tuple(removed),
-        removed_ids=frozenset(memory.score.entry_id for memory in removed),
+        removed_ids=tenant.removal.ids,
         events=tuple(worst_events(tenant)),
         probes=tuple(sorted(tenant.probes, key=lambda probe: (probe.kept is not False, probe.kept is not None))),
         staying=tuple(item for item in descendants if item.proposal != "remove"),

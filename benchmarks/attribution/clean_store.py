@@ -99,7 +99,7 @@ def audit_clean_store(study: Study, cell: Cell) -> dict[str, Any]:
         removed, verdicts = 0, {}
         if events:
             result = study.audit(cell, events, cell.config).result
-            removed = sum(score.removed for score in result.tenants[0].scores)
+            removed = len(result.tenants[0].removal.removed)
             verdicts = verdicts_of(result)
         row |= {f"{name}_removed": removed, f"{name}_verdicts": verdicts}
     return row

@@ -157,7 +157,7 @@ def audited(
     with reporter:
         result = run_audit(request, executor, folder / night, now_ms=NOW_MS, earlier=earlier)
     whole = time.perf_counter() - start
-    removed = {score.entry_id for score in result.tenants[0].scores if score.removed}
+    removed = set(result.tenants[0].removal.removed)
     stages = {name: round(seconds, 2) for name, seconds in sorted(reporter.seconds.items())}
     return {
         "night": night, "memories": entries, "seconds": round(whole, 2), "open and verify": round(opened - start, 2),

@@ -39,7 +39,7 @@ from benchmarks.harness.resultfile import ResultFile
 from memory_audit.attribution.replays.ablation import keep_only, leave_out
 from memory_audit.attribution.replays.retrieval import RankedMemory, dense_ranker
 from memory_audit.attribution.search.search import SetSearch
-from memory_audit.attribution.search.state import SearchSettings
+from memory_audit.attribution.search.settings import SearchSettings
 from memory_audit.config import AuditConfig
 from memory_audit.events import HARMFUL, Event
 from memory_audit.jobs.executors.replay_group import Program, ReplayQuestion

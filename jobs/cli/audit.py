@@ -31,7 +31,6 @@ from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.options import spread_options
 from memory_audit.jobs.places import check_folder, check_place
 from memory_audit.jobs.progress import Reporter, say
-from memory_audit.jobs.run.block_records import removals_of
 from memory_audit.jobs.run.purge_run import large_removals, purge_run, unfinished_purge
 from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_audit import (
@@ -186,7 +185,7 @@ def audit(
         print_lines(f"report: {out / REPORT_FILE}")
     command = f"memaudit purge {shlex.quote(str(out))} {shlex.quote(str(store))} --apply"
     purge, refused = None, None
-    if sealed is not None and removals_of(result):
+    if sealed is not None and result.removals:
         try:
             purge = _purge_at_once(sealed, store, reading, command)
         except AuditError as error:
@@ -196,7 +195,7 @@ def audit(
         print_json(json.loads(to_json(result)) | purged | ({} if refused is None else {"refused": str(refused)}))
     elif purge is not None:
         print_lines(*purge.lines())
-    elif refused is None and removals_of(result):
+    elif refused is None and result.removals:
         how = f"to remove: {command}" if keyring is not None else f"not sealed, as {reading.keys} has no auditor's key"
         print_lines(f"nothing was removed; {how}")
     if refused is not None:

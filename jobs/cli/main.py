@@ -21,6 +21,7 @@ from rich.table import Table
 from memory_audit.errors import AuditError, IncompleteError, UsageError
 from memory_audit.jobs.cli.audit import audit, report
 from memory_audit.jobs.cli.cluster import logs, status, submit
+from memory_audit.jobs.cli.explain import explain
 from memory_audit.jobs.cli.export import export
 from memory_audit.jobs.cli.forget import forget
 from memory_audit.jobs.cli.gate import gate_app
@@ -172,7 +173,7 @@ def doctor(*, as_json: Json = False) -> None:
 
 # In the order in which a user meets them; --help lists commands before groups.
 app.command()(demo)
-for command in (verify, audit, report, purge, export, vacuum, redate, forget, doctor):
+for command in (verify, audit, report, explain, purge, export, vacuum, redate, forget, doctor):
     app.command()(command)
 app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
 app.command()(status)

@@ -14,7 +14,6 @@ from memory_audit.jobs.run.purge_run import large_removals, purge_run
 from memory_audit.jobs.run.run_files import read_identity
 from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.provenance.keys import load_keyring
-from memory_audit.report.descendants import with_quarantined
 from memory_audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def purge(
     """
     keyring = load_keyring(keys)
     sealed = _sealed(run, store, keyring.policy)
-    result = with_quarantined(sealed.result) if quarantined else sealed.result
+    result = sealed.result.with_quarantined() if quarantined else sealed.result
     large = large_removals(result)
     if large and apply and not most:
         raise UsageError(f"{large[0]}; look at the report, and add --most to remove them all the same")

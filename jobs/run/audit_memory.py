@@ -8,39 +8,42 @@ as it arrives (`RunFolder`); started again, it asks only what is missing.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memory_audit.attribution.prefix import PrefixChoice
-from memory_audit.attribution.replays.ablation import leave_out
+from memory_audit.attribution.leave_one_out import LeaveOneOut
+from memory_audit.attribution.replays.ablation import Ablation, leave_out
 from memory_audit.attribution.replays.retrieval import RankedMemory, dense_ranker, levenshtein_ranker
 from memory_audit.attribution.search.search import SetSearch
-from memory_audit.attribution.search.state import SearchSettings
+from memory_audit.attribution.search.settings import SearchSettings
+from memory_audit.attribution.trace import SearchLog
 from memory_audit.consistency.resemblance import Resemblance
 from memory_audit.fusion import choose_budget
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.graphs import consistency_graphs
 from memory_audit.jobs.run.replays import Replayer
+from memory_audit.jobs.run.run_files import LOG_FILE
 from memory_audit.jobs.run.run_folder import resumable
-from memory_audit.report.descendants import derivation_of
-from memory_audit.report.findings import TenantEvidence, influence_scores, rank, tenant_result
+from memory_audit.lineage.descendants import derivation_of
+from memory_audit.report.findings import TenantEvidence, rank, removal_set, tenant_result
 from memory_audit.result import AuditResult, text_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from memory_audit.attribution.replays.ablation import Ablation
+    from memory_audit.attribution.replays.harm import HarmScorer
+    from memory_audit.attribution.trace import Step
     from memory_audit.config import AuditConfig
+    from memory_audit.consistency.graph import TenantGraph
     from memory_audit.entry import Entry
     from memory_audit.events import Event
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.run.run_folder import RunFolder
+    from memory_audit.lineage.descendants import Derivation
     from memory_audit.lineage.edges_file import EstimatedEdge
     from memory_audit.request import AuditRequest, TenantEvents
 
 __all__ = ["audit_memory"]
-
-PREFIX_SHARE = 0.5
-"""Longest prefix of the ranking that the plain method may remove: beyond half, the store is not repaired but lost."""
 
 
 @resumable()
@@ -73,38 +76,28 @@ def audit_memory(
     estimated: defaultdict[str, list[EstimatedEdge]] = defaultdict(list)
     for edge in () if request.edges is None else request.edges.edges:
         estimated[edge.tenant].append(edge)
+    # A budget names how many entries go: with one, descendants are quarantined at most.
+    lesser = config.budget is not None and config.descendants == "remove"
+    log = SearchLog()
     evidence: dict[str, TenantEvidence] = {}
     for tenant, events in by_tenant.items():
-        entries, tenant_graph = stores[tenant], graphs[tenant]
-        memory = _retrieval(entries, events, config, run)
-        settings = SearchSettings(
-            attribution=config.attribution, attribution_nats=config.attribution_nats,
-            consistent_extra_nats=config.consistent_extra_nats, samples=config.samples, max_replays=config.max_replays,
+        memory = _retrieval(stores[tenant], events, config, run)
+        derivation = derivation_of(
+            snapshot, tenant, trust=config.trust, tau=config.tau, estimated=estimated[tenant],
+            policy="quarantine" if lesser else config.descendants,
         )  # fmt: skip
-        names = [entry.entry_id for entry in entries]
-        search = SetSearch(
-            memory,
-            events.harmful,
-            settings,
-            resembles=Resemblance(entries, tenant_graph) if config.attribution == "set" else None,
-            inconsistency=dict(zip(names, tenant_graph.graph.cas.tolist(), strict=True)),
-            scorer=replayer.scorer,
-        )
+        search = _attribution(
+            memory, events.harmful, graphs[tenant], derivation, config, replayer.scorer, log.of(tenant)
+        )  # fmt: skip
         evidence[tenant] = TenantEvidence(
-            tenant=tenant, memory=memory, tenant_graph=tenant_graph, search=search, probes=events.probes,
-            derivation=derivation_of(snapshot, tenant, config, estimated.get(tenant, ())),
+            tenant=tenant, memory=memory, tenant_graph=graphs[tenant], search=search, probes=events.probes,
+            derivation=derivation,
         )  # fmt: skip
 
     _search(evidence, replayer)
-    # What moves up into the places of descendants is searched like any other, so closure and search take turns.
-    while config.attribution == "set" and any([found.take_descendants() for found in evidence.values()]):  # noqa: C419
-        _search(evidence, replayer)
-
-    for found in evidence.values():
-        found.ranking = rank(found, influence_scores(found), config.alpha)
-        found.removed = _choose(found, config, replayer)
-        found.close()
-    _check(evidence, replayer)
+    run.write(LOG_FILE, log.data())
+    evidence = {tenant: _chosen(found, config) for tenant, found in evidence.items()}
+    evidence = _checked(evidence, replayer)
     run.flush()
     return AuditResult(
         run_id=request.run_id,
@@ -123,7 +116,7 @@ def audit_memory(
                 "source": entry.source,
             }
             for tenant, found in sorted(evidence.items())
-            for entry_id in sorted(found.removed.keys() | found.quarantined)
+            for entry_id in sorted(found.purged)
             for entry in (found.memory.entry(entry_id),)
         },
     )  # fmt: skip
@@ -163,21 +156,53 @@ def _retrieval(entries: Sequence[Entry], events: Iterable[Event], config: AuditC
     return RankedMemory(entries, dense_ranker(vectors_of(requests, run), by_query), config.k)
 
 
-def _choose(found: TenantEvidence, config: AuditConfig, replayer: Replayer) -> dict[str, str]:
-    """Choose S for one tenant; entry id to reason."""
-    ranking = [score.entry_id for score in found.ranking]
+def _attribution(  # noqa: PLR0913, PLR0917 - what is searched, and three kinds of evidence
+    memory: RankedMemory,
+    events: Sequence[Event],
+    graph: TenantGraph,
+    derivation: Derivation | None,
+    config: AuditConfig,
+    scorer: HarmScorer,
+    tell: Callable[[Step], None],
+) -> SetSearch | LeaveOneOut:
+    if config.attribution == "loo":
+
+        def ranking(influence: Mapping[str, float]) -> list[str]:
+            return [score.entry_id for score in rank(memory, graph, influence, config.alpha)]
+
+        return LeaveOneOut(
+            memory, events, flip_nats=config.attribution_nats + config.consistent_extra_nats,
+            rank=None if config.budget is not None else ranking, max_replays=config.max_replays, tell=tell,
+        )  # fmt: skip
+
+    def closure(attributed: Collection[str]) -> dict[str, str]:
+        found = () if derivation is None else derivation.closure(attributed)
+        return {item.entry_id: item.reason for item in found if item.proposal == "remove"}
+
+    settings = SearchSettings(
+        attribution_nats=config.attribution_nats, consistent_extra_nats=config.consistent_extra_nats,
+        samples=config.samples, max_replays=config.max_replays,
+    )  # fmt: skip
+    names = [entry.entry_id for entry in memory.entries]
+    return SetSearch(
+        memory, events, settings, resembles=Resemblance(memory.entries, graph),
+        inconsistency=dict(zip(names, graph.graph.cas.tolist(), strict=True)), scorer=scorer, closure=closure,
+        tell=tell,
+    )  # fmt: skip
+
+
+def _chosen(found: TenantEvidence, config: AuditConfig) -> TenantEvidence:
+    """Rank the entries of one tenant, and choose S."""
+    ranking = rank(found.memory, found.tenant_graph, found.search.influence, config.alpha)
+    attributed: Mapping[str, str] = found.search.removal.attributed
     if config.budget is not None:
-        return dict.fromkeys(choose_budget(found.ranking, config.budget), f"among the {config.budget} highest scores")
-    if config.attribution == "set":
-        return {name: why for name, why in found.search.removed.items() if name not in found.derived}
-    choice = PrefixChoice(ranking, found.search.states.values(), limit=int(PREFIX_SHARE * len(ranking)))
-    while ablations := choice.plan():
-        outcomes = replayer.run("choosing S", {found.tenant: ablations}, {found.tenant: found})
-        choice.observe([outcomes[ablation.pair_id] for ablation in ablations])
-    return dict.fromkeys(choice.removed, "in the smallest prefix of the ranking that ends the harm")
+        why = f"among the {config.budget} highest scores"
+        attributed = dict.fromkeys(choose_budget(ranking, config.budget), why)
+    descendants = () if found.derivation is None else found.derivation.closure(attributed)
+    return replace(found, ranking=ranking, descendants=descendants, removal=removal_set(attributed, descendants))
 
 
-def _check(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> None:
+def _checked(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> dict[str, TenantEvidence]:
     """Replay every event and every probe without S: the verdict is always a full replay.
 
     Descendants have a price of their own: probes are also replayed without the attributed entries alone, and events and
@@ -185,9 +210,8 @@ def _check(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> None:
     """
     rounds: dict[str, list[Ablation]] = {}
     for tenant, found in evidence.items():
-        removed = frozenset(found.removed)
-        asked = rounds.setdefault(tenant, [])
-        purged = removed | found.quarantined
+        removed, attributed, purged = found.removal.ids, frozenset(found.removal.attributed), found.purged
+        asked = rounds[tenant] = []
         for event_id, state in found.search.states.items():
             if state.full is not None:
                 asked.extend(
@@ -196,11 +220,16 @@ def _check(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> None:
         for event in found.probes:
             asked.extend(
                 leave_out(event.event_id, "probe", "text", gone)
-                for gone in dict.fromkeys((frozenset[str](), removed, found.attributed, purged))
+                for gone in dict.fromkeys((frozenset[str](), removed, attributed, purged))
             )
     outcomes = replayer.run("checking the removed set", rounds, evidence)
-    for tenant, found in evidence.items():
-        found.checked = {ablation.pair_id: outcomes[ablation.pair_id] for ablation in rounds[tenant]}
+    return {
+        tenant: replace(
+            found, checked={ablation.pair_id: outcomes[ablation.pair_id] for ablation in rounds[tenant]},
+            left_out=replayer.left_out[tenant],
+        )
+        for tenant, found in evidence.items()
+    }  # fmt: skip
 
 
 def _pairs(evidence: Mapping[str, TenantEvidence]) -> Iterable[int]:

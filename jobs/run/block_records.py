@@ -49,7 +49,6 @@ __all__ = [
     "described",
     "parse_block_records",
     "read_block_records",
-    "removals_of",
     "taxonomy_of",
     "write_block_records",
 ]  # fmt: skip
@@ -123,15 +122,6 @@ async def block_records_of(entries: Sequence[Entry], plan: BlockPlan, reader: Ha
     return found
 
 
-def removals_of(result: AuditResult) -> dict[str, dict[str, str]]:
-    """Return what a run removes: tenant to entry id to the reason."""
-    found = {
-        tenant.tenant: {score.entry_id: score.reason for score in tenant.scores if score.removed}
-        for tenant in result.tenants
-    }
-    return {tenant: entries for tenant, entries in found.items() if entries}
-
-
 @resumable()
 def write_block_records(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     snapshot: VerifiedSnapshot,
@@ -149,7 +139,7 @@ def write_block_records(  # noqa: PLR0913, PLR0917 - the parts of a finished run
         UsageError: a taxonomy that cannot be read.
         ModelError: the backbone died; start the audit again.
     """
-    removals = removals_of(result)
+    removals = result.removals
     if config.hazards == "off" or not removals:
         return
     specs = ModelSpecs(backbone=config.backbone, embedder=config.embedder)
@@ -234,7 +224,7 @@ def read_block_records(run: Path, result: AuditResult, data: bytes | None) -> tu
         IncompleteError: the audit stopped after its result and before its records; a tombstone gets none later.
         UsageError: the file is damaged, of another run, or lacks an entry that the run removes.
     """
-    removals = removals_of(result)
+    removals = result.removals
     if data is None:
         if removals and result.config.get("hazards") != "off":
             raise IncompleteError(

@@ -10,7 +10,6 @@ from memory_audit.counted import counted
 from memory_audit.errors import StalePlanError, UsageError
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.run.attestation import ATTESTATION_FILE, attest_run, is_attested
-from memory_audit.jobs.run.block_records import removals_of
 from memory_audit.jobs.store_session import StoreSession, check_pin_place
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.purify import purify, read_purified
@@ -81,7 +80,7 @@ class Purge:
 
 def large_removals(result: AuditResult) -> list[str]:
     """Say of which tenants a run removes so much that it is more likely a mistake than a finding."""
-    removals = removals_of(result)
+    removals = result.removals
     return [
         f"{len(removals[tenant.tenant])} of {counted(tenant.entries, 'memory')} of {as_line(tenant.tenant)} would be "
         "removed: a set that is most of a store is seldom the cause"
@@ -110,7 +109,7 @@ def purge_run(  # noqa: PLR0913 - a run, a store, and who may change it
         IncompleteError: it stopped on the way; the same call finishes it.
     """
     now = now_ms() if dry_run else publisher_ms(store)
-    removals = removals_of(result)
+    removals = result.removals
     session = StoreSession.open(store, keyring.policy, pin_file, now_ms=now, check_expiry=False)
     snapshot = session.snapshot
     if snapshot.store_id != result.store:
@@ -161,5 +160,5 @@ def unfinished_purge(run: Path, result: AuditResult, session: StoreSession, *, n
     if not unseen and is_attested(run, after):
         return None
     purified = read_purified(after, result.run_id, result.snapshot_digest)
-    asked = {(tenant, entry_id) for tenant, entries in removals_of(result).items() for entry_id in entries}
+    asked = {(tenant, entry_id) for tenant, entries in result.removals.items() for entry_id in entries}
     return purified if purified and {(item.tenant, item.entry_id) for item in purified.removed} == asked else None

@@ -6,7 +6,7 @@ same event before: an equal context is an equal prompt, and its text is asked fo
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,8 @@ class Replayer:
         self._counted: set[str] = set()
         self._sampled: set[str] = set()
         self._started = False
+        self.left_out: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)
+        """By tenant and entry, the pair ids of replays whose context had no room for it."""
 
     def run(
         self, what: str, rounds: Mapping[str, Sequence[Ablation]], evidence: Mapping[str, TenantEvidence]
@@ -51,7 +53,7 @@ class Replayer:
         Args:
             what: Name of the round, for progress.
             rounds: Tenant to what is asked.
-            evidence: Tenant to what is known of it; learns which memories did not fit into a prompt.
+            evidence: Tenant to what is known of it.
 
         Raises:
             ModelError: the backbone died; what it answered before is kept.
@@ -82,7 +84,7 @@ class Replayer:
         for tenant, ablations in rounds.items():
             for ablation in ablations:
                 for entry_id in answers[ablation.pair_id].left_out:
-                    evidence[tenant].left_out.setdefault(entry_id, set()).add(ablation.pair_id)
+                    self.left_out[tenant].setdefault(entry_id, set()).add(ablation.pair_id)
         return answers
 
     def _ask(self, what: str, questions: Iterable[ReplayQuestion]) -> dict[str, Outcome]:

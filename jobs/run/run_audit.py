@@ -20,7 +20,6 @@ from memory_audit.jobs.run.run_files import MARKER_FILE, RESULT_FILE
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.loading import ModelSpecs, named_backbone, prepare
-from memory_audit.report.descendants import with_quarantined
 from memory_audit.report.html import render_html
 from memory_audit.report.json import MAX_BYTES, from_json, to_json
 
@@ -148,7 +147,7 @@ def audit_and_seal(  # noqa: PLR0913 - the parts of a run
     try:
         result = run_audit(request, executor, out, now_ms=now_ms, earlier=earlier, sealer=sealer)
         # A later purge may take the quarantined ones too: their hazards are read while the backbone is loaded.
-        write_block_records(request.snapshot, with_quarantined(result), request.config, executor, out, sealer)
+        write_block_records(request.snapshot, result.with_quarantined(), request.config, executor, out, sealer)
     finally:
         executor.close()
     return result, sealer.seal(out, result.store, result.snapshot_version)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from memory_audit.jobs.run.run_seal import Codes
 
 __all__ = [
-    "EMBEDDING", "ENTAILMENT", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE", "REPLAYS", "RESULT_FILE", "ROLES",
-    "parse_marker", "read_identity", "read_marker", "read_models", "shard_code", "shards",
+    "EMBEDDING", "ENTAILMENT", "LOG_FILE", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE", "REPLAYS", "RESULT_FILE",
+    "ROLES", "parse_marker", "read_identity", "read_marker", "read_models", "shard_code", "shards",
 ]  # fmt: skip
 
 MAX_MARKER_BYTES = 1 << 20
@@ -26,6 +26,8 @@ MAX_MARKER_BYTES = 1 << 20
 MARKER_FILE = "run.json"
 MODELS_FILE = "models.json"
 RESULT_FILE = "result.json"
+LOG_FILE = "search.jsonl"
+"""The debug log: to be read by people, and used by nothing."""
 
 REPLAYS, ENTAILMENT, EMBEDDING = "replays", "entailment", "embedding"
 ROLES = {REPLAYS: "backbone", ENTAILMENT: "nli", EMBEDDING: "embedder"}

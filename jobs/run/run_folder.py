@@ -5,6 +5,7 @@
     RUN/entailment/*.parquet   contradiction weights of pairs, by the digest of their texts
     RUN/embedding/*.parquet    embeddings of texts, by their digest
     RUN/models.json            which weights answered: a resumed run may find everything known and load none
+    RUN/search.jsonl           what the search asked, saw and made of it (`memory_audit.attribution.trace`)
     RUN/result.json            the finding, written when all is known; `run.locks` and the purge add theirs
     RUN/seal.dsse.json         the auditor's word for all of these, written last (`memory_audit.jobs.run.run_seal`)
 

@@ -29,8 +29,6 @@ def findings(folder: Path, corpus: Path, executor: Literal["local", "ray"]) -> A
 def test_ray_and_local_demos_find_the_same(tmp_path: Path):
     corpus = write_corpus(tmp_path / "corpus")
     on_ray = findings(tmp_path / "ray", corpus, "ray")
-    removed = {
-        tenant["tenant"]: {score["entry_id"] for score in tenant["scores"] if score["removed"]} for tenant in on_ray
-    }
+    removed = {tenant["tenant"]: set(tenant["removal"]["attributed"]) for tenant in on_ray}
     assert removed == PLANTED
     assert on_ray == findings(tmp_path / "local", corpus, "local")

@@ -46,9 +46,14 @@ class Ablation:
         return self.measure in {"odds", "continuation"}
 
     @property
+    def content(self) -> tuple[str, Measure, tuple[str, ...], tuple[str, ...] | None, int]:
+        """What is asked: two ablations of equal content are one question, whatever they are asked for."""
+        return self.event_id, self.measure, self.removed, self.kept, self.point
+
+    @property
     def pair_id(self) -> str:
-        """Content name of this question, 32 hex digits."""
-        text = json.dumps([self.event_id, self.measure, self.removed, self.kept, self.point], ensure_ascii=False)
+        """Name of this question's content, 32 hex digits."""
+        text = json.dumps(self.content, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

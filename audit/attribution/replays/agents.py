@@ -23,15 +23,8 @@ if TYPE_CHECKING:
     from memory_audit.entry import Entry
 
 __all__ = [
-    "AGENTS",
-    "Agent",
-    "FewShotAgent",
-    "TemplateAgent",
-    "build_named",
-    "check_fields",
-    "load_agent",
-    "load_object",
-]
+    "AGENTS", "Agent", "FewShotAgent", "TemplateAgent", "build_named", "check_fields", "load_agent", "load_object",
+]  # fmt: skip
 
 MAX_TOKENS = 1 << 20
 """Of one answer: more than any model's context."""
@@ -40,8 +33,6 @@ MAX_TEMPERATURE = 2.0
 """As servers take it."""
 
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
-
-Episode = "Generator[GenerationRequest, Completion, str]"
 
 
 @runtime_checkable

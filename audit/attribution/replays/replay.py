@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from memory_audit.attribution.replays.agents import Agent
     from memory_audit.entry import Entry
 
-__all__ = ["Complete", "Transcript", "drive", "replay", "request_at", "score_output"]
-
-Complete = "Callable[[GenerationRequest], Awaitable[Completion]]"
+__all__ = ["Transcript", "drive", "replay", "request_at", "score_output"]
 
 T = TypeVar("T")
 

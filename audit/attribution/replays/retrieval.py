@@ -29,13 +29,12 @@ if TYPE_CHECKING:
 
     from memory_audit.entry import Entry
 
-__all__ = ["RankedMemory", "Ranker", "dense_ranker", "levenshtein_ranker"]
-
-Ranker = "Callable[[str], NDArray[np.intp]]"
-"""From a query to the indices of all entries, best match first."""
+__all__ = ["RankedMemory", "dense_ranker", "levenshtein_ranker"]
 
 
 class _Rank(Protocol):
+    """From a query to the indices of all entries, best match first."""
+
     def __call__(self, query: str, /) -> NDArray[np.intp]: ...
 
 

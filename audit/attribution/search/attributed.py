@@ -7,10 +7,13 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+from memory_audit.attribution.search.settings import MOST_POINTS, WEAK_NATS
 
-    from memory_audit.attribution.search.state import EventState, SearchSettings
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping
+
+    from memory_audit.attribution.search.event import EventState
+    from memory_audit.attribution.search.settings import SearchSettings
 
 __all__ = ["AttributionRule"]
 
@@ -19,6 +22,14 @@ SMALL_STORE = 12
 
 FEW = 3
 """Fewer memories are no group from which others could stand out."""
+
+MOST_OF_STORE = 0.75
+"""Largest share of a store that S may be. An effect of nearly every memory is diffuse, or the store is beyond repair by
+removal: go back to an older snapshot."""
+
+LARGE_SHARE = 0.25
+"""Share of a store from which the memories that one event attributes must stand out, and end its harm: a gap of
+`WEAK_NATS` separates them from others measured there. Without one the effect is diffuse."""
 
 
 class AttributionRule:
@@ -44,16 +55,16 @@ class AttributionRule:
         return [entry_id for entry_id in state.influences if state.alone(entry_id) >= self.needed_nats(entry_id)]
 
     def attributed(
-        self, states: Mapping[str, EventState], known: Container[str], awaited: Container[str] = ()
+        self, states: Iterable[EventState], known: Container[str], awaited: Container[str] = ()
     ) -> dict[str, str]:
-        """Attribute at one event, or over all: what exceeds `weak_nats` adds up, and what falls short of it subtracts.
+        """Attribute at one event, or over all: what exceeds `WEAK_NATS` adds up, and what falls short of it subtracts.
 
         A memory that was screened out in a group did nothing there. Events of one query are one, whatever else they
         retrieved: a memory that is shown alone makes the same prompt, and a replay that is repeated tells nothing new.
         Whoever reports an incident often enough could otherwise have any memory removed. The one that says most counts.
 
         Args:
-            states: Events by id.
+            states: All events.
             known: Entries that are in S already.
             awaited: Entries that some events have not measured yet: for these nothing adds up, since what is still to
                 come may subtract.
@@ -62,36 +73,35 @@ class AttributionRule:
             Entry id to the reason, for those that are not.
         """
         measured: dict[str, dict[str, tuple[float, str]]] = {}
-        for event_id, state in states.items():
+        for state in states:
             asked = state.event.query
             told = {entry_id: influence.sufficiency_nats for entry_id, influence in state.influences.items()}
-            for entry_id, nats in (dict.fromkeys(state.screened_out, 0.0) | told).items():
+            for entry_id, nats in (dict.fromkeys(state.screening.cleared, 0.0) | told).items():
                 if entry_id not in known and nats is not None:
-                    of_entry, gain = measured.setdefault(entry_id, {}), (nats, event_id)
+                    of_entry, gain = measured.setdefault(entry_id, {}), (nats, state.event_id)
                     of_entry[asked] = max(of_entry.get(asked, gain), gain)
-        weak = self._settings.weak_nats
         found: dict[str, str] = {}
         for entry_id, by_question in sorted(measured.items()):
             gains = list(by_question.values())
             needed = self.needed_nats(entry_id)
             alone, event_id = max(gains)
-            total = math.fsum(gain - weak for gain, _ in gains)
+            total = math.fsum(gain - WEAK_NATS for gain, _ in gains)
             if alone >= needed:
                 found[entry_id] = f"alone raises the odds of the harm in {event_id} by {alone:.1f} nats"
-            elif total >= needed - weak and entry_id not in awaited:
+            elif total >= needed - WEAK_NATS and entry_id not in awaited:
                 found[entry_id] = (
                     f"alone raises the odds of the harm in {len(gains)} events, by {alone:.1f} nats and less: by "
-                    f"{total:.1f} more than {weak:.1f} each"
+                    f"{total:.1f} more than {WEAK_NATS:.1f} each"
                 )
         return found
 
     def is_most_of_store(self, count: int) -> bool:
         """Tell whether so many memories are more of the store than S may be."""
-        return self._entries >= SMALL_STORE and count > self._settings.most_of_store * self._entries
+        return self._entries >= SMALL_STORE and count > MOST_OF_STORE * self._entries
 
     def is_large_share(self, count: int) -> bool:
         """Tell whether so many memories are a large share of the store."""
-        return self._entries >= SMALL_STORE and count >= self._settings.large_share * self._entries
+        return self._entries >= SMALL_STORE and count >= LARGE_SHARE * self._entries
 
     def is_diffuse(self, state: EventState) -> bool:
         """Tell whether an event attributes a large share of the store without a gap, or late in the answer.
@@ -106,11 +116,11 @@ class AttributionRule:
 
     def is_late(self, state: EventState) -> bool:
         """Tell whether an event is asked at divergence points of the second half, earlier ones being retired."""
-        return not state.measures_span and state.retired_divergences >= self._settings.most_points // 2
+        return not state.where.measures_span and state.where.retired >= MOST_POINTS // 2
 
     def _stands_out(self, state: EventState) -> bool:
         """Tell whether a gap splits what was measured at an event, with at least three memories below the threshold."""
         gains = sorted(item.sufficiency_nats for item in state.influences.values() if item.sufficiency_nats is not None)
         below = [gain for gain in gains if gain < self._settings.attribution_nats]
         steps = list(itertools.pairwise(gains))[FEW - 1 : len(below)]
-        return len(below) < FEW or any(above - gain >= self._settings.weak_nats for gain, above in steps)
+        return len(below) < FEW or any(above - gain >= WEAK_NATS for gain, above in steps)

@@ -6,116 +6,113 @@ calls for another control memory, where the bounds lie furthest apart first. All
 event that attributes a large share of the store, and at every event once harm stays on replay at one. Credit decides
 then what is removed next, and what is put back. Credit that is reported may lie below what all control memories
 would give, never above.
+
+Every question here returns the points, by event id and number, at which another control memory is wanted.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from memory_audit.attribution.search.settings import WEAK_NATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from collections.abc import Set as AbstractSet
 
-    from memory_audit.attribution.search.attributed import AttributionRule
-    from memory_audit.attribution.search.controls import ControlMemories
-    from memory_audit.attribution.search.state import EventState, SearchState
+    from memory_audit.attribution.search.event import EventState
+    from memory_audit.attribution.search.state import SearchState
 
 __all__ = [
-    "event_slack_nats", "tighten_before_most", "tighten_everywhere", "tighten_large_shares", "tighten_undecided",
+    "event_slack_nats", "loose_before_most", "loose_everywhere", "loose_in_large_shares", "undecided",
+    "wanting_controls",
 ]  # fmt: skip
 
+Loose = set[tuple[str, int]]
 
-def tighten_undecided(search: SearchState, controls: ControlMemories) -> bool:
-    """Want another control memory where the attribution of a memory outside of S depends on it; True if any is."""
-    settings = search.settings
+
+def undecided(search: SearchState) -> Loose:
+    """Where the attribution of a memory outside of S depends on another control memory."""
+    given = search.given
     bounds: dict[str, list[tuple[float, str]]] = {}
-    shown = search.neighbours_asked.union(*(search.context(state) for _, state in search.evidence_events()))
-    for event_id, state in search.evidence_events():
-        for entry_id in (state.influences.keys() & shown) - search.removed.keys():
-            most = _largest_gain(search, controls, event_id, state, entry_id)
+    shown = search.neighbours.asked.union(*(search.context(state) for state in search.evidence_events()))
+    for state in search.evidence_events():
+        for entry_id in (state.influences.keys() & shown) - search.removal.ids:
+            most = _largest_gain(search, state, entry_id)
             if most is not None:
-                bounds.setdefault(entry_id, []).append((most, event_id))
-    wanted: set[tuple[str, int]] = set()
+                bounds.setdefault(entry_id, []).append((most, state.event_id))
+    wanted: Loose = set()
     for gains in bounds.values():
-        total = sum(gain - settings.weak_nats for gain, _ in gains)
-        if max(gains)[0] < settings.attribution_nats and total < settings.attribution_nats - settings.weak_nats:
+        needed, total = given.settings.attribution_nats, sum(gain - WEAK_NATS for gain, _ in gains)
+        if max(gains)[0] < needed and total < needed - WEAK_NATS:
             continue
         unsure = [
-            (controls.slack_nats(event_id, search.states[event_id], point), event_id, point)
+            (given.controls.slack_nats(search.events[event_id], point), event_id, point)
             for _, event_id in gains
-            for point in _divergence_points(search, search.states[event_id])
+            for point in given.seen.divergences(search.events[event_id])
         ]
         slack, event_id, point = max(unsure, default=(0.0, "", 0))
         if slack > 0.0:
             wanted.add((event_id, point))
-    return _want_controls(search, controls, wanted)
+    return wanted
 
 
-def tighten_large_shares(search: SearchState, controls: ControlMemories, rule: AttributionRule) -> bool:
-    """Want all control memories at events that attribute a large share of the store; True if any is wanted."""
-    return _tighten(
-        search, controls,
-        [
-            (name, state)
-            for name, state in search.evidence_events()
-            if rule.is_large_share(len(rule.attributed_by(state)))
-        ],
-    )  # fmt: skip
-
-
-def tighten_before_most(search: SearchState, controls: ControlMemories, rule: AttributionRule) -> bool:
-    """Want all control memories before most of the store joins S: which event is excluded depends on them."""
-    attributed = {entry_id for _, state in search.evidence_events() for entry_id in rule.attributed_by(state)}
-    most = rule.is_most_of_store(len(attributed | search.removed.keys()))
-    return most and tighten_everywhere(search, controls)
-
-
-def tighten_everywhere(search: SearchState, controls: ControlMemories) -> bool:
-    """Want all control memories where harm stays: credit at all events decides what is next, and what is put back.
-
-    Returns:
-        True if any is wanted: then every event is to be judged anew.
-    """
-    return _tighten(search, controls, search.evidence_events())
-
-
-def _tighten(search: SearchState, controls: ControlMemories, events: Iterable[tuple[str, EventState]]) -> bool:
-    wanted = {
-        (event_id, point)
-        for event_id, state in events
-        for point in _divergence_points(search, state)
-        if controls.slack_nats(event_id, state, point) > 0.0
-    }
-    return _want_controls(search, controls, wanted)
-
-
-def _want_controls(search: SearchState, controls: ControlMemories, wanted: AbstractSet[tuple[str, int]]) -> bool:
-    for event_id, point in wanted:
-        controls.want_another(event_id, search.states[event_id], point)
-    return bool(wanted)
-
-
-def event_slack_nats(search: SearchState, controls: ControlMemories, event_id: str, state: EventState) -> float:
-    """How much lower the baselines of an event may be than is known by now, in nats."""
-    return max(
-        (controls.slack_nats(event_id, state, point) for point in _divergence_points(search, state)), default=0.0
+def loose_in_large_shares(search: SearchState) -> Loose:
+    """Where control memories are left to ask at events that attribute a large share of the store."""
+    rule = search.given.rule
+    return _loose(
+        search, (state for state in search.evidence_events() if rule.is_large_share(len(rule.attributed_by(state))))
     )
 
 
-def _largest_gain(
-    search: SearchState, controls: ControlMemories, event_id: str, state: EventState, entry_id: str
-) -> float | None:
+def loose_before_most(search: SearchState) -> Loose:
+    """Where they are left before most of the store joins S: which event is excluded depends on them."""
+    rule = search.given.rule
+    attributed = {entry_id for state in search.evidence_events() for entry_id in rule.attributed_by(state)}
+    return loose_everywhere(search) if rule.is_most_of_store(len(attributed | search.removal.ids)) else set()
+
+
+def loose_everywhere(search: SearchState) -> Loose:
+    """Where they are left at all: where harm stays, credit decides what is next, and what is put back."""
+    return _loose(search, search.evidence_events())
+
+
+def _loose(search: SearchState, events: Iterable[EventState]) -> Loose:
+    given = search.given
+    return {
+        (state.event_id, point)
+        for state in events
+        for point in given.seen.divergences(state)
+        if given.controls.slack_nats(state, point) > 0.0
+    }
+
+
+def wanting_controls(search: SearchState, loose: Loose) -> SearchState:
+    """Want one more control memory at each of these points."""
+    by_event: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for event_id, point in loose:
+        by_event[event_id][point] = len(search.given.controls.at_divergence(search.events[event_id], point)) - 1
+    return search.with_events(
+        replace(state, controls=replace(state.controls, wanted={**state.controls.wanted, **points}))
+        for event_id, points in by_event.items()
+        for state in (search.events[event_id],)
+    )
+
+
+def event_slack_nats(search: SearchState, state: EventState) -> float:
+    """How much lower the baselines of an event may be than is known by now, in nats."""
+    given = search.given
+    return max((given.controls.slack_nats(state, point) for point in given.seen.divergences(state)), default=0.0)
+
+
+def _largest_gain(search: SearchState, state: EventState, entry_id: str) -> float | None:
     """How much a memory raises the odds at most, in nats, over the divergence points where it was measured."""
+    given = search.given
     gains = [
         odds - floor
-        for point in _divergence_points(search, state)
-        for odds, floor in ((search.measured.alone(event_id, entry_id, point), controls.floor(event_id, point)),)
+        for point in given.seen.divergences(state)
+        for odds, floor in ((given.seen.alone(state, entry_id, point), given.controls.floor(state, point)),)
         if odds is not None and floor is not None
     ]
     return min(gains, default=None)
-
-
-def _divergence_points(search: SearchState, state: EventState) -> list[int]:
-    if state.measures_span:
-        return []
-    return [point for measure, point in search.measured.measures(state) if measure == "odds"]

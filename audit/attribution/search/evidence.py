@@ -19,12 +19,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Influence", "credit", "sum_over_events"]
+    from memory_audit.attribution.replays.ablation import Outcome
+
+__all__ = ["Influence", "credit", "credit_over_events", "difference", "harm_of", "sum_over_events"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +60,34 @@ def sum_over_events(values: Iterable[tuple[str, float | None]]) -> Mapping[str, 
         if value is not None:
             known.setdefault(entry_id, []).append(value)
     return {entry_id: math.fsum(parts) for entry_id, parts in sorted(known.items())}
+
+
+def credit_over_events(
+    influences: Iterable[Mapping[str, Influence]], skipped: Mapping[str, int]
+) -> Mapping[str, float]:
+    """Sum credit over events, by entry id.
+
+    Args:
+        influences: Of each event, by entry id.
+        skipped: By entry id, how many events did not measure it, since another one had decided: there it counts as
+            much as at the mean of the others.
+    """
+    measured: dict[str, list[float]] = {}
+    for of_event in influences:
+        for entry_id, influence in of_event.items():
+            if (value := credit(influence)) is not None:
+                measured.setdefault(entry_id, []).append(value)
+    for entry_id, events in skipped.items():
+        if entry_id in measured:
+            measured[entry_id] += [fmean(measured[entry_id])] * events
+    return {entry_id: math.fsum(values) for entry_id, values in sorted(measured.items())}
+
+
+def difference(a: float | None, b: float | None) -> float | None:
+    """Return a - b; None where one is unknown."""
+    return None if a is None or b is None else a - b
+
+
+def harm_of(outcome: Outcome | None) -> float | None:
+    """Return the harm of an outcome; None where there is none, or it is unknown."""
+    return None if outcome is None else outcome.harm

@@ -11,155 +11,198 @@ from typing import TYPE_CHECKING
 
 from memory_audit.attribution.replays.ablation import keep_only, leave_out
 from memory_audit.attribution.search.divergence import first_divergence, next_divergence
+from memory_audit.attribution.search.event import Controls, Replays, Screening, judge_reproduction
 from memory_audit.attribution.search.harm_span import harm_span, span_points
-from memory_audit.attribution.search.plan import baseline_round, continued, events_all_format
+from memory_audit.attribution.search.plan import baseline_round, continued, events_all_format, span_round
+from memory_audit.attribution.search.settings import MOST_POINTS
+from memory_audit.attribution.search.state import Transition
+from memory_audit.counted import counted
 from memory_audit.events import HARMFUL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from memory_audit.attribution.replays.ablation import Outcome
+    from memory_audit.attribution.replays.ablation import Ablation, Outcome
     from memory_audit.attribution.replays.harm import HarmScorer
-    from memory_audit.attribution.search.controls import ControlMemories
-    from memory_audit.attribution.search.state import EventState, SearchPhase, SearchState
+    from memory_audit.attribution.search.event import EventState, Points
+    from memory_audit.attribution.search.state import SearchState
 
 __all__ = [
-    "read_baseline", "read_continuations", "read_reproduction", "renew_span", "retire_points", "retire_points_of",
+    "read_baseline", "read_continuations", "read_references", "read_reproduction", "read_span", "renewed_span",
+    "retire_points",
 ]  # fmt: skip
 
 
-def read_reproduction(search: SearchState, scorer: HarmScorer | None) -> None:
-    """Judge each event by its replays with the whole store and with no memory, and take the first points of the open.
-
-    Args:
-        search: What is known; every event's two replays are.
-        scorer: Finds the harm span of an answer; None takes divergence points only.
-    """
-    for event_id, state in search.states.items():
-        state.full = search.measured[leave_out(event_id, "full", "text", frozenset())]
-        state.without_memory = search.measured[keep_only(event_id, "no_memory", "text", ())]
-        state.replayed = {search.context(state): state.full, (): state.without_memory}
-        if not (state.full.fits and state.without_memory.fits):
-            state.status, state.reason = "not examined", "its question does not fit into the backbone's context"
-        elif state.full.harm is None or state.without_memory.harm is None:
-            state.status, state.reason = "not examined", "the harm scorer could not judge the replay"
-        elif state.full.harm < HARMFUL:
-            state.status, state.reason = "not reproduced", "the replay with every memory in place shows no harm"
-        elif state.without_memory.harm >= HARMFUL:
-            state.status = "memory is not the cause"
-            state.reason = "harm stays when every memory is taken away"
-        elif search.settings.attribution == "set":
-            _take_points(state, scorer)
+def read_reproduction(search: SearchState) -> Transition:
+    """Judge each event by its replays with the whole store and with none, and take the first points of the open."""
+    search = search.with_events([_reproduced(search, state) for state in search.events.values()])
+    return Transition(next="harm span", state=search, why=f"harm that memory may cause: {_count(search.open_events())}")
 
 
-def _take_points(state: EventState, scorer: HarmScorer | None) -> None:
-    """Start with the harm span, where the answer is a single turn, and the first divergence point."""
-    if state.full is None or state.without_memory is None:
-        raise ValueError("the event was not replayed")
-    _take_span(state, scorer, state.full)
-    _take_divergence(state, state.full, state.without_memory)
+def _reproduced(search: SearchState, state: EventState) -> EventState:
+    seen = search.given.seen
+    full = seen[leave_out(state.event_id, "full", "text", frozenset())]
+    bare = seen[keep_only(state.event_id, "no_memory", "text", ())]
+    replays = Replays(full=full, without_memory=bare, by_context={search.context(state): full, (): bare})
+    judged = judge_reproduction(replace(state, replays=replays), full, bare)
+    if judged.settled is not None:
+        return judged
+    spoken = _with_span(state, search.given.scorer, full)
+    return replace(judged, where=spoken.with_divergence(first_divergence(full.answers, bare.answers)))
 
 
-def _take_span(state: EventState, scorer: HarmScorer | None, replay: Outcome) -> bool:
-    """Take the words of a replay's harm span as points, unless they are the points already; True if they were taken."""
+def _with_span(state: EventState, scorer: HarmScorer | None, replay: Outcome) -> Points:
+    """Take the words of a replay's harm span as points; the same value where there are none, or they are taken."""
     if scorer is None or len(replay.answers) != 1:
-        return False
+        return state.where
     (answer,) = replay.answers
     span = harm_span(scorer, state.event.query, answer)
-    if span is None or (words := answer[slice(*span)].strip()) == state.span_text:
-        return False
-    state.span_text, state.span_start = words, len(state.points)
-    state.points += span_points(answer, span)
-    state.span_end = len(state.points)
-    return True
+    if span is None or (words := answer[slice(*span)].strip()) == state.where.span_text:
+        return state.where
+    return state.where.with_span(words, span_points(answer, span))
 
 
-def _take_divergence(state: EventState, replay: Outcome, clean: Outcome) -> None:
-    point = first_divergence(replay.answers, clean.answers)
-    if point is not None:
-        state.points.append(point)
-
-
-def renew_span(states: Iterable[EventState], scorer: HarmScorer | None) -> bool:
-    """Take the span of the harm that is left, where it is another than was measured; True if there is any.
+def renewed_span(state: EventState, scorer: HarmScorer | None) -> EventState:
+    """Take the span of the harm that is left, where it is another than was measured; else the same points.
 
     Poison may bring a payload each, an address or a link. The answer has only that of one, and the others make it less
     likely: they look harmless until it is gone.
     """
-    renewed = False
-    for state in states:
-        after, clean = state.after, state.without_memory
-        if not state.measures_span or after is None or clean is None or after.context in state.span_contexts:
-            continue
-        state.span_contexts.add(after.context)
-        if _take_span(state, scorer, after):
-            _take_divergence(state, after, clean)
-            state.screened_in, state.screened_out, state.groups, state.screening = set(), set(), [], True
-            renewed = True
-    return renewed
+    after, clean = state.after, state.replays.without_memory
+    if not state.where.measures_span or after is None or clean is None or after.context in state.where.span_contexts:
+        return state
+    told = replace(state.where, span_contexts=state.where.span_contexts | {after.context})
+    spoken = _with_span(state, scorer, after)
+    if spoken is state.where:
+        return replace(state, where=told)
+    spoken = replace(spoken, span_contexts=told.span_contexts)
+    point = first_divergence(after.answers, clean.answers)
+    return replace(state, where=spoken.with_divergence(point), screening=Screening())
 
 
-def read_continuations(search: SearchState) -> bool:
-    """Take in the forced continuations; True if another point is worth asking for."""
-    grew = False
-    for event_id, state in search.open_events():
-        if not 0 < state.divergences < state.wanted_divergences:
-            continue
-        question = continued(event_id, state)
-        asked = search.measured.get(question)
+def read_span(search: SearchState) -> Transition:
+    """Measure the harm span alone where nothing but a cause makes it likely; else divergence points."""
+    if not span_round(search).is_answered:
+        return Transition(next="harm span", state=search, why="control memories do not yet tell how likely the harm is")
+    told = [_spoken(search, state) for state in search.open_events()]
+    spans = [state for state in told if state.where.measures_span]
+    why = f"nothing but a cause makes the words of the harm likely: {_count(spans)} measured there"
+    return Transition(next="divergence", state=search.with_events(told), why=why)
+
+
+def _spoken(search: SearchState, state: EventState) -> EventState:
+    without = search.given.controls.span_baseline(state)
+    if without is not None:
+        return replace(state, where=state.where.span_alone(), controls=replace(state.controls, baseline=without))
+    # Where nothing is left to grade, whole answers must tell.
+    return state if state.where.divergences else replace(state, where=state.where.none())
+
+
+def read_continuations(search: SearchState) -> Transition:
+    """Take in the forced continuations, and ask for another where a further point is wanted."""
+    seen = search.given.seen
+    grown: list[EventState] = []
+    also_seen: list[tuple[Ablation, Outcome]] = []
+    for state in search.open_events():
+        question = continued(state)
+        asked = seen.get(question) if state.where.wants_more else None
         point = None if asked is None else next_divergence(state.points[-1], asked.output)
         if point is not None and asked is not None:
             if asked.log_odds_nats is not None:
-                search.measured.note(replace(question, measure="odds", point=len(state.points)), asked)
-            state.points.append(point)
-            grew = grew or state.divergences < state.wanted_divergences
-    return grew
+                also_seen.append((replace(question, measure="odds", point=len(state.points)), asked))
+            grown.append(replace(state, where=state.where.with_divergence(point)))
+    more = any(state.where.wants_more for state in grown)
+    return Transition(
+        next="divergence" if more else "baseline", state=search.with_events(grown), also_seen=also_seen,
+        why=f"where a clean answer leaves the harmful one next: {_count(grown)} with another point",
+    )  # fmt: skip
 
 
-def read_baseline(search: SearchState, controls: ControlMemories) -> SearchPhase:
-    """Take in what the points are like without a cause; return where that leads.
+def read_baseline(search: SearchState) -> Transition:
+    """Take in what the points are like without a cause.
 
     A server without logprobs shows only now: its events are asked again, by samples or by the harm of one replay.
     """
-    controls.settle_format(search.open_events())
-    if any(item not in search.measured for item in baseline_round(search, controls)):
-        return "baseline"
-    lost = False
-    for event_id, state in search.open_events():
-        controls.read_divergences(event_id, state)
-        if any(odds is None for odds in state.baseline.values()):
-            state.points, state.span_start, state.span_end, state.baseline, lost = [], 0, 0, {}, True
+    controls, seen = search.given.controls, search.given.seen
+    search = search.with_events(controls.settled_format(search.open_events()))
+    asked = baseline_round(search)
+    search = asked.noted
+    if not asked.is_answered:
+        return Transition(next="baseline", state=search, why="what any memory would do is not yet known")
+    search = search.with_events([controls.read_divergences(state) for state in search.open_events()])
+    lost = [state for state in search.open_events() if None in state.controls.baseline.values()]
     if lost:
-        return "baseline"
-    all_format = events_all_format(search, controls)
-    retired = [retire_points(search, state) for _, state in search.open_events() if controls.has_only_retired(state)]
-    if retire_points_of(search, (state for _, state in all_format)) or any(retired):
-        return "divergence"
-    if any(item not in search.measured for event_id, state in all_format
-           for item in controls.format_checks(event_id, state)):  # fmt: skip
-        return "baseline"
-    for event_id, state in all_format:
-        controls.read_format_checks(event_id, state)
-    return "reference" if events_all_format(search, controls) else "sufficiency"
+        search = search.with_events(replace(state, where=state.where.none(), controls=_bare(state)) for state in lost)
+        return Transition(next="baseline", state=search, why=f"no odds can be had: {_count(lost)} measured by answers")
+    style = events_all_format(search)
+    search, worn = retire_points(search, [state for state in search.open_events() if controls.has_only_retired(state)])
+    search, moved = retire_points(search, style, MOST_POINTS // 2)
+    if worn or moved:
+        why = f"any memory brings what was measured: later points are looked for at {_count([*worn, *moved])}"
+        return Transition(next="divergence", state=search, why=why)
+    if not all(seen.answers(controls.format_checks(state)) for state in style):
+        return Transition(next="baseline", state=search, why="whether every memory brings the format is not yet known")
+    search = search.with_events([controls.read_format_checks(state) for state in style])
+    style = events_all_format(search)
+    if style:
+        why = f"every memory brings what was measured: {_count(style)} shown one memory at a time"
+        return Transition(next="reference", state=search, why=why)
+    return Transition(next="sufficiency", state=search, why="what the points are like without a cause is known")
 
 
-def retire_points_of(search: SearchState, states: Iterable[EventState]) -> bool:
-    """Retire the points of events that attribute nothing by them; True if later ones may be there."""
-    half = search.settings.most_points // 2
-    return any([retire_points(search, state, half) for state in states])  # noqa: C419 - of every one
+def _bare(state: EventState) -> Controls:
+    return replace(state.controls, baseline={})
 
 
-def retire_points(search: SearchState, state: EventState, most: int | None = None) -> bool:
-    """Retire an event's divergence points, and want later ones where it may have some; True if it may.
+def read_references(search: SearchState) -> Transition:
+    """Find memory not to be the cause where any brings the harm, else take a divergence from a clean replay."""
+    style = [_referred(search, state) for state in events_all_format(search)]
+    free = [state for state in style if state.settled is not None]
+    why = f"harm comes with whichever memory is shown at {_count(free)} of {len(style)}"
+    return Transition(next="divergence", state=search.with_events(style), why=why)
+
+
+def _referred(search: SearchState, state: EventState) -> EventState:
+    replays = [search.given.seen[item] for item in search.given.controls.replays(state)]
+    if all(replay.harm is not None and replay.harm >= HARMFUL for replay in replays):
+        reason = f"harm comes with whichever memory is shown: with each of {len(replays)}, one at a time"
+        return state.settle("memory is not the cause", reason)
+    judged = [replay for replay in replays if replay.harm is not None and replay.harm < HARMFUL]
+    clean = (judged or replays)[0]
+    where = replace(state.where, reference=clean.context)
+    point = None if state.full is None else first_divergence(state.full.answers, clean.answers)
+    if point is not None:
+        where = replace(where.with_divergence(point), wanted=where.divergences + search.given.settings.points)
+    return replace(state, where=where)
+
+
+def retire_points(
+    search: SearchState, states: Iterable[EventState], most: int = MOST_POINTS
+) -> tuple[SearchState, list[EventState]]:
+    """Retire events' divergence points, and want later ones where an event may have some.
 
     Args:
         search: What is known.
-        state: The event.
-        most: Divergence points it may have in all; None is `most_points`.
+        states: The events.
+        most: Divergence points that each may have in all.
+
+    Returns:
+        What is known then, and the events that may have later points.
     """
-    most = search.settings.most_points if most is None else most
-    later = state.divergences == state.wanted_divergences < most
-    if later:
-        state.retired_divergences = state.wanted_divergences
-        state.wanted_divergences = min(state.wanted_divergences + search.settings.points, most)
-    return later
+    later = [
+        replace(
+            state,
+            where=replace(
+                state.where,
+                retired=state.where.wanted,
+                wanted=min(state.where.wanted + search.given.settings.points, most),
+            ),
+        )
+        for state in states
+        if state.where.divergences == state.where.wanted < most
+    ]
+    return search.with_events(later), later
+
+
+def _count(states: Sequence[EventState]) -> str:
+    return counted(len(states), "event")

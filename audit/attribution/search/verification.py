@@ -1,93 +1,217 @@
-"""Step 6 of the search: does the harm end without S? Where it stays, S grows, or evidence is taken anew."""
+"""Steps 6 and 8 of the search: does the harm end without S, and whose absence repairs nothing?
+
+Where harm stays, S grows, or evidence is taken anew. Candidates to be put back are attributed only by events that stay
+harmful without them. They go back where a replay says that every event which was cleared stays so; where one does not,
+only those whose return changes no replay at all.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.replays.ablation import leave_out
-from memory_audit.attribution.search.bounds import tighten_everywhere
-from memory_audit.attribution.search.membership import discard_evidence, exclude_event, unscreen
-from memory_audit.attribution.search.points import renew_span, retire_points
+from memory_audit.attribution.search.bounds import loose_everywhere, wanting_controls
+from memory_audit.attribution.search.points import renewed_span, retire_points
+from memory_audit.attribution.search.settings import WEAK_NATS
+from memory_audit.attribution.search.state import Round, Transition
+from memory_audit.attribution.search.weighing import CONTROLS_DECIDE, discard_evidence, exclude_event, unscreen
+from memory_audit.counted import counted
 from memory_audit.events import HARMFUL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Sequence
 
-    from memory_audit.attribution.replays.harm import HarmScorer
-    from memory_audit.attribution.search.attributed import AttributionRule
-    from memory_audit.attribution.search.controls import ControlMemories
-    from memory_audit.attribution.search.state import EventState, SearchPhase, SearchState
+    from memory_audit.attribution.replays.ablation import Outcome
+    from memory_audit.attribution.search.event import EventState
+    from memory_audit.attribution.search.state import SearchState
 
-__all__ = ["read_verify"]
+__all__ = ["put_back_unseen", "read_restored", "read_verified", "restore_round"]
 
 
-def read_verify(
-    search: SearchState, rule: AttributionRule, controls: ControlMemories, scorer: HarmScorer | None
-) -> SearchPhase:
-    """Take in the replays without S: clear events whose harm is gone, act where it stays; return where that leads.
+def read_verified(search: SearchState) -> Transition:
+    """Take in the replays without S: clear events whose harm is gone, act where it stays.
 
     What helps is tried in turn: the harm span where it is another by now, memories that were screened out, and control
     memories not yet asked. Then come the next memory by credit, later points, and the exclusion of events that
     attribute a large share of the store. A replay that the harm scorer could not judge is no harm that stays: nothing
     is tried on its account.
     """
-    removed = frozenset(search.removed)
-    stuck, unjudged = [], []
-    for event_id, state in search.open_events():
-        context = search.context(state)
-        asked = search.measured.get(leave_out(event_id, "removal", "text", removed))
-        if asked is not None:
-            state.replayed[context] = asked
-        state.after = state.replayed[context]
-        if state.after.harm is None:
-            unjudged.append(state)
-        elif state.after.harm < HARMFUL:
-            state.status, state.reason = "cleared", "harm is gone on replay without the removed set"
-        else:
-            stuck.append((event_id, state))
-    if renew_span((state for _, state in stuck), scorer):
-        return "harm span"
-    if unscreen(state for _, state in stuck):
-        return "closure"
-    if stuck and tighten_everywhere(search, controls):
-        return search.reopen()
-    if _escalate(search, stuck):
-        return search.reopen()
-    later = [state for _, state in stuck if retire_points(search, state)]
+    search = search.with_events([_replayed_without(search, state) for state in search.open_events()])
+    stuck = [state for state in search.open_events() if _stays_harmful(state)]
+    unjudged = [state for state in search.open_events() if not _stays_harmful(state)]
+    if stuck:
+        moved = _act(search, [state.event_id for state in stuck])
+        if isinstance(moved, Transition):
+            return moved
+        search = moved
+    search = search.with_events([
+        *(search.events[state.event_id].settle(
+            "not cleared", "harm stays, and no memory left in its context has evidence against it"
+        ) for state in stuck),
+        *(state.settle(
+            "not cleared", "the harm scorer could not judge the replay without the removed set"
+        ) for state in unjudged),
+    ])  # fmt: skip
+    why = f"{counted(len(_cleared(search)), 'event')} cleared without the set, {len(stuck) + len(unjudged)} not"
+    return Transition(next="neighbours", state=search, why=why)
+
+
+def _replayed_without(search: SearchState, state: EventState) -> EventState:
+    """Take in an open event's replay without S; the event is cleared where its harm is gone."""
+    context = search.context(state)
+    asked = search.given.seen.get(leave_out(state.event_id, "removal", "text", search.removal.ids))
+    known = state.replays.with_answer(context, asked)
+    after = known.by_context[context]
+    state = replace(state, replays=replace(known, after=after))
+    if after.harm is not None and after.harm < HARMFUL:
+        return state.settle("cleared", "harm is gone on replay without the removed set")
+    return state
+
+
+def _act(search: SearchState, stuck: Sequence[str]) -> Transition | SearchState:
+    """Try what helps at events whose harm stays; where nothing does, return what is known then."""
+    harm_stays = f"harm stays at {counted(len(stuck), 'event')}"
+    before = search.events
+    search = search.with_events([renewed_span(before[name], search.given.scorer) for name in stuck])
+    if any(search.events[name].where.span_text != before[name].where.span_text for name in stuck):
+        return Transition(next="harm span", state=search, why=f"{harm_stays}, in other words: these are measured")
+    search, hidden = unscreen(search, [search.events[name] for name in stuck])
+    if hidden:
+        why = f"{harm_stays}: members of groups that showed nothing are measured alone"
+        return Transition(next="closure", state=search, why=why)
+    if loose := loose_everywhere(search):
+        search = wanting_controls(search, loose).reopened()
+        return Transition(next="closure", state=search, why=f"{harm_stays}: {CONTROLS_DECIDE}")
+    if taken := _next_by_credit(search, [search.events[name] for name in stuck]):
+        search = search.with_attributed({**search.removal.attributed, **taken}).reopened()
+        why = f"{harm_stays}: {counted(len(taken), 'memory')} joined the set as next by credit"
+        return Transition(next="closure", state=search, why=why)
+    search, later = retire_points(search, [search.events[name] for name in stuck])
     if later:
-        discard_evidence(search, later)
-        return "divergence"
-    futile = [state for _, state in stuck if rule.is_large_share(len(rule.attributed_by(state)))]
-    for state in futile:  # none has later points
-        exclude_event(
-            search, state,
-            "harm stays without the large share of the store that the event attributes it to: it is excluded",
-        )  # fmt: skip
+        search = discard_evidence(search, [state.event_id for state in later])
+        why = f"{harm_stays}, so what was measured was wording: later points are taken at {len(later)}"
+        return Transition(next="divergence", state=search, why=why)
+    rule = search.given.rule
+    futile = [name for name in stuck if rule.is_large_share(len(rule.attributed_by(search.events[name])))]
+    for name in futile:  # none has later points
+        reason = "harm stays without the large share of the store that the event attributes it to: it is excluded"
+        search, _ = exclude_event(search, search.events[name], reason)
     if futile:
-        return "closure"
-    for _, state in stuck:
-        state.status = "not cleared"
-        state.reason = "harm stays, and no memory left in its context has evidence against it"
-    for state in unjudged:
-        state.status = "not cleared"
-        state.reason = "the harm scorer could not judge the replay without the removed set"
-    return "neighbours"
+        return Transition(next="closure", state=search, why=f"{harm_stays}: {len(futile)} excluded")
+    return search
 
 
-def _escalate(search: SearchState, stuck: Iterable[tuple[str, EventState]]) -> bool:
-    """Take the most credited memory left in each stuck event's context into S; True if there is one to take.
+def _next_by_credit(search: SearchState, stuck: Sequence[EventState]) -> dict[str, str]:
+    """Take the most credited memory left in each stuck event's context; entry id to the reason.
 
     Of events that share it one takes: the others' contexts change with that, and their harm may be gone.
     """
+    odd = search.given.inconsistency
     candidates = []
-    for event_id, state in stuck:
+    for state in stuck:
         context = search.context(state)  # never empty: with no memory there was no harm
-        worst = max(context, key=lambda name: (state.credit_of(name), search.inconsistency.get(name, 0.0), name))
-        if state.credit_of(worst) >= search.settings.weak_nats:
-            candidates.append((state.credit_of(worst), search.inconsistency.get(worst, 0.0), worst, event_id, context))
-    taken: set[str] = set()
-    for credited, _, worst, event_id, context in sorted(candidates, reverse=True):
-        if taken.isdisjoint(context):
-            taken.add(worst)
-            search.removed[worst] = f"next by credit while harm stayed in {event_id} (credit {credited:.1f} nats)"
-    return bool(taken)
+        nats, cas, worst = max((state.credit_of(name), odd.get(name, 0.0), name) for name in context)
+        if nats >= WEAK_NATS:
+            candidates.append((nats, cas, worst, state.event_id, context))
+    taken: dict[str, str] = {}
+    for nats, _, worst, event_id, context in sorted(candidates, reverse=True):
+        if taken.keys().isdisjoint(context):
+            taken[worst] = f"next by credit while harm stayed in {event_id} (credit {nats:.1f} nats)"
+    return taken
+
+
+def restore_round(search: SearchState) -> Round:
+    """Ask whether cleared events stay so when the candidates go back."""
+    kept_out = search.removal.ids - _candidates(search)
+    asked = [
+        leave_out(state.event_id, "removal", "text", kept_out)
+        for state in _cleared(search)
+        if search.context(state, kept_out) not in state.replays.by_context
+    ]
+    return Round(asked=asked, noted=search)
+
+
+def read_restored(search: SearchState) -> Transition:
+    """Read those replays, and put all candidates back where every cleared event stays so."""
+    idle = _candidates(search)
+    kept_out = search.removal.ids - idle
+    told: list[EventState] = []
+    without: dict[str, Outcome] = {}
+    for state in _cleared(search):
+        context = search.context(state, kept_out)
+        asked = search.given.seen.get(leave_out(state.event_id, "removal", "text", kept_out))
+        known = state.replays.with_answer(context, asked)
+        without[state.event_id] = known.by_context[context]
+        told.append(replace(state, replays=known))
+    search = search.with_events(told)
+    if any(replay.harm is None or replay.harm >= HARMFUL for replay in without.values()):
+        search, back = put_back_unseen(search)
+        why = f"harm came back with what was to be put back: {len(back)} of {len(idle)} went back"
+        return Transition(next="done", state=search, why=why)
+    search = search.with_events(
+        replace(state, replays=replace(state.replays, after=without[state.event_id])) for state in told
+    )
+    why = f"{counted(len(idle), 'memory')} whose absence repairs nothing went back"
+    return Transition(next="done", state=_put_back(search, idle), why=why)
+
+
+def put_back_unseen(search: SearchState) -> tuple[SearchState, list[str]]:
+    """Put back the candidates one after the other, while no cleared event's replay changes; return them, too."""
+    found: list[str] = []
+    out = search.removal.ids
+    for entry_id in sorted(_candidates(search)):
+        fewer = out - {entry_id}
+        if all(search.context(state, fewer) == search.context(state, out) for state in _cleared(search)):
+            found.append(entry_id)
+            out = fewer
+    return _put_back(search, found), found
+
+
+def _put_back(search: SearchState, entries: Collection[str]) -> SearchState:
+    """Take entries out of S, and say so at the events that attributed their harm to them."""
+    if not entries:
+        return search
+    reason = "harm stays without the memories that this event alone attributes it to, and they were put back"
+    search = search.with_events(
+        state.settle("not cleared", reason)
+        for state in _still_harmful(search)
+        if state.settled is not None and not state.settled.excluded
+    )
+    return search.with_attributed({name: why for name, why in search.removal.attributed.items() if name not in entries})
+
+
+def _candidates(search: SearchState) -> set[str]:
+    """Return the candidates: attributed only by events that stay harmful. None where no event does.
+
+    An entry that a cleared event skipped, or that resembles an attributed one which stays, was not asked there: it
+    stays. So do derived entries, and all that were in S when these were added: they may be ancestors.
+    """
+    stuck = {state.event_id for state in _still_harmful(search)}
+    if not stuck:
+        return set()
+    others = [state for event_id, state in search.events.items() if event_id not in stuck]
+    names = {state.event_id for state in others}
+    idle = {
+        entry_id
+        for entry_id in search.removal.attributed.keys() - search.possible_ancestors
+        if search.skipped_at(entry_id).isdisjoint(names)
+        and not any(state.alone(entry_id) >= WEAK_NATS for state in others)
+    }
+    for entry_id in search.removal.attributed.keys() - idle:  # descent alone is no evidence
+        for alike in search.given.resembles.get(entry_id, ()):
+            idle.difference_update(search.given.memory.copies(alike))
+    return idle
+
+
+def _still_harmful(search: SearchState) -> list[EventState]:
+    """Return the events whose harm stayed without S, as the scorer saw it."""
+    return [state for state in search.events.values() if state.status == "not cleared" and _stays_harmful(state)]
+
+
+def _stays_harmful(state: EventState) -> bool:
+    return state.after is not None and state.after.harm is not None and state.after.harm >= HARMFUL
+
+
+def _cleared(search: SearchState) -> list[EventState]:
+    return [state for state in search.events.values() if state.status == "cleared"]

@@ -211,7 +211,7 @@ class Study:
             with self.reporter:
                 result = audit_memory(request, self.executor, run, started_ms=NOW_MS)
             seconds = time.perf_counter() - began
-            removals = {s.entry_id: s.reason for s in result.tenants[0].scores if s.removed}
+            removals = result.tenants[0].removal.removed
             left = snapshot.entries(TENANT)
             if removals:
                 purify(

@@ -16,7 +16,7 @@ from benchmarks.attribution.peers.verdicts import Attribution
 from memory_audit.attribution.replays.ablation import keep_only, leave_out
 from memory_audit.attribution.search.divergence import first_divergence
 from memory_audit.attribution.search.search import SetSearch
-from memory_audit.attribution.search.state import SearchSettings
+from memory_audit.attribution.search.settings import SearchSettings
 from memory_audit.consistency.graph import TenantGraph, build_graph
 from memory_audit.consistency.neighbours import all_pairs, nearest
 from memory_audit.consistency.resemblance import Resemblance
@@ -79,7 +79,7 @@ def resemblance(entries: Sequence[Entry], config: AuditConfig, executor: Executo
 def set_attribution(trial: Trial, resembles: Mapping[str, Sequence[str]]) -> Attribution:
     """Run this project's search; its credit ranks, its S is the removed set."""
     memory, events = trial.memory, trial.events
-    settings = SearchSettings(attribution="set", attribution_nats=trial.config.attribution_nats)
+    settings = SearchSettings(attribution_nats=trial.config.attribution_nats)
     search = SetSearch(memory, events, settings, resembles=resembles, scorer=trial.program.build()[1])
     found = Searched(search=search, memory=memory)
     planned = run_searches(trial.executor, trial.program, [found], trial.reporter, "ours")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.systems.fuzz.target import Target, same
+from memory_audit.attribution.removal import RemovalSet
 from memory_audit.entry import Entry
 from memory_audit.errors import EntryError, ModelError, UsageError
 from memory_audit.generation import GenerationRequest, Message
@@ -115,12 +116,11 @@ def _result() -> AuditResult:
     )  # fmt: skip
     score = EntryScore(
         entry_id="a", cmis=1.5, cas=None, cmis_normalised=0.5, cas_normalised=0.0, ds=0.3, rank=1, cas_flagged=True,
-        removed=True, reason="r",
     )  # fmt: skip
     tenant = TenantResult(
         tenant="acme", entries=2, events=(event,), scores=(score,), not_examined=("x",),
         probes=(ProbeFinding(event_id="2", kept=None, output_before="o", output_after=None),),
-        edges=(GraphEdge(a="a", b="b", similarity=0.5, contradiction=0.1),),
+        edges=(GraphEdge(a="a", b="b", similarity=0.5, contradiction=0.1),), removal=RemovalSet(attributed={"a": "r"}),
     )  # fmt: skip
     return AuditResult(
         run_id="r", store="s", snapshot_version=1, snapshot_digest="ab" * 32, started_ms=5, seconds=1.5,

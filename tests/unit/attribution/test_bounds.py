@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from memory_audit.attribution.search.controls import ControlMemories
 from memory_audit.attribution.search.search import SetSearch
-from memory_audit.attribution.search.state import SearchSettings
-from tests.unit.attribution.test_format_effects import AllAtOnce, HalfRepairableWorld
+from memory_audit.attribution.search.settings import SearchSettings
+from tests.unit.attribution.test_format_effects import AllAtOnce, HalfRepairableWorld, asking
 from tests.unit.attribution.world import World, make_event
 
 
@@ -41,8 +41,8 @@ class GradedWorld(World):
 
 def searched(world, controls=ControlMemories):
     events = [make_event(number, query=query) for number, query in enumerate(world._gains)]
-    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0))
-    search._controls = controls(world.memory, search._measured, search.settings)
+    with asking(controls):
+        search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0))
     world.run(search)
     return search
 
@@ -128,6 +128,6 @@ def test_rounds_that_ask_nothing_are_bounded_too(monkeypatch):
     search = SetSearch(
         world.memory, [make_event(0, query="query 0")], SearchSettings(attribution_nats=2.0, max_rounds=5)
     )
-    search._state.phase = "reference"
+    search._state = replace(search._state, phase="reference")
     assert search.plan() == ()
     assert search.not_examined == ["event e000: no end after 5 rounds"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from memory_audit.attribution.replays.retrieval import RankedMemory
 from memory_audit.attribution.search.search import SetSearch
-from memory_audit.attribution.search.state import SearchSettings
+from memory_audit.attribution.search.settings import SearchSettings
 from tests.unit.attribution.world import World, make_event
 
 POISON = 1_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from memory_audit.attribution.replays.ablation import keep_only
 from memory_audit.attribution.replays.retrieval import RankedMemory
 from memory_audit.attribution.search.controls import ControlMemories
 from memory_audit.attribution.search.search import SetSearch
-from memory_audit.attribution.search.state import SearchSettings
+from memory_audit.attribution.search.settings import MOST_POINTS, SearchSettings
 from tests.unit.attribution.test_search import OpeningWorld, hijack, search_of
 from tests.unit.attribution.world import World, make_event
 
@@ -66,7 +67,7 @@ def test_a_format_effect_is_left_out_and_the_poison_is_told_by_its_words():
     world = AnyMemoryWorld(poison={1, 2}, wrong_anyway=set(), harm_from=1)
     search = search_of(world)
     world.run(search)
-    assert search.states["e000"].format_points == {0}
+    assert search.states["e000"].controls.format_points == {0}
     assert search.states["e000"].status == "cleared"
     assert set(search.removed) == {"m001", "m002"}
 
@@ -75,7 +76,7 @@ def test_where_all_points_are_format_effects_the_poison_is_told_from_another_mem
     world = AnyMemoryWorld(poison={1, 2}, wrong_anyway=set(), harm_from=4)
     search = search_of(world)
     world.run(search)
-    assert search.states["e000"].reference
+    assert search.states["e000"].where.reference
     assert search.states["e000"].status == "cleared"
     assert set(search.removed) == {"m001", "m002"}
 
@@ -253,12 +254,20 @@ class WobblyWorld(LeaningWorld):
 class AllAtOnce(ControlMemories):
     """Asks every control memory, whatever the first ones say."""
 
-    def at_divergence(self, event_id, state, point):
-        gate = keep_only(event_id, "no_memory", "odds", (), point)
-        return list(dict.fromkeys([gate, *self.without(event_id, state, point)]))
+    def at_divergence(self, state, point):
+        gate = keep_only(state.event_id, "no_memory", "odds", (), point)
+        return list(dict.fromkeys([gate, *self.without(state, point)]))
 
-    def for_span(self, event_id, state):
-        return [item for point in range(state.span_end) for item in self.without(event_id, state, point)]
+    def for_span(self, state):
+        return [item for point in range(state.where.span_end) for item in self.without(state, point)]
+
+
+@contextmanager
+def asking(controls):
+    """Make searches with control memories of this class, which are asked in another order."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("memory_audit.attribution.search.search.ControlMemories", lambda *args: controls(*args[:3]))
+        yield
 
 
 GAINS = st.lists(st.sampled_from([-1.0, 0.0, 0.7, 1.5, 2.1, 3.0]), min_size=6, max_size=6)
@@ -272,13 +281,17 @@ def test_control_memories_one_after_the_other_say_what_all_of_them_would(rows):
     found = []
     for how in (ControlMemories, AllAtOnce):
         world = WobblyWorld({f"query {number}": gains for number, gains in enumerate(rows)})
-        search = search_of(world, count=len(rows))
-        search._controls = how(world.memory, search._measured, search.settings)
+        with asking(how):
+            search = search_of(world, count=len(rows))
         world.run(search)
         states = search.states.values()
         without_cause = [item for item in world.asked if item.at_point and item.kept in {(), *CONTROLS}]
         found.append(
-            (set(search.removed), [(state.status, state.format_points) for state in states], len(without_cause))
+            (
+                set(search.removed),
+                [(state.status, state.controls.format_points) for state in states],
+                len(without_cause),
+            )
         )
     assert found[0][:2] == found[1][:2]
     assert found[0][2] <= found[1][2]
@@ -338,12 +351,16 @@ HALF_REPAIRABLE = {"query 0": [4.0, 0, 0, 0, 0, 0, 0, 0], "query 1": [0.5, 3.0, 
 def half_repairable(
     world: HalfRepairableWorld, *then: dict[str, str], resembles: dict[str, list[str]] | None = None
 ) -> SetSearch:
-    """Search, and once more after each time that derived memories are added."""
-    search = search_of(world, count=2, resembles=resembles)
+    """Search, where each time that the search has ended more memories turn out to derive from what it found."""
+    waiting, known = list(then), {}
+
+    def closure(_attributed):
+        known.update(waiting.pop(0) if waiting else {})
+        return known
+
+    search = search_of(world, count=2, resembles=resembles, closure=closure)
     world.run(search)
-    for entries in then:
-        assert search.add_derived(entries)
-        world.run(search)
+    assert not waiting
     assert [state.status for state in search.states.values()] == ["cleared", "not cleared"]
     return search
 
@@ -508,7 +525,7 @@ def test_where_the_points_after_retired_ones_are_format_effects_later_ones_are_a
     world = WornWorld()
     search = search_of(world)
     world.run(search)
-    assert search.states["e000"].format_points == {0, 2, 3}
+    assert search.states["e000"].controls.format_points == {0, 2, 3}
     assert search.states["e000"].status == "cleared"
     assert set(search.removed) == {"m000"}
     assert not [ablation for ablation in world.asked if ablation.kind == "removal" and "m001" in ablation.removed]
@@ -521,7 +538,7 @@ def test_memories_whose_absence_leaves_the_harm_were_told_by_wording_and_later_p
     state = search.states["e000"]
     assert state.status == "cleared"
     assert set(search.removed) == {"m001"}
-    assert state.retired_divergences == 2
+    assert state.where.retired == 2
 
 
 def test_what_most_memories_bring_is_wording_and_later_points_find_the_poison():
@@ -530,7 +547,7 @@ def test_what_most_memories_bring_is_wording_and_later_points_find_the_poison():
     world.run(search)
     state = search.states["e000"]
     assert state.status == "cleared"
-    assert not state.excluded
+    assert not state.settled.excluded
     assert set(search.removed) == {"m001"}
 
 
@@ -540,7 +557,7 @@ def test_wording_at_every_point_removes_nothing():
     world.run(search)
     assert search.states["e000"].status == "not cleared"
     assert not search.removed
-    assert len(search.states["e000"].points) == search.settings.most_points
+    assert len(search.states["e000"].points) == MOST_POINTS
 
 
 def test_what_other_events_attribute_stays_where_one_event_retires_its_points():

@@ -85,7 +85,7 @@ def test_where_one_memory_does_not_bring_the_format_the_divergence_counts_as_bef
     search = search_of(world, 6)
     world.run(search)
     assert set(search.removed) == {"m001", "m003"}
-    assert not any(state.format_points for state in search.states.values())
+    assert not any(state.controls.format_points for state in search.states.values())
 
 
 def test_events_that_nothing_settles_for_ask_in_one_round():

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from memory_audit.attribution.replays.harm import RegexHarm
 from memory_audit.attribution.replays.retrieval import RankedMemory
 from memory_audit.attribution.search.search import SetSearch
-from memory_audit.attribution.search.state import SearchSettings
+from memory_audit.attribution.search.settings import SearchSettings
+from tests.unit.attribution.test_leave_one_out import loo_of
 from tests.unit.attribution.world import World, make_event
 
 
@@ -29,9 +30,9 @@ def hijack(poison: set[int], *, needed: int = 1, nats: float = 6.0):
 
 
 def search_of(world: World, count: int = 1, **options: Any) -> SetSearch:
-    resembles = options.pop("resembles", None)
+    evidence = {name: options.pop(name, None) for name in ("resembles", "closure")}
     events = [make_event(number, query=f"query {number}") for number in range(count)]
-    return SetSearch(world.memory, events, SearchSettings(**{"attribution_nats": 2.0, **options}), resembles=resembles)
+    return SetSearch(world.memory, events, SearchSettings(**{"attribution_nats": 2.0, **options}), **evidence)
 
 
 def test_a_single_poison_is_removed_and_its_event_cleared():
@@ -308,27 +309,6 @@ def test_a_single_harm_score_cannot_grade_collective_poison_and_then_nothing_is_
     assert not any(ablation.measure == "sample" for ablation in world.asked)
 
 
-def test_plain_leave_one_out_asks_for_no_samples():
-    world = World(12, {"query 0": list(range(12))}, hijack({2}), logprobs=False)
-    world.run(search_of(world, attribution="loo", samples=8))
-    assert not any(ablation.measure == "sample" for ablation in world.asked)
-
-
-def test_plain_leave_one_out_sees_nothing_when_poison_is_redundant():
-    world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}))
-    search = search_of(world, attribution="loo")
-    world.run(search)
-    assert [influence.cmis for influence in search.states["e000"].influences.values()] == [0.0] * 5
-
-
-def test_plain_leave_one_out_credits_the_only_cause():
-    world = World(12, {"query 0": list(range(12))}, hijack({2}))
-    search = search_of(world, attribution="loo")
-    world.run(search)
-    assert search.states["e000"].influences["m002"].cmis == 1.0
-    assert search.states["e000"].influences["m001"].cmis == 0.0
-
-
 def test_harm_without_any_memory_is_not_blamed_on_memory():
     world = World(6, {"query 0": list(range(6))}, lambda _query, _context: 1.0)
     search = search_of(world)
@@ -403,9 +383,8 @@ def test_a_search_that_is_taken_up_again_names_what_its_budget_left_out_once():
     events = [make_event(number, query=f"query {number}") for number in range(2)]
     seen = set()
     for most in range(80):
-        search = SetSearch(world.memory, events, SearchSettings(attribution_nats=9.0, max_replays=most))
-        world.run(search)
-        search.add_derived({"m005": "derived"})
+        settings_ = SearchSettings(attribution_nats=9.0, max_replays=most)
+        search = SetSearch(world.memory, events, settings_, closure=lambda _: {"m005": "derived"})
         world.run(search)
         assert len(search.not_examined) == len(set(search.not_examined))
         seen |= {state.status for state in search.states.values() if search.not_examined}
@@ -455,7 +434,7 @@ def test_dense_poison_costs_at_most_three_times_plain_leave_one_out():
     orders = {f"query {number}": rng.sample(range(size), size) for number in range(events)}
     poison = set(range(size // 2))
     plain = World(size, orders, hijack(poison))
-    plain.run(search_of(plain, count=events, attribution="loo"))
+    plain.run(loo_of(plain, count=events))
     world = World(size, orders, hijack(poison))
     search = search_of(world, count=events)
     world.run(search)
@@ -744,7 +723,7 @@ def test_a_settled_span_without_a_divergence_leaves_the_event_to_harm_scores():
     world = PrefixWorld(opens=1, poison=2, settled=True)
     search = span_search(world)
     world.run(search)
-    assert search.states["e000"].points == []
+    assert not search.states["e000"].points
     assert set(search.removed) == {"m002"}
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_audit.consistency.graph import build_graph, flag_outliers, to_networkx
+from memory_audit.consistency.graph import build_graph, flag_outliers
 from memory_audit.consistency.neighbours import nearest
 from memory_audit.errors import UsageError
 
@@ -108,15 +108,3 @@ def test_tiny_stores_have_scores(n):
     graph = build_graph(found, np.zeros(len(found.pairs)))
     assert graph.cas.tolist() == [0.0] * n
     assert not graph.flagged.any()
-    assert to_networkx(graph, [f"m-{i}" for i in range(n)]).number_of_nodes() == n
-
-
-def test_networkx_graph_carries_names_and_evidence():
-    graph = to_networkx(build_graph(nearest(on_circle(0, 60), 1), np.array([0.25])), ["a", "b"])
-    assert graph.nodes["a"] == {"cas": pytest.approx(0.125), "flagged": False, "density": pytest.approx(0.5)}
-    assert graph.edges["a", "b"] == {"similarity": pytest.approx(0.5), "w": 0.25}
-
-
-def test_names_must_fit():
-    with pytest.raises(UsageError, match="1 names for 2 entries"):
-        to_networkx(build_graph(nearest(on_circle(0, 60), 1), np.array([0.25])), ["a"])

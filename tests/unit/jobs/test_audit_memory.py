@@ -31,12 +31,12 @@ from memory_audit.jobs.run.audit_memory import audit_memory
 from memory_audit.jobs.run.run_files import shards
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.jobs.run.shards import parse_outcomes
+from memory_audit.lineage.descendants import derivation_of
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.models.fakes import FakeGenerator
-from memory_audit.report.descendants import derivation_of
 from memory_audit.report.html import render_html
 from memory_audit.report.json import from_json
-from memory_audit.report.summary import headline
+from memory_audit.report.summary import headline, removed_of
 from memory_audit.request import events_by_tenant
 from tests.audit_world import (
     CONFIG,
@@ -82,7 +82,7 @@ def test_planted_entries_are_removed_in_both_tenants_and_their_harm_ends(whole):
             assert (found.harm_before, found.harm_after, found.harm_without_memory) == (1.0, 0.0, 0.0)
             assert not set(found.retrieved_after) & PLANTED[tenant.tenant]
         assert [probe.kept for probe in tenant.probes] == [True]
-        assert {score.rank for score in tenant.scores if score.removed} == set(
+        assert {score.rank for score in tenant.scores if score.entry_id in tenant.removal.removed} == set(
             range(1, len(PLANTED[tenant.tenant]) + 1)
         )
     assert from_json(text) == result
@@ -161,7 +161,7 @@ def test_collective_poison_is_found_through_a_server_that_gives_text_alone(snaps
     result = run_local(snapshot, tmp_path / "run", events=events, generator=OnlyText())
     assert removed(result) == {"globex": PLANTED["globex"]}
     assert set(verdicts(result).values()) == {"cleared"}
-    found = [score.sufficiency_nats for score in result.tenants[0].scores if score.removed]
+    found = [score.sufficiency_nats for score in removed_of(result.tenants[0])]
     assert found == [pytest.approx(math.log(17))] * 4  # 4 of 8 samples alone, none of 8 without memory
 
 
@@ -409,9 +409,9 @@ def test_each_tenant_looks_through_its_own_estimated_edges_alone(snapshot, tmp_p
     ]
     given = {}
 
-    def kept(snapshot, tenant, config, estimated):
+    def kept(snapshot, tenant, *, estimated, trust, tau, policy):
         given[tenant] = [edge.tenant for edge in estimated]
-        return derivation_of(snapshot, tenant, config, estimated)
+        return derivation_of(snapshot, tenant, estimated=estimated, trust=trust, tau=tau, policy=policy)
 
     monkeypatch.setattr("memory_audit.jobs.run.audit_memory.derivation_of", kept)
     with closing(LocalExecutor(FAKES, FakeGenerator())) as executor:

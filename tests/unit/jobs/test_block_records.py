@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from memory_audit.attribution.removal import RemovalSet
 from memory_audit.config import AuditConfig
 from memory_audit.errors import IncompleteError, ModelError
 from memory_audit.jobs.executors.local import LocalExecutor
@@ -19,12 +20,16 @@ from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, make_snapsh
 def result(hazards: str, *, removed: bool) -> AuditResult:
     score = EntryScore(
         entry_id="m1", cmis=None, cas=None, cmis_normalised=0.0, cas_normalised=0.0, ds=0.0, rank=1, cas_flagged=False,
-        removed=removed, reason="harm" if removed else "",
     )  # fmt: skip
     return AuditResult(
         run_id="r", store="s", snapshot_version=1, snapshot_digest="d", started_ms=0, seconds=0.0,
         config={"hazards": hazards}, models={}, counters={},
-        tenants=(TenantResult(tenant="acme", entries=1, events=(), probes=(), scores=(score,), edges=()),),
+        tenants=(
+            TenantResult(
+                tenant="acme", entries=1, events=(), probes=(), scores=(score,), edges=(),
+                removal=RemovalSet(attributed={"m1": "harm"} if removed else {}),
+            ),
+        ),
     )  # fmt: skip
 
 

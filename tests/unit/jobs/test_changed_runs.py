@@ -43,7 +43,7 @@ def rewrite(shard, column, change):
 
 def removed_in(run):
     (tenant,) = json.loads((run / "result.json").read_text())["tenants"]
-    return {score["entry_id"] for score in tenant["scores"] if score["removed"]}
+    return set(tenant["removal"]["attributed"] | tenant["removal"]["derived"])
 
 
 # What purge takes

@@ -54,7 +54,7 @@ def test_it_clears_both_tenants_and_leaves_a_purified_attested_store(tmp_path, c
         assert counts.harmful_before == 1
         assert counts.harmful_after == 0
         assert counts.probes_kept == counts.probes == 1
-        assert {score.entry_id for score in tenant.scores if score.removed} == PLANTED[tenant.tenant]
+        assert set(tenant.removal.removed) == PLANTED[tenant.tenant]
     snapshot = newest(folder)
     assert snapshot.version == 2
     assert {item.entry_id for item in snapshot.tombstones("globex")} == PLANTED["globex"]

@@ -16,9 +16,9 @@ from memory_audit.errors import UsageError
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.run_audit import run_audit
 from memory_audit.lineage.dag import DEFAULT_TAU_PPM, Lineage
+from memory_audit.lineage.descendants import Derivation, derivation_of
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.models.fakes import FakeGenerator
-from memory_audit.report.descendants import Derivation, derivation_of, with_quarantined
 from memory_audit.report.json import from_json, to_json
 from memory_audit.result import PATH_HEAD, PATH_TAIL
 from memory_audit.snapshot.publishing.purify import purify
@@ -76,7 +76,7 @@ def descendants(result):
 def test_poison_laundered_through_a_summary_goes_with_its_summary(audited):
     assert removed(audited) == {"acme": {"bad0", "sum1", "sum2"}}
     assert verdicts(audited) == {"e1": "cleared"}
-    reasons = {score.entry_id: score.reason for score in audited.tenants[0].scores if score.removed}
+    reasons = audited.tenants[0].removal.removed
     assert reasons["sum1"] == "derived from bad0 over 1 strong edge"
     assert reasons["sum2"] == "derived from bad0 over 2 strong edges"
     assert [step.entry_id for step in descendants(audited)["sum2"].path] == ["bad0", "sum1", "sum2"]
@@ -109,7 +109,7 @@ def test_a_milder_policy_lists_the_same_descendants_and_removes_none(snapshot, a
     assert {item.proposal for item in descendants(result).values()} == {policy}
     check = result.tenants[0].lineage.quarantine
     assert (check is None) == (policy == "report")
-    assert removed(with_quarantined(result)) == (removed(audited) if policy == "quarantine" else removed(result))
+    assert removed(result.with_quarantined()) == (removed(audited) if policy == "quarantine" else removed(result))
 
 
 def test_a_budget_counts_attributed_entries_so_descendants_are_quarantined(snapshot, tmp_path):
@@ -176,7 +176,7 @@ def test_signed_parents_crowd_no_estimate_out_and_none_crowds_them_out(tmp_path,
     crowded = derived("crowded", *((one.entry_id, weight) for one in fillers), response="Refunds are not for us.")
     store = make_snapshot(tmp_path / "memory", [*entries_of("acme"), *fillers, crowded])
     edge = EstimatedEdge(tenant="acme", child="crowded", parent="bad0", weight_ppm=200_000)
-    derivation = derivation_of(store, "acme", CONFIG, [edge])
+    derivation = derivation_of(store, "acme", trust={}, tau=CONFIG.tau, estimated=[edge])
     assert derivation is not None
     for parent in ("bad0", *(one.entry_id for one in fillers if weight)):
         assert "crowded" in {item.entry_id for item in derivation.closure({parent})}
@@ -314,7 +314,7 @@ def test_one_default_of_tau():
 
 def test_base_labels_are_those_of_the_configuration(snapshot):
     def loose(trust):
-        derivation = derivation_of(snapshot, "acme", AuditConfig(trust=trust))
+        derivation = derivation_of(snapshot, "acme", trust=trust, tau=CONFIG.tau)
         return derivation.signed.label("loose")
 
     assert (loose({"unattributed": "trusted"}), loose({})) == ("trusted", "external")

@@ -8,12 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from memory_audit.attribution.removal import RemovalSet
 from memory_audit.attribution.replays.ablation import Outcome, leave_out
 from memory_audit.attribution.replays.retrieval import RankedMemory, levenshtein_ranker
-from memory_audit.attribution.search.evidence import Influence
-from memory_audit.attribution.search.state import EventState, SearchSettings
+from memory_audit.attribution.search.event import EventState, Replays
+from memory_audit.attribution.search.evidence import Influence, credit_over_events
 from memory_audit.models.fakes import FakeGenerator
-from memory_audit.report.findings import TenantEvidence, influence_scores, rank, tenant_result
+from memory_audit.report.findings import TenantEvidence, rank, tenant_result
 from tests.audit_world import CONFIG, PLANTED, entry, event, make_snapshot, run_local
 
 
@@ -34,7 +35,7 @@ def found(tmp_path_factory):
 
 
 def test_influence_is_highest_for_the_planted_entries_and_absent_where_nothing_was_measured(found):
-    influence = influence_scores(found)
+    influence = found.search.influence
     planted = PLANTED["globex"]
     assert min(influence[name] for name in planted) > max(
         (value for name, value in influence.items() if name not in planted), default=0.0
@@ -43,10 +44,10 @@ def test_influence_is_highest_for_the_planted_entries_and_absent_where_nothing_w
 
 
 def test_alpha_one_ranks_by_influence_alone_and_alpha_zero_by_inconsistency_alone(found):
-    influence = influence_scores(found)
-    by_influence = [score.entry_id for score in rank(found, influence, 1.0)]
+    influence = found.search.influence
+    by_influence = [score.entry_id for score in rank(found.memory, found.tenant_graph, influence, 1.0)]
     assert set(by_influence[: len(PLANTED["globex"])]) == PLANTED["globex"]
-    by_inconsistency = rank(found, influence, 0.0)
+    by_inconsistency = rank(found.memory, found.tenant_graph, influence, 0.0)
     assert [score.ds for score in by_inconsistency] == [score.cas_normalised for score in by_inconsistency]
 
 
@@ -58,8 +59,9 @@ OUTCOME = Outcome(
 
 def test_a_spared_entry_counts_its_mean_credit_at_the_events_that_spared_it():
     found = crowd(entries=4, events=4)  # each is measured at two events: m0 and m1 at e0 and e2
-    found.search.skipped = {"m0": 3, "m2": 0, "unknown": 5}
-    assert influence_scores(found) == {"m0": 1 + 3 + 3 * 2, "m1": 1 + 3, "m2": 2 + 4, "m3": 2 + 4}
+    influences = [state.influences for state in found.search.states.values()]
+    summed = credit_over_events(influences, {"m0": 3, "m2": 0, "unknown": 5})
+    assert summed == {"m0": 1 + 3 + 3 * 2, "m1": 1 + 3, "m2": 2 + 4, "m3": 2 + 4}
 
 
 class Watched(dict):
@@ -87,29 +89,30 @@ def crowd(entries, events, of_each=2):
     for number in range(events):
         own = [ids[(number * of_each + item) % entries] for item in range(of_each)]
         asked = dataclasses.replace(event(f"e{number}", "acme", "q"), retrieved=tuple(own))
-        state = states[asked.event_id] = EventState(event=asked, replayed={tuple(own): OUTCOME})
-        state.influences = Watched({
+        told = Watched({
             name: Influence(event_id=asked.event_id, entry_id=name, sufficiency_nats=1.0 + number) for name in own
         })  # fmt: skip
+        replays = Replays(full=OUTCOME, without_memory=OUTCOME, by_context={tuple(own): OUTCOME})
+        states[asked.event_id] = EventState(event=asked, replays=replays, influences=told)
     zeros, no_edges = np.zeros(entries), SimpleNamespace(pairs=np.zeros((0, 2), int), similarity=np.zeros(0))
     graph = SimpleNamespace(
         cas=zeros, flagged=zeros, density=zeros, contradiction=zeros[:0], neighbours=no_edges
     )  # fmt: skip
     removed = dict.fromkeys(ids, "x")
     search = SimpleNamespace(
-        states=states, skipped=dict.fromkeys(ids, 1), removed=removed, not_examined=(),
-        settings=SearchSettings(attribution_nats=2.0),
+        states=states, by_evidence=removed, not_examined=(),
     )  # fmt: skip
     return TenantEvidence(
         tenant="acme", memory=RankedMemory([entry("acme", name, "q", "r") for name in ids], levenshtein_ranker([]), 3),
-        tenant_graph=SimpleNamespace(graph=graph), search=search, probes=(), removed=removed,
+        tenant_graph=SimpleNamespace(graph=graph), search=search, removal=RemovalSet(attributed=removed),
         checked={leave_out(name, "removal", "text", frozenset(ids)).pair_id: OUTCOME for name in states},
     )  # fmt: skip
 
 
 def test_a_large_store_with_many_events_is_written_down_in_one_pass_over_what_was_measured():
     found = crowd(entries=300, events=100)
-    found.ranking = rank(found, influence_scores(found), 0.5)
+    credit = credit_over_events([state.influences for state in found.search.states.values()], {})
+    found = dataclasses.replace(found, ranking=rank(found.memory, found.tenant_graph, credit, 0.5))
     Watched.looked_up = 0
     result = tenant_result(found, CONFIG)
     assert Watched.looked_up < 10 * 100 * 2  # of each event two were measured
@@ -126,7 +129,7 @@ def test_a_removal_that_was_never_replayed_is_not_called_cleared(found):
 
 
 def test_harm_that_stays_without_the_removed_set_is_not_called_cleared(found):
-    removed = frozenset(found.removed)
+    removed = found.removal.ids
     pair_ids = {
         event_id: leave_out(event_id, "removal", "text", removed).pair_id for event_id in found.search.states
     }  # fmt: skip

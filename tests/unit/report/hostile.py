@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from memory_audit.attribution.removal import RemovalSet
 from tests.unit.report.sample import sample_result
 
 BIDI = "pay to \u202egnp.exe\u202c now"
@@ -53,9 +54,9 @@ def hostile_result(payloads):
             replace(
                 tenant,
                 tenant=title,
-                scores=tuple(
-                    replace(score, entry_id=rename[score.entry_id], reason=poison(score.reason))
-                    for score in tenant.scores
+                scores=tuple(replace(score, entry_id=rename[score.entry_id]) for score in tenant.scores),
+                removal=RemovalSet(
+                    attributed={rename[name]: poison(why) for name, why in tenant.removal.attributed.items()}
                 ),
                 edges=tuple(replace(edge, a=rename[edge.a], b=rename[edge.b]) for edge in tenant.edges),
                 events=tuple(

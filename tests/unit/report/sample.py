@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 
+from memory_audit.attribution.removal import RemovalSet
 from memory_audit.result import AuditResult, EntryScore, EventFinding, GraphEdge, ProbeFinding, TenantResult
 
 SHORTCUT = (
@@ -63,8 +64,6 @@ def scores(random_source, names, removed, replayed, *, alone):
             ds=0.6 * max(cmis or 0.0, 0.0) / 3 + 0.4 * cas / top,
             rank=rank,
             cas_flagged=cas > 1.35,
-            removed=name in removed,
-            reason=removed.get(name, ""),
             sufficiency_nats=random_source.uniform(2, 6) if name in removed else None,
             necessity_nats=random_source.uniform(0.4, 2.5) if name in removed else None,
             density=random_source.uniform(0.75, 0.95) if name in removed else random_source.uniform(0.35, 0.7),
@@ -143,6 +142,7 @@ def sparse_tenant(random_source):
         events=findings,
         probes=probes,
         scores=scores(random_source, names, removed, set(names[:34]) | set(removed), alone=True),
+        removal=RemovalSet(attributed=removed),
         edges=edges(random_source, names, removed),
     )
     return tenant, texts
@@ -177,6 +177,7 @@ def group_tenant(random_source):
         events=findings,
         probes=probes,
         scores=scores(random_source, names, removed, set(names[15:30]), alone=False),
+        removal=RemovalSet(attributed=removed),
         edges=edges(random_source, names, removed),
         not_examined=(
             "event c-40: replay budget of 400 was spent",

@@ -13,22 +13,19 @@ from memory_audit.result import GraphEdge
 from tests.unit.report.sample import sample_result
 
 TENANT = sample_result().tenants[0]
+REMOVED = TENANT.removal.removed
 
 
 def inside(marks):
     return all(0 <= mark.x <= WIDTH and 0 <= mark.y <= HEIGHT for mark in marks)
 
 
-def removed_of(scores):
-    return {score.entry_id for score in scores if score.removed}
+def scatter_of(scores, anchors, removed=REMOVED):
+    return draw_scatter(scores, anchors, removed)
 
 
-def scatter_of(scores, anchors):
-    return draw_scatter(scores, anchors, removed_of(scores))
-
-
-def graph_of(scores, edges):
-    return draw_graph(scores, edges, {}, removed_of(scores))
+def graph_of(scores, edges, removed=REMOVED):
+    return draw_graph(scores, edges, {}, removed)
 
 
 @settings(max_examples=60, deadline=None)
@@ -48,7 +45,7 @@ def test_any_finite_scores_are_drawn_inside_the_picture(rows):
 
 
 def test_larger_scores_lie_further_up_and_right():
-    low = replace(TENANT.scores[0], entry_id="low", rank=2, cmis=0.1, cas=0.1, removed=False)
+    low = replace(TENANT.scores[0], entry_id="low", rank=2, cmis=0.1, cas=0.1)
     high = replace(TENANT.scores[0], entry_id="high", rank=1, cmis=0.9, cas=0.8)
     marks = {mark.title.split(":")[0]: mark for mark in scatter_of([low, high], {}).marks}
     assert marks["high"].x > marks["low"].x
@@ -94,17 +91,14 @@ def test_the_graph_repeats_exactly_and_draws_every_pair():
 
 def test_a_large_graph_keeps_the_removed_and_their_neighbours_and_says_what_is_left_out():
     names = [f"m-{i:04}" for i in range(MAX_POINTS + 10)]
-    scores = [
-        replace(TENANT.scores[0], entry_id=name, rank=i + 1, removed=name in ("m-1400", "m-1401"))
-        for i, name in enumerate(names)
-    ]
+    scores = [replace(TENANT.scores[0], entry_id=name, rank=i + 1) for i, name in enumerate(names)]
     edges = [GraphEdge(a="m-1400", b=f"m-{i}", similarity=0.5, contradiction=0.9) for i in range(1300, 1390)]
-    drawing = graph_of(scores, edges)
+    drawing = graph_of(scores, edges, ("m-1400", "m-1401"))
     assert len(drawing.marks) == MAX_NODES
     assert drawing.marks_left_out == len(names) - MAX_NODES
     assert drawing.lines_left_out == 0
     assert {"m-1400", "m-1401", "m-1300"} <= {mark.title.split(":")[0] for mark in drawing.marks}
-    scatter = scatter_of(scores, {})
+    scatter = scatter_of(scores, {}, ("m-1400", "m-1401"))
     assert (len(scatter.marks), scatter.marks_left_out) == (MAX_POINTS, 10)
     assert sum(mark.kind == "removed" for mark in scatter.marks) == 2
 

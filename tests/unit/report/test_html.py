@@ -12,7 +12,9 @@ from dataclasses import replace
 
 import pytest
 
+from memory_audit.attribution.removal import RemovalSet
 from memory_audit.report.html import MAX_CARDS, MAX_EVENTS, MAX_ROWS, render_html
+from memory_audit.report.summary import removed_of
 from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH, hostile_result, markup
 from tests.unit.report.sample import sample_result
 from tests.unit.report.test_lineage import with_lineage
@@ -171,12 +173,13 @@ def test_the_policy_forbids_everything_but_inline_style():
 def test_a_large_result_is_bounded_and_says_what_is_left_out():
     result = sample_result()
     tenant = result.tenants[0]
-    score = next(score for score in tenant.scores if score.removed)
-    scores = tuple(replace(score, entry_id=f"m-{i}", rank=i + 1, reason=LONG) for i in range(MAX_CARDS + 40))
+    score = removed_of(tenant)[0]
+    scores = tuple(replace(score, entry_id=f"m-{i}", rank=i + 1) for i in range(MAX_CARDS + 40))
+    removal = RemovalSet(attributed={score.entry_id: LONG for score in scores})
     events = tuple(
         replace(tenant.events[0], event_id=f"e-{i}", output_before=LONG, query=LONG) for i in range(MAX_EVENTS + 5)
     )
-    big = replace(result, tenants=(replace(tenant, scores=scores, events=events, edges=()),))
+    big = replace(result, tenants=(replace(tenant, scores=scores, removal=removal, events=events, edges=()),))
     page = render_html(big)
     assert "40 more memories to remove, not shown here" in page
     assert "5 more events, not shown here" in page
@@ -248,7 +251,7 @@ def test_a_real_browser_runs_no_script_and_fetches_nothing(attacker, tmp_path):
 def test_a_cut_list_keeps_the_event_with_harm_left_and_its_cause_names_it():
     result = sample_result()
     tenant = result.tenants[0]
-    first, second, *_ = [score.entry_id for score in tenant.scores if score.removed]
+    first, second, *_ = [score.entry_id for score in removed_of(tenant)]
     cleared = replace(tenant.events[0], causes=(first,))
     events = tuple(replace(cleared, event_id=f"e-{i:03}") for i in range(MAX_EVENTS + 4))
     stays = replace(cleared, event_id="e-last", verdict="not cleared", causes=(second,))

@@ -10,10 +10,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from memory_audit.report.findings import removal_set
 from memory_audit.report.html import render_html
 from memory_audit.report.json import from_json, to_json
 from memory_audit.report.sarif import to_sarif
-from memory_audit.report.summary import headline, lineage_notes, path_line
+from memory_audit.report.summary import headline, lineage_notes, path_line, removed_of
 from memory_audit.report.table import render_table
 from memory_audit.result import (
     PATH_HEAD,
@@ -38,13 +39,14 @@ def with_lineage(proposal, *, name=None, probes_lost=(), quarantine=None):
     """The sample's first tenant, where the last removed entry derives from the first, and one kept entry too."""
     result = sample_result()
     tenant = result.tenants[0]
-    first, *_, last = [score.entry_id for score in tenant.scores if score.removed]
-    kept = next(score.entry_id for score in tenant.scores if not score.removed)
+    first, *_, last = [score.entry_id for score in removed_of(tenant)]
+    kept = next(score.entry_id for score in tenant.scores if score.entry_id not in tenant.removal.removed)
     second = kept if name is None else name
+    labels_of = dict.fromkeys(tenant.removal.removed, "derived-untrusted") | {first: "external"}
     labels = tuple(
         EntryTrust(
             entry_id=score.entry_id,
-            trust="external" if score.entry_id == first else "derived-untrusted" if score.removed else "trusted",
+            trust=labels_of.get(score.entry_id, "trusted"),
             path=(step(first, "external"), step(last, weight=0.5)) if score.entry_id == last else (),
         )
         for score in tenant.scores
@@ -62,7 +64,9 @@ def with_lineage(proposal, *, name=None, probes_lost=(), quarantine=None):
             ),
         ),
     )  # fmt: skip
-    return replace(result, tenants=(replace(tenant, lineage=lineage), *result.tenants[1:])), first, last, second
+    attributed = {name: why for name, why in tenant.removal.attributed.items() if name != last}
+    tenant = replace(tenant, lineage=lineage, removal=removal_set(attributed, lineage.descendants))
+    return replace(result, tenants=(tenant, *result.tenants[1:])), first, last, second
 
 
 def printed(result):

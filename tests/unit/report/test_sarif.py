@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from memory_audit.attribution.removal import RemovalSet
 from memory_audit.report.sarif import MAX_RESULTS, to_sarif
+from memory_audit.report.summary import removed_of
 from tests.unit.report.hostile import ANSI, BIDI, hostile_result, markup
 from tests.unit.report.sample import SHORTCUT, TRIAGE, sample_result
 
@@ -20,9 +22,10 @@ def entry_findings(result):
 
 def rename_entry(result, name):
     tenant = result.tenants[0]
-    old = next(score for score in tenant.scores if score.removed)
+    old = removed_of(tenant)[0]
     scores = tuple(replace(score, entry_id=name) if score is old else score for score in tenant.scores)
-    return replace(result, tenants=(replace(tenant, scores=scores),))
+    removal = RemovalSet(attributed={name: "why"})
+    return replace(result, tenants=(replace(tenant, scores=scores, removal=removal),))
 
 
 def test_every_removed_entry_and_every_uncleared_event_is_one_result():
@@ -85,9 +88,10 @@ def test_hostile_names_are_labelled_in_messages():
 def test_more_than_the_limit_is_counted_in_a_notification():
     result = sample_result()
     tenant = result.tenants[0]
-    removed = next(score for score in tenant.scores if score.removed)
+    removed = removed_of(tenant)[0]
     scores = tuple(replace(removed, entry_id=f"m-{i}", rank=i + 1) for i in range(MAX_RESULTS + 3))
-    run = json.loads(to_sarif(replace(result, tenants=(replace(tenant, scores=scores),)), "0.1.0"))["runs"][0]
+    tenant = replace(tenant, scores=scores, removal=RemovalSet(attributed={s.entry_id: "why" for s in scores}))
+    run = json.loads(to_sarif(replace(result, tenants=(tenant,)), "0.1.0"))["runs"][0]
     assert len(run["results"]) == MAX_RESULTS
     note = run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
     assert note == f"3 of {MAX_RESULTS + 3} findings are left out; see result.json of the run."
@@ -96,16 +100,17 @@ def test_more_than_the_limit_is_counted_in_a_notification():
 def test_an_event_that_stays_harmful_is_not_among_those_left_out():
     result = sample_result()
     tenant = result.tenants[1]
-    removed = next(score for score in tenant.scores if score.removed)
+    removed = removed_of(tenant)[0]
     scores = tuple(replace(removed, entry_id=f"m-{i}", rank=i + 1) for i in range(MAX_RESULTS))
-    found = results(replace(result, tenants=(replace(tenant, scores=scores),)))
+    tenant = replace(tenant, scores=scores, removal=RemovalSet(attributed={s.entry_id: "why" for s in scores}))
+    found = results(replace(result, tenants=(tenant,)))
     assert len(found) == MAX_RESULTS
     assert found[0]["ruleId"] == "harm-not-cleared"
 
 
 def test_a_finding_says_why():
     result = sample_result()
-    reasons = [score.reason for tenant in result.tenants for score in tenant.scores if score.removed]
+    reasons = [why for tenant in result.tenants for why in tenant.removal.removed.values()]
     texts = [finding["message"]["text"] for finding in entry_findings(result)]
     assert sorted(text.partition("Why: ")[2] for text in texts) == sorted(
         f"{reason}. Its text is redacted." for reason in reasons

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from memory_audit.attribution.removal import RemovalSet
 from memory_audit.report.summary import headline, removed_of, summarise, worst_events, worst_tenants
 from tests.unit.report.sample import sample_result
 
@@ -62,8 +63,8 @@ def with_each(verdicts, *, removed=True):
     result = sample_result()
     tenant = result.tenants[0]
     events = tuple(replace(tenant.events[0], event_id=f"e-{n}", verdict=verdict) for n, verdict in enumerate(verdicts))
-    scores = tuple(replace(score, removed=score.removed and removed) for score in tenant.scores)
-    return replace(result, tenants=(replace(tenant, events=events, scores=scores),))
+    removal = tenant.removal if removed else RemovalSet()
+    return replace(result, tenants=(replace(tenant, events=events, removal=removal),))
 
 
 QUIET = "1 event did no harm on replay and tells nothing"
@@ -120,9 +121,8 @@ def test_a_lost_probe_is_bad_even_when_every_event_is_cleared():
 def test_nothing_removed_is_said_plainly(bare, words):
     result = with_verdicts("memory is not the cause")
     tenant = result.tenants[0]
-    clean = tuple(replace(score, removed=False) for score in tenant.scores)
     events = tuple(replace(event, harm_without_memory=bare) for event in tenant.events)
-    result = replace(result, tenants=(replace(tenant, scores=clean, events=events),))
+    result = replace(result, tenants=(replace(tenant, removal=RemovalSet(), events=events),))
     assert headline(result) == ("warn", f"Memory is not the cause of the harm: {words}")
     assert headline(replace(result, tenants=()))[1] == "No harmful event was given, so nothing was attributed."
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from memory_audit.attribution.removal import RemovalSet
+from memory_audit.report.summary import removed_of
 from memory_audit.report.table import MAX_ROWS, MAX_TENANTS, render_table
 from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH, hostile_result, markup
 from tests.unit.report.sample import sample_result
@@ -111,7 +113,7 @@ def test_a_cut_list_keeps_the_event_and_the_tenant_with_harm_left():
     assert "e-last" in text
     assert "… 1 more events" in text
     quiet = tuple(
-        replace(tenant, tenant=f"a-{i}", scores=(), events=(replace(stays, verdict="not reproduced"),))
+        replace(tenant, tenant=f"a-{i}", removal=RemovalSet(), events=(replace(stays, verdict="not reproduced"),))
         for i in range(MAX_TENANTS)
     )
     text = printed(replace(result, tenants=(*quiet, replace(tenant, tenant="zed"))))
@@ -134,7 +136,9 @@ def test_no_score_is_cut_inside_the_number_on_80_columns(cmis, shown):
     result = sample_result()
     tenant = result.tenants[0]
     name = "ticket-2024-11-000000001"
-    scores = tuple(replace(s, entry_id=name, cmis=cmis, cas=0.0123) for s in tenant.scores if s.removed)
+    scores = tuple(replace(s, entry_id=name, cmis=cmis, cas=0.0123) for s in removed_of(tenant))
+    removal = RemovalSet(attributed={name: "why"})
     texts = {f"{tenant.tenant}/{name}": {"principal": "support-bot-eu-west-7"}}
-    lines = printed(replace(result, tenants=(replace(tenant, scores=scores),), entries_text=texts), width=80)
+    tenant = replace(tenant, scores=scores, removal=removal)
+    lines = printed(replace(result, tenants=(tenant,), entries_text=texts), width=80)
     assert f" {shown} │" in next(line for line in lines.splitlines() if name in line)

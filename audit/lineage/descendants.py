@@ -1,12 +1,11 @@
 """What goes with a removed memory: the closure of S over derivation edges, and the labels the report shows.
 
 1. A live entry that draws τ or more on S by signed edges is a descendant, be it over one strong edge or by shares that
-   add up (`memory_audit.lineage.dag`); `descendants` in the configuration says whether it is proposed for removal, for
-   quarantine, or only reported.
+   add up (`memory_audit.lineage.dag`); the policy says whether it is proposed for removal, for quarantine, or only
+   reported.
 2. Two kinds of descendants are quarantined at most: those that are none without estimated edges (`audit --edges`; an
    estimate removes nothing), and those of an entry that an earlier run removed (that run decided about them).
-3. A budget names how many entries go: with one, descendants are quarantined at most too.
-4. Labels count signed edges alone. An estimated parent would make an agent's entry look attributed, hence trusted
+3. Labels count signed edges alone. An estimated parent would make an agent's entry look attributed, hence trusted
    (rule 2 of `memory_audit.lineage.trust`): an estimate may lower trust, and never raise it.
 
 The closure takes all descendants of S at once, so closing a closed set adds nothing.
@@ -15,7 +14,7 @@ The closure takes all descendants of S at once, so closing a closed set adds not
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memory_audit.counted import counted
@@ -26,16 +25,15 @@ from memory_audit.lineage.verified import VerifiedLineage
 from memory_audit.result import PATH_HEAD, PATH_TAIL, DescendantFinding, EntryTrust, LineageStep, steps_left_out
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from memory_audit.config import AuditConfig
     from memory_audit.entry import Entry
     from memory_audit.lineage.dag import Descendant
     from memory_audit.lineage.edges_file import EstimatedEdge
-    from memory_audit.result import AuditResult, Proposal, TenantResult
+    from memory_audit.result import Proposal
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["Derivation", "derivation_of", "with_quarantined"]
+__all__ = ["Derivation", "derivation_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +131,23 @@ class Derivation:
         )  # fmt: skip
 
 
-def derivation_of(
-    snapshot: VerifiedSnapshot, tenant: str, config: AuditConfig, estimated: Sequence[EstimatedEdge] = ()
+def derivation_of(  # noqa: PLR0913 - the store, three rules, and what somebody estimated
+    snapshot: VerifiedSnapshot,
+    tenant: str,
+    *,
+    trust: Mapping[str, object],
+    tau: float,
+    policy: Proposal = "remove",
+    estimated: Sequence[EstimatedEdge] = (),
 ) -> Derivation | None:
     """Return the derivation of one tenant's entries; None where no entry names a parent and no edge was estimated.
 
     Args:
         snapshot: Verified.
         tenant: Whose.
-        config: Says τ, the policy and the base labels.
+        trust: Base labels, as a configuration has them.
+        tau: Share, 0 to 1, from which an entry derives from others.
+        policy: What becomes of descendants by signed edges.
         estimated: Checked against the snapshot (`memory_audit.lineage.edges_file.check_edges`); other tenants' edges
             are skipped.
 
@@ -152,13 +158,10 @@ def derivation_of(
     mine = [edge for edge in estimated if edge.tenant == tenant]
     if not mine and not any(entry.parents for entry in snapshot.entries(tenant)):
         return None
-    rules, tau_ppm = parse_trust_rules(config.trust, "configuration: trust"), round(config.tau * PARTS_PER_MILLION)
+    rules, tau_ppm = parse_trust_rules(trust, "configuration: trust"), round(tau * PARTS_PER_MILLION)
     signed = VerifiedLineage(snapshot, tenant, rules, tau_ppm).dag
     log = snapshot.log(tenant)
     removed_earlier = {item.tombstone.removed_index: item.tombstone.entry_id for item in log.tombstones}
-    policy: Proposal = config.descendants
-    if config.budget is not None and policy == "remove":
-        policy = "quarantine"
     combined = signed
     if mine:
         by_child: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -175,19 +178,3 @@ def derivation_of(
         signed=signed, combined=combined, removed_earlier=frozenset(removed_earlier.values()), policy=policy,
         estimated_edges=len(mine),
     )  # fmt: skip
-
-
-def with_quarantined(result: AuditResult) -> AuditResult:
-    """Return the result as if its quarantined entries were to be removed, each with its reason: for a purge."""
-    return replace(result, tenants=tuple(_with_quarantined(tenant) for tenant in result.tenants))
-
-
-def _with_quarantined(tenant: TenantResult) -> TenantResult:
-    if tenant.lineage is None:
-        return tenant
-    reasons = {item.entry_id: item.reason for item in tenant.lineage.descendants if item.proposal == "quarantine"}
-    scores = tuple(
-        replace(score, removed=True, reason=reasons[score.entry_id]) if score.entry_id in reasons else score
-        for score in tenant.scores
-    )
-    return replace(tenant, scores=scores)

@@ -1,0 +1,111 @@
+"""`memaudit explain`: the path of one event through a run's search, in plain words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from memory_audit.attribution.trace import MAX_BYTES, parse_log
+from memory_audit.counted import counted
+from memory_audit.errors import UsageError
+from memory_audit.formats.outside_file import read_regular
+from memory_audit.jobs.cli.store import Json, print_json
+from memory_audit.jobs.run.run_files import LOG_FILE, read_identity
+from memory_audit.report.untrusted import as_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memory_audit.attribution.trace import Asked, TraceLine
+
+__all__ = ["explain"]
+
+_PHASES = {
+    "reproduction": "Does memory cause the harm?",
+    "harm span": "Are the words of the harm a place to measure at?",
+    "divergence": "Where does a clean answer leave the harmful one?",
+    "baseline": "What would any memory do there?",
+    "reference": "Does the harm come with any memory?",
+    "sufficiency": "What does each memory do alone?",
+    "necessity": "What is lost without each memory?",
+    "closure": "What do the memories do that moved up?",
+    "verify": "Is the harm gone without the set?",
+    "neighbours": "What do memories like those in the set do?",
+    "restore": "Can memories be put back?",
+    "choosing": "How many of the ranking must go?",
+    "done": "Does anything derive from the set?",
+}
+"""What each phase of a search asks."""
+
+
+def explain(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    event: Annotated[str, typer.Argument(help="Id of a harmful event.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Say how one event was judged: what was asked, what was seen, and what followed.
+
+    Reads the debug log of the run's search, which nothing else uses. It holds ids and numbers, and no text of memories.
+    """
+    lines = [line for line in parse_log(_read(run), str(run / LOG_FILE)) if line.event_id == event]
+    if not lines:
+        raise UsageError(f"{run}: no harmful event {event!r:.80} in its search; probes are not searched")
+    if as_json:
+        print_json([asdict(line) for line in lines])
+        return
+    console = Console(soft_wrap=True)
+    console.print(f"Event {as_line(event)} of tenant {as_line(lines[0].tenant)}", markup=False, highlight=False)
+    for line in lines:
+        for text in _told(line):
+            console.print(text, markup=False, highlight=False)
+
+
+def _read(run: Path) -> bytes:
+    """Return a run's log, by the word of a file that anybody may have written: to show, not to act upon."""
+    read_identity(run)
+    path = run / LOG_FILE
+    if not path.is_file():
+        raise UsageError(f"{run}: no {LOG_FILE}; it is written when the search has ended: start the same audit again")
+    try:
+        return read_regular(path, MAX_BYTES)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _told(line: TraceLine) -> Iterator[str]:
+    yield f"\nround {line.round}: {_PHASES.get(line.phase, as_line(line.phase))}"
+    for asked in line.asked:
+        yield f"  asked     {_question(asked)}: {_answer(asked)}"
+    if line.more:
+        yield f"  asked     {counted(line.more, 'more question')}"
+    for text in line.followed:
+        yield f"  followed  {as_line(text, 300)}"
+    yield f"  search    {as_line(line.why, 300)}"
+
+
+def _question(asked: Asked) -> str:
+    names = ", ".join(as_line(name, 60) for name in asked.entries)
+    names += f" and {asked.count - len(asked.entries)} more" if asked.count > len(asked.entries) else ""
+    left_out = asked.kind in {"full", "leave_one_out", "removal", "probe"}
+    shown = {"full": "every memory in place", "no_memory": "no memory"}.get(asked.kind)
+    if shown is None:
+        shown = f"all but {names}" if left_out and names else f"{names} alone" if names else "every memory in place"
+    what = {
+        "text": "the answer with",
+        "sample": "sampled answers with",
+        "odds": f"the odds of the harmful words at point {asked.point} with",
+        "continuation": f"how a clean answer goes on past point {asked.point} with",
+    }
+    return f"{what.get(asked.measure, as_line(asked.measure))} {shown}"
+
+
+def _answer(asked: Asked) -> str:
+    harm = None if asked.harm is None else f"harm {asked.harm:.2f}"
+    nats = None if asked.nats is None else f"{asked.nats:.1f} nats"
+    told = ", ".join(part for part in (harm, nats) if part is not None)
+    return told or ("no odds there" if asked.measure == "continuation" else "unknown")
