@@ -148,7 +148,7 @@ def test_without_keep_only_the_findings_stay(tmp_path, corpus):
     report, printed = start(folder, corpus, keep=False)
     assert sorted(path.name for path in report.parent.iterdir()) == [
         "attestation.dsse.json", "hazards.json", "models.json", "report.html", "result.json", "run.json",
-        "seal.dsse.json",
+        "seal.dsse.json", "search.jsonl",
     ]  # fmt: skip
     assert not (folder / "keys").exists()
     assert not (folder / "store").exists()
