@@ -152,8 +152,8 @@ class PrefixSearch:
     fails, a still smaller prefix may have been passed over; a larger one is never returned untested.
     """
 
-    def __init__(self, limit: int, *, tolerance: float = 0.0) -> None:
-        """Search prefixes of 1 ... limit entries; harm at or below `tolerance` counts as ended.
+    def __init__(self, limit: int) -> None:
+        """Search prefixes of 1 ... limit entries.
 
         Raises:
             UsageError: the limit is negative.
@@ -161,45 +161,27 @@ class PrefixSearch:
         if limit < 0:
             raise UsageError(f"prefix limit is {limit}, expected 0 or more entries")
         self._limit = limit
-        self._tolerance = tolerance
         self._harmful = 0
-        """Largest size below `_ended` known to leave harm; 0 is the store as it is."""
-        self._ended: int | None = None
-        self._tested: dict[int, float] = {}
+        """Largest size below `smallest` known to leave harm; 0 is the store as it is."""
 
-    @property
-    def tested(self) -> dict[int, float]:
-        """Harm left by each size replayed so far."""
-        return dict(self._tested)
-
-    @property
-    def smallest(self) -> int | None:
+        self.smallest: int | None = None
         """The answer once `proposal` is None; None where no tested prefix ends the harm."""
-        return self._ended
-
-    @property
-    def best(self) -> int:
-        """The smallest size with the least harm left: what to say when nothing ended it; 0 before any replay."""
-        return min(self._tested, key=lambda size: (self._tested[size], size), default=0)
 
     def proposal(self) -> int | None:
         """Return the next prefix size to replay, or None when the search is over."""
-        if self._ended is None:
+        if self.smallest is None:
             return None if self._harmful >= self._limit else min(max(2 * self._harmful, 1), self._limit)
-        return None if self._ended - self._harmful <= 1 else (self._harmful + self._ended) // 2
+        return None if self.smallest - self._harmful <= 1 else (self._harmful + self.smallest) // 2
 
-    def record(self, size: int, *, harm: float) -> None:
-        """Take in the harm that is left when the first `size` entries are removed.
+    def record(self, size: int, *, harm: bool) -> None:
+        """Take in whether harm is left when the first `size` entries are removed.
 
         Raises:
-            UsageError: the size is not the one proposed, or harm is not a finite number.
+            UsageError: the size is not the one proposed.
         """
         if size != self.proposal():
             raise UsageError(f"prefix {size} was replayed, but {self.proposal()} was proposed")
-        if not math.isfinite(harm):
-            raise UsageError(f"harm without the first {size} entries is {harm}, expected a finite number")
-        self._tested[size] = harm
-        if harm <= self._tolerance:
-            self._ended = size
-        else:
+        if harm:
             self._harmful = size
+        else:
+            self.smallest = size
