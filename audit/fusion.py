@@ -144,8 +144,8 @@ class PrefixSearch:
     fails, a still smaller prefix may have been passed over; a larger one is never returned untested.
     """
 
-    def __init__(self, limit: int, *, tolerance: float = 0.0) -> None:
-        """Search prefixes of 1 ... limit entries; harm at or below `tolerance` counts as ended.
+    def __init__(self, limit: int) -> None:
+        """Search prefixes of 1 ... limit entries.
 
         Raises:
             UsageError: the limit is negative.
@@ -153,33 +153,27 @@ class PrefixSearch:
         if limit < 0:
             raise UsageError(f"prefix limit is {limit}, expected 0 or more entries")
         self._limit = limit
-        self._tolerance = tolerance
         self._harmful = 0
-        """Largest size below `_ended` known to leave harm; 0 is the store as it is."""
-        self._ended: int | None = None
+        """Largest size below `smallest` known to leave harm; 0 is the store as it is."""
 
-    @property
-    def smallest(self) -> int | None:
+        self.smallest: int | None = None
         """The answer once `proposal` is None; None where no tested prefix ends the harm."""
-        return self._ended
 
     def proposal(self) -> int | None:
         """Return the next prefix size to replay, or None when the search is over."""
-        if self._ended is None:
+        if self.smallest is None:
             return None if self._harmful >= self._limit else min(max(2 * self._harmful, 1), self._limit)
-        return None if self._ended - self._harmful <= 1 else (self._harmful + self._ended) // 2
+        return None if self.smallest - self._harmful <= 1 else (self._harmful + self.smallest) // 2
 
-    def record(self, size: int, *, harm: float) -> None:
-        """Take in the harm that is left when the first `size` entries are removed.
+    def record(self, size: int, *, harm: bool) -> None:
+        """Take in whether harm is left when the first `size` entries are removed.
 
         Raises:
-            UsageError: the size is not the one proposed, or harm is not a finite number.
+            UsageError: the size is not the one proposed.
         """
         if size != self.proposal():
             raise UsageError(f"prefix {size} was replayed, but {self.proposal()} was proposed")
-        if not math.isfinite(harm):
-            raise UsageError(f"harm without the first {size} entries is {harm}, expected a finite number")
-        if harm <= self._tolerance:
-            self._ended = size
-        else:
+        if harm:
             self._harmful = size
+        else:
+            self.smallest = size

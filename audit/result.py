@@ -5,7 +5,7 @@ Unknown is None, never zero: an entry that no replay touched has `cmis=None`, an
 
 A derivation path is kept with its first PATH_HEAD and its last PATH_TAIL steps. Between them stands one step for all
 that are left out: its `entry_id` says how many, as in `… 992 more`, and unlike every other step past the first it has
-no weight. Older results hold paths of any length.
+no weight.
 """
 
 from __future__ import annotations

@@ -48,9 +48,10 @@ def explain(
     *,
     as_json: Json = False,
 ) -> None:
-    """Say how one event was judged: what was asked, what was seen, and what followed.
+    """Say how one event was judged, round by round.
 
-    Reads the debug log of the run's search, which nothing else uses. It holds ids and numbers, and no text of memories.
+    What was asked, what was seen, and what followed. Reads the debug log of the run's search, which nothing else uses.
+    It holds ids and numbers, and no text of memories.
     """
     lines = [line for line in parse_log(_read(run), str(run / LOG_FILE)) if line.event_id == event]
     if not lines:

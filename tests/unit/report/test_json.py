@@ -138,6 +138,25 @@ def test_a_lineage_that_no_report_could_show_is_refused(path, message):
         from_json(change_lineage(path, []))
 
 
+def test_a_removal_of_what_no_report_shows_is_refused():
+    with pytest.raises(UsageError, match=r"tenants\[0\].removal names 'ghost' more than once, or it has no score"):
+        from_json(change(["tenants", 0, "removal", "attributed", "ghost"], "why"))
+
+
+def test_a_removal_that_names_an_entry_twice_is_refused():
+    name = next(iter(sample_result().tenants[0].removal.attributed))
+    with pytest.raises(UsageError, match=rf"removal names '{name}' more than once"):
+        from_json(change(["tenants", 0, "removal", "derived", name], "why"))
+
+
+@pytest.mark.parametrize(("part", "proposal"), [("derived", "remove"), ("quarantined", "quarantine")])
+def test_a_removal_with_other_descendants_than_the_lineage_is_refused(part, proposal):
+    record = json.loads(to_json(with_lineage("quarantine")[0]))
+    record["tenants"][0]["removal"][part] = {}
+    with pytest.raises(UsageError, match=rf"removal has other descendants to {proposal} than the lineage"):
+        from_json(json.dumps(record))
+
+
 @pytest.mark.parametrize("field", ["cmis", "cas", "ds", "density", "rank"])
 def test_a_number_that_no_drawing_could_hold_is_refused(field):
     huge = 10**300 if field == "rank" else -1e308

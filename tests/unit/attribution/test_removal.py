@@ -1,0 +1,27 @@
+"""The removed set is one record: what goes and what may go, each with its reason."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from memory_audit.attribution.removal import RemovalSet
+
+FOUND = RemovalSet(attributed={"a": "alone"}, derived={"b": "from a"}, quarantined={"c": "from a, estimated"})
+
+
+def test_what_is_quarantined_stays_unless_it_is_asked_for():
+    assert FOUND.removed == {"a": "alone", "b": "from a"}
+    assert FOUND.ids == {"a", "b"}
+    assert FOUND.with_quarantined().removed == {"a": "alone", "b": "from a", "c": "from a, estimated"}
+    assert FOUND.quarantined == {"c": "from a, estimated"}
+
+
+def test_asking_twice_changes_nothing():
+    assert FOUND.with_quarantined().with_quarantined() == FOUND.with_quarantined()
+
+
+def test_it_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        FOUND.attributed = {}
