@@ -21,7 +21,6 @@ may be used by many threads and event loops. Recent writes and refusals are kept
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -115,7 +114,7 @@ class WriteGuard:
         self._history = History(self.settings)
         self._lock = threading.Lock()  # of the set in force, to replace it, and of the counters
         self._closed = False
-        self._counters = Counter[str](checked=0, refused=0, computed=0, failed=0)
+        self._counters = dict.fromkeys(("checked", "refused", "computed", "failed"), 0)
 
     @property
     def block_list(self) -> BlockList:
@@ -254,8 +253,10 @@ class WriteGuard:
 
     def _decision(self, held: _InForce, write: Write, alone: Verdict) -> Steps[GuardDecision]:
         """Decide on a write with what was refused before and with the writer's recent ones."""
+        weighed = alone.decision.allowed and (alone.joins or alone.doubted or alone.decision.failed)
+        if not weighed and not alone.decision.paraphrased:
+            return alone.decision
         doubted = [held.rules.block_list.stones[number] for number in alone.doubted]
-        weighed = alone.decision.allowed and (alone.joins or doubted or alone.decision.failed)
         while True:
             decision, past, piece, now_ms = alone.decision, None, None, self._clock_ms()
             if weighed:
@@ -293,9 +294,10 @@ class WriteGuard:
         return None
 
     def _tell(self, entry: Entry, decision: GuardDecision) -> None:
+        counters = self._counters
         with self._lock:
-            self._counters["checked"] += 1
-            self._counters["refused"] += not decision.allowed
-            self._counters["failed"] += decision.failed
+            counters["checked"] += 1
+            counters["refused"] += not decision.allowed
+            counters["failed"] += decision.failed
         if self._on_decision is not None:
             self._on_decision(entry, decision)
