@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from memory_audit.attribution.evidence import Influence, difference, sum_over_events
 from memory_audit.attribution.removal import RemovalSet
 from memory_audit.attribution.replays.ablation import Ablation, keep_only, leave_out
 from memory_audit.attribution.search.event import EventState, Replays, judge_reproduction
-from memory_audit.attribution.search.evidence import Influence, difference, sum_over_events
 from memory_audit.attribution.trace import Step
 from memory_audit.events import HARMFUL
 from memory_audit.fusion import PrefixSearch

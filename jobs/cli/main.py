@@ -29,10 +29,9 @@ from memory_audit.jobs.cli.guard import guard_app
 from memory_audit.jobs.cli.import_ import import_app
 from memory_audit.jobs.cli.keys import keys_app
 from memory_audit.jobs.cli.lineage import lineage_app
+from memory_audit.jobs.cli.maintenance import redate, vacuum
 from memory_audit.jobs.cli.purge import purge
-from memory_audit.jobs.cli.redate import redate
 from memory_audit.jobs.cli.store import FINDINGS, VERSION, BackboneKeyEnv, Invocation, Json, print_json
-from memory_audit.jobs.cli.vacuum import vacuum
 from memory_audit.jobs.cli.verify import verify
 from memory_audit.models.library_noise import quiet_imports
 from memory_audit.report.untrusted import as_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from memory_audit.attribution.search.evidence import Influence, credit
+from memory_audit.attribution.evidence import Influence, credit
 from memory_audit.events import HARMFUL
 
 if TYPE_CHECKING:

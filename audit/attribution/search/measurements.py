@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from memory_audit.attribution.evidence import Influence, difference, harm_of
 from memory_audit.attribution.replays.ablation import Ablation, AblationKind, Measure, Outcome, keep_only, leave_out
-from memory_audit.attribution.search.evidence import Influence, difference, harm_of
 from memory_audit.attribution.search.settings import WEAK_NATS
 
 if TYPE_CHECKING:

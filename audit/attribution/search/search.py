@@ -41,11 +41,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from memory_audit.attribution.evidence import credit_over_events
 from memory_audit.attribution.search import plan, points, verification, weighing
 from memory_audit.attribution.search.attributed import AttributionRule
 from memory_audit.attribution.search.controls import ControlMemories
 from memory_audit.attribution.search.event import EventState, Points
-from memory_audit.attribution.search.evidence import credit_over_events
 from memory_audit.attribution.search.measurements import Measurements
 from memory_audit.attribution.search.state import Given, SearchState, Transition
 from memory_audit.attribution.trace import Step

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.attribution.peers.metered import Cost
-from memory_audit.attribution.search.evidence import sum_over_events
+from memory_audit.attribution.evidence import sum_over_events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

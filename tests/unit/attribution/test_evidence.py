@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_audit.attribution.search.evidence import Influence, credit, sum_over_events
+from memory_audit.attribution.evidence import Influence, credit, sum_over_events
 
 NATS = st.floats(-30, 30)
 MAYBE = st.none() | NATS

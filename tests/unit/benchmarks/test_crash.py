@@ -48,7 +48,7 @@ def test_a_store_that_does_not_verify_is_seen(world, monkeypatch):
 
 
 def test_a_command_that_does_nothing_and_says_0_is_seen(world, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.cli.vacuum.erase", lambda *_, **__: vacuum.Vacuumed(
+    monkeypatch.setattr("memory_audit.jobs.cli.maintenance.erase", lambda *_, **__: vacuum.Vacuumed(
         version=None, versions=(), files=(), bytes=0, stays={}, done=True,
     ))  # fmt: skip
     assert found(world, range(3)) == {"a command says 0 in another state than undisturbed"}

@@ -8,7 +8,7 @@ import os
 import pyarrow.parquet as pq
 import pytest
 
-from memory_audit.jobs.cli.vacuum import retention_ms
+from memory_audit.jobs.cli.maintenance import retention_ms
 from memory_audit.snapshot.layout import hold
 
 DAY_MS = 86_400_000

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from memory_audit.attribution.evidence import Influence, credit_over_events
 from memory_audit.attribution.removal import RemovalSet
 from memory_audit.attribution.replays.ablation import Outcome, leave_out
 from memory_audit.attribution.replays.retrieval import RankedMemory, levenshtein_ranker
 from memory_audit.attribution.search.event import EventState, Replays
-from memory_audit.attribution.search.evidence import Influence, credit_over_events
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.report.findings import TenantEvidence, rank, tenant_result
 from tests.audit_world import CONFIG, PLANTED, entry, event, make_snapshot, run_local

@@ -1,4 +1,4 @@
-"""`memaudit vacuum`: erase what was removed, for good. A dry run unless told otherwise."""
+"""`memaudit vacuum` and `redate`: erase for good, and set a wrong date right. Dry runs unless told otherwise."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from rich.console import Console
 from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, UsageError
 from memory_audit.jobs.cli.store import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
-from memory_audit.jobs.clock import now_ms, publisher_ms
+from memory_audit.jobs.clock import as_utc, now_ms, publisher_ms
 from memory_audit.jobs.progress import Reporter
-from memory_audit.jobs.store_session import StoreSession, check_pin_place
+from memory_audit.jobs.store_session import StoreSession, check_pin_place, known_pin, remember
 from memory_audit.provenance.keys import load_keyring
 from memory_audit.report.untrusted import as_line
+from memory_audit.snapshot.publishing.redate import redate as set_right
 from memory_audit.snapshot.publishing.vacuum import Vacuumed
 from memory_audit.snapshot.publishing.vacuum import vacuum as erase
+from memory_audit.snapshot.reader import open_snapshot
 from memory_audit.snapshot.verify import verify_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["retention_ms", "vacuum"]
+__all__ = ["redate", "retention_ms", "vacuum"]
 
 FILES_SHOWN = 10
 """Where more would go, --json names them."""
@@ -112,3 +114,47 @@ def retention_ms(text: str) -> int:
     if found is None:
         raise UsageError(f"--keep is {text!r:.40}, expected days or hours like 7d, 36h or 0d")
     return int(found[1]) * _UNIT_MS[found[2]]
+
+
+def redate(
+    store: Store,
+    keys: Keys = DEFAULT_KEYS,
+    pin: PinFile = None,
+    *,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Really publish; without it, only show what would be.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Date a store anew that was dated by a wrong clock.
+
+    Publishes the same memories as the next version, dated by this machine's clock: make sure that it is right. A store
+    that was not published to for two years needs it too. Takes the log key. Changes nothing unless --apply is given.
+    """
+    now = publisher_ms(store) if apply else now_ms()
+    keyring = load_keyring(keys)
+    if apply:
+        check_pin_place(pin)
+    known = known_pin(store, pin, keyring.policy, now)
+    done = set_right(store, keyring, now_ms=now, pin=known, dry_run=not apply)
+    if apply:
+        remember(
+            open_snapshot(store, keyring.policy, now_ms=now_ms(), check_expiry=False), pin, published=done.published
+        )
+    if as_json:
+        print_json({
+            "version": done.version, "created_ms": done.created_ms, "now_ms": now, "needed": done.needed,
+            "published": done.published,
+        })  # fmt: skip
+        return
+    lines = [f"version {done.version} of {store} says {as_utc(done.created_ms)}, this machine's clock {as_utc(now)}"]
+    if not done.needed:
+        lines.append("readers and publishers take that: nothing to set right")
+    elif done.published is None:
+        lines.append(
+            f"would publish version {done.version + 1}, with the same memories, dated by this clock: is it right?"
+        )
+        lines.append("dry run: nothing was changed; add --apply to publish")
+    else:
+        lines.append(f"version {done.published} published, with the same memories")
+    print_lines(*lines)
