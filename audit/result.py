@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from memory_audit.attribution.removal import RemovalSet  # noqa: TC001 - the reader looks up field types
+from memory_audit.attribution.removal_set import RemovalSet  # noqa: TC001 - the reader looks up field types
 from memory_audit.events import EventVerdict  # noqa: TC001
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from memory_audit.attribution.evidence import Influence, difference, sum_over_events
-from memory_audit.attribution.removal import RemovalSet
+from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.attribution.replays.ablation import Ablation, keep_only, leave_out
 from memory_audit.attribution.search.event import EventState, Replays, judge_reproduction
 from memory_audit.attribution.trace import Step

@@ -24,7 +24,7 @@ from memory_audit.formats import outside_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from memory_audit.attribution.removal import RemovalSet
+    from memory_audit.attribution.removal_set import RemovalSet
     from memory_audit.attribution.replays.ablation import Ablation, Outcome
     from memory_audit.attribution.search.event import EventState
 

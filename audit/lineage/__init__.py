@@ -1,1 +1,1 @@
-"""Where each memory comes from, and what it may justify: derivation DAG, trust labels, the sensitive-action gate."""
+"""Where each memory comes from, and what it may justify: derivation DAG, trust labels, descendants."""

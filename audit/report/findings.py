@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.evidence import credit
-from memory_audit.attribution.removal import RemovalSet
+from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.attribution.replays.ablation import Outcome, leave_out
 from memory_audit.attribution.replays.probes import same_answer
 from memory_audit.attribution.search.settings import WEAK_NATS

@@ -1,10 +1,9 @@
-"""`memaudit audit` and `memaudit report`: find what caused the harm, and show it again."""
+"""`memaudit audit`: find what caused the harm."""
 
 from __future__ import annotations
 
 import json
 import shlex
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +13,8 @@ from rich.console import Console
 
 from memory_audit.config import load_config
 from memory_audit.errors import AuditError, UsageError
-from memory_audit.jobs.cli.store import (
+from memory_audit.jobs.cli.shared import (
     FINDINGS,
-    VERSION,
     BackboneKeyEnv,
     Invocation,
     Json,
@@ -28,8 +26,7 @@ from memory_audit.jobs.cli.store import (
     print_lines,
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
-from memory_audit.jobs.options import spread_options
-from memory_audit.jobs.places import check_folder, check_place
+from memory_audit.jobs.places import check_folder
 from memory_audit.jobs.progress import Reporter, say
 from memory_audit.jobs.run.purge_run import large_removals, purge_run, unfinished_purge
 from memory_audit.jobs.run.reuse import EarlierRun
@@ -37,17 +34,14 @@ from memory_audit.jobs.run.run_audit import (
     REPORT_FILE,
     audit_and_seal,
     name_backbone,
-    read_result,
 )
 from memory_audit.jobs.run.run_files import read_identity
 from memory_audit.jobs.run.run_seal import SEAL_FILE, Sealer
 from memory_audit.jobs.run.sealed_run import open_sealed
+from memory_audit.jobs.spread_options import spread_options
 from memory_audit.lineage.edges_file import read_edges
-from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE, load_keyring
-from memory_audit.report.html import render_html
 from memory_audit.report.json import to_json
-from memory_audit.report.sarif import to_sarif
 from memory_audit.report.summary import summarise
 from memory_audit.report.table import render_table
 from memory_audit.request import AuditRequest, read_events
@@ -62,7 +56,7 @@ if TYPE_CHECKING:
     from memory_audit.jobs.store_session import StoreSession
     from memory_audit.provenance.keys import Keyring
 
-__all__ = ["audit", "report"]
+__all__ = ["audit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,32 +247,3 @@ def _purged_before(
     sealed = open_sealed(out, keyring.policy)
     unfinished = unfinished_purge(out, sealed.result, session, now_ms=now)
     return sealed if may_be(sealed.identity) and unfinished is not None else None
-
-
-def report(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-    form: Annotated[str, typer.Option("--format", "-f", help="table, json, html or sarif.")] = "table",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default: print.")] = None,
-) -> None:
-    """Show a finished run again."""
-    result = read_result(run)
-    if form == "table":
-        if out is not None:
-            raise UsageError("--format table is for the terminal; choose json, html or sarif to write a file")
-        Console(soft_wrap=True).print(render_table(result))
-        return
-    if form == "json":
-        text = to_json(result)
-    elif form == "html":
-        text = render_html(result)
-    elif form == "sarif":
-        text = to_sarif(result, VERSION)
-    else:
-        raise UsageError(f"--format is {form!r:.40}, expected table, json, html or sarif")
-    if out is not None:
-        durable.replace(check_place(out), text.encode())
-        print_lines(f"written: {out}")
-        return
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode())  # UTF-8, as it says of itself, whatever the terminal's encoding
-    sys.stdout.buffer.flush()

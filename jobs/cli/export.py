@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memory_audit.counted import counted
-from memory_audit.jobs.cli.store import Reading, Store, as_signed, print_lines
+from memory_audit.jobs.cli.shared import Reading, Store, as_signed, print_lines
 from memory_audit.jobs.clock import now_ms
-from memory_audit.jobs.options import spread_options
 from memory_audit.jobs.places import check_place
+from memory_audit.jobs.spread_options import spread_options
 from memory_audit.provenance import durable
 from memory_audit.snapshot.export_jsonl import memory_line, removed_line
 from memory_audit.snapshot.layout import by_bucket

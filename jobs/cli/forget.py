@@ -17,7 +17,7 @@ from memory_audit.counted import counted
 from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.hazard import HazardSignature, Taxonomy
 from memory_audit.guard.blocks.tombstone import EXTRA_KEY, BlockRecord, read_block_record
-from memory_audit.jobs.cli.store import (
+from memory_audit.jobs.cli.shared import (
     DEFAULT_KEYS,
     BackboneKeyEnv,
     Json,

@@ -20,9 +20,18 @@ from memory_audit.formats.outside_file import read_at_most
 from memory_audit.gate.call import MAX_CALL_BYTES, parse_question
 from memory_audit.gate.gate import Gate
 from memory_audit.gate.gate_policy import GatePolicy, load_gate_policy
-from memory_audit.jobs.cli.store import FINDINGS, Json, Reading, Store, as_signed, check_choice, print_json, print_lines
+from memory_audit.jobs.cli.shared import (
+    FINDINGS,
+    Json,
+    Reading,
+    Store,
+    as_signed,
+    check_choice,
+    print_json,
+    print_lines,
+)
 from memory_audit.jobs.clock import now_ms
-from memory_audit.jobs.options import spread_options
+from memory_audit.jobs.spread_options import spread_options
 from memory_audit.lineage.verified import VerifiedLineage
 from memory_audit.report.untrusted import as_line
 

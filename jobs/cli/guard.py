@@ -19,7 +19,7 @@ from memory_audit.guard.decide.guard_decision import FAILURES, GuardDecision
 from memory_audit.guard.decide.settings import GuardSettings
 from memory_audit.guard.decide.write import UNNAMED
 from memory_audit.guard.decision_log import as_record
-from memory_audit.jobs.cli.store import (
+from memory_audit.jobs.cli.shared import (
     FINDINGS,
     BackboneKeyEnv,
     Json,
@@ -33,9 +33,9 @@ from memory_audit.jobs.cli.store import (
 )
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.guard.token import MIN_TOKEN_CHARS, guard_token
-from memory_audit.jobs.options import spread_options
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.block_records import taxonomy_of
+from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.store_session import known_pin, remember
 from memory_audit.report.untrusted import as_line
 

@@ -10,7 +10,7 @@ import typer
 from memory_audit.counted import counted
 from memory_audit.errors import StalePlanError, UsageError, VerificationError
 from memory_audit.formats.import_jsonl import read_entries
-from memory_audit.jobs.cli.store import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
+from memory_audit.jobs.cli.shared import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.places import check_outside_stores
 from memory_audit.jobs.store_session import StoreSession, check_pin_place, remember

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from memory_audit.counted import counted
 from memory_audit.errors import UsageError
-from memory_audit.jobs.cli.store import (
+from memory_audit.jobs.cli.shared import (
     DEFAULT_KEYS,
     Json,
     Keys,

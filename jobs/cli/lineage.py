@@ -13,12 +13,12 @@ from memory_audit.consistency.neighbours import check_vectors
 from memory_audit.counted import counted
 from memory_audit.entry import MAX_PARENTS, PARTS_PER_MILLION
 from memory_audit.errors import UsageError
-from memory_audit.jobs.cli.store import BackboneKeyEnv, Reading, Store, as_signed, print_lines
+from memory_audit.jobs.cli.shared import BackboneKeyEnv, Reading, Store, as_signed, print_lines
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.options import spread_options
 from memory_audit.jobs.places import check_place
 from memory_audit.jobs.progress import Reporter, say, stage
+from memory_audit.jobs.spread_options import spread_options
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.lineage.trust import DEFAULT_TAU_PPM, TrustRules
 from memory_audit.models.backbone.generator_http import HttpSettings

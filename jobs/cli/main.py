@@ -1,4 +1,4 @@
-"""The command line. With its `cli_` files the only one that reads keys, environment and clock, prints, and exits.
+"""The command line. With the files beside it the only one that reads keys, environment and clock, prints, and exits.
 
 Its exit codes stand in `EXIT_CODES`, which ends `memaudit --help`.
 """
@@ -19,9 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from memory_audit.errors import AuditError, IncompleteError, UsageError
-from memory_audit.jobs.cli.audit import audit, report
+from memory_audit.jobs.cli.audit import audit
 from memory_audit.jobs.cli.cluster import logs, status, submit
-from memory_audit.jobs.cli.explain import explain
 from memory_audit.jobs.cli.export import export
 from memory_audit.jobs.cli.forget import forget
 from memory_audit.jobs.cli.gate import gate_app
@@ -31,7 +30,8 @@ from memory_audit.jobs.cli.keys import keys_app
 from memory_audit.jobs.cli.lineage import lineage_app
 from memory_audit.jobs.cli.maintenance import redate, vacuum
 from memory_audit.jobs.cli.purge import purge
-from memory_audit.jobs.cli.store import FINDINGS, VERSION, BackboneKeyEnv, Invocation, Json, print_json
+from memory_audit.jobs.cli.report import explain, report
+from memory_audit.jobs.cli.shared import FINDINGS, VERSION, BackboneKeyEnv, Invocation, Json, print_json
 from memory_audit.jobs.cli.verify import verify
 from memory_audit.models.library_noise import quiet_imports
 from memory_audit.report.untrusted import as_line

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, UsageError
-from memory_audit.jobs.cli.store import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
+from memory_audit.jobs.cli.shared import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
 from memory_audit.jobs.clock import as_utc, now_ms, publisher_ms
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.store_session import StoreSession, check_pin_place, known_pin, remember

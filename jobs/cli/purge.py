@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError
-from memory_audit.jobs.cli.store import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
+from memory_audit.jobs.cli.shared import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.run.purge_run import large_removals, purge_run
 from memory_audit.jobs.run.run_files import read_identity

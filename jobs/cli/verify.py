@@ -10,10 +10,10 @@ from rich.console import Console
 
 from memory_audit.counted import counted
 from memory_audit.errors import StalePlanError, UsageError, VerificationError
-from memory_audit.jobs.cli.store import Json, Quiet, Reading, Store, print_json, print_lines
+from memory_audit.jobs.cli.shared import Json, Quiet, Reading, Store, print_json, print_lines
 from memory_audit.jobs.clock import now_ms
-from memory_audit.jobs.options import spread_options
 from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.store_session import known_pin, remember
 from memory_audit.provenance import durable
 from memory_audit.report.untrusted import as_line

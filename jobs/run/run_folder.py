@@ -1,6 +1,6 @@
 """One run on disk: what was asked for, every outcome as it arrives, and the result.
 
-    RUN/run.json               what this run is of: digests of configuration, snapshot and events
+    RUN/run.json               what this run is of: `AuditRequest.identity` (`memory_audit.request`)
     RUN/replays/*.parquet      outcomes, each shard on disk before it has its name
     RUN/entailment/*.parquet   contradiction weights of pairs, by the digest of their texts
     RUN/embedding/*.parquet    embeddings of texts, by their digest

@@ -11,9 +11,10 @@ left out of a replay. S is the set of removed memories.
    divergence that control memories bring too is a *format effect* and does not count. Where all are, memories are
    shown alone. If the harm comes with every one, `memory is not the cause`; else points are taken from a clean one.
 3. *Sufficiency.* Measure every retrieved memory alone, at each point. One whose odds rise by `attribution_nats` at
-   every point is attributed and joins S (`attributed`). Memories in many events are measured at few, large contexts in
-   groups first (`plan.alone_round`). Points that only show wording ("We say" for "The") are *retired*, and later ones
-   count alone. An event whose effect is *diffuse*, and that has no later point, is *excluded*: it is no evidence.
+   every point is attributed and joins S (`attribution_rule`). Memories in many events are measured at few, large
+   contexts in groups first (`questions.alone_round`). Points that only show wording ("We say" for "The") are *retired*,
+   and later ones count alone. An event whose effect is *diffuse*, and that has no later point, is *excluded*: it is no
+   evidence.
 4. *Necessity.* Where no memory in an event's context is attributed, leave out each in turn: harm that needs several
    memories together shows there. Else those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whatever moves up is measured in the same way, until nothing is added.
@@ -29,8 +30,8 @@ left out of a replay. S is the set of removed memories.
 
 A budget stops the search between rounds; what it left out is listed, never guessed.
 
-What is known is one value (`state`). Each phase has a pure function that reads the next round off it (`plan`), and one
-that takes in the answers and returns another value with the phase that follows, and why (`PHASES` below). This file
+What is known is one value (`state`). Each phase has a pure function that reads the next round off it (`questions`), and
+one that takes in the answers and returns another value with the phase that follows, and why (`PHASES` below). This file
 alone keeps the value of the day, and counts the budget. Where is measured is in `points` (steps 1 and 2), what any
 memory would do in `controls` and `bounds`, what was seen in `measurements`, what joins S in `weighing` (3 to 5, and 7),
 and what ends the harm in `verification` (6 and 8).
@@ -42,8 +43,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_audit.attribution.evidence import credit_over_events
-from memory_audit.attribution.search import plan, points, verification, weighing
-from memory_audit.attribution.search.attributed import AttributionRule
+from memory_audit.attribution.search import points, questions, verification, weighing
+from memory_audit.attribution.search.attribution_rule import AttributionRule
 from memory_audit.attribution.search.controls import ControlMemories
 from memory_audit.attribution.search.event import EventState, Points
 from memory_audit.attribution.search.measurements import Measurements
@@ -54,7 +55,7 @@ from memory_audit.counted import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from memory_audit.attribution.removal import RemovalSet
+    from memory_audit.attribution.removal_set import RemovalSet
     from memory_audit.attribution.replays.ablation import Ablation, Outcome
     from memory_audit.attribution.replays.harm import HarmScorer
     from memory_audit.attribution.replays.retrieval import RankedMemory
@@ -73,16 +74,16 @@ class _Phase(NamedTuple):
 
 
 PHASES: Mapping[SearchPhase, _Phase] = {
-    "reproduction": _Phase(plan.reproduction_round, points.read_reproduction),
-    "harm span": _Phase(plan.span_round, points.read_span),
-    "divergence": _Phase(plan.continuation_round, points.read_continuations),
-    "baseline": _Phase(plan.baseline_round, points.read_baseline),
-    "reference": _Phase(plan.reference_round, points.read_references),
-    "sufficiency": _Phase(plan.evidence_round, weighing.read_sufficiency),
-    "necessity": _Phase(plan.necessity_round, weighing.read_necessity),
-    "closure": _Phase(plan.evidence_round, weighing.read_closure),
-    "verify": _Phase(plan.verify_round, verification.read_verified),
-    "neighbours": _Phase(plan.neighbour_round, weighing.read_neighbours),
+    "reproduction": _Phase(questions.reproduction_round, points.read_reproduction),
+    "harm span": _Phase(questions.span_round, points.read_span),
+    "divergence": _Phase(questions.continuation_round, points.read_continuations),
+    "baseline": _Phase(questions.baseline_round, points.read_baseline),
+    "reference": _Phase(questions.reference_round, points.read_references),
+    "sufficiency": _Phase(questions.evidence_round, weighing.read_sufficiency),
+    "necessity": _Phase(questions.necessity_round, weighing.read_necessity),
+    "closure": _Phase(questions.evidence_round, weighing.read_closure),
+    "verify": _Phase(questions.verify_round, verification.read_verified),
+    "neighbours": _Phase(questions.neighbour_round, weighing.read_neighbours),
     "restore": _Phase(verification.restore_round, verification.read_restored),
 }
 
@@ -168,7 +169,7 @@ class SetSearch:
     @property
     def not_examined(self) -> list[str]:
         """What the search left out, one line each."""
-        most, left = plan.neighbour_room(self._state), self._state.neighbours.left
+        most, left = questions.neighbour_room(self._state), self._state.neighbours.left
         unasked = f"memories like attributed ones: one round asks about {most} of them, and {left} were left"
         return [*self._state.left_out, *([unasked] if left else [])]
 

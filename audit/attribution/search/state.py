@@ -1,7 +1,7 @@
 """What the set search knows over all events, as a value: a step makes another one of it, and says why.
 
-`SetSearch` is the one that holds the value of the day. What is asked next is read off it by `plan`, what the answers
-mean is said by the files of the steps (see `memory_audit.attribution.search.search`).
+`SetSearch` is the one that holds the value of the day. What is asked next is read off it by `questions`, what the
+answers mean is said by the files of the steps (see `memory_audit.attribution.search.search`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from memory_audit.attribution.removal import RemovalSet
+from memory_audit.attribution.removal_set import RemovalSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from memory_audit.attribution.replays.ablation import Ablation, Outcome
     from memory_audit.attribution.replays.harm import HarmScorer
     from memory_audit.attribution.replays.retrieval import RankedMemory
-    from memory_audit.attribution.search.attributed import AttributionRule
+    from memory_audit.attribution.search.attribution_rule import AttributionRule
     from memory_audit.attribution.search.controls import ControlMemories
     from memory_audit.attribution.search.event import EventState
     from memory_audit.attribution.search.measurements import Measurements

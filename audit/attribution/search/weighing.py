@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from memory_audit.attribution.search import bounds, plan
+from memory_audit.attribution.search import bounds, questions
 from memory_audit.attribution.search.points import retire_points
 from memory_audit.attribution.search.settings import MOST_POINTS, WEAK_NATS
 from memory_audit.attribution.search.state import Transition
@@ -37,13 +37,13 @@ def read_sufficiency(search: SearchState) -> Transition:
     if missing:
         return Transition(next="sufficiency", state=search, why=missing)
     joined = _attribute(search)
-    search = plan.raise_quotas(joined.state)
+    search = questions.raise_quotas(joined.state)
     if joined.later_points:
         return Transition(next="divergence", state=search, why=LATER_POINTS)
     if loose := bounds.undecided(search):
         return Transition(next="sufficiency", state=bounds.wanting_controls(search, loose), why=CONTROLS_DECIDE)
     if _without_attribution(search):
-        alone = plan.alone_round(search)
+        alone = questions.alone_round(search)
         search = alone.noted
         if not alone.is_answered:
             return Transition(next="sufficiency", state=search, why="no memory is attributed yet: others are measured")
@@ -71,15 +71,15 @@ def read_closure(search: SearchState) -> Transition:
     search = joined.state
     if joined.changed:
         search = replace(search, closure_rounds=search.closure_rounds + 1).reopened()
-        search = replace(search, neighbours=search.neighbours.after_round(added=plan.is_flooded(search)))
-    search = plan.raise_quotas(search)
+        search = replace(search, neighbours=search.neighbours.after_round(added=questions.is_flooded(search)))
+    search = questions.raise_quotas(search)
     if joined.later_points:
         return Transition(next="divergence", state=search, why=LATER_POINTS)
     if loose := bounds.undecided(search):
         return Transition(next="closure", state=bounds.wanting_controls(search, loose), why=CONTROLS_DECIDE)
     if joined.changed:
         return Transition(next="closure", state=search, why=f"{_said(joined)}: what moves up is measured")
-    alone = plan.alone_round(search)
+    alone = questions.alone_round(search)
     search = alone.noted
     if not alone.is_answered:
         return Transition(next="closure", state=search, why="more memories are to be measured")
@@ -101,7 +101,7 @@ def read_neighbours(search: SearchState) -> Transition:
     search = bounds.wanting_controls(search, loose)
     if loose or joined.changed:
         search = search.reopened()
-    search = replace(search, neighbours=replace(search.neighbours, left=plan.unasked_neighbours(search)))
+    search = replace(search, neighbours=replace(search.neighbours, left=questions.unasked_neighbours(search)))
     if joined.later_points:
         return Transition(next="divergence", state=search, why=LATER_POINTS)
     if loose or joined.changed:
@@ -113,7 +113,7 @@ def _weighable(search: SearchState) -> tuple[SearchState, str]:
     """Take in what memories do alone; beside it what is to be asked before it is weighed, empty where nothing is."""
     controls = search.given.controls
     search = search.with_events([controls.read_divergences(state) for state in search.evidence_events()])
-    alone = plan.alone_round(_read_groups(search))
+    alone = questions.alone_round(_read_groups(search))
     search = alone.noted
     if not alone.is_answered:
         return search, "memories are measured alone, or in groups"
@@ -191,7 +191,7 @@ def _attribute(search: SearchState) -> _Joined:
 
     Where S comes to be most of the store, the event that attributes most is excluded, and S is built anew.
     """
-    before, awaited = search.removal.ids, plan.awaited_memories(search)
+    before, awaited = search.removal.ids, questions.awaited_memories(search)
     excluded = later_points = False
     search = _attributed(search, awaited)
     while (diffuse := _most_diffuse(search)) is not None:

@@ -29,9 +29,9 @@ import numpy as np
 
 from memory_audit.errors import ModelError
 from memory_audit.guard.decide.asks import Embed, ReadBehaviour, ReadHazards
-from memory_audit.guard.decide.evidence import decide_behaviours, decide_hazards
 from memory_audit.guard.decide.guard_decision import GuardDecision
 from memory_audit.guard.decide.prefilter import ToRead, prefilter
+from memory_audit.guard.decide.verdicts import decide_behaviours, decide_hazards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.systems.fuzz.target import Target, same
-from memory_audit.attribution.removal import RemovalSet
+from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.entry import Entry
 from memory_audit.errors import EntryError, ModelError, UsageError
 from memory_audit.generation import GenerationRequest, Message

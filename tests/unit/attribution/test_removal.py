@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from memory_audit.attribution.removal import RemovalSet
+from memory_audit.attribution.removal_set import RemovalSet
 
 FOUND = RemovalSet(attributed={"a": "alone"}, derived={"b": "from a"}, quarantined={"c": "from a, estimated"})
 

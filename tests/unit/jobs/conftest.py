@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 from memory_audit.jobs.cli.main import main
-from memory_audit.jobs.cli.store import Invocation
+from memory_audit.jobs.cli.shared import Invocation
 from memory_audit.jobs.run.run_audit import start_models
 
 if TYPE_CHECKING:

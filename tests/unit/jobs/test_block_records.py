@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from memory_audit.attribution.removal import RemovalSet
+from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.config import AuditConfig
 from memory_audit.errors import IncompleteError, ModelError
 from memory_audit.jobs.executors.local import LocalExecutor

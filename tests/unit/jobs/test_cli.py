@@ -16,7 +16,7 @@ import pytest
 from memory_audit.config import AuditConfig
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
 from memory_audit.jobs.cli.main import DEFECT, INTERRUPTED
-from memory_audit.jobs.cli.store import FINDINGS
+from memory_audit.jobs.cli.shared import FINDINGS
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.run.attestation import ATTESTATION_FILE
 from memory_audit.jobs.run.block_records import write_block_records

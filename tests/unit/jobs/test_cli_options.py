@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from memory_audit.jobs.options import spread_options
+from memory_audit.jobs.spread_options import spread_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

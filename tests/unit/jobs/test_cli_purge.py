@@ -10,7 +10,7 @@ import pytest
 
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError
 from memory_audit.jobs.cli.main import INTERRUPTED
-from memory_audit.jobs.cli.store import FINDINGS
+from memory_audit.jobs.cli.shared import FINDINGS
 from memory_audit.jobs.run.attestation import ATTESTATION_FILE
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, event, memories, never, one_line, write_lines
 

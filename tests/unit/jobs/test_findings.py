@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memory_audit.attribution.evidence import Influence, credit_over_events
-from memory_audit.attribution.removal import RemovalSet
+from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.attribution.replays.ablation import Outcome, leave_out
 from memory_audit.attribution.replays.retrieval import RankedMemory, levenshtein_ranker
 from memory_audit.attribution.search.event import EventState, Replays

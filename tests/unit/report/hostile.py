@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from memory_audit.attribution.removal import RemovalSet
+from memory_audit.attribution.removal_set import RemovalSet
 from tests.unit.report.sample import sample_result
 
 BIDI = "pay to \u202egnp.exe\u202c now"

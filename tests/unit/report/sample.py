@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 
-from memory_audit.attribution.removal import RemovalSet
+from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.result import AuditResult, EntryScore, EventFinding, GraphEdge, ProbeFinding, TenantResult
 
 SHORTCUT = (

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from memory_audit.attribution.removal import RemovalSet
+from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.report.html import MAX_CARDS, MAX_EVENTS, MAX_ROWS, render_html
 from memory_audit.report.summary import removed_of
 from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH, hostile_result, markup

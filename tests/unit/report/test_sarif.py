@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from memory_audit.attribution.removal import RemovalSet
+from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.report.sarif import MAX_RESULTS, to_sarif
 from memory_audit.report.summary import removed_of
 from tests.unit.report.hostile import ANSI, BIDI, hostile_result, markup

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from memory_audit.attribution.removal import RemovalSet
+from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.report.summary import headline, removed_of, summarise, worst_events, worst_tenants
 from tests.unit.report.sample import sample_result
 

@@ -1,7 +1,8 @@
-"""`memaudit explain`: the path of one event through a run's search, in plain words."""
+"""`memaudit report` and `explain`: show a run again, whole, or the path of one event through its search."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
@@ -13,8 +14,15 @@ from memory_audit.attribution.trace import MAX_BYTES, parse_log
 from memory_audit.counted import counted
 from memory_audit.errors import UsageError
 from memory_audit.formats.outside_file import read_regular
-from memory_audit.jobs.cli.store import Json, print_json
+from memory_audit.jobs.cli.shared import VERSION, Json, print_json, print_lines
+from memory_audit.jobs.places import check_place
+from memory_audit.jobs.run.run_audit import read_result
 from memory_audit.jobs.run.run_files import LOG_FILE, read_identity
+from memory_audit.provenance import durable
+from memory_audit.report.html import render_html
+from memory_audit.report.json import to_json
+from memory_audit.report.sarif import to_sarif
+from memory_audit.report.table import render_table
 from memory_audit.report.untrusted import as_line
 
 if TYPE_CHECKING:
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
 
     from memory_audit.attribution.trace import Asked, TraceLine
 
-__all__ = ["explain"]
+__all__ = ["explain", "report"]
 
 _PHASES = {
     "reproduction": "Does memory cause the harm?",
@@ -40,6 +48,35 @@ _PHASES = {
     "done": "Does anything derive from the set?",
 }
 """What each phase of a search asks."""
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    form: Annotated[str, typer.Option("--format", "-f", help="table, json, html or sarif.")] = "table",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default: print.")] = None,
+) -> None:
+    """Show a finished run again."""
+    result = read_result(run)
+    if form == "table":
+        if out is not None:
+            raise UsageError("--format table is for the terminal; choose json, html or sarif to write a file")
+        Console(soft_wrap=True).print(render_table(result))
+        return
+    if form == "json":
+        text = to_json(result)
+    elif form == "html":
+        text = render_html(result)
+    elif form == "sarif":
+        text = to_sarif(result, VERSION)
+    else:
+        raise UsageError(f"--format is {form!r:.40}, expected table, json, html or sarif")
+    if out is not None:
+        durable.replace(check_place(out), text.encode())
+        print_lines(f"written: {out}")
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode())  # UTF-8, as it says of itself, whatever the terminal's encoding
+    sys.stdout.buffer.flush()
 
 
 def explain(
