@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import msgspec
 
 from memory_audit.errors import UsageError
 from memory_audit.formats.records import convert
@@ -51,7 +53,7 @@ def to_json(result: AuditResult) -> str:
     Raises:
         UsageError: a score is not a finite number, or the text is more than a reader takes.
     """
-    record = {"format": FORMAT, "version": VERSION, **asdict(result)}
+    record = {"format": FORMAT, "version": VERSION, **msgspec.to_builtins(result)}
     for tenant in record["tenants"]:
         if tenant["lineage"] is None:
             del tenant["lineage"]
