@@ -213,5 +213,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Hand it on, and forget it."""
         self._connections.closed(self)
+        # asyncio's transport refers to itself by its reader: collecting a thousand of them a second stops all others
+        getattr(self._transport, "__dict__", {}).pop("_read_ready_cb", None)
         if self._served is not None:
             self._served.connection_lost(exc)
