@@ -10,6 +10,7 @@ stranger has limited time for its headers, whether it sends nothing or a byte no
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -29,6 +30,9 @@ MAX_CONNECTIONS = 1_024
 QUEUE = 4_096
 """Newcomers that wait in the system's queue, where it allows so many; those beyond it try again after a second."""
 
+MAX_BEGUN = 8_192
+"""Bytes of headers that are kept until their end is there: as many as one line of them may have."""
+
 HEADERS_S = 10.0
 """A stranger's time to send the headers of a request."""
 
@@ -37,6 +41,8 @@ IDLE_S = 650.0
 
 ACCEPT_AGAIN_S = 0.1
 """Time until the next try, where the system could not give a connection."""
+
+_END = re.compile(rb"\n\r?\n")
 
 
 class Connections:
@@ -165,12 +171,14 @@ class Connections:
 class _Connection(asyncio.Protocol):
     """Tells of a connection's begin and end, and hands what comes to the protocol that serves it.
 
-    That one is made with the first byte: who sends none costs a file and little else.
+    That one is made once the headers of a request are there: who sends none, or not all, costs a file and little else.
+    What does not begin like a request, or has no end, is handed on as it is, to be refused.
     """
 
     def __init__(self, connections: Connections, server: Callable[[], asyncio.Protocol]) -> None:
         self._connections, self._server = connections, server
         self._served: asyncio.Protocol | None = None
+        self._begun = b""
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.known = False
@@ -194,6 +202,11 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Hand it on."""
         if self._served is None:
+            before, self._begun = len(self._begun), self._begun + data
+            ended = _END.search(self._begun, max(0, before - 2)) or len(self._begun) >= MAX_BEGUN
+            if not ended and self._begun[:1].isalpha():
+                return
+            data, self._begun = self._begun, b""
             self._served = self._server()
             self._served.connection_made(cast("asyncio.Transport", self._transport))
         self._served.data_received(data)

@@ -189,7 +189,7 @@ async def test_where_the_system_has_no_more_files_it_is_told_and_whoever_came_is
         async with Connections(told.append).accepting([listening], Greeting):
             came.settimeout(0.01)
             came.connect(listening.getsockname())
-            came.send(b"x")
+            came.send(b"1")
             os.close(free := os.dup(came.fileno()))  # the one that the next file would get
             try:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (free, soft_hard[1]))
@@ -199,7 +199,7 @@ async def test_where_the_system_has_no_more_files_it_is_told_and_whoever_came_is
             assert set(told) == {"a connection could not be accepted: Too many open files"}
             assert len(told) < 20
             came.setblocking(False)
-            assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(came, 1), 20) == b"x"
+            assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(came, 1), 20) == b"1"
 
 
 async def test_at_the_end_who_sent_nothing_is_closed_and_who_comes_is_refused():
@@ -208,9 +208,39 @@ async def test_at_the_end_who_sent_nothing_is_closed_and_who_comes_is_refused():
         address = listening.getsockname()
         async with Connections(print).accepting([listening], Greeting):
             silent, later = [await asyncio.open_connection(*address) for _ in range(2)]
-            later[1].write(b"x")
-            assert await later[0].read(1) == b"x"
+            later[1].write(b"1")
+            assert await later[0].read(1) == b"1"
         assert await closed(silent)
         await leave(silent, later)
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(*address)
+
+
+@pytest.mark.parametrize(
+    ("parts", "handed_on"),
+    [
+        ([b"POST /check HTTP/1.1\r\nHost: a\r\n"], b""),
+        ([b"POST / HTTP/1.1\r\n", b"\r", b"\nbody"], b"POST / HTTP/1.1\r\n\r\nbody"),
+        ([b"GET /\n", b"\n"], b"GET /\n\n"),
+        ([b"\x16\x03\x01"], b"\x16\x03\x01"),
+        ([b"G" * 5_000, b"G" * 5_000], b"G" * 10_000),
+    ],
+    ids=["not all headers", "headers in parts", "bare line feeds", "no request", "a line without an end"],
+)
+async def test_who_has_not_sent_all_headers_is_handed_to_no_server(parts, handed_on):
+    heard = bytearray()
+
+    class Hearing(asyncio.Protocol):
+        def data_received(self, data):
+            heard.extend(data)
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        async with Connections(print).accepting([listening], Hearing):
+            connection = await asyncio.open_connection(*listening.getsockname())
+            for part in parts:
+                connection[1].write(part)
+                await connection[1].drain()
+                await asyncio.sleep(0.05)
+            assert bytes(heard) == handed_on
+            await leave(connection)
