@@ -613,7 +613,7 @@ def test_a_reader_who_goes_away_is_no_finding(store, run, monkeypatch):
     run(*AUDIT)
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # typer replaces it then
     monkeypatch.setattr(sys, "stderr", sys.stderr)
-    monkeypatch.setattr("memory_audit.jobs.cli.audit.to_json", closed)
+    monkeypatch.setattr("memory_audit.jobs.cli.report.to_json", closed)
     assert run("report", "run", "--format", "json")[0] == IncompleteError.exit_code
 
 
