@@ -23,7 +23,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from memory_audit.attribution.replays.ablation import Outcome
 
@@ -55,11 +55,7 @@ def credit(influence: Influence) -> float | None:
 
 def sum_over_events(values: Iterable[tuple[str, float | None]]) -> Mapping[str, float]:
     """Sum per-event values by entry (Algorithm 1), in a fixed order; entries with nothing known are absent."""
-    known: dict[str, list[float]] = {}
-    for entry_id, value in values:
-        if value is not None:
-            known.setdefault(entry_id, []).append(value)
-    return {entry_id: math.fsum(parts) for entry_id, parts in sorted(known.items())}
+    return _summed(_by_entry(values))
 
 
 def credit_over_events(
@@ -72,15 +68,23 @@ def credit_over_events(
         skipped: By entry id, how many events did not measure it, since another one had decided: there it counts as
             much as at the mean of the others.
     """
-    measured: dict[str, list[float]] = {}
-    for of_event in influences:
-        for entry_id, influence in of_event.items():
-            if (value := credit(influence)) is not None:
-                measured.setdefault(entry_id, []).append(value)
+    measured = _by_entry((name, credit(influence)) for of_event in influences for name, influence in of_event.items())
     for entry_id, events in skipped.items():
         if entry_id in measured:
             measured[entry_id] += [fmean(measured[entry_id])] * events
-    return {entry_id: math.fsum(values) for entry_id, values in sorted(measured.items())}
+    return _summed(measured)
+
+
+def _by_entry(values: Iterable[tuple[str, float | None]]) -> dict[str, list[float]]:
+    known: dict[str, list[float]] = {}
+    for entry_id, value in values:
+        if value is not None:
+            known.setdefault(entry_id, []).append(value)
+    return known
+
+
+def _summed(values: Mapping[str, Sequence[float]]) -> Mapping[str, float]:
+    return {entry_id: math.fsum(parts) for entry_id, parts in sorted(values.items())}
 
 
 def difference(a: float | None, b: float | None) -> float | None:

@@ -85,7 +85,7 @@ def tenant_view(tenant: TenantResult, result: AuditResult) -> TenantView:
         removed.append(
             Removed(
                 score=score,
-                reason=tenant.removal.removed[score.entry_id],
+                reason=tenant.removal.removed[name],
                 text=result.entries_text.get(text_name(tenant.tenant, name), {}),
                 trust=None if found is None else found.trust,
                 derived=name in descent,
