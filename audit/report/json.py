@@ -122,7 +122,7 @@ def _check_fields(record: Any, value: object, where: str) -> None:
 def _check_removal(tenant: TenantResult, where: str) -> None:
     """Check that what a purge takes is what the reports show."""
     removal, lineage = tenant.removal, tenant.lineage
-    parts = (removal.attributed, removal.derived, removal.quarantined)
+    parts = (removal.attributed, removal.derived, removal.quarantined, removal.suspected)
     named = [entry_id for part in parts for entry_id in part]
     shown = {score.entry_id for score in tenant.scores}
     wrong = [name for name, count in Counter(named).items() if count > 1 or name not in shown]

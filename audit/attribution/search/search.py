@@ -19,9 +19,7 @@ left out of a replay. S is the set of removed memories.
    memories together shows there. Else those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whatever moves up is measured in the same way, until nothing is added.
 6. *Verify.* Replay each event as text without S. Where harm stays in another span than was measured, steps 2 and 3 are
-   taken at that span. Where it stays else, the next memory by credit, then by inconsistency, in its context joins S,
-   one at each round. So S is the smallest prefix of the evidence that ends the harm. A memory without evidence is never
-   taken: another context may end a harm by chance.
+   taken at that span. A memory whose evidence falls short joins S for no harm that stays: it is *suspected*.
 7. *Neighbours.* Memories never retrieved that resemble an attributed one are measured alone: the next poison in line is
    found before it is used.
 8. *Restore.* A memory that is attributed only by events that stay harmful without it is put back, where the cleared
@@ -284,4 +282,4 @@ class SetSearch:
             search, _ = verification.put_back_unseen(search)
         if search.phase in {"neighbours", "restore"}:
             search = search.leaving_out(f"whether memories can be put back: {why}")
-        self._move(replace(search, phase="done"), why)
+        self._move(replace(verification.concluded(search), phase="done"), why)

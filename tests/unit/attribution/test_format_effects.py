@@ -127,7 +127,7 @@ class LeaningWorld(World):
         if ablation.measure == "text":
             said = "harm done" if gain > self._above else "all well"
             return replace(outcome, harm=float(gain > self._above), output=said, answers=(said,))
-        return replace(outcome, log_odds_nats=-4.0 + gain)
+        return replace(outcome, log_odds_nats=-3.0 + gain)
 
 
 def test_weak_evidence_at_many_events_adds_up():
