@@ -43,7 +43,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_audit.attribution.evidence import credit_over_events
-from memory_audit.attribution.search import points, questions, verification, weighing
+from memory_audit.attribution.search import combinations, points, questions, verification, weighing
 from memory_audit.attribution.search.attribution_rule import AttributionRule
 from memory_audit.attribution.search.controls import ControlMemories
 from memory_audit.attribution.search.event import EventState, Points
@@ -80,6 +80,7 @@ PHASES: Mapping[SearchPhase, _Phase] = {
     "baseline": _Phase(questions.baseline_round, points.read_baseline),
     "reference": _Phase(questions.reference_round, points.read_references),
     "sufficiency": _Phase(questions.evidence_round, weighing.read_sufficiency),
+    "combinations": _Phase(combinations.combination_round, combinations.read_combinations),
     "necessity": _Phase(questions.necessity_round, weighing.read_necessity),
     "closure": _Phase(questions.evidence_round, weighing.read_closure),
     "verify": _Phase(questions.verify_round, verification.read_verified),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from memory_audit.attribution.replays.ablation import leave_out
 from memory_audit.attribution.search.bounds import loose_everywhere, wanting_controls
+from memory_audit.attribution.search.combinations import is_wanted
 from memory_audit.attribution.search.points import renewed_span, retire_points
 from memory_audit.attribution.search.settings import WEAK_NATS
 from memory_audit.attribution.search.state import Round, Transition
@@ -83,6 +84,8 @@ def _act(search: SearchState, stuck: Sequence[str]) -> Transition | SearchState:
     if loose := loose_everywhere(search):
         search = wanting_controls(search, loose).reopened()
         return Transition(next="closure", state=search, why=f"{harm_stays}: {CONTROLS_DECIDE}")
+    if is_wanted(search):
+        return Transition(next="combinations", state=search, why=f"{harm_stays}: sets are looked for")
     if taken := _next_by_credit(search, [search.events[name] for name in stuck]):
         search = search.with_attributed({**search.removal.attributed, **taken}).reopened()
         why = f"{harm_stays}: {counted(len(taken), 'memory')} joined the set as next by credit"
