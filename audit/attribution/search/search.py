@@ -15,11 +15,12 @@ left out of a replay. S is the set of removed memories.
    contexts in groups first (`questions.alone_round`). Points that only show wording ("We say" for "The") are *retired*,
    and later ones count alone. An event whose effect is *diffuse*, and that has no later point, is *excluded*: it is no
    evidence.
-4. *Necessity.* Where no memory in an event's context is attributed, leave out each in turn: harm that needs several
-   memories together shows there. Else those calls would change nothing, and they are the dear ones.
+4. *Necessity.* Where no memory in an event's context is attributed, a smallest set is looked for that brings the harm
+   together, and what completes it in a member's place (`combinations`). Where there is none, leave out each memory in
+   turn. Else those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whatever moves up is measured in the same way, until nothing is added.
 6. *Verify.* Replay each event as text without S. Where harm stays in another span than was measured, steps 2 and 3 are
-   taken at that span. Where it stays else, the next memory by credit, then by inconsistency, in its context joins S,
+   taken at that span. Where it stays else, sets are looked for; then the next memory by credit, then by inconsistency, in its context joins S,
    one at each round. So S is the smallest prefix of the evidence that ends the harm. A memory without evidence is never
    taken: another context may end a harm by chance.
 7. *Neighbours.* Memories never retrieved that resemble an attributed one are measured alone: the next poison in line is
