@@ -20,9 +20,9 @@ left out of a replay. S is the set of removed memories.
    turn. Else those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whatever moves up is measured in the same way, until nothing is added.
 6. *Verify.* Replay each event as text without S. Where harm stays in another span than was measured, steps 2 and 3 are
-   taken at that span. Where it stays else, sets are looked for; then the next memory by credit, then by inconsistency, in its context joins S,
-   one at each round. So S is the smallest prefix of the evidence that ends the harm. A memory without evidence is never
-   taken: another context may end a harm by chance.
+   taken at that span. Where it stays else, sets are looked for as in step 4; then the next memory by credit, then by
+   inconsistency, in its context joins S, one at each round. So S is the smallest prefix of the evidence that ends the
+   harm. A memory without evidence is never taken: another context may end a harm by chance.
 7. *Neighbours.* Memories never retrieved that resemble an attributed one are measured alone: the next poison in line is
    found before it is used.
 8. *Restore.* A memory that is attributed only by events that stay harmful without it is put back, where the cleared
@@ -34,8 +34,8 @@ A budget stops the search between rounds; what it left out is listed, never gues
 What is known is one value (`state`). Each phase has a pure function that reads the next round off it (`questions`), and
 one that takes in the answers and returns another value with the phase that follows, and why (`PHASES` below). This file
 alone keeps the value of the day, and counts the budget. Where is measured is in `points` (steps 1 and 2), what any
-memory would do in `controls` and `bounds`, what was seen in `measurements`, what joins S in `weighing` (3 to 5, and 7),
-and what ends the harm in `verification` (6 and 8).
+memory would do in `controls` and `bounds`, what was seen in `measurements`, what joins S in `weighing` (3 to 5, and 7)
+and `combinations` (4), and what ends the harm in `verification` (6 and 8).
 """
 
 from __future__ import annotations

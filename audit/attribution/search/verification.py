@@ -34,7 +34,7 @@ def read_verified(search: SearchState) -> Transition:
     """Take in the replays without S: clear events whose harm is gone, act where it stays.
 
     What helps is tried in turn: the harm span where it is another by now, memories that were screened out, and control
-    memories not yet asked. Then come the next memory by credit, later points, and the exclusion of events that
+    memories not yet asked. Then come sets, the next memory by credit, later points, and the exclusion of events that
     attribute a large share of the store. A replay that the harm scorer could not judge is no harm that stays: nothing
     is tried on its account.
     """
