@@ -16,6 +16,7 @@ Nothing is kept between rounds but the answers: what is asked next follows from 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -183,21 +184,20 @@ class _Steps:
         return None
 
     def _loss(self, members: Sequence[str], member: str, nats: float) -> Asking[float]:
-        """How much is lost with a control memory in a member's place, in nats; the most of several, asked in turn.
+        """How much is lost without a member, and with a control memory in its place, in nats; the less of the two.
 
-        A control memory may be planted, and complete the set itself: only where all do can the member be spared.
+        A control memory may be planted, and complete the set itself: several are asked, while all do.
         """
         event, needed = self._state.event, self._search.given.rule.needed_nats(member)
         unused = self._search.given.memory.unused(event.query, CONTROL_MEMORIES, logged=event.retrieved)
         others = [name for name in members if name != member]
-        controls = [[entry.entry_id] for entry in unused if entry.entry_id not in members]
-        most = 0.0
-        for control in controls or [[]]:
-            without = yield from self._gain([*others, *control])
-            most = max(most, nats - (without or 0.0))
-            if most >= needed:
+        lost = nats - ((yield from self._gain(others)) or 0.0)
+        replaced = -math.inf
+        for control in (entry.entry_id for entry in unused if entry.entry_id not in members):
+            if lost < needed or needed <= replaced:
                 break
-        return most
+            replaced = max(replaced, nats - ((yield from self._gain([*others, control])) or 0.0))
+        return min(lost, replaced) if replaced > -math.inf else lost
 
     def _gain(self, names: Iterable[str]) -> Asking[float | None]:
         """How much memories raise the odds together, in nats; harm that comes counts as much as what is attributed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +153,16 @@ def test_memories_that_bring_the_harm_by_their_number_are_no_set():
     search = searched(world)
     assert not search.removed
     assert search.states["e000"].status == "not cleared"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(-2.0, 1.9), min_size=30, max_size=30), st.floats(-8.0, -0.1))
+def test_memories_whose_effects_only_add_up_are_no_set(weights, bias):
+    def lean(_query: str, context: frozenset[int]) -> float:
+        return math.fsum(weights[number] for number in context) + bias
+
+    search = searched(World(30, {"query 0": list(range(30))}, lean, k=8))
+    assert not any("together" in reason for reason in search.removed.values())
 
 
 def test_a_planted_control_memory_that_completes_a_set_hides_no_member():
