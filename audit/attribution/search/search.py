@@ -15,11 +15,13 @@ left out of a replay. S is the set of removed memories.
    contexts in groups first (`questions.alone_round`). Points that only show wording ("We say" for "The") are *retired*,
    and later ones count alone. An event whose effect is *diffuse*, and that has no later point, is *excluded*: it is no
    evidence.
-4. *Necessity.* Where no memory in an event's context is attributed, leave out each in turn: harm that needs several
-   memories together shows there. Else those calls would change nothing, and they are the dear ones.
+4. *Necessity.* Where no memory in an event's context is attributed, a smallest set is looked for that brings the harm
+   together, and what completes it in a member's place (`combinations`). Where there is none, leave out each memory in
+   turn. Else those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whatever moves up is measured in the same way, until nothing is added.
 6. *Verify.* Replay each event as text without S. Where harm stays in another span than was measured, steps 2 and 3 are
-   taken at that span. A memory whose evidence falls short joins S for no harm that stays: it is *suspected*.
+   taken at that span. Where it stays else, sets are looked for as in step 4. A memory whose evidence falls short joins
+   S for no harm that stays: it is *suspected*.
 7. *Neighbours.* Memories never retrieved that resemble an attributed one are measured alone: the next poison in line is
    found before it is used.
 8. *Restore.* A memory that is attributed only by events that stay harmful without it is put back, where the cleared
@@ -31,8 +33,8 @@ A budget stops the search between rounds; what it left out is listed, never gues
 What is known is one value (`state`). Each phase has a pure function that reads the next round off it (`questions`), and
 one that takes in the answers and returns another value with the phase that follows, and why (`PHASES` below). This file
 alone keeps the value of the day, and counts the budget. Where is measured is in `points` (steps 1 and 2), what any
-memory would do in `controls` and `bounds`, what was seen in `measurements`, what joins S in `weighing` (3 to 5, and 7),
-and what ends the harm in `verification` (6 and 8).
+memory would do in `controls` and `bounds`, what was seen in `measurements`, what joins S in `weighing` (3 to 5, and 7)
+and `combinations` (4), and what ends the harm in `verification` (6 and 8).
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_audit.attribution.evidence import credit_over_events
-from memory_audit.attribution.search import points, questions, verification, weighing
+from memory_audit.attribution.search import combinations, points, questions, verification, weighing
 from memory_audit.attribution.search.attribution_rule import AttributionRule
 from memory_audit.attribution.search.controls import ControlMemories
 from memory_audit.attribution.search.event import EventState, Points
@@ -78,6 +80,7 @@ PHASES: Mapping[SearchPhase, _Phase] = {
     "baseline": _Phase(questions.baseline_round, points.read_baseline),
     "reference": _Phase(questions.reference_round, points.read_references),
     "sufficiency": _Phase(questions.evidence_round, weighing.read_sufficiency),
+    "combinations": _Phase(combinations.combination_round, combinations.read_combinations),
     "necessity": _Phase(questions.necessity_round, weighing.read_necessity),
     "closure": _Phase(questions.evidence_round, weighing.read_closure),
     "verify": _Phase(questions.verify_round, verification.read_verified),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from memory_audit.attribution.replays.ablation import leave_out
 from memory_audit.attribution.search.bounds import loose_everywhere, wanting_controls
+from memory_audit.attribution.search.combinations import is_wanted
 from memory_audit.attribution.search.points import renewed_span, retire_points
 from memory_audit.attribution.search.settings import WEAK_NATS
 from memory_audit.attribution.search.state import Round, Transition
@@ -33,9 +34,9 @@ def read_verified(search: SearchState) -> Transition:
     """Take in the replays without S: clear events whose harm is gone, act where it stays.
 
     What helps is tried in turn: the harm span where it is another by now, memories that were screened out, and control
-    memories not yet asked. Then come later points, and the exclusion of events that attribute a large share of the
-    store. A memory whose evidence falls short is not removed to end a harm: it is named as suspected. A replay that
-    the harm scorer could not judge is no harm that stays: nothing is tried on its account.
+    memories not yet asked. Then come sets, later points, and the exclusion of events that attribute a large share of
+    the store. A memory whose evidence falls short is not removed to end a harm: it is named as suspected. A replay
+    that the harm scorer could not judge is no harm that stays: nothing is tried on its account.
     """
     search = search.with_events([_replayed_without(search, state) for state in search.open_events()])
     stuck = [state for state in search.open_events() if _stays_harmful(state)]
@@ -83,6 +84,8 @@ def _act(search: SearchState, stuck: Sequence[str]) -> Transition | SearchState:
     if loose := loose_everywhere(search):
         search = wanting_controls(search, loose).reopened()
         return Transition(next="closure", state=search, why=f"{harm_stays}: {CONTROLS_DECIDE}")
+    if is_wanted(search):
+        return Transition(next="combinations", state=search, why=f"{harm_stays}: sets are looked for")
     search, later = retire_points(search, [search.events[name] for name in stuck])
     if later:
         search = discard_evidence(search, [state.event_id for state in later])

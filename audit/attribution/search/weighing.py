@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_audit.attribution.search import bounds, questions
+from memory_audit.attribution.search.combinations import is_wanted
 from memory_audit.attribution.search.points import retire_points
 from memory_audit.attribution.search.settings import MOST_POINTS, WEAK_NATS
 from memory_audit.attribution.search.state import Transition
@@ -50,6 +51,8 @@ def read_sufficiency(search: SearchState) -> Transition:
     search, hidden = unscreen(search, _without_attribution(search))
     if hidden:
         return Transition(next="sufficiency", state=search, why="groups attribute nothing: their members are measured")
+    if is_wanted(search):
+        return Transition(next="combinations", state=search, why="no memory does it alone: sets are looked for")
     search, later = retire_points(search, _without_attribution(search), MOST_POINTS // 2)
     if later:
         return Transition(next="divergence", state=search, why="the points attribute nothing: later ones are taken")

@@ -299,13 +299,11 @@ def test_a_sampled_question_costs_a_budget_as_many_replays_as_it_takes():
     assert search.not_examined
 
 
-def test_a_single_harm_score_cannot_grade_collective_poison_and_then_nothing_is_removed():
+def test_a_single_harm_score_cannot_grade_collective_poison_but_tells_the_sets():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}, needed=3), logprobs=False)
     search = search_of(world)
     world.run(search)
-    assert search.states["e000"].status == "not cleared"
-    assert search.states["e000"].reason.endswith("no memory left in its context has evidence against it")
-    assert not search.removed
+    assert set(search.removed) == {"m000", "m001", "m002", "m003"}
     assert not any(ablation.measure == "sample" for ablation in world.asked)
 
 
