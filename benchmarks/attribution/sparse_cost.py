@@ -165,8 +165,8 @@ def state(results: ResultFile, ks: Sequence[int]) -> None:
 
 def _cost(cost: Cost) -> dict[str, float | int]:
     return {
-        "calls": cost.calls, "computed_tokens": cost.computed_tokens, "prompt_tokens": cost.prompt_tokens,
-        "completion_tokens": cost.completion_tokens, "seconds": round(cost.seconds or 0.0, 2),
+        "calls": cost.calls, "computed_tokens": cost.computed_tokens, "prompt_tokens": cost.usage.prompt_tokens,
+        "completion_tokens": cost.usage.completion_tokens, "seconds": round(cost.seconds or 0.0, 2),
     }  # fmt: skip
 
 
