@@ -97,7 +97,7 @@ def measure(
         run_searches(executor, program, [Searched(search=search, memory=case.memory)], reporter, "memaudit")
     finally:
         ours = backbone.end()
-    named = {PLAIN: {name for name, drop in dropped.items() if drop > 0}, OURS: set(search.removed)}
+    named = {PLAIN: {name for name, drop in dropped.items() if drop > 0}, OURS: search.removal.ids}
     reporter.say(f"k = {len(case.ids)}: {plain.computed_tokens / ours.computed_tokens:.1f} times fewer tokens")
     return [
         {
