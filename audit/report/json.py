@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Number = TypeVar("Number", int, float)
 
-__all__ = ["FORMAT", "MAX_BYTES", "VERSION", "from_json", "to_json"]
+__all__ = ["FORMAT", "MAX_BYTES", "VERSION", "from_json", "to_json", "to_record"]
 
 FORMAT = "memaudit-result"
 VERSION = 1
@@ -54,14 +54,8 @@ def to_json(result: AuditResult) -> str:
     Raises:
         UsageError: a score is not a finite number, or the text is more than a reader takes.
     """
-    record = {"format": FORMAT, "version": VERSION, **msgspec.to_builtins(result)}
-    for tenant, found in zip(record["tenants"], result.tenants, strict=True):
-        if found.lineage is None:
-            del tenant["lineage"]
-        for score in tenant["scores"]:
-            score["removed"] = score["entry_id"] in found.removal.ids
     try:
-        text = json.dumps(record, indent=1, allow_nan=False) + "\n"
+        text = json.dumps(to_record(result), indent=1, allow_nan=False) + "\n"
     except ValueError as error:
         raise UsageError(f"result {result.run_id!r:.80} cannot be written as JSON: {error}") from None
     if len(text) > MAX_BYTES:
@@ -70,6 +64,17 @@ def to_json(result: AuditResult) -> str:
             "fewer tenants or events at a time"
         )
     return text
+
+
+def to_record(result: AuditResult) -> dict[str, Any]:
+    """Return the result as what JSON is made of."""
+    record: dict[str, Any] = {"format": FORMAT, "version": VERSION, **msgspec.to_builtins(result)}
+    for tenant, found in zip(record["tenants"], result.tenants, strict=True):
+        if found.lineage is None:
+            del tenant["lineage"]
+        for score in tenant["scores"]:
+            score["removed"] = score["entry_id"] in found.removal.ids
+    return record
 
 
 def from_json(text: str | bytes, source: str = "result.json") -> AuditResult:
