@@ -149,11 +149,6 @@ class SetSearch:
         return self._state.removal.attributed
 
     @property
-    def removed(self) -> Mapping[str, str]:
-        """The members of S so far: entry id to the machine-written reason."""
-        return self._state.removal.removed
-
-    @property
     def skipped(self) -> Mapping[str, int]:
         """Per attributed memory, at how many events it was not measured, since another event had decided."""
         return {
@@ -173,11 +168,6 @@ class SetSearch:
         most, left = questions.neighbour_room(self._state), self._state.neighbours.left
         unasked = f"memories like attributed ones: one round asks about {most} of them, and {left} were left"
         return [*self._state.left_out, *([unasked] if left else [])]
-
-    @property
-    def replays_planned(self) -> int:
-        """Replays planned so far, each sample one: the call count that a budget bounds."""
-        return self._planned
 
     @property
     def phase(self) -> SearchPhase:
