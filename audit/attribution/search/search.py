@@ -25,7 +25,7 @@ left out of a replay. S is the set of removed memories.
 7. *Neighbours.* Memories never retrieved that resemble an attributed one are measured alone: the next poison in line is
    found before it is used.
 8. *Restore.* A memory that is attributed only by events that stay harmful without it is put back, where the cleared
-   events stay cleared on replay: its absence repairs nothing.
+   events stay cleared on replay: its absence repairs nothing. It stays in S where it brings the harm alone.
 9. *Descent.* What derives from S joins it, and steps 5 to 8 are taken again, until nothing more derives from it.
 
 A budget stops the search between rounds; what it left out is listed, never guessed.

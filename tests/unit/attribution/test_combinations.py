@@ -101,12 +101,12 @@ def test_all_members_of_a_set_have_one_reason_that_names_them_and_what_they_do_t
     (reason,) = set(search.removal.removed.values())
     assert reason.endswith("raise the odds of the harm in e000 by 6.0 nats, 2 of them together and none alone")
     assert ids({1, 2, 3}) == set(reason.partition(" raise")[0].split(", "))
-    (reason,) = set(searched(store(KINDS["3 of 3"])).removed.values())
+    (reason,) = set(searched(store(KINDS["3 of 3"])).removal.removed.values())
     assert reason.endswith("raise the odds of the harm in e000 by 6.0 nats, together and none alone")
 
 
 def test_a_set_that_only_whole_answers_tell_has_a_reason_without_a_figure():
-    (reason,) = set(searched(store(KINDS["2 of 2"], logprobs=False)).removed.values())
+    (reason,) = set(searched(store(KINDS["2 of 2"], logprobs=False)).removal.removed.values())
     assert reason.endswith("bring the harm in e000, together and none alone")
 
 
@@ -144,7 +144,7 @@ def test_a_memory_that_only_tips_a_set_over_is_no_member():
         return 5.5 * ({1, 2} <= context) + 0.8 * (5 in context) - 6.0
 
     world = World(30, {"query 0": list(range(30))}, lean, k=12)
-    assert set(searched(world).removed) == ids({1, 2})
+    assert set(searched(world).removal.removed) == ids({1, 2})
 
 
 def test_memories_that_bring_the_harm_by_their_number_are_no_set():
@@ -168,7 +168,7 @@ def test_memories_whose_effects_only_add_up_are_no_set(weights, bias):
 def test_a_planted_control_memory_that_completes_a_set_hides_no_member():
     sets = together({1, 2, 29}, of=2)  # what matches the query least is asked as the first control memory
     world = World(30, {"query 0": [*range(27), 29, 27, 28]}, composed(sets), k=12)
-    assert set(searched(world).removed) >= ids({1, 2})
+    assert set(searched(world).removal.removed) >= ids({1, 2})
 
 
 def test_events_that_share_their_context_look_for_the_set_once():
