@@ -7,10 +7,11 @@ same event before: an equal context is an equal prompt, and its text is asked fo
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import IncompleteError
+from memory_audit.generation import TokenUsage
 from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion, hash_at_point, request_of
 from memory_audit.jobs.progress import say, stage
 
@@ -78,9 +79,7 @@ class Replayer:
         for question in waiting:
             if (pair_id := question.ablation.pair_id) not in answers:
                 equal = self._texts[_key(question)]
-                answers[pair_id] = replace(
-                    equal, pair_id=pair_id, memoised=True, prompt_tokens=0, cached_tokens=0, completion_tokens=0
-                )
+                answers[pair_id] = replace(equal, pair_id=pair_id, memoised=True, usage=TokenUsage())
         for tenant, ablations in rounds.items():
             for ablation in ablations:
                 for entry_id in answers[ablation.pair_id].left_out:
@@ -161,10 +160,7 @@ class Replayer:
             self._texts[outcome.event_id, *outcome.context] = outcome
         if outcome.pair_id not in self._counted:
             self._counted.add(outcome.pair_id)
-            self.counters.update(
-                replays=1, memoised=int(outcome.memoised), prompt_tokens=outcome.prompt_tokens,
-                cached_tokens=outcome.cached_tokens, completion_tokens=outcome.completion_tokens,
-            )  # fmt: skip
+            self.counters.update(replays=1, memoised=int(outcome.memoised), **asdict(outcome.usage))
 
 
 def _key(question: ReplayQuestion) -> tuple[str, ...]:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from memory_audit.generation import TokenUsage
 
 __all__ = ["Ablation", "AblationKind", "Measure", "Outcome", "keep_only", "leave_out"]
 
@@ -98,9 +101,7 @@ class Outcome:
     memoised: bool
     """True where an equal prompt had been answered before in this run: it cost nothing."""
 
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
+    usage: TokenUsage
     left_out: tuple[str, ...] = ()
     """Of the context, entry ids that the model's own context had no room for: the agent never saw them."""
 

@@ -20,9 +20,8 @@ left out of a replay. S is the set of removed memories.
    turn. Else those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whatever moves up is measured in the same way, until nothing is added.
 6. *Verify.* Replay each event as text without S. Where harm stays in another span than was measured, steps 2 and 3 are
-   taken at that span. Where it stays else, sets are looked for as in step 4; then the next memory by credit, then by
-   inconsistency, in its context joins S, one at each round. So S is the smallest prefix of the evidence that ends the
-   harm. A memory without evidence is never taken: another context may end a harm by chance.
+   taken at that span. Where it stays else, sets are looked for as in step 4. A memory whose evidence falls short joins
+   S for no harm that stays: it is *suspected*.
 7. *Neighbours.* Memories never retrieved that resemble an attributed one are measured alone: the next poison in line is
    found before it is used.
 8. *Restore.* A memory that is attributed only by events that stay harmful without it is put back, where the cleared
@@ -150,11 +149,6 @@ class SetSearch:
         return self._state.removal.attributed
 
     @property
-    def removed(self) -> Mapping[str, str]:
-        """The members of S so far: entry id to the machine-written reason."""
-        return self._state.removal.removed
-
-    @property
     def skipped(self) -> Mapping[str, int]:
         """Per attributed memory, at how many events it was not measured, since another event had decided."""
         return {
@@ -174,11 +168,6 @@ class SetSearch:
         most, left = questions.neighbour_room(self._state), self._state.neighbours.left
         unasked = f"memories like attributed ones: one round asks about {most} of them, and {left} were left"
         return [*self._state.left_out, *([unasked] if left else [])]
-
-    @property
-    def replays_planned(self) -> int:
-        """Replays planned so far, each sample one: the call count that a budget bounds."""
-        return self._planned
 
     @property
     def phase(self) -> SearchPhase:
@@ -286,4 +275,4 @@ class SetSearch:
             search, _ = verification.put_back_unseen(search)
         if search.phase in {"neighbours", "restore"}:
             search = search.leaving_out(f"whether memories can be put back: {why}")
-        self._move(replace(search, phase="done"), why)
+        self._move(replace(verification.concluded(search), phase="done"), why)

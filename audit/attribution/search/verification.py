@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from memory_audit.attribution.search.event import EventState
     from memory_audit.attribution.search.state import SearchState
 
-__all__ = ["put_back_unseen", "read_restored", "read_verified", "restore_round"]
+__all__ = ["concluded", "put_back_unseen", "read_restored", "read_verified", "restore_round"]
 
 
 def read_verified(search: SearchState) -> Transition:
     """Take in the replays without S: clear events whose harm is gone, act where it stays.
 
     What helps is tried in turn: the harm span where it is another by now, memories that were screened out, and control
-    memories not yet asked. Then come sets, the next memory by credit, later points, and the exclusion of events that
-    attribute a large share of the store. A replay that the harm scorer could not judge is no harm that stays: nothing
-    is tried on its account.
+    memories not yet asked. Then come sets, later points, and the exclusion of events that attribute a large share of
+    the store. A memory whose evidence falls short is not removed to end a harm: it is named as suspected. A replay
+    that the harm scorer could not judge is no harm that stays: nothing is tried on its account.
     """
     search = search.with_events([_replayed_without(search, state) for state in search.open_events()])
     stuck = [state for state in search.open_events() if _stays_harmful(state)]
@@ -86,10 +86,6 @@ def _act(search: SearchState, stuck: Sequence[str]) -> Transition | SearchState:
         return Transition(next="closure", state=search, why=f"{harm_stays}: {CONTROLS_DECIDE}")
     if is_wanted(search):
         return Transition(next="combinations", state=search, why=f"{harm_stays}: sets are looked for")
-    if taken := _next_by_credit(search, [search.events[name] for name in stuck]):
-        search = search.with_attributed({**search.removal.attributed, **taken}).reopened()
-        why = f"{harm_stays}: {counted(len(taken), 'memory')} joined the set as next by credit"
-        return Transition(next="closure", state=search, why=why)
     search, later = retire_points(search, [search.events[name] for name in stuck])
     if later:
         search = discard_evidence(search, [state.event_id for state in later])
@@ -103,25 +99,6 @@ def _act(search: SearchState, stuck: Sequence[str]) -> Transition | SearchState:
     if futile:
         return Transition(next="closure", state=search, why=f"{harm_stays}: {len(futile)} excluded")
     return search
-
-
-def _next_by_credit(search: SearchState, stuck: Sequence[EventState]) -> dict[str, str]:
-    """Take the most credited memory left in each stuck event's context; entry id to the reason.
-
-    Of events that share it one takes: the others' contexts change with that, and their harm may be gone.
-    """
-    odd = search.given.inconsistency
-    candidates = []
-    for state in stuck:
-        context = search.context(state)  # never empty: with no memory there was no harm
-        nats, cas, worst = max((state.credit_of(name), odd.get(name, 0.0), name) for name in context)
-        if nats >= WEAK_NATS:
-            candidates.append((nats, cas, worst, state.event_id, context))
-    taken: dict[str, str] = {}
-    for nats, _, worst, event_id, context in sorted(candidates, reverse=True):
-        if taken.keys().isdisjoint(context):
-            taken[worst] = f"next by credit while harm stayed in {event_id} (credit {nats:.1f} nats)"
-    return taken
 
 
 def restore_round(search: SearchState) -> Round:
@@ -151,12 +128,12 @@ def read_restored(search: SearchState) -> Transition:
     if any(replay.harm is None or replay.harm >= HARMFUL for replay in without.values()):
         search, back = put_back_unseen(search)
         why = f"harm came back with what was to be put back: {len(back)} of {len(idle)} went back"
-        return Transition(next="done", state=search, why=why)
+        return Transition(next="done", state=concluded(search), why=why)
     search = search.with_events(
         replace(state, replays=replace(state.replays, after=without[state.event_id])) for state in told
     )
     why = f"{counted(len(idle), 'memory')} whose absence repairs nothing went back"
-    return Transition(next="done", state=_put_back(search, idle), why=why)
+    return Transition(next="done", state=concluded(_put_back(search, idle)), why=why)
 
 
 def put_back_unseen(search: SearchState) -> tuple[SearchState, list[str]]:
@@ -218,3 +195,33 @@ def _stays_harmful(state: EventState) -> bool:
 
 def _cleared(search: SearchState) -> list[EventState]:
     return [state for state in search.events.values() if state.status == "cleared"]
+
+
+def concluded(search: SearchState) -> SearchState:
+    """Tell apart the events whose harm stays: a memory of S contributed to it, or none is known that did.
+
+    Memories that stay though some evidence at such an event speaks against them are named as suspected.
+    """
+    told = []
+    for state in _still_harmful(search):
+        named = [name for name in search.given.rule.attributed_by(state) if name in search.removal.ids]
+        if named:
+            others = f" and {len(named) - 1} more" if len(named) > 1 else ""
+            reason = f"{named[0]}{others} raised the odds of the harm, and the agent errs without, too"
+            told.append(state.settle("contributed", reason))
+    search = search.with_events(told)
+    return replace(search, removal=replace(search.removal, suspected=_suspected(search)))
+
+
+def _suspected(search: SearchState) -> dict[str, str]:
+    found: dict[str, tuple[float, str]] = {}
+    for state in search.events.values():
+        if state.is_evidence and _stays_harmful(state):
+            for entry_id in state.influences.keys() - search.removal.ids:
+                nats = max(state.alone(entry_id), state.credit_of(entry_id))
+                if nats >= WEAK_NATS:
+                    found[entry_id] = max(found.get(entry_id, (0.0, "")), (nats, state.event_id))
+    return {
+        name: f"raises the odds of the harm in {event_id} by {nats:.1f} nats, which does not attribute it"
+        for name, (nats, event_id) in sorted(found.items())
+    }

@@ -61,6 +61,11 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
         "the extra `agentdojo`, packaged models",
     ),
     "lineage": (GATE, "Does poison get through many steps of summaries?", NOTHING),
+    "lineage_laundering": (
+        GATE,
+        "Which channels launder a value, and what does closing them cost?",
+        NOTHING,
+    ),
     "lineage_latency": (GATE, "How long does a decision take?", NOTHING),
     "lineage_graph": (GATE, "How large is a graph of a million edges?", NOTHING),
     "derivation": (GATE, "How well are edges estimated that nobody recorded?", PACKAGED),
