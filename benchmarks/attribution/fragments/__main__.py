@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from benchmarks.attribution.fragments.trades import Fragments
     from benchmarks.attribution.trace.incidents import Incident
+    from memory_audit.attribution.trace import Step
     from memory_audit.jobs.executors.executor import Executor
 
 BENIGN, UNUSED = 13, 8
@@ -110,8 +111,17 @@ def measure(executor: Executor, incidents: Sequence[Fragments], reporter: Report
     cases = [stores[number][0] for number in left]
     dropped = leave_one_out(executor, program, cases, reporter)
     settings = SearchSettings(attribution_nats=AuditConfig().attribution_nats)
+    calls = dict.fromkeys((case.event_id for case in cases), 0)
+
+    def count(step: Step) -> None:
+        for ablation, _ in step.answers:
+            calls[ablation.event_id] += 1
+
     searches = [
-        Searched(search=SetSearch(case.memory, [_event(case)], settings, scorer=program.build()[1]), memory=case.memory)
+        Searched(
+            search=SetSearch(case.memory, [_event(case)], settings, scorer=program.build()[1], tell=count),
+            memory=case.memory,
+        )
         for case in cases
     ]
     run_searches(executor, program, searches, reporter, "memaudit")
@@ -119,7 +129,7 @@ def measure(executor: Executor, incidents: Sequence[Fragments], reporter: Report
     for number, found in zip(left, searches, strict=True):
         case, planted = stores[number]
         by_hand = {name for name, drop in dropped[case.event_id].items() if drop > 0}
-        rows[number] = _row(case, planted, found.search, by_hand)
+        rows[number] = _row(case, planted, found.search, by_hand) | {"calls": calls[case.event_id]}
     return rows
 
 
@@ -160,12 +170,12 @@ def _event(case: Case) -> Event:
 
 
 def _row(case: Case, planted: Sequence[str], search: SetSearch, by_hand: set[str]) -> dict[str, Any]:
-    found, named = search.states[case.event_id], search.removed
+    found, named = search.states[case.event_id], search.removal.removed
     row: dict[str, Any] = {
         "retrieved": len(case.ids), "planted": len(planted),
         "alone_nats": [round(found.alone(name), 2) for name in planted], "named": len(case.poison & named.keys()),
         "benign_named": len(named.keys() - case.poison), "verdict": found.status,
-        "why": next(iter(named.values()), found.reason), "calls": search.replays_planned,
+        "why": next(iter(named.values()), found.reason),
         "loo_named": len(case.poison & by_hand), "loo_benign_named": len(by_hand - case.poison),
         "loo_calls": len(case.ids) + 2,
     }  # fmt: skip
