@@ -190,14 +190,17 @@ class _Steps:
         """
         event, needed = self._state.event, self._search.given.rule.needed_nats(member)
         unused = self._search.given.memory.unused(event.query, CONTROL_MEMORIES, logged=event.retrieved)
+        controls = [entry.entry_id for entry in unused if entry.entry_id not in members]
         others = [name for name in members if name != member]
         lost = nats - ((yield from self._gain(others)) or 0.0)
+        if lost < needed or len(unused) < CONTROL_MEMORIES or not controls:
+            return lost
         replaced = -math.inf
-        for control in (entry.entry_id for entry in unused if entry.entry_id not in members):
-            if lost < needed or needed <= replaced:
-                break
+        for control in controls:
             replaced = max(replaced, nats - ((yield from self._gain([*others, control])) or 0.0))
-        return min(lost, replaced) if replaced > -math.inf else lost
+            if replaced >= needed:
+                break
+        return min(lost, replaced)
 
     def _gain(self, names: Iterable[str]) -> Asking[float | None]:
         """How much memories raise the odds together, in nats; harm that comes counts as much as what is attributed."""
@@ -239,14 +242,16 @@ class _Steps:
 def _reasons(state: EventState, sets: Sequence[Combination]) -> dict[str, str]:
     """Name the members of all sets of one event as one: entry id to the reason, which they share."""
     members = list(dict.fromkeys(name for found in sets for name in found.members))
-    fewest = min((len(found.members) for found in sets), default=0)
-    more = f" and {len(members) - MOST_NAMED} more" if len(members) > MOST_NAMED else ""
+    if not members:
+        return {}
+    fewest = min(len(found.members) for found in sets)
     nats = [found.nats for found in sets if found.nats is not None]
     does = f"raise the odds of the harm in {state.event_id} by {min(nats):.1f} nats" if nats else (
         f"bring the harm in {state.event_id}"
     )  # fmt: skip
-    how = f"{fewest} of them together" if fewest < len(members) else "together"
-    return dict.fromkeys(members, f"{', '.join(members[:MOST_NAMED])}{more} {does}, {how} and none alone")
+    more = f" and {len(members) - MOST_NAMED} more" if len(members) > MOST_NAMED else ""
+    named = ", ".join(members[:MOST_NAMED]) + more
+    return dict.fromkeys(members, f"{fewest} of {len(members)} together {does}, none alone: {named}")
 
 
 def _is_harmful(harm: float | None) -> bool:

@@ -9,8 +9,8 @@ each planted memory alone raises the odds by less than one nat. Others are passe
 whole and never sees which memories are planted. Plain leave-one-out is what users do by hand: it names each memory
 without which the harm is gone.
 
-A row is one incident; a second start continues. Calls and tokens are counted as if no answer had been on disk. The bars
-are on trades that were not looked at while the search was written.
+A row is one incident; a second start continues. Calls are the replays that a method plans, those with all and with no
+memory included. The bars are on trades that were not looked at while the search was written.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from rich.console import Console
 from benchmarks.attribution.fragments.trades import DATA, DEVELOPMENT, KINDS, fragments_of, load_trades
 from benchmarks.attribution.minja.qa_store import make_entries
 from benchmarks.attribution.minja.study import NOW_MS, TENANT
-from benchmarks.attribution.peers.metered import metered_executor
 from benchmarks.attribution.peers.searching import Searched, answer, run_searches
 from benchmarks.attribution.trace.incidents import has_literal, load_incidents
 from benchmarks.attribution.trace_task import AGENT, HARM_KIND, Case, ask, harmful, leave_one_out
+from benchmarks.harness.answers_on_disk import study_executor
 from benchmarks.harness.command import run
 from benchmarks.harness.intervals import wilson
 from benchmarks.harness.resultfile import ResultFile
@@ -47,12 +47,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from benchmarks.attribution.fragments.trades import Fragments
-    from benchmarks.attribution.peers.metered import MeteredBackbone
     from benchmarks.attribution.trace.incidents import Incident
+    from memory_audit.attribution.trace import Step
     from memory_audit.jobs.executors.executor import Executor
 
 BENIGN, UNUSED = 13, 8
 """Benign memories of the incident's field, and of other fields, in the store."""
+
+TOGETHER = 4
+"""Trades of a batch, which asks all its incidents side by side."""
 
 MOST_ALONE_NATS = 1.0
 WHOLE_BAR, CALLS_BAR = 0.9, 3.0
@@ -67,7 +70,7 @@ ONE_WORD = {
 def main() -> None:
     """Run what is missing."""
     options = _options()
-    executor, backbone = metered_executor(options.backbone)
+    executor, backbone = study_executor(options.backbone)
     reporter = Reporter(Console())
     config = {
         "backbone": backbone.model_id, "trades": hashlib.sha256(DATA.read_bytes()).hexdigest(), "agent": ONE_WORD,
@@ -78,69 +81,107 @@ def main() -> None:
     )
     done = {row["incident"] for row in results.rows}
     try:
-        for incident in wanted(options.trades):
-            if incident.incident_id not in done:
-                row = measure(executor, backbone, incident, reporter)
-                results.add_row({"incident": incident.incident_id, **_about(incident), **row})
-                reporter.say(f"{incident.incident_id}: {row.get('passed_over') or row['named']}")
+        for batch in batches(options.trades):
+            if missing := [incident for incident in batch if incident.incident_id not in done]:
+                for incident, row in zip(missing, measure(executor, missing, reporter), strict=True):
+                    results.add_row({"incident": incident.incident_id, **_about(incident), **row})
+                    reporter.say(f"{incident.incident_id}: {row.get('passed_over') or row['named']}")
     finally:
         executor.close()
     state(results)
 
 
-def wanted(trades: Collection[str]) -> list[Fragments]:
-    """Return the incidents, trade by trade; of all trades where none is named."""
+def batches(trades: Collection[str]) -> list[list[Fragments]]:
+    """Return the incidents of these trades, or all, a few trades together; in a batch a question has one harm."""
+    chosen = [trade for trade in load_trades() if not trades or trade["trade"] in trades]
     return [
-        fragments_of(trade, kind, option)
-        for trade in load_trades()
-        if not trades or trade["trade"] in trades
+        [fragments_of(trade, kind, option) for trade in chosen[first : first + TOGETHER] for kind in KINDS]
+        for first in range(0, len(chosen), TOGETHER)
         for option in (0, 1)
-        for kind in KINDS
     ]
 
 
-def measure(executor: Executor, backbone: MeteredBackbone, incident: Fragments, reporter: Reporter) -> dict[str, Any]:
-    """Search one incident, and leave each memory out; a row that says why where it is none."""
-    case, planted = make_case(executor, incident, load_incidents())
-    program = Program.of(ONE_WORD, {"kind": HARM_KIND, "literals": {case.query: case.harm}}, 0)
-    with_all, without = ask(executor, program, [case], reporter)
-    if harmful(without[case.event_id]):
-        return {"passed_over": "harmful without memory"}
-    if not harmful(with_all[case.event_id]):
-        return {"passed_over": "harmless with all"}
-    if any(
-        _harmful_without(executor, program, case, {planted[n] for n in group}, reporter) for group in incident.spared
-    ):
-        return {"passed_over": "harmful with fewer"}
-    event = Event(
-        event_id=case.event_id, tenant=TENANT, ts_ms=NOW_MS, query=case.query, output=with_all[case.event_id].output,
-        retrieved=case.ids, harm="harmful",
-    )  # fmt: skip
+def measure(executor: Executor, incidents: Sequence[Fragments], reporter: Reporter) -> list[dict[str, Any]]:
+    """Search incidents side by side, and leave each memory out; a row for each."""
+    stores = [make_case(executor, incident, load_incidents()) for incident in incidents]
+    literals = {case.query: case.harm for case, _ in stores}
+    program = Program.of(ONE_WORD, {"kind": HARM_KIND, "literals": literals}, 0)
+    why = _passed_over(executor, program, incidents, stores, reporter)
+    left = [number for number, reason in enumerate(why) if not reason]
+    cases = [stores[number][0] for number in left]
+    dropped = leave_one_out(executor, program, cases, reporter)
     settings = SearchSettings(attribution_nats=AuditConfig().attribution_nats)
-    search = SetSearch(case.memory, [event], settings, scorer=program.build()[1])
-    backbone.begin(fresh=False)
-    try:
-        phases = run_searches(executor, program, [Searched(search=search, memory=case.memory)], reporter, "memaudit")
-    finally:
-        ours = backbone.end()
-    found = search.states[case.event_id]
-    row: dict[str, Any] = {"retrieved": len(case.ids), "alone_nats": [round(found.alone(name), 2) for name in planted]}
-    if max(row["alone_nats"]) >= MOST_ALONE_NATS:
-        return {**row, "passed_over": "a planted memory raises the odds alone"}
-    backbone.begin(fresh=False)
-    try:
-        dropped = leave_one_out(executor, program, [case], reporter)[case.event_id]
-    finally:
-        plain = backbone.end()
-    by_hand = {name for name, drop in dropped.items() if drop > 0}
-    return {
-        **row, "planted": len(planted), "named": len(case.poison & search.removed.keys()),
-        "benign_named": len(search.removed.keys() - case.poison), "verdict": found.status,
-        "why": next(iter(search.removed.values()), found.reason), "calls": ours.calls,
-        "computed_tokens": ours.computed_tokens, "phases": dict(sorted(phases.items())),
+    calls = dict.fromkeys((case.event_id for case in cases), 0)
+
+    def count(step: Step) -> None:
+        for ablation, _ in step.answers:
+            calls[ablation.event_id] += 1
+
+    searches = [
+        Searched(
+            search=SetSearch(case.memory, [_event(case)], settings, scorer=program.build()[1], tell=count),
+            memory=case.memory,
+        )
+        for case in cases
+    ]
+    run_searches(executor, program, searches, reporter, "memaudit")
+    rows: list[dict[str, Any]] = [{"passed_over": reason} for reason in why]
+    for number, found in zip(left, searches, strict=True):
+        case, planted = stores[number]
+        by_hand = {name for name, drop in dropped[case.event_id].items() if drop > 0}
+        rows[number] = _row(case, planted, found.search, by_hand) | {"calls": calls[case.event_id]}
+    return rows
+
+
+def _passed_over(
+    executor: Executor,
+    program: Program,
+    incidents: Sequence[Fragments],
+    stores: Sequence[tuple[Case, list[str]]],
+    reporter: Reporter,
+) -> list[str]:
+    """Say why each is no incident by its whole answers; empty where it may be one."""
+    with_all, without = ask(executor, program, [case for case, _ in stores], reporter)
+    asked = [
+        [leave_out(case.event_id, "removal", "text", {planted[number] for number in numbers})
+         for numbers in incident.spared]
+        for incident, (case, planted) in zip(incidents, stores, strict=True)
+    ]  # fmt: skip
+    questions = [
+        (case.query, ReplayQuestion(ablation=item, memories=case.memory.retrieve(case.query, frozenset(item.removed))))
+        for items, (case, _) in zip(asked, stores, strict=True)
+        for item in items
+    ]
+    fewer = answer(executor, program, questions, reporter, "with fewer")
+    return [
+        "harmful without memory" if harmful(without[case.event_id])
+        else "harmless with all" if not harmful(with_all[case.event_id])
+        else "harmful with fewer" if any(harmful(fewer[item.pair_id]) for item in items)
+        else ""
+        for items, (case, _) in zip(asked, stores, strict=True)
+    ]  # fmt: skip
+
+
+def _event(case: Case) -> Event:
+    return Event(
+        event_id=case.event_id, tenant=TENANT, ts_ms=NOW_MS, query=case.query, output=case.harm, retrieved=case.ids,
+        harm="harmful",
+    )  # fmt: skip
+
+
+def _row(case: Case, planted: Sequence[str], search: SetSearch, by_hand: set[str]) -> dict[str, Any]:
+    found, named = search.states[case.event_id], search.removal.removed
+    row: dict[str, Any] = {
+        "retrieved": len(case.ids), "planted": len(planted),
+        "alone_nats": [round(found.alone(name), 2) for name in planted], "named": len(case.poison & named.keys()),
+        "benign_named": len(named.keys() - case.poison), "verdict": found.status,
+        "why": next(iter(named.values()), found.reason),
         "loo_named": len(case.poison & by_hand), "loo_benign_named": len(by_hand - case.poison),
-        "loo_calls": plain.calls + 1, "loo_computed_tokens": plain.computed_tokens,
+        "loo_calls": len(case.ids) + 2,
     }  # fmt: skip
+    if max(row["alone_nats"]) >= MOST_ALONE_NATS:
+        row["passed_over"] = "a planted memory raises the odds alone"
+    return row
 
 
 def make_case(executor: Executor, incident: Fragments, incidents: Sequence[Incident]) -> tuple[Case, list[str]]:
@@ -156,9 +197,9 @@ def make_case(executor: Executor, incident: Fragments, incidents: Sequence[Incid
         for memory in other.benign
         if not has_literal(incident.harm, " ".join(memory))
     ]
-    own = [memory for field, memory in clean if field == incident.trade]
+    own = sorted((memory for field, memory in clean if field == incident.trade), key=lambda memory: len(memory[1]))
     others = [memory for field, memory in clean if field != incident.trade]
-    benign = [*draw.sample(own, BENIGN), *draw.sample(others, UNUSED)]
+    benign = [*own[:BENIGN], *draw.sample(others, UNUSED)]
     entries, poison = make_entries(benign, incident.planted, draw.randrange(1 << 30))
     ids = {(entry.request, entry.response): entry.entry_id for entry in entries}
     planted = [ids[memory] for memory in incident.planted]
@@ -173,12 +214,6 @@ def make_case(executor: Executor, incident: Fragments, incidents: Sequence[Incid
         ),
         planted,
     )  # fmt: skip
-
-
-def _harmful_without(executor: Executor, program: Program, case: Case, names: set[str], reporter: Reporter) -> bool:
-    asked = leave_out(case.event_id, "removal", "text", names)
-    question = ReplayQuestion(ablation=asked, memories=case.memory.retrieve(case.query, frozenset(names)))
-    return harmful(answer(executor, program, [(case.query, question)], reporter, "with fewer")[asked.pair_id])
 
 
 def _about(incident: Fragments) -> dict[str, Any]:

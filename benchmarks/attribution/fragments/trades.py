@@ -68,15 +68,18 @@ def load_trades(path: Path = DATA) -> tuple[Mapping[str, Any], ...]:
 
 def fragments_of(trade: Mapping[str, Any], kind: Kind, option: int) -> Fragments:
     """Write the memories that lead to one of the two options."""
-    words = {"code": trade["codes"][option], "mark": trade["marks"][option]}
-    rule, first, second, mark, marked = (
-        (request, response.format(**words))
-        for request, response in (trade["rule"], *trade["alias"], trade["mark"], trade["marked"])
+    words = {
+        "code": trade["codes"][option], "mark": trade["marks"][option], "option": trade["options"][option],
+        "other": trade["options"][1 - option],
+    }  # fmt: skip
+    rule, first, second, mark, marked, pair = (
+        (request, (text := response.format(**words))[0].upper() + text[1:])
+        for request, response in (trade["rule"], *trade["alias"], trade["mark"], trade["marked"], trade["pair"])
     )
     planted, spared = {
         "2 of 2": ((rule, first), ((0,), (1,))),
         "2 of 3": ((rule, first, second), ((0,), (1, 2))),
-        "3 of 3": ((rule, mark, marked), ((0,), (1,), (2,))),
+        "3 of 3": ((rule, mark, marked) if trade.get("three") != "pair" else (pair, first, mark), ((0,), (1,), (2,))),
     }[kind]
     return Fragments(
         trade=trade["trade"], kind=kind, question=trade["question"], harm=trade["options"][option], planted=planted,

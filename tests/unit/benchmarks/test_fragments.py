@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from rich.console import Console
 
-from benchmarks.attribution.fragments.__main__ import make_case, measure, state, wanted
+from benchmarks.attribution.fragments.__main__ import batches, make_case, measure, state
 from benchmarks.attribution.fragments.trades import DEVELOPMENT, KINDS, fragments_of, load_trades
-from benchmarks.attribution.peers.metered import MeteredBackbone
 from benchmarks.attribution.trace.incidents import has_literal, load_incidents
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.jobs.executors.local import LocalExecutor
@@ -43,21 +40,19 @@ class Reasoner:
 
 
 @pytest.fixture
-def measured(tmp_path):
+def measured():
     """Return a function that measures an incident with a reasoner; everything is closed at the end."""
     opened = []
 
     def measure_one(incident, needs=None):
-        path = tmp_path / f"{len(opened)}.sqlite"
-        backbone = MeteredBackbone(path, lambda: Reasoner(incident, needs), "reasoner")
-        executor = LocalExecutor(ModelSpecs(backbone="fake", nli="fake", embedder="fake"), generator=backbone)
-        opened.append((executor, backbone))
-        return measure(executor, backbone, incident, Reporter(Console(quiet=True), quiet=True))
+        specs = ModelSpecs(backbone="fake", nli="fake", embedder="fake")
+        opened.append(LocalExecutor(specs, generator=Reasoner(incident, needs)))
+        (row,) = measure(opened[-1], [incident], Reporter(Console(quiet=True), quiet=True))
+        return row
 
     yield measure_one
-    for executor, backbone in opened:
+    for executor in opened:
         executor.close()
-        asyncio.run(backbone.close())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -90,7 +85,7 @@ def test_no_planted_memory_but_the_rule_names_an_option_and_the_rule_names_both(
 def test_options_of_an_incident_are_in_no_benign_memory_around_it():
     executor = LocalExecutor(ModelSpecs(backbone="fake", nli="fake", embedder="fake"))
     incidents = load_incidents()
-    for incident in wanted(()):
+    for incident in (incident for batch in batches(()) for incident in batch):
         case, planted = make_case(executor, incident, incidents)
         texts = [entry.text for entry in case.memory.entries if entry.entry_id not in case.poison]
         assert not any(has_literal(incident.harm, text) for text in texts), incident.incident_id
@@ -99,7 +94,7 @@ def test_options_of_an_incident_are_in_no_benign_memory_around_it():
 
 
 def test_both_parts_hold_every_kind_and_the_trades_are_apart():
-    found = wanted(())
+    found = [incident for batch in batches(()) for incident in batch]
     assert len({incident.incident_id for incident in found}) == len(found) == len(TRADES) * 6
     assert {trade["trade"] for trade in TRADES} > DEVELOPMENT
 
