@@ -34,6 +34,8 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "probes_kept": (AUDIT, "Are answers kept that the audit never sees?", DATA),
     "clean_store": (AUDIT, "Is memory blamed for an agent's own mistakes?", DATA),
     "trace_task": (AUDIT, "Which of five memories did it?", PACKAGED),
+    "public_stores_conflictqa": (AUDIT, "Who is named where one passage contradicts a true one?", DATA),
+    "public_stores_poisonedrag": (AUDIT, "Who is named where one to five passages are planted?", DATA),
     "attribution_peers": (AUDIT, "How do other methods do on one store?", DATA),
     "sparse_cost": (AUDIT, "What does one poison among many cost to find?", PACKAGED),
     "large_tenant": (AUDIT, "What does a large tenant cost besides its models?", NOTHING),

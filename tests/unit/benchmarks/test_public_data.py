@@ -30,6 +30,7 @@ SETS = {
     "benchmarks/attribution/minja_rap.py": ["WEBSHOP", "MINJA_RAP"],
     "benchmarks/systems/nli_throughput.py": ["SNLI"],
     "benchmarks/attribution/probes_kept.py": ["MMLU", "MINJA_QA"],
+    "benchmarks/attribution/public_stores/__main__.py": ["CONFLICTQA", "POISONEDRAG"],
 }
 """Benchmarks with --data, and what they read."""
 
