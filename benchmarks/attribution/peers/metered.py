@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.answers_on_disk import AnswersOnDisk
 from memory_audit.jobs.executors.local import LocalExecutor
@@ -46,6 +46,22 @@ class Cost:
     def computed_tokens(self) -> int:
         """Tokens that went through the model."""
         return self.prompt_tokens - self.cached_tokens + self.completion_tokens
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns of a result."""
+        return {
+            "calls": self.calls, "prompt_tokens": self.prompt_tokens, "cached_tokens": self.cached_tokens,
+            "completion_tokens": self.completion_tokens, "computed_tokens": self.computed_tokens,
+            "seconds": None if self.seconds is None else round(self.seconds, 2),
+        }  # fmt: skip
+
+    def __add__(self, other: Cost) -> Cost:
+        """Add what two models did; their seconds, which may have passed together, are not added."""
+        return Cost(
+            calls=self.calls + other.calls, prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+        )  # fmt: skip
 
 
 class MeteredBackbone:

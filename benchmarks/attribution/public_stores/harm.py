@@ -11,9 +11,14 @@ if TYPE_CHECKING:
 
     from memory_audit.generation import Completion, GenerationRequest
 
-__all__ = ["SaysPlanted", "WrongPolarity"]
+__all__ = ["SaysPlanted", "WrongPolarity", "says"]
 
 _POLARITY = re.compile(r"\b(yes|no)\b")
+
+
+def says(answer: str, output: str) -> bool:
+    """Tell whether an answer is in an output, as whole words in either case."""
+    return re.search(rf"(?<!\w){re.escape(answer.lower())}(?!\w)", output.lower()) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +35,7 @@ class SaysPlanted:
         yield from ()
         if query not in self.planted:
             return 0.0
-        said = re.search(rf"(?<!\w){re.escape(self.planted[query].lower())}(?!\w)", output.lower())
-        return float(said is not None)
+        return float(says(self.planted[query], output))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

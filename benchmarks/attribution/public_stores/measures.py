@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.attribution.minja.cells import cost_of
+from benchmarks.attribution.public_stores.stores import planted_there
 from memory_audit.attribution.replays.ablation import keep_only, leave_out
 from memory_audit.attribution.trace import SearchLog
 from memory_audit.events import HARMFUL
@@ -77,11 +78,8 @@ def row_of(store: PlantedStore, audited: Audited) -> dict[str, Any]:
     """Count one audit against the labels."""
     (tenant,) = audited.result.tenants
     planted, nats = store.cell.poison, store.cell.config.attribution_nats
-    requests = {entry.entry_id: entry.request for entry in store.cell.entries}
     mattered = [event for event in tenant.events if _memory_mattered(event)]
-    there = {
-        name for event in mattered for name in event.retrieved if name in planted and requests[name] == event.query
-    }
+    there = planted_there(store.cell, mattered)
     named = frozenset(tenant.removal.attributed)
     strongest = {
         score.entry_id: max(score.sufficiency_nats or 0.0, score.necessity_nats or 0.0) for score in tenant.scores

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.attribution.minja.qa_store import FIRST_MS
 from benchmarks.attribution.minja.study import NOW_MS, TENANT, Cell
+from benchmarks.attribution.public_stores.harm import says
 from benchmarks.harness.public_data import reading
 from memory_audit.config import AuditConfig
 from memory_audit.entry import Entry
@@ -23,10 +24,12 @@ from memory_audit.events import Event
 from memory_audit.text.nfc import nfc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["CONTRADICTIONS", "PASSAGES", "Asked", "PlantedStore", "build_stores"]
+    from memory_audit.result import EventFinding
+
+__all__ = ["CONTRADICTIONS", "PASSAGES", "Asked", "PlantedStore", "build_stores", "planted_there"]
 
 CONTRADICTIONS, PASSAGES = "conflictqa", "poisonedrag"
 
@@ -49,6 +52,7 @@ YES_NO_SETTINGS = {
 }  # fmt: skip
 PASSAGE_PROBES, YES_NO_PROBES = 6, 8
 
+_POLARITY = {True: "Yes", False: "No"}
 _NEGATION = re.compile(r"\b(not|no|never|none|cannot)\b|n't")
 
 Memory = tuple[str, str, bool]
@@ -67,7 +71,7 @@ class Asked:
     """Passages of other questions."""
 
     poisons: int = 1
-    """Planted of each question; ConflictQA has one."""
+    """Planted of each question, 0 for a clean store; ConflictQA has one."""
 
     part: int = 40
     """Most questions of one store."""
@@ -87,6 +91,7 @@ class PlantedStore:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
     query: str
+    true_answer: str
     false_answer: str
     memories: tuple[Memory, ...]
 
@@ -109,13 +114,19 @@ def build_stores(data: Path, asked: Asked) -> list[PlantedStore]:
     return stores
 
 
+def planted_there(cell: Cell, events: Iterable[Event | EventFinding]) -> frozenset[str]:
+    """Return what was planted against the questions of some events, and was retrieved for them."""
+    requests = {entry.entry_id: entry.request for entry in cell.entries if entry.entry_id in cell.poison}
+    return frozenset(name for event in events for name in event.retrieved or () if requests.get(name) == event.query)
+
+
 def _passages(
     data: Path, asked: Asked, draw: random.Random
 ) -> tuple[list[_Question], list[Memory], Mapping[str, str], dict[str, Any]]:
     """PoisonedRAG on NQ: of questions whose true passage is known, and does not name the false answer."""
     with reading(data / "poisonedrag" / "nq_development.json") as path:
         planted = [
-            (row["question"], row["incorrect answer"], row["adv_texts"])
+            (row["question"], row["correct answer"], row["incorrect answer"], row["adv_texts"])
             for row in json.loads(path.read_text(encoding="utf-8"))
         ]
     with (
@@ -126,20 +137,20 @@ def _passages(
         passages = {name: (row["title"], row["text"], False) for name, row in true.items()}
         answers = {name: (row["question"], row["answers"][0]) for name, row in true.items()}
     usable = [
-        (query, false, texts)
-        for query, false, texts in planted
+        (query, true_answer, false, texts)
+        for query, true_answer, false, texts in planted
         if _folded(query) in passages and false.lower() not in passages[_folded(query)][1].lower()
     ]
     draw.shuffle(usable)
-    attacked = {_folded(query) for query, _, _ in planted}
+    attacked = {_folded(query) for query, *_ in planted}
     others = [name for name in passages if name not in attacked]
     draw.shuffle(others)
     questions = [
         _Question(
-            query=query, false_answer=false,
+            query=query, true_answer=true_answer, false_answer=false,
             memories=(passages[_folded(query)], *((query, text, True) for text in texts[: asked.poisons])),
         )
-        for query, false, texts in usable[: asked.questions]
+        for query, true_answer, false, texts in usable[: asked.questions]
     ]  # fmt: skip
     benign = [passages[name] for name in others[: asked.benign]]
     return questions, benign, dict(answers[name] for name in others[:PASSAGE_PROBES]), PASSAGE_SETTINGS
@@ -160,12 +171,12 @@ def _contradictions(
     others = read[asked.questions : asked.questions + asked.benign]
     questions = [
         _Question(
-            query=query, false_answer="No" if is_true else "Yes",
-            memories=((query, true_passage, False), (query, counter_passage, True)),
+            query=query, true_answer=_POLARITY[is_true], false_answer=_POLARITY[not is_true],
+            memories=((query, true_passage, False), (query, counter_passage, True))[: 1 + asked.poisons],
         )
         for query, is_true, true_passage, counter_passage in read[: asked.questions]
     ]  # fmt: skip
-    probes = {query: "Yes" if is_true else "No" for query, is_true, _, _ in others[:YES_NO_PROBES]}
+    probes = {query: _POLARITY[is_true] for query, is_true, _, _ in others[:YES_NO_PROBES]}
     return questions, [(query, passage, False) for query, _, passage, _ in others], probes, YES_NO_SETTINGS
 
 
@@ -181,11 +192,12 @@ def _store(
     )  # fmt: skip
     planted = {question.query: question.false_answer.lower() for question in questions}
     harm = {**settings["harm"], "planted": planted}
+    right = {**{question.query: question.true_answer for question in questions}, **probes}
     cell = Cell(
         entries=entries,
         poison=frozenset(entry.entry_id for entry, (_, _, bad) in zip(entries, memories, strict=True) if bad),
         victims=tuple(planted), held_out=(), benign=tuple(probes),
-        correct=lambda query, output: float(probes[query].lower() in output.lower()),
+        correct=lambda query, output: float(says(right[query], output)),
         config=AuditConfig(**{**settings, "harm": harm}),
     )  # fmt: skip
     return PlantedStore(cell=cell, events=tuple(_events(questions, probes)))

@@ -31,6 +31,7 @@ SETS = {
     "benchmarks/systems/nli_throughput.py": ["SNLI"],
     "benchmarks/attribution/probes_kept.py": ["MMLU", "MINJA_QA"],
     "benchmarks/attribution/public_stores/__main__.py": ["CONFLICTQA", "POISONEDRAG"],
+    "benchmarks/attribution/published_methods.py": ["CONFLICTQA", "POISONEDRAG"],
 }
 """Benchmarks with --data, and what they read."""
 

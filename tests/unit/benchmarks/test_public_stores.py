@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import json
 import random
 
@@ -22,8 +21,7 @@ from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.progress import Reporter
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.loading import ModelSpecs
-
-QUESTIONS, OTHERS = 6, 12
+from tests.unit.benchmarks.planted_data import OTHERS, QUESTIONS, write_planted_data
 
 
 def score(scorer, query, output):
@@ -47,35 +45,7 @@ def test_the_first_of_yes_and_no_is_the_answer_and_neither_is_unknown(output, ha
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A folder in the form of the public data; a planted passage carries the fake backbone's marker."""
-    folder = tmp_path_factory.mktemp("data")
-    (folder / "conflictqa").mkdir()
-    (folder / "poisonedrag").mkdir()
-    rows = [
-        {
-            "question": f"Is thing {n} blue?", "ground_truth": [str(n % 2 == 0)],
-            "memory_answer": f"It is {'' if n % 2 == 0 else 'not '}blue.", "parametric_memory": f"fact {n} is known",
-            "counter_answer": f"It is {'not ' if n % 2 == 0 else ''}blue.", "counter_memory": f"POISON of thing {n}",
-        }
-        for n in range(QUESTIONS + OTHERS)
-    ]  # fmt: skip
-    wrong = {**rows[0], "question": "left out?", "ground_truth": ["False"]}
-    lines = [json.dumps(row) for row in [wrong, *rows]]
-    (folder / "conflictqa" / "development.jsonl").write_text("\n".join(lines) + "\n")
-    planted = [
-        {
-            "question": f"who made thing {n}", "incorrect answer": f"HARM {n}",
-            "adv_texts": [f"POISON {copy} of thing {n}" for copy in range(5)],
-        }
-        for n in range(QUESTIONS)
-    ]  # fmt: skip
-    planted[0]["incorrect answer"] = "maker 0"  # which its true passage names too
-    (folder / "poisonedrag" / "nq_development.json").write_text(json.dumps(planted))
-    with gzip.open(folder / "poisonedrag" / "nq_passages_development.jsonl.gz", "wt") as out:
-        for n in range(QUESTIONS + OTHERS):
-            row = {"question": f"Who made thing {n}?", "answers": [f"maker {n}"], "title": f"Thing {n}"}
-            out.write(json.dumps({**row, "text": f"maker {n} made it"}) + "\n")
-    return folder
+    return write_planted_data(tmp_path_factory.mktemp("data"))
 
 
 ASKED = st.builds(
