@@ -204,6 +204,7 @@ def test_what_is_in_quarantine_is_checked_byte_for_byte(store, damage):
 def test_an_attestation_says_what_a_run_quarantined(store):
     snapshot = open_store(store)
     done = read_purified(snapshot, "run-1", snapshot.manifest.parent, "quarantine")
+    assert done is not None
 
     def signed(purified):
         return attest(
