@@ -12,7 +12,7 @@ from typing import Literal
 
 from memory_audit.errors import UsageError
 
-__all__ = ["Completion", "GenerationRequest", "Message", "TokenLogprob"]
+__all__ = ["Completion", "GenerationRequest", "Message", "TokenLogprob", "TokenUsage"]
 
 Role = Literal["system", "user", "assistant"]
 
@@ -85,6 +85,24 @@ class TokenLogprob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenUsage:
+    """What requests cost; zeros where nothing was computed, or the server does not tell."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    """Prompt tokens that the server found in its prefix cache."""
+
+    completion_tokens: int = 0
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
     """The answer to one request."""
 
@@ -92,10 +110,6 @@ class Completion:
     """Generated text, without the forced prefix and without the stop string."""
 
     finish_reason: Literal["stop", "length"]
-    prompt_tokens: int
-    cached_tokens: int
-    """Prompt tokens that the server found in its prefix cache; 0 where the server does not tell."""
-
-    completion_tokens: int
+    usage: TokenUsage = TokenUsage()
     top: tuple[tuple[TokenLogprob, ...], ...] = ()
     """Per generated position the alternatives, most likely first; empty unless asked for."""

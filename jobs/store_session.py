@@ -25,7 +25,7 @@ from memory_audit.snapshot.reader import VerifiedSnapshot, check_pin, open_snaps
 if TYPE_CHECKING:
     from memory_audit.provenance.trust_policy import TrustPolicy
 
-__all__ = ["StoreSession", "check_pin_place", "known_pin", "remember", "seen_stores"]
+__all__ = ["StoreSession", "check_pin_place", "known_pin", "remember", "remember_published", "seen_stores"]
 
 _STORE_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -73,8 +73,7 @@ class StoreSession:
 
     def remember_published(self, version: int | None) -> None:
         """Keep what the store shows after this command published a version of it. Raises like `remember`."""
-        path, trust = self.snapshot.path, self.snapshot.trust
-        remember(open_snapshot(path, trust, now_ms=now_ms(), check_expiry=False), self.pin_file, published=version)
+        remember_published(self.snapshot.path, self.snapshot.trust, self.pin_file, version)
 
 
 def known_pin(store: Path, given: Path | None, policy: TrustPolicy, now: int) -> Pin | None:
@@ -138,6 +137,11 @@ def remember(snapshot: VerifiedSnapshot, given: Path | None, *, published: int |
         raise IncompleteError(
             f"version {published} of {snapshot.path} is published, but {kept}; then start the same command again"
         ) from None
+
+
+def remember_published(store: Path, trust: TrustPolicy, given: Path | None, version: int | None) -> None:
+    """Keep what a store shows after this command published a version of it. Raises like `remember`."""
+    remember(open_snapshot(store, trust, now_ms=now_ms(), check_expiry=False), given, published=version)
 
 
 def seen_stores() -> frozenset[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memory_audit.errors import ModelError, PromptTooLongError
-from memory_audit.generation import Completion, TokenLogprob
+from memory_audit.generation import Completion, TokenLogprob, TokenUsage
 from memory_audit.guard.blocks.behaviour import BehaviourCurve, BehaviourFeatures
 from memory_audit.guard.blocks.hazard import default_taxonomy
 
@@ -87,8 +87,8 @@ class FakeGenerator:
             top = (_alternatives(poisoned.split(" ")[0], clean.split(" ")[0], odds)[: request.top_logprobs],)
             top += tuple((TokenLogprob(text=f" {word}", logprob_nats=0.0),) for word in spoken[1:])
         return Completion(
-            text=text, finish_reason="stop" if ended else "length", prompt_tokens=prompt_tokens, cached_tokens=0,
-            completion_tokens=len(spoken), top=top,
+            text=text, finish_reason="stop" if ended else "length",
+            usage=TokenUsage(prompt_tokens=prompt_tokens, completion_tokens=len(spoken)), top=top,
         )  # fmt: skip
 
     async def close(self) -> None:

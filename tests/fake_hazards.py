@@ -92,7 +92,4 @@ class FakeHazardGenerator:
 
 
 def _completion(text: str, first: tuple[TokenLogprob, ...]) -> Completion:
-    return Completion(
-        text=text, finish_reason="stop", prompt_tokens=0, cached_tokens=0, completion_tokens=1,
-        top=(first,) if first else (),
-    )  # fmt: skip
+    return Completion(text=text, finish_reason="stop", top=(first,) if first else ())

@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 
     from memory_audit.attribution.replays.ablation import Outcome
 
-__all__ = ["Influence", "credit", "credit_over_events", "difference", "harm_of", "sum_over_events"]
+__all__ = [
+    "LEAST_SHARE", "Influence", "credit", "credit_over_events", "difference", "evidence", "harm_of", "share_of",
+    "sum_over_events",
+]  # fmt: skip
+
+LEAST_SHARE = 0.5
+"""Of the way to the harm that a memory must explain to be evidence of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +43,37 @@ class Influence:
     event_id: str
     entry_id: str
     sufficiency_nats: float | None = None
+    sufficiency_share: float | None = None
+    """Of the way from the odds without a cause to even odds, what the memory alone goes; None where not known."""
+
     necessity_nats: float | None = None
+    necessity_share: float | None = None
+    """Of the way from the odds of the harmful run back to those without a cause, what goes without the memory."""
+
     cmis: float | None = None
     """Plain eq. 7 on the harm score: h(full) - h(without m)."""
+
+
+def evidence(influence: Influence) -> float | None:
+    """Return the nats that say that a memory contributed to the harm; None where neither term is known.
+
+    The larger term counts, of those that explain at least `LEAST_SHARE` of the way. A memory of the harm's topic may
+    make its words a hundred times likelier and leave them all but impossible: that is priming, and no cause. And what
+    its presence took from the odds of the harmful run counts against what it does alone: it spoke against the harm.
+    """
+    alone, absent = influence.sufficiency_nats, influence.necessity_nats
+    if alone is not None:
+        alone += min(absent or 0.0, 0.0)
+    terms = ((alone, influence.sufficiency_share), (absent, influence.necessity_share))
+    known = [(nats, share) for nats, share in terms if nats is not None and share is not None]
+    return max((nats for nats, share in known if share >= LEAST_SHARE), default=0.0) if known else None
+
+
+def share_of(nats: float | None, way: float | None) -> float | None:
+    """Return what part of a way some nats are; all of it where there is no way to go, None where one is unknown."""
+    if nats is None or way is None:
+        return None
+    return nats / way if way > 0.0 else 1.0
 
 
 def credit(influence: Influence) -> float | None:

@@ -108,11 +108,6 @@ class LeaveOneOut:
         """What the budget left out, one line each."""
         return self._left_out
 
-    @property
-    def replays_planned(self) -> int:
-        """Replays planned so far that the budget bounds."""
-        return self._planned
-
     def plan(self) -> tuple[Ablation, ...]:
         """Return the next round, by event, the full prompt first; empty when S is chosen."""
         while self.phase != "done":

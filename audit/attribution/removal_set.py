@@ -1,4 +1,4 @@
-"""S, the removed set, as one record: which memories go, which may go, and why."""
+"""S, the removed set, as one record: which memories go, which may go, which are only suspected, and why."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ class RemovalSet:
 
     quarantined: dict[str, str] = field(default_factory=dict)
     """It derives from others that go, and is proposed for quarantine: a plain purge leaves it."""
+
+    suspected: dict[str, str] = field(default_factory=dict)
+    """Some evidence speaks against it, and less than attributes a harm: it stays."""
 
     @cached_property
     def removed(self) -> dict[str, str]:

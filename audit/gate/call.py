@@ -3,7 +3,8 @@
 As a file (`memaudit gate explain --call`), one JSON object; all but `tool` may be left out:
 
     {"tool": "send_money", "arguments": {"recipient": "GB29 NWBK 6016 1331 9268 19", "amount": 98.7},
-     "request": "Pay the bill…", "memories": ["m-3", "m-9"], "outputs": [{"tool": "read_file", "text": "…"}],
+     "request": "Pay the bill…", "memories": ["m-3", "m-9"],
+     "outputs": [{"tool": "read_page", "text": "…", "names": ["bill.txt"], "domain": "bank.example"}],
      "executed": [{"tool": "…", "arguments": {…}}]}
 
 A reader MUST reject other members, a number beyond what a float holds, such as `1e999`, a file longer than
@@ -55,6 +56,10 @@ class ToolOutput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     names: Annotated[tuple[Name, ...], AtMost] = ()
     """Names that this record goes by (a file's name, an address): one in the request makes it a named record, if it is
     no other record's (`memory_audit.gate.names`). Parts of one record belong into one output."""
+
+    domain: str = ""
+    """Host that it came from, as the runtime knows it by the channel: of the web address in the end, of the verified
+    sender. Never what a text says; empty where nothing vouches for one."""
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

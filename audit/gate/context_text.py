@@ -42,6 +42,9 @@ class ContextText:
     beside: str = ""
     """What else its author wrote: names of a record, metadata. It makes a value suspect and authorises none."""
 
+    assumes: str = ""
+    """What is taken for granted where it authorises a value, in words; empty where nothing is."""
+
     _squeezed: dict[Squeeze, str] = field(default_factory=dict, init=False)
     _offered: dict[_What, tuple[tuple[str, str], ...]] = field(default_factory=dict, init=False)
 

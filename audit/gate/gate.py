@@ -18,21 +18,24 @@ The gate reads no clock and no files, and needs neither Ray nor a model: an agen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
+from memory_audit.entry import PARTS_PER_MILLION, Parent
 from memory_audit.gate import values
 from memory_audit.gate.authority import Finding, has_values, judge_argument
 from memory_audit.gate.context_text import UNTRUSTED, ContextText
 from memory_audit.gate.names import named_records
+from memory_audit.gate.outputs import output_texts
 from memory_audit.gate.repair import repaired_call, substance
 from memory_audit.lineage.dag import PATH_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from memory_audit.entry import Entry
     from memory_audit.gate.call import Context, ToolCall
     from memory_audit.gate.context_text import Origin
     from memory_audit.gate.gate_policy import GatePolicy, ToolRule
@@ -91,6 +94,10 @@ class GateDecision:
     findings: tuple[Finding, ...] = ()
     """Every checked argument, in the order of the call."""
 
+    assumptions: tuple[str, ...] = ()
+    """What is taken for granted of trusted texts that the context holds, in words: of tools that the policy lists, and
+    of whoever recorded what an agent's memories draw on."""
+
 
 class Gate:
     """Judges tool calls under one policy.
@@ -103,6 +110,7 @@ class Gate:
     def __init__(self, policy: GatePolicy, lineage: VerifiedLineage | None = None) -> None:
         self.policy = policy
         self.lineage = lineage
+        self._listed = policy.outputs_by_tool()
         self._texts: dict[str, ContextText] = {}
         self._texts_of: Standing | None = None
 
@@ -124,6 +132,31 @@ class Gate:
         if isinstance(memories, GateDecision):
             return memories
         texts = self._context_texts(context, memories)
+        decision = self._judged(rule, call, context, texts)
+        return replace(decision, assumptions=tuple(dict.fromkeys(text.assumes for text in texts if text.assumes)))
+
+    def stamp(self, entry: Entry, context: Context) -> Entry:
+        """Return what an agent wrote with its origin as the runtime knows it, whatever the entry says of itself.
+
+        Every memory of the context becomes a parent of weight 1: any of them may be all that it draws on. A tool's
+        output can be no parent, so where the context has one that outsiders can write to, its source is `external`.
+
+        Args:
+            entry: To be stored, under the principal of the runtime. `trust.principals` names that one, and not one
+                under which the agent itself can write.
+            context: All that the agent had in front of it in this session, also what it has forgotten since.
+
+        Raises:
+            EntryError: there were more memories than an entry can have parents, or the entry itself was one.
+        """
+        outputs = chain.from_iterable(self._output_texts(context))
+        source = "external" if any(text.origin in UNTRUSTED for text in outputs) else entry.source
+        memories = dict.fromkeys(context.memories)
+        parents = tuple(Parent(entry_id=name, weight_ppm=PARTS_PER_MILLION) for name in memories)
+        return replace(entry, source=source, parents=parents)
+
+    def _judged(self, rule: ToolRule, call: ToolCall, context: Context, texts: list[ContextText]) -> GateDecision:
+        """Answer the questions from the fourth on."""
         tainted = [text for text in texts if text.origin in UNTRUSTED]
         if tainted and rule.intent_for == "all" and not _asked_for(rule, texts):
             return self._deny("not asked for", _not_asked_for(rule), tainted)
@@ -185,7 +218,9 @@ class Gate:
                     return self._deny("unknown memory", f"memory {entry_id!r:.80} {how} version {version}")
                 origin: Origin = "memory" if lineage.dag.label(entry_id) == "trusted" else "external"
                 metadata = "\0".join(item for pair in entry.metadata.items() for item in pair)
-                text = ContextText(entry.text, origin, f"memory {entry_id}", entry_id, metadata)
+                own_word = origin == "memory" and entry.source == "agent"
+                assumes = f"{entry.principal} records all that its memories draw on" if own_word else ""
+                text = ContextText(entry.text, origin, f"memory {entry_id}", entry_id, metadata, assumes)
                 self._texts[entry_id] = text
             found.append(text)
         return found
@@ -195,20 +230,21 @@ class Gate:
         texts = [ContextText(context.request, "user", "the user's request")] if context.request else []
         naming = texts.copy()
         texts += memories
-        trusted = self.policy.trusted_outputs
-        outputs = []
-        for number, output in enumerate(context.outputs, start=1):
-            origin: Origin = "tool" if output.tool in trusted else "external"
-            beside = "\0".join(output.names)
-            text = ContextText(output.text, origin, f"output {number} of {output.tool}", beside=beside)
-            outputs.append(text)
-            if origin == "tool":
-                naming.append(text)
+        outputs = self._output_texts(context)
         if any(output.names for output in context.outputs):
+            naming += [text for text in chain.from_iterable(outputs) if text.origin == "tool"]
             for place in named_records(context.outputs, [text.folded for text in naming], self.policy.names):
-                if outputs[place].origin == "external":
-                    outputs[place].origin = "named"
-        return texts + outputs
+                for text in outputs[place]:
+                    if text.origin == "external":
+                        text.origin = "named"
+        return [*texts, *chain.from_iterable(outputs)]
+
+    def _output_texts(self, context: Context) -> list[list[ContextText]]:
+        """Return the texts of each output."""
+        return [
+            output_texts(output, number, self._listed.get(output.tool))
+            for number, output in enumerate(context.outputs, start=1)
+        ]
 
     def _deny(
         self, reason: GateReason, detail: str, sources: Sequence[ContextText] = (), findings: tuple[Finding, ...] = ()

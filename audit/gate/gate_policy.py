@@ -11,7 +11,10 @@ A YAML file (JSON is YAML) that the operator keeps beside the agent, not in the 
       except_principals: []
       unattributed: external
       propagation: shares
-    trusted_outputs: [get_balance]  # tools whose output no outsider can write to
+    trusted_outputs:                # what no outsider can write to, see memory_audit.gate.outputs
+      - get_balance                                       # all that the tool returns
+      - {tool: search_contacts, fields: [email, name]}    # these fields of its JSON alone
+      - {tool: read_page, domains: [bank.example]}        # what it returns from there alone
     names: '[A-Za-z0-9-]+[.]pdf'    # the names by which the user may name a record; see memory_audit.gate.names
     tools:                          # a tool that is not named here is not sensitive
       send_money:
@@ -40,7 +43,9 @@ Rules, on top of those `load_gate_policy` states for each name:
    With `intent_for: all` such a call is not allowed either, where anything untrusted is in the context.
 5. `"*"` stands for all only in `free` and `principals`. As a tool, parameter, trusted output or excepted principal it
    would be a name that nothing has, and gate nothing: it is refused there.
-6. A reader MUST reject unknown members, a member twice or without a value, aliases, other types, and a file longer than
+6. A trusted output without limits is its tool's name, and nothing else; one with limits has `fields`, `domains` or
+   both, which it must then meet. A tool is listed once.
+7. A reader MUST reject unknown members, a member twice or without a value, aliases, other types, and a file longer than
    MAX_POLICY_BYTES.
 """
 
@@ -66,7 +71,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-__all__ = ["Authority", "GatePolicy", "ParameterRule", "ToolRule", "load_gate_policy", "parse_gate_policy"]
+__all__ = [
+    "Authority", "GatePolicy", "ParameterRule", "ToolRule", "TrustedOutput", "load_gate_policy", "parse_gate_policy",
+]  # fmt: skip
 
 Authority = Literal["user", "memory", "tool", "named"]
 DEFAULT_AUTHORITY: tuple[Authority, ...] = ("user", "memory", "tool")
@@ -156,6 +163,32 @@ class ToolRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 _UNNAMED = ParameterRule()
 
 
+Some = Annotated[frozenset[Name], msgspec.Meta(min_length=1)]
+
+_HOST = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
+
+
+class TrustedOutput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tool of whose output outsiders can write to a part."""
+
+    tool: Name
+    fields: Some | None = None
+    """Members of its JSON that they cannot write to; None is all of it."""
+
+    domains: Some | None = None
+    """Hosts whose pages they cannot write to; None is wherever it is from."""
+
+    def __post_init__(self) -> None:
+        if not self.fields and not self.domains:
+            raise UsageError(f"{self.tool!r:.60} has neither fields nor domains: list its name alone")
+        for field in self.fields or ():
+            if any(step != step.strip() or step in {"", ALL_OTHERS} for step in field.split(".")):
+                raise UsageError(f"fields: {field!r:.60} names no member of an object")
+        for domain in self.domains or ():
+            if not _HOST.fullmatch(domain):
+                raise UsageError(f"domains: {domain!r:.60} is no host name in lower case, such as bank.example")
+
+
 class GatePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole gate policy."""
 
@@ -163,9 +196,17 @@ class GatePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     trust: TrustRules = TrustRules()
     tau_ppm: Annotated[int, msgspec.Meta(ge=0, le=PARTS_PER_MILLION)] = DEFAULT_TAU_PPM
     max_age_s: Annotated[int, msgspec.Meta(ge=0, le=MAX_AGE_S)] | None = None
-    trusted_outputs: frozenset[Name] = frozenset()
+    trusted_outputs: frozenset[Name | TrustedOutput] = frozenset()
     names: re.Pattern[str] | None = None
     """What a record's name must match, as a whole, to name it; None: see `memory_audit.gate.names`."""
+
+    def __post_init__(self) -> None:
+        if len(self.outputs_by_tool()) != len(self.trusted_outputs):
+            raise UsageError("trusted_outputs: a tool is listed twice")
+
+    def outputs_by_tool(self) -> dict[str, str | TrustedOutput]:
+        """Return the items of `trusted_outputs` by the names of their tools."""
+        return {item if isinstance(item, str) else item.tool: item for item in self.trusted_outputs}
 
 
 def load_gate_policy(path: Path) -> GatePolicy:
@@ -188,9 +229,16 @@ def parse_gate_policy(data: bytes, where: str) -> GatePolicy:
         raise UsageError(f"{where}: tools must name 1 to {MAX_NAMES} sensitive tools")
     if "names" in members:
         members["names"] = _expression(members["names"], f"{where}: names")
+    place = f"{where}: trusted_outputs"
+    if isinstance(outputs := members.get("trusted_outputs"), list):
+        members["trusted_outputs"] = [_output(item, place) for item in outputs]
     policy = convert({**members, "tools": tools}, GatePolicy, where)
-    _check_own(policy.trusted_outputs, f"{where}: trusted_outputs")
+    _check_own(policy.outputs_by_tool(), place)
     return msgspec.structs.replace(policy, trust=trust)
+
+
+def _output(value: Any, where: str) -> Any:
+    return convert(as_members(value, where), TrustedOutput, where) if isinstance(value, dict) else value
 
 
 def _tool(value: Any, where: str) -> ToolRule:

@@ -9,9 +9,12 @@ Three labels, from best to worst: `trusted`, `derived-untrusted` (the entry itse
    exactly like a home-made thought. Its parents' weights are shares of it, and what they leave is *unrecorded*. An
    unrecorded share of τ or more is distrusted as an external parent of that weight would be: else leaving a parent out,
    or lowering its weight, would make an entry cleaner than the truth does. No parents, or parents of weight 0, leave
-   all of it. Where the agent records parents for everything it derives, the rest is its own thought, and
+   all of it. Where everything that was derived has its parents recorded, the rest is the agent's own thought, and
    `unattributed: trusted` says so.
-3. A removed entry is `external` for ever, whatever it was: an audit found it at fault, its tombstone keeps neither
+3. Whose word parents are, the principal says, and its key. An agent can leave out what it drew on, told so by a text
+   that it reads. Where its *runtime* records them, under a principal of its own (`memory_audit.gate.gate.Gate.stamp`),
+   `principals` names that one and not the agent's: what the agent wrote by itself is then external.
+4. A removed entry is `external` for ever, whatever it was: an audit found it at fault, its tombstone keeps neither
    source nor parents, and what was derived from it must not become clean by the removal.
 """
 

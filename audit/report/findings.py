@@ -71,13 +71,19 @@ class TenantEvidence:
         return self.removal.with_quarantined().ids
 
 
-def removal_set(attributed: Mapping[str, str], descendants: Collection[DescendantFinding]) -> RemovalSet:
-    """Return S: what is attributed, with what of its descendants goes and what is quarantined."""
+def removal_set(
+    attributed: Mapping[str, str], descendants: Collection[DescendantFinding], suspected: Mapping[str, str]
+) -> RemovalSet:
+    """Return S: what is attributed, what of its descendants goes or is quarantined, and what is suspected besides."""
     derived, quarantined = (
         {item.entry_id: item.reason for item in descendants if item.proposal == proposal}
         for proposal in ("remove", "quarantine")
     )
-    return RemovalSet(attributed=dict(sorted(attributed.items())), derived=derived, quarantined=quarantined)
+    named = attributed.keys() | derived.keys() | quarantined.keys()
+    return RemovalSet(
+        attributed=dict(sorted(attributed.items())), derived=derived, quarantined=quarantined,
+        suspected={name: why for name, why in sorted(suspected.items()) if name not in named},
+    )  # fmt: skip
 
 
 def rank(
@@ -183,7 +189,7 @@ def _event(
         retrieved=event.retrieved if event.retrieved is not None else found.memory.context(event.query),
         retrieved_reconstructed=event.retrieved is None,
         retrieved_after=None if after is None else after.context,
-        causes=tuple(sorted(causes)) if verdict in {"cleared", "not cleared"} else (),
+        causes=tuple(sorted(causes)) if verdict in {"cleared", "contributed", "not cleared"} else (),
         reason=reason,
     )
 
@@ -211,7 +217,7 @@ def _is_cause(found: TenantEvidence, state: EventState, entry_id: str) -> bool:
 def _verdict(state: EventState, after: Outcome | None) -> tuple[EventVerdict, str]:
     """Judge by the replay without S; the search's own word stands only where S is not what decides."""
     settled = state.settled
-    if settled is not None and settled.verdict not in {"cleared", "not cleared"}:
+    if settled is not None and not settled.rests_on_replay:
         return settled.verdict, settled.reason
     if after is None or after.harm is None:
         return "not examined", "the replay without the removed set could not be judged"
@@ -219,7 +225,8 @@ def _verdict(state: EventState, after: Outcome | None) -> tuple[EventVerdict, st
         return "cleared", "harm is gone on replay without the removed set"
     # The search may have cleared it without another set: a budget cuts the ranking shorter.
     told = "" if state.status == "cleared" else state.reason
-    return "not cleared", told or "harm stays on replay without the removed set"
+    verdict: EventVerdict = "contributed" if state.status == "contributed" else "not cleared"
+    return verdict, told or "harm stays on replay without the removed set"
 
 
 def _probe(found: TenantEvidence, event: Event, removed: frozenset[str], pattern: str | None) -> ProbeFinding:

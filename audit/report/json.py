@@ -5,11 +5,12 @@ Example (shortened):
     {"format": "memaudit-result", "version": 1, "run_id": "…", "tenants": [{"tenant": "acme", "scores": [ … ]}], …}
 
 Rules: the field names are those of `memory_audit.result`; every field is there, but `lineage` only where a tenant has
-one; ASCII only (other characters escaped), so that no viewer is steered by the text inside. Derivation paths are
-bounded as `memory_audit.result` says. A reader MUST reject more than MAX_BYTES, another format or version, an unknown,
-missing or repeated field, a value of another type, numbers that are not finite or beyond MAX_NUMBER, a descendant
-without a path, a lineage that lacks an entry to remove, and a removal that names an entry twice, or one without a
-score, or other descendants than the lineage. Nothing here reads or writes files.
+one; each score also says by `removed` whether the tenant's `removal` takes its entry; ASCII only (other characters
+escaped), so that no viewer is steered by the text inside. Derivation paths are bounded as `memory_audit.result` says.
+A reader MUST reject more than MAX_BYTES, another format or version, an unknown, missing or repeated field, a value of
+another type, numbers that are not finite or beyond MAX_NUMBER, a descendant without a path, a lineage that lacks an
+entry to remove, a removal that names an entry twice, or one without a score, or other descendants than the lineage,
+and a `removed` that differs from it. Nothing here reads or writes files.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 Number = TypeVar("Number", int, float)
 
-__all__ = ["FORMAT", "MAX_BYTES", "VERSION", "from_json", "to_json"]
+__all__ = ["FORMAT", "MAX_BYTES", "VERSION", "from_json", "to_json", "to_record"]
 
 FORMAT = "memaudit-result"
 VERSION = 1
@@ -53,12 +54,8 @@ def to_json(result: AuditResult) -> str:
     Raises:
         UsageError: a score is not a finite number, or the text is more than a reader takes.
     """
-    record = {"format": FORMAT, "version": VERSION, **msgspec.to_builtins(result)}
-    for tenant in record["tenants"]:
-        if tenant["lineage"] is None:
-            del tenant["lineage"]
     try:
-        text = json.dumps(record, indent=1, allow_nan=False) + "\n"
+        text = json.dumps(to_record(result), indent=1, allow_nan=False) + "\n"
     except ValueError as error:
         raise UsageError(f"result {result.run_id!r:.80} cannot be written as JSON: {error}") from None
     if len(text) > MAX_BYTES:
@@ -67,6 +64,17 @@ def to_json(result: AuditResult) -> str:
             "fewer tenants or events at a time"
         )
     return text
+
+
+def to_record(result: AuditResult) -> dict[str, Any]:
+    """Return the result as what JSON is made of."""
+    record: dict[str, Any] = {"format": FORMAT, "version": VERSION, **msgspec.to_builtins(result)}
+    for tenant, found in zip(record["tenants"], result.tenants, strict=True):
+        if found.lineage is None:
+            del tenant["lineage"]
+        for score in tenant["scores"]:
+            score["removed"] = score["entry_id"] in found.removal.ids
+    return record
 
 
 def from_json(text: str | bytes, source: str = "result.json") -> AuditResult:
@@ -97,11 +105,21 @@ def from_json(text: str | bytes, source: str = "result.json") -> AuditResult:
     if version != VERSION or isinstance(version, bool):
         raise UsageError(f"{source}: version is {version!r:.20}, this program reads version {VERSION}")
     result = convert(record, AuditResult, source)
-    _check_fields(record, result, f"{source}: result")
     for index, tenant in enumerate(result.tenants):
-        _check_removal(tenant, f"{source}: result.tenants[{index}].removal")
-        _check_lineage(tenant, f"{source}: result.tenants[{index}].lineage")
+        where = f"{source}: result.tenants[{index}]"
+        _check_removal(tenant, f"{where}.removal")
+        _check_lineage(tenant, f"{where}.lineage")
+        _take_removed(record["tenants"][index]["scores"], tenant, f"{where}.scores")
+    _check_fields(record, result, f"{source}: result")
     return result
+
+
+def _take_removed(scores: list[dict[str, Any]], tenant: TenantResult, where: str) -> None:
+    """Take off scores what they say of the removal, and check it: the removal alone is believed."""
+    for index, score in enumerate(scores):
+        removed = score["entry_id"] in tenant.removal.ids
+        if (said := score.pop("removed", None)) is not removed:
+            raise UsageError(f"{where}[{index}].removed is {said!r:.20}, but {removed} by the removal")
 
 
 def _check_fields(record: Any, value: object, where: str) -> None:
@@ -122,7 +140,7 @@ def _check_fields(record: Any, value: object, where: str) -> None:
 def _check_removal(tenant: TenantResult, where: str) -> None:
     """Check that what a purge takes is what the reports show."""
     removal, lineage = tenant.removal, tenant.lineage
-    parts = (removal.attributed, removal.derived, removal.quarantined)
+    parts = (removal.attributed, removal.derived, removal.quarantined, removal.suspected)
     named = [entry_id for part in parts for entry_id in part]
     shown = {score.entry_id for score in tenant.scores}
     wrong = [name for name, count in Counter(named).items() if count > 1 or name not in shown]

@@ -64,13 +64,15 @@ class Summary:
     probes_unknown: int
     not_examined: int
     unsettled: int = 0
-    """Events that may still do harm by memory: not cleared, not examined, or harmful in the last replay without the
-    removed set; not those that memory does not cause."""
+    """Events that may still do harm by memory: not cleared, contributed to, not examined, or harmful in the last replay
+    without the removed set; not those that memory does not cause."""
 
     descendants: int = 0
     """Of the removed entries, those that are there by descent from another one."""
 
     quarantined: int = 0
+    suspected: int = 0
+    """Memories that some evidence speaks against, and that stay."""
 
     @property
     def did_harm(self) -> int:
@@ -83,7 +85,8 @@ class Summary:
         lost = self.probes - self.probes_kept - self.probes_unknown
         if self.verdicts["not cleared"] or lost:
             return "bad"
-        open_ends = self.verdicts["not examined"] + self.verdicts["not reproduced"] + self.not_examined
+        open_ends = sum(self.verdicts[name] for name in ("not examined", "not reproduced", "contributed"))
+        open_ends += self.not_examined + self.suspected
         return "warn" if open_ends or self.verdicts["memory is not the cause"] or self.probes_unknown else "good"
 
 
@@ -119,6 +122,7 @@ def summarise(tenants: Sequence[TenantResult]) -> Summary:
         unsettled=sum(_is_unsettled(event) for event in events),
         descendants=len(descendants_of(tenants, "remove")),
         quarantined=len(descendants_of(tenants, "quarantine")),
+        suspected=sum(len(tenant.removal.suspected) for tenant in tenants),
     )
 
 
@@ -130,8 +134,8 @@ def _is_unsettled(event: EventFinding) -> bool:
 
 
 def worst_events(tenant: TenantResult) -> list[EventFinding]:
-    """Return the events as reports list them: not cleared, not examined, the rest; so a cut list keeps the worst."""
-    order: dict[EventVerdict, int] = {"not cleared": 0, "not examined": 1}
+    """Return the events as reports list them, those that leave most open first: so a cut list keeps the worst."""
+    order: dict[EventVerdict, int] = {"not cleared": 0, "contributed": 1, "not examined": 2}
     return sorted(tenant.events, key=lambda event: order.get(event.verdict, len(order)))
 
 

@@ -45,6 +45,7 @@ _LEAST_SHOWN = 0.001
 _TONE = {"good": "bold green", "warn": "bold yellow", "bad": "bold red"}
 _VERDICT_STYLE: dict[EventVerdict, str] = {
     "cleared": "green",
+    "contributed": "yellow",
     "not cleared": "bold red",
     "memory is not the cause": "yellow",
     "not reproduced": "yellow",
@@ -91,6 +92,12 @@ def _tenant(view: TenantView) -> list[RenderableType]:
     if view.removed:
         lines.append(_removed_table(view.removed[:MAX_ROWS]))
         lines.extend(_left_out(len(view.removed) - MAX_ROWS, "entries to remove"))
+    suspected = list(tenant.removal.suspected.items())
+    lines.extend(
+        Text(f"suspected, and kept: {as_line(name, 40)}: {as_line(why, 200)}", style="yellow")
+        for name, why in suspected[:MAX_ROWS]
+    )
+    lines.extend(_left_out(len(suspected) - MAX_ROWS, "suspected entries"))
     if view.staying:
         lines.append(_staying_table(view.staying[:MAX_ROWS]))
         lines.extend(_left_out(len(view.staying) - MAX_ROWS, "derived entries"))

@@ -97,7 +97,7 @@ def measure(
         run_searches(executor, program, [Searched(search=search, memory=case.memory)], reporter, "memaudit")
     finally:
         ours = backbone.end()
-    named = {PLAIN: {name for name, drop in dropped.items() if drop > 0}, OURS: set(search.removed)}
+    named = {PLAIN: {name for name, drop in dropped.items() if drop > 0}, OURS: search.removal.ids}
     reporter.say(f"k = {len(case.ids)}: {plain.computed_tokens / ours.computed_tokens:.1f} times fewer tokens")
     return [
         {
@@ -165,8 +165,8 @@ def state(results: ResultFile, ks: Sequence[int]) -> None:
 
 def _cost(cost: Cost) -> dict[str, float | int]:
     return {
-        "calls": cost.calls, "computed_tokens": cost.computed_tokens, "prompt_tokens": cost.prompt_tokens,
-        "completion_tokens": cost.completion_tokens, "seconds": round(cost.seconds or 0.0, 2),
+        "calls": cost.calls, "computed_tokens": cost.computed_tokens, "prompt_tokens": cost.usage.prompt_tokens,
+        "completion_tokens": cost.usage.completion_tokens, "seconds": round(cost.seconds or 0.0, 2),
     }  # fmt: skip
 
 

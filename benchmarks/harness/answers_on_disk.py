@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
-from memory_audit.generation import Completion, GenerationRequest, TokenLogprob
+from memory_audit.generation import Completion, GenerationRequest, TokenLogprob, TokenUsage
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.models.backbone.generator_vllm import VllmSettings
 from memory_audit.models.loading import ModelSpecs, backbone_id, load_generator
@@ -94,7 +95,7 @@ def study_executor(
 
 def _pack(answer: Completion) -> str:
     packed: str = json.dumps([
-        answer.text, answer.finish_reason, answer.prompt_tokens, answer.cached_tokens, answer.completion_tokens,
+        answer.text, answer.finish_reason, *astuple(answer.usage),
         [[[item.text, item.logprob_nats] for item in position] for position in answer.top],
     ])  # fmt: skip
     return packed
@@ -103,7 +104,8 @@ def _pack(answer: Completion) -> str:
 def _unpack(blob: str) -> Completion:
     text, reason, prompt, cached, completion, top = json.loads(blob)
     return Completion(
-        text=text, finish_reason=reason, prompt_tokens=prompt, cached_tokens=cached, completion_tokens=completion,
+        text=text, finish_reason=reason,
+        usage=TokenUsage(prompt_tokens=prompt, cached_tokens=cached, completion_tokens=completion),
         top=tuple(
             tuple(TokenLogprob(text=token, logprob_nats=logprob) for token, logprob in position) for position in top
         ),

@@ -13,10 +13,12 @@ import argparse
 import asyncio
 import os
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.resultfile import ResultFile
 from benchmarks.systems.replay_prompts import event_requests
+from memory_audit.generation import TokenUsage
 from memory_audit.models.backbone.generator_vllm import VllmGenerator
 from memory_audit.models.loading import ModelSpecs, load_generator
 
@@ -62,8 +64,8 @@ async def measure(arguments: argparse.Namespace) -> None:
             took = time.perf_counter() - began
             seconds[side] += took
             texts[side] = [completion.text for completion in completions]
-            prompt = sum(completion.prompt_tokens for completion in completions)
-            cached = sum(completion.cached_tokens for completion in completions)
+            usage = sum((completion.usage for completion in completions), TokenUsage())
+            computed = usage.prompt_tokens - usage.cached_tokens
             result.add_row(
                 {
                     "side": side,
@@ -71,14 +73,12 @@ async def measure(arguments: argparse.Namespace) -> None:
                     "replays": len(requests),
                     "seconds": round(took, 2),
                     "replays_per_s": round(len(requests) / took, 3),
-                    "prompt_tokens": prompt,
-                    "cached_tokens": cached,
-                    "tokens_computed": prompt - cached,
-                    "completion_tokens": sum(completion.completion_tokens for completion in completions),
+                    **asdict(usage),
+                    "tokens_computed": computed,
                     "load_average": round(os.getloadavg()[0], 1),
                 }
             )
-            print(f"{side}: {len(requests) / took:.2f} replays/s, {prompt - cached} prompt tokens computed")
+            print(f"{side}: {len(requests) / took:.2f} replays/s, {computed} prompt tokens computed")
     slow, fast = seconds.values()
     same = sum(a == b for a, b in zip(*texts.values(), strict=True)) / len(requests)
     result.add_row({"agreement": "answers equal word for word on both sides", "share": round(same, 3)})

@@ -56,7 +56,9 @@ async def measure(name: str, events: int) -> dict[str, Any]:
         began = time.perf_counter()
         completions = await asyncio.gather(*(generator.generate(request) for request in requests))
         row[f"{phase}_s"] = round(time.perf_counter() - began, 2)
-        row[f"{phase}_tokens_computed"] = sum(item.prompt_tokens - item.cached_tokens for item in completions)
+        row[f"{phase}_tokens_computed"] = sum(
+            item.usage.prompt_tokens - item.usage.cached_tokens for item in completions
+        )
     row["replays"] = len(requests)
     row["load_average"] = round(os.getloadavg()[0], 1)
     row["answers"] = [item.text for item in completions]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,7 +40,7 @@ from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.lineage.edges_file import read_edges
 from memory_audit.provenance.keys import POLICY_FILE, load_keyring
-from memory_audit.report.json import to_json
+from memory_audit.report.json import to_record
 from memory_audit.report.summary import summarise
 from memory_audit.report.table import render_table
 from memory_audit.request import AuditRequest, read_events
@@ -186,7 +185,7 @@ def audit(
             refused = error
     if as_json:  # one document, also with --apply, and where the purge is refused
         purged = {"purged": None if purge is None else purge.to_json()} if apply else {}
-        print_json(json.loads(to_json(result)) | purged | ({} if refused is None else {"refused": str(refused)}))
+        print_json(to_record(result) | purged | ({} if refused is None else {"refused": str(refused)}))
     elif purge is not None:
         print_lines(*purge.lines())
     elif refused is None and result.removals:

@@ -107,6 +107,8 @@ def _explain_call(file: Path, gate: Gate, lineage: VerifiedLineage, now: int, *,
     for memory in context.memories:
         if memory in lineage.dag:
             print_lines(f"  memory {as_line(memory)}: {lineage.dag.label(memory)}")
+    for assumed in decision.assumptions:
+        print_lines(f"  assumed: {as_line(assumed, TEXT_CHARS)}")
     if decision.verdict == "repair" and decision.call is not None:
         arguments = json.dumps(dict(decision.call.arguments), ensure_ascii=False)
         print_lines(f"  make this call instead: {as_line(decision.call.tool)} {as_line(arguments, 1_000)}")
@@ -180,6 +182,7 @@ def _decision_record(decision: GateDecision, lineage: VerifiedLineage) -> dict[s
             for item in decision.findings
         ],
         "evidence": [{"where": item.where, "path": _path_record(item.path)} for item in decision.evidence],
+        "assumptions": list(decision.assumptions),
         "version": lineage.standing.version,
     }  # fmt: skip
 

@@ -14,13 +14,12 @@ from memory_audit.errors import IncompleteError, UsageError
 from memory_audit.jobs.cli.shared import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
 from memory_audit.jobs.clock import as_utc, now_ms, publisher_ms
 from memory_audit.jobs.progress import Reporter
-from memory_audit.jobs.store_session import StoreSession, check_pin_place, known_pin, remember
+from memory_audit.jobs.store_session import StoreSession, check_pin_place, known_pin, remember_published
 from memory_audit.provenance.keys import load_keyring
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.redate import redate as set_right
 from memory_audit.snapshot.publishing.vacuum import Vacuumed
 from memory_audit.snapshot.publishing.vacuum import vacuum as erase
-from memory_audit.snapshot.reader import open_snapshot
 from memory_audit.snapshot.verify import verify_store
 
 if TYPE_CHECKING:
@@ -146,9 +145,7 @@ def redate(
     known = known_pin(store, pin, keyring.policy, now)
     done = set_right(store, keyring, now_ms=now, pin=known, dry_run=not apply)
     if apply:
-        remember(
-            open_snapshot(store, keyring.policy, now_ms=now_ms(), check_expiry=False), pin, published=done.published
-        )
+        remember_published(store, keyring.policy, pin, done.published)
     if as_json:
         print_json({
             "version": done.version, "created_ms": done.created_ms, "now_ms": now, "needed": done.needed,

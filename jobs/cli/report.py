@@ -39,6 +39,7 @@ _PHASES = {
     "baseline": "What would any memory do there?",
     "reference": "Does the harm come with any memory?",
     "sufficiency": "What does each memory do alone?",
+    "combinations": "Which memories bring the harm together?",
     "necessity": "What is lost without each memory?",
     "closure": "What do the memories do that moved up?",
     "verify": "Is the harm gone without the set?",

@@ -30,6 +30,7 @@ from memory_audit.attribution.search.divergence import (
     log_odds_further_on,
 )
 from memory_audit.errors import PrefixUnsupportedError, PromptTooLongError
+from memory_audit.generation import TokenUsage
 from memory_audit.models.backbone.memo import MemoGenerator
 
 if TYPE_CHECKING:
@@ -176,9 +177,7 @@ async def _answer(  # noqa: PLR0913, PLR0917 - one question and what answers it
         answers=found.answers,
         prompt_hash=found.prompt_hash,
         memoised=0 < meter.requests == meter.shared,
-        prompt_tokens=meter.prompt_tokens,
-        cached_tokens=meter.cached_tokens,
-        completion_tokens=meter.completion_tokens,
+        usage=meter.usage,
         left_out=tuple(entry.entry_id for entry in left_out) if found.fits else (),
         fits=found.fits,
     )
@@ -287,17 +286,16 @@ async def _sample(  # noqa: PLR0913, PLR0917 - one replay, varied
 class _Meter:
     """Counts what one question costs."""
 
-    __slots__ = ("_generator", "cached_tokens", "completion_tokens", "prompt_tokens", "requests", "shared")
+    __slots__ = ("_generator", "requests", "shared", "usage")
 
     def __init__(self, generator: MemoGenerator) -> None:
         self._generator = generator
-        self.requests = self.shared = self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
+        self.requests = self.shared = 0
+        self.usage = TokenUsage()
 
     async def generate(self, request: GenerationRequest) -> Completion:
         completion, shared = await self._generator.ask(request)
         self.requests += 1
         self.shared += shared
-        self.prompt_tokens += completion.prompt_tokens
-        self.cached_tokens += completion.cached_tokens
-        self.completion_tokens += completion.completion_tokens
+        self.usage += completion.usage
         return completion

@@ -199,7 +199,8 @@ def _chosen(found: TenantEvidence, config: AuditConfig) -> TenantEvidence:
         why = f"among the {config.budget} highest scores"
         attributed = dict.fromkeys(choose_budget(ranking, config.budget), why)
     descendants = () if found.derivation is None else found.derivation.closure(attributed)
-    return replace(found, ranking=ranking, descendants=descendants, removal=removal_set(attributed, descendants))
+    removal = removal_set(attributed, descendants, found.search.removal.suspected)
+    return replace(found, ranking=ranking, descendants=descendants, removal=removal)
 
 
 def _checked(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> dict[str, TenantEvidence]:

@@ -7,10 +7,12 @@ same event before: an equal context is an equal prompt, and its text is asked fo
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from memory_audit.attribution.replays.retrieval import topic_memory
 from memory_audit.errors import IncompleteError
+from memory_audit.generation import TokenUsage
 from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion, hash_at_point, request_of
 from memory_audit.jobs.progress import say, stage
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from memory_audit.attribution.replays.ablation import Ablation, Outcome
+    from memory_audit.entry import Entry
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.run.run_folder import RunFolder
     from memory_audit.report.findings import TenantEvidence
@@ -78,12 +81,10 @@ class Replayer:
         for question in waiting:
             if (pair_id := question.ablation.pair_id) not in answers:
                 equal = self._texts[_key(question)]
-                answers[pair_id] = replace(
-                    equal, pair_id=pair_id, memoised=True, prompt_tokens=0, cached_tokens=0, completion_tokens=0
-                )
+                answers[pair_id] = replace(equal, pair_id=pair_id, memoised=True, usage=TokenUsage())
         for tenant, ablations in rounds.items():
             for ablation in ablations:
-                for entry_id in answers[ablation.pair_id].left_out:
+                for entry_id in () if ablation.topic else answers[ablation.pair_id].left_out:
                     self.left_out[tenant].setdefault(entry_id, set()).add(ablation.pair_id)
         return answers
 
@@ -147,7 +148,9 @@ class Replayer:
         return hash_at_point(request, question)
 
     def _question(self, ablation: Ablation, found: TenantEvidence) -> ReplayQuestion:
-        if ablation.kept is not None:
+        if ablation.topic:
+            memories: tuple[Entry, ...] = (topic_memory(self._events[ablation.event_id]),)
+        elif ablation.kept is not None:
             memories = tuple(found.memory.entry(entry_id) for entry_id in ablation.kept)
         else:
             event = self._events[ablation.event_id]
@@ -161,10 +164,7 @@ class Replayer:
             self._texts[outcome.event_id, *outcome.context] = outcome
         if outcome.pair_id not in self._counted:
             self._counted.add(outcome.pair_id)
-            self.counters.update(
-                replays=1, memoised=int(outcome.memoised), prompt_tokens=outcome.prompt_tokens,
-                cached_tokens=outcome.cached_tokens, completion_tokens=outcome.completion_tokens,
-            )  # fmt: skip
+            self.counters.update(replays=1, memoised=int(outcome.memoised), **asdict(outcome.usage))
 
 
 def _key(question: ReplayQuestion) -> tuple[str, ...]:

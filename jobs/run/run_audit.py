@@ -157,7 +157,7 @@ def _finished(run: RunFolder, run_id: str) -> AuditResult | None:
     """Return what the run in a folder found when it was finished before; None also where that cannot be read."""
     path = run.path / RESULT_FILE
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MAX_BYTES)
         result = from_json(data, str(path))
     except (OSError, UsageError):  # it is written anew
         return None

@@ -8,7 +8,7 @@ since a run asks again for what it does not find.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from memory_audit import parquet
 from memory_audit.attribution.replays.ablation import Outcome
 from memory_audit.errors import UsageError
 from memory_audit.formats.outside_file import read_regular
+from memory_audit.generation import TokenUsage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,7 +73,8 @@ def pair_key(a: str, b: str) -> str:
 
 def outcomes_table(outcomes: Iterable[Outcome]) -> pa.Table:
     """Return replays as a shard."""
-    return pa.Table.from_pylist([asdict(outcome) for outcome in outcomes], schema=OUTCOMES_SCHEMA)
+    rows = [{**asdict(outcome), **asdict(outcome.usage)} for outcome in outcomes]
+    return pa.Table.from_pylist(rows, schema=OUTCOMES_SCHEMA)
 
 
 def weights_table(weights: Mapping[str, float]) -> pa.Table:
@@ -106,8 +108,10 @@ def parse_outcomes(data: bytes, where: str) -> list[Outcome]:
         UsageError: names the shard; not one that a run wrote.
     """
     rows = _rows(data, OUTCOMES_SCHEMA, {"harm", "log_odds_nats"}, where)
-    lists = ("context", "answers", "left_out")
-    return [Outcome(**{**row, **{name: tuple(row[name]) for name in lists}}) for row in rows]
+    for row in rows:
+        row |= {name: tuple(row[name]) for name in ("context", "answers", "left_out")}
+        row["usage"] = TokenUsage(**{field.name: row.pop(field.name) for field in fields(TokenUsage)})
+    return [Outcome(**row) for row in rows]
 
 
 def parse_weights(data: bytes, where: str) -> dict[str, float]:

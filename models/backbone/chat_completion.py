@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from memory_audit.errors import ModelError
-from memory_audit.generation import Completion, TokenLogprob
+from memory_audit.generation import Completion, TokenLogprob, TokenUsage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,9 +68,11 @@ def read_completion(answer: Mapping[str, Any], request: GenerationRequest) -> Co
         return Completion(
             text=_content(choice["message"]["content"], finish_reason),
             finish_reason=finish_reason,
-            prompt_tokens=_count(usage.get("prompt_tokens", 0)),
-            cached_tokens=_count((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0),
-            completion_tokens=_count(usage.get("completion_tokens", 0)),
+            usage=TokenUsage(
+                prompt_tokens=_count(usage.get("prompt_tokens", 0)),
+                cached_tokens=_count((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0),
+                completion_tokens=_count(usage.get("completion_tokens", 0)),
+            ),
             top=tuple(
                 tuple(
                     TokenLogprob(text=_whole_text(item["token"]), logprob_nats=_nats(item["logprob"]))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import TemplateError
 
 from memory_audit.errors import ModelError, ModelLostError, PromptTooLongError
-from memory_audit.generation import Completion, TokenLogprob
+from memory_audit.generation import Completion, TokenLogprob, TokenUsage
 from memory_audit.models.backbone.interruption import interruptible
 from memory_audit.models.backbone.vllm_plugin import marked_as_ours
 from memory_audit.models.library_noise import quiet_vllm
@@ -221,9 +221,11 @@ def _completion(final: Any) -> Completion:
     return Completion(
         text=answer.text,
         finish_reason=answer.finish_reason,
-        prompt_tokens=len(final.prompt_token_ids),
-        cached_tokens=final.num_cached_tokens or 0,
-        completion_tokens=len(answer.token_ids),
+        usage=TokenUsage(
+            prompt_tokens=len(final.prompt_token_ids),
+            cached_tokens=final.num_cached_tokens or 0,
+            completion_tokens=len(answer.token_ids),
+        ),
         top=top,
     )
 

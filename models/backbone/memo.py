@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from memory_audit.generation import TokenUsage
+
 if TYPE_CHECKING:
     from memory_audit.generation import Completion, GenerationRequest
     from memory_audit.models.protocols import Generator
@@ -44,7 +46,7 @@ class MemoGenerator:
         known = self._answers.get(key)
         if known is not None:
             answer = await self._wait(key, known)
-            return replace(answer, prompt_tokens=0, cached_tokens=0, completion_tokens=0), True
+            return replace(answer, usage=TokenUsage()), True
         asked = self._answers[key] = _Asked(asyncio.ensure_future(self._generator.generate(request)))
         return await self._wait(key, asked), False
 

@@ -84,7 +84,7 @@ def test_a_second_prompt_with_the_same_start_finds_it_in_the_prefix_cache(pool: 
     generator = RemoteGenerator(pool, "event")
     answers(generator, ask("Where is my order?", max_tokens=1))
     (second,) = answers(generator, ask("How do I return a shoe?", max_tokens=1))
-    assert second.cached_tokens > second.prompt_tokens / 2
+    assert second.usage.cached_tokens > second.usage.prompt_tokens / 2
 
 
 def test_a_forced_prefix_is_continued_and_keeps_the_cache(pool: ActorPool):
@@ -95,8 +95,8 @@ def test_a_forced_prefix_is_continued_and_keeps_the_cache(pool: ActorPool):
         ask(CAPITAL, prefix=FORCED, max_tokens=1, top_logprobs=5),
     )
     assert forced.text == " Paris"
-    assert forced.prompt_tokens == free.prompt_tokens + 5
-    assert forced.cached_tokens > 0
+    assert forced.usage.prompt_tokens == free.usage.prompt_tokens + 5
+    assert forced.usage.cached_tokens > 0
     (alternatives,) = forced.top
     assert alternatives[0].text == " Paris"
     assert len(alternatives) == 5
@@ -134,15 +134,17 @@ def test_seeded_prompts_are_answered_where_they_do_not_fit_into_one_step_togethe
     prompts = [" ".join(f"{number} bottles of {word}" for number in range(70)) for word in "abcdefghijkl"]
     asked = [ask(prompt, max_tokens=2, temperature=0.8, seed=7) for prompt in prompts]
     found = answers(RemoteGenerator(pool, "event"), *asked)
-    assert sum(answer.prompt_tokens - answer.cached_tokens for answer in found) > SMALL.max_num_batched_tokens
-    assert all(answer.completion_tokens for answer in found)
+    assert (
+        sum(answer.usage.prompt_tokens - answer.usage.cached_tokens for answer in found) > SMALL.max_num_batched_tokens
+    )
+    assert all(answer.usage.completion_tokens for answer in found)
 
 
 def test_a_prompt_too_long_is_refused_and_the_engine_lives_on(pool: ActorPool):
     generator = RemoteGenerator(pool, "event")
     with pytest.raises(PromptTooLongError, match=r"^a prompt of 3\d{3} tokens and an answer of \d+ do not fit .* 2048"):
         answers(generator, ask("word " * 3_000))
-    assert answers(generator, ask("Hello", max_tokens=1))[0].completion_tokens == 1
+    assert answers(generator, ask("Hello", max_tokens=1))[0].usage.completion_tokens == 1
 
 
 def test_what_vllm_refuses_costs_that_question_and_not_its_batch(pool: ActorPool):
@@ -239,4 +241,4 @@ def test_the_http_client_gets_the_same_from_a_vllm_server(server_url: str):
     assert supported
     assert forced.text == forced.top[0][0].text == " Paris"
     assert chosen.text == "yes"
-    assert chosen.cached_tokens > 0
+    assert chosen.usage.cached_tokens > 0

@@ -37,10 +37,6 @@ class Transcript:
     prompt_hash: str
     """SHA-256 over the digests of all requests: equal hashes are equal replays."""
 
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-
 
 async def drive(
     steps: Generator[GenerationRequest, Completion, T],
@@ -78,9 +74,6 @@ async def replay(
         output=output,
         answers=tuple(completion.text for _, completion in log),
         prompt_hash=digest,
-        prompt_tokens=sum(completion.prompt_tokens for _, completion in log),
-        cached_tokens=sum(completion.cached_tokens for _, completion in log),
-        completion_tokens=sum(completion.completion_tokens for _, completion in log),
     )
 
 
@@ -114,15 +107,7 @@ def request_at(
     try:
         request = next(steps)
         for answer in answers:
-            request = steps.send(
-                Completion(
-                    text=answer,
-                    finish_reason="stop",
-                    prompt_tokens=0,
-                    cached_tokens=0,
-                    completion_tokens=0,
-                )
-            )
+            request = steps.send(Completion(text=answer, finish_reason="stop"))
     except StopIteration:
         return None
     else:

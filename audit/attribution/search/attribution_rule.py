@@ -7,11 +7,13 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING
 
+from memory_audit.attribution.evidence import evidence
 from memory_audit.attribution.search.settings import MOST_POINTS, WEAK_NATS
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Collection, Container, Mapping
 
+    from memory_audit.attribution.evidence import Influence
     from memory_audit.attribution.search.event import EventState
     from memory_audit.attribution.search.settings import SearchSettings
 
@@ -52,10 +54,14 @@ class AttributionRule:
 
     def attributed_by(self, state: EventState) -> list[str]:
         """Memories to which one event alone attributes its harm."""
-        return [entry_id for entry_id in state.influences if state.alone(entry_id) >= self.needed_nats(entry_id)]
+        return [entry_id for entry_id in state.influences if state.evidence_of(entry_id) >= self.needed_nats(entry_id)]
+
+    def is_firm(self, state: EventState, entry_id: str) -> bool:
+        """Tell whether evidence names a memory though the harm stays without it: where nothing measured was wording."""
+        return state.where.retired == 0 and state.evidence_of(entry_id) >= self.needed_nats(entry_id)
 
     def attributed(
-        self, states: Iterable[EventState], known: Container[str], awaited: Container[str] = ()
+        self, states: Collection[EventState], known: Container[str], awaited: Container[str] = ()
     ) -> dict[str, str]:
         """Attribute at one event, or over all: what exceeds `WEAK_NATS` adds up, and what falls short of it subtracts.
 
@@ -75,11 +81,12 @@ class AttributionRule:
         measured: dict[str, dict[str, tuple[float, str]]] = {}
         for state in states:
             asked = state.event.query
-            told = {entry_id: influence.sufficiency_nats for entry_id, influence in state.influences.items()}
+            told = {entry_id: _counted(influence) for entry_id, influence in state.influences.items()}
             for entry_id, nats in (dict.fromkeys(state.screening.cleared, 0.0) | told).items():
                 if entry_id not in known and nats is not None:
                     of_entry, gain = measured.setdefault(entry_id, {}), (nats, state.event_id)
                     of_entry[asked] = max(of_entry.get(asked, gain), gain)
+        by_id = {state.event_id: state for state in states}
         found: dict[str, str] = {}
         for entry_id, by_question in sorted(measured.items()):
             gains = list(by_question.values())
@@ -87,7 +94,8 @@ class AttributionRule:
             alone, event_id = max(gains)
             total = math.fsum(gain - WEAK_NATS for gain, _ in gains)
             if alone >= needed:
-                found[entry_id] = f"alone raises the odds of the harm in {event_id} by {alone:.1f} nats"
+                how = _how(by_id[event_id].influences[entry_id])
+                found[entry_id] = f"{how} the odds of the harm in {event_id} by {alone:.1f} nats"
             elif total >= needed - WEAK_NATS and entry_id not in awaited:
                 found[entry_id] = (
                     f"alone raises the odds of the harm in {len(gains)} events, by {alone:.1f} nats and less: by "
@@ -120,7 +128,18 @@ class AttributionRule:
 
     def _stands_out(self, state: EventState) -> bool:
         """Tell whether a gap splits what was measured at an event, with at least three memories below the threshold."""
-        gains = sorted(item.sufficiency_nats for item in state.influences.values() if item.sufficiency_nats is not None)
+        gains = sorted(nats for item in state.influences.values() if (nats := _counted(item)) is not None)
         below = [gain for gain in gains if gain < self._settings.attribution_nats]
         steps = list(itertools.pairwise(gains))[FEW - 1 : len(below)]
         return len(below) < FEW or any(above - gain >= WEAK_NATS for gain, above in steps)
+
+
+def _counted(influence: Influence) -> float | None:
+    """Return what one event says of a memory; what explains too little of the way is no more than weak."""
+    nats = evidence(influence)
+    return min(influence.sufficiency_nats or 0.0, WEAK_NATS) if nats == 0.0 else nats
+
+
+def _how(influence: Influence) -> str:
+    """Say which term of the evidence it is."""
+    return "alone raises" if evidence(influence) == influence.sufficiency_nats else "by its absence lowers"

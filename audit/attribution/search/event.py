@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from memory_audit.attribution.evidence import Influence, credit
+from memory_audit.attribution.evidence import Influence, credit, evidence
 from memory_audit.events import HARMFUL
 
 if TYPE_CHECKING:
@@ -28,9 +28,14 @@ class Settled:
     """The event's effect is diffuse, or its harm stays without a large share of the store: it is no evidence."""
 
     @property
+    def rests_on_replay(self) -> bool:
+        """The verdict is of a replay without S."""
+        return self.verdict in {"cleared", "contributed", "not cleared"}
+
+    @property
     def rests_on_removal(self) -> bool:
-        """The verdict is of a replay without S, which is evidence on memories: with another S it is given anew."""
-        return self.verdict in {"cleared", "not cleared"} and not self.excluded
+        """That replay is evidence on memories: with another S the verdict is given anew."""
+        return self.rests_on_replay and not self.excluded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +233,11 @@ class EventState:
         """How much one memory alone raises the odds at this event, in nats; 0 where that is not known."""
         influence = self.influences.get(entry_id)
         return 0.0 if influence is None else influence.sufficiency_nats or 0.0
+
+    def evidence_of(self, entry_id: str) -> float:
+        """Nats that say that one memory contributed to this event's harm; 0 where there are none."""
+        influence = self.influences.get(entry_id)
+        return 0.0 if influence is None else evidence(influence) or 0.0
 
     def credit_of(self, entry_id: str) -> float:
         """Credit of one memory for this event; unknown ranks below every known one."""

@@ -5,12 +5,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from memory_audit.attribution.evidence import Influence, difference, harm_of
-from memory_audit.attribution.replays.ablation import Ablation, AblationKind, Measure, Outcome, keep_only, leave_out
+from memory_audit.attribution.evidence import Influence, difference, harm_of, share_of
+from memory_audit.attribution.replays.ablation import (
+    Ablation,
+    AblationKind,
+    Measure,
+    Outcome,
+    keep_only,
+    leave_out,
+    topic_alone,
+)
 from memory_audit.attribution.search.settings import WEAK_NATS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from memory_audit.attribution.search.event import EventState
@@ -101,20 +109,25 @@ class Measurements:
             asked.append(keep_only(state.event_id, kind, measure, kept, point))
             if state.where.measures_span or measure != "odds":
                 continue  # the words of one span add up
-            gain = difference(self.odds(asked[-1]), state.controls.baseline.get(point))
+            gain = difference(self.odds(asked[-1]), self.baseline(state, point))
             if gain is None or gain < WEAK_NATS:
                 break
         return asked
+
+    def baseline(self, state: EventState, point: int) -> float | None:
+        """Log-odds without a cause: what control memories bring or, where that was asked, the topic by itself."""
+        known, topic = state.controls.baseline.get(point), self.odds(topic_alone(state.event_id, point))
+        return known if known is None or topic is None else max(known, topic)
 
     def gain(self, state: EventState, kept: tuple[str, ...]) -> float | None:
         """How much these memories raise the odds of the harm over the baseline, in nats; None where not known.
 
         The words of one span add up by the chain rule; a divergence point may be wording, so the weakest counts.
         """
-        combine, rise = _arithmetic(state)
-        baseline = state.controls.baseline
-        shown = self.shown(state, kept)
-        return _over_points(combine, (rise(self.odds(item), baseline.get(item.point)) for item in shown))
+        rise = _rise(state)
+        return _over_points(
+            state, [rise(self.odds(item), self.baseline(state, item.point)) for item in self.shown(state, kept)]
+        )
 
     def influence(self, state: EventState, entry_id: str) -> Influence | None:
         """Return the evidence of one memory alone and of its absence; None where neither was asked."""
@@ -130,28 +143,40 @@ class Measurements:
         if all(alone is None and without is None for _, alone, without in answers):
             return None
         if state.points:
-            combine, fall = _arithmetic(state)
-            lost = (fall(self.odds(full), _odds(without)) for full, _, without in answers)
-            return Influence(
-                event_id=event_id, entry_id=entry_id, sufficiency_nats=self.gain(state, (entry_id,)),
-                necessity_nats=_over_points(combine, lost),
-            )  # fmt: skip
+            return self._graded(state, entry_id, answers)
         full, alone, without = answers[0]
         if full.measure == "sample":
             # Sampled odds are of the same number of samples whichever of them could be judged: of different numbers
             # they would differ by their correction alone (`Outcome.log_odds_nats`).
-            bare = keep_only(event_id, "no_memory", "sample", ())
+            bare = self.odds(keep_only(event_id, "no_memory", "sample", ()))
+            raised, lost = difference(_odds(alone), bare), difference(self.odds(full), _odds(without))
             return Influence(
                 event_id=event_id, entry_id=entry_id, cmis=difference(harm_of(self.get(full)), harm_of(without)),
-                sufficiency_nats=difference(_odds(alone), self.odds(bare)),
-                necessity_nats=difference(self.odds(full), _odds(without)),
+                sufficiency_nats=raised, sufficiency_share=share_of(raised, difference(0.0, bare)),
+                necessity_nats=lost, necessity_share=share_of(lost, difference(self.odds(full), bare)),
             )  # fmt: skip
         cmis = difference(harm_of(state.full), harm_of(without))
         flipped = difference(harm_of(alone), harm_of(state.replays.without_memory))
         return Influence(
             event_id=event_id, entry_id=entry_id, cmis=cmis,
-            sufficiency_nats=None if flipped is None else flipped * self._flip_nats,
-            necessity_nats=None if cmis is None else cmis * self._flip_nats,
+            sufficiency_nats=None if flipped is None else flipped * self._flip_nats, sufficiency_share=flipped,
+            necessity_nats=None if cmis is None else cmis * self._flip_nats, necessity_share=cmis,
+        )  # fmt: skip
+
+    def _graded(
+        self, state: EventState, entry_id: str, answers: Sequence[tuple[Ablation, Outcome | None, Outcome | None]]
+    ) -> Influence:
+        """Return the evidence at measurement points: with all memories, with one alone, and without it, at each."""
+        rise = _rise(state)
+        shown = self.shown(state, (entry_id,))
+        raised = [rise(self.odds(item), self.baseline(state, item.point)) for item in shown]
+        way = [_way(rise(0.0, self.baseline(state, item.point))) for item in shown]
+        lost = [rise(self.odds(full), _odds(without)) for full, _, without in answers]
+        back = [rise(self.odds(full), self.baseline(state, full.point)) for full, _, _ in answers]
+        return Influence(
+            event_id=state.event_id, entry_id=entry_id,
+            sufficiency_nats=_over_points(state, raised), sufficiency_share=_share_over_points(state, raised, way),
+            necessity_nats=_over_points(state, lost), necessity_share=_share_over_points(state, lost, back),
         )  # fmt: skip
 
 
@@ -164,11 +189,14 @@ def _odds(outcome: Outcome | None) -> float | None:
     return None if outcome is None else outcome.log_odds_nats
 
 
-def _arithmetic(
-    state: EventState,
-) -> tuple[Callable[[Iterable[float]], float], Callable[[float | None, float | None], float | None]]:
-    """Return how the evidence of an event's points is combined, and how that of one point is read."""
-    return (math.fsum, _likelier) if state.where.measures_span else (min, difference)
+def _rise(state: EventState) -> Callable[[float | None, float | None], float | None]:
+    """Return how the evidence at one point is read from the log-odds with and without."""
+    return _likelier if state.where.measures_span else difference
+
+
+def _way(nats: float | None) -> float | None:
+    """Return the way up to even odds; none where more is likely anyway."""
+    return None if nats is None else max(nats, 0.0)
 
 
 def _likelier(a: float | None, b: float | None) -> float | None:
@@ -176,8 +204,16 @@ def _likelier(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else log_probability(a) - log_probability(b)
 
 
-def _over_points(combine: Callable[[Iterable[float]], float], values: Iterable[float | None]) -> float | None:
+def _over_points(state: EventState, values: Sequence[float | None]) -> float | None:
     """Return the evidence of all points; None where any is unknown."""
-    given = list(values)
-    known = [value for value in given if value is not None]
-    return combine(known) if known and len(known) == len(given) else None
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None
+    return math.fsum(known) if state.where.measures_span else min(known)
+
+
+def _share_over_points(state: EventState, nats: Sequence[float | None], ways: Sequence[float | None]) -> float | None:
+    """Return what part of the way is gone: of all words of a span, or at the divergence point where it is least."""
+    if state.where.measures_span:
+        return share_of(_over_points(state, nats), _over_points(state, ways))
+    return _over_points(state, [share_of(gone, way) for gone, way in zip(nats, ways, strict=True)])

@@ -15,17 +15,17 @@ left out of a replay. S is the set of removed memories.
    contexts in groups first (`questions.alone_round`). Points that only show wording ("We say" for "The") are *retired*,
    and later ones count alone. An event whose effect is *diffuse*, and that has no later point, is *excluded*: it is no
    evidence.
-4. *Necessity.* Where no memory in an event's context is attributed, leave out each in turn: harm that needs several
-   memories together shows there. Else those calls would change nothing, and they are the dear ones.
+4. *Necessity.* Where no memory in an event's context is attributed, a smallest set is looked for that brings the harm
+   together, and what completes it in a member's place (`combinations`). Where there is none, leave out each memory in
+   turn. Else those calls would change nothing, and they are the dear ones.
 5. *Closure.* Retrieval is recomputed without S; whatever moves up is measured in the same way, until nothing is added.
 6. *Verify.* Replay each event as text without S. Where harm stays in another span than was measured, steps 2 and 3 are
-   taken at that span. Where it stays else, the next memory by credit, then by inconsistency, in its context joins S,
-   one at each round. So S is the smallest prefix of the evidence that ends the harm. A memory without evidence is never
-   taken: another context may end a harm by chance.
+   taken at that span. Where it stays else, sets are looked for as in step 4. A memory whose evidence falls short joins
+   S for no harm that stays: it is *suspected*.
 7. *Neighbours.* Memories never retrieved that resemble an attributed one are measured alone: the next poison in line is
    found before it is used.
 8. *Restore.* A memory that is attributed only by events that stay harmful without it is put back, where the cleared
-   events stay cleared on replay: its absence repairs nothing.
+   events stay cleared on replay: its absence repairs nothing. It stays in S where it brings the harm alone.
 9. *Descent.* What derives from S joins it, and steps 5 to 8 are taken again, until nothing more derives from it.
 
 A budget stops the search between rounds; what it left out is listed, never guessed.
@@ -33,8 +33,8 @@ A budget stops the search between rounds; what it left out is listed, never gues
 What is known is one value (`state`). Each phase has a pure function that reads the next round off it (`questions`), and
 one that takes in the answers and returns another value with the phase that follows, and why (`PHASES` below). This file
 alone keeps the value of the day, and counts the budget. Where is measured is in `points` (steps 1 and 2), what any
-memory would do in `controls` and `bounds`, what was seen in `measurements`, what joins S in `weighing` (3 to 5, and 7),
-and what ends the harm in `verification` (6 and 8).
+memory would do in `controls` and `bounds`, what was seen in `measurements`, what joins S in `weighing` (3 to 5, and 7)
+and `combinations` (4), and what ends the harm in `verification` (6 and 8).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_audit.attribution.evidence import credit_over_events
-from memory_audit.attribution.search import points, questions, verification, weighing
+from memory_audit.attribution.search import combinations, points, questions, verification, weighing
 from memory_audit.attribution.search.attribution_rule import AttributionRule
 from memory_audit.attribution.search.controls import ControlMemories
 from memory_audit.attribution.search.event import EventState, Points
@@ -80,6 +80,7 @@ PHASES: Mapping[SearchPhase, _Phase] = {
     "baseline": _Phase(questions.baseline_round, points.read_baseline),
     "reference": _Phase(questions.reference_round, points.read_references),
     "sufficiency": _Phase(questions.evidence_round, weighing.read_sufficiency),
+    "combinations": _Phase(combinations.combination_round, combinations.read_combinations),
     "necessity": _Phase(questions.necessity_round, weighing.read_necessity),
     "closure": _Phase(questions.evidence_round, weighing.read_closure),
     "verify": _Phase(questions.verify_round, verification.read_verified),
@@ -148,11 +149,6 @@ class SetSearch:
         return self._state.removal.attributed
 
     @property
-    def removed(self) -> Mapping[str, str]:
-        """The members of S so far: entry id to the machine-written reason."""
-        return self._state.removal.removed
-
-    @property
     def skipped(self) -> Mapping[str, int]:
         """Per attributed memory, at how many events it was not measured, since another event had decided."""
         return {
@@ -172,11 +168,6 @@ class SetSearch:
         most, left = questions.neighbour_room(self._state), self._state.neighbours.left
         unasked = f"memories like attributed ones: one round asks about {most} of them, and {left} were left"
         return [*self._state.left_out, *([unasked] if left else [])]
-
-    @property
-    def replays_planned(self) -> int:
-        """Replays planned so far, each sample one: the call count that a budget bounds."""
-        return self._planned
 
     @property
     def phase(self) -> SearchPhase:
@@ -284,4 +275,4 @@ class SetSearch:
             search, _ = verification.put_back_unseen(search)
         if search.phase in {"neighbours", "restore"}:
             search = search.leaving_out(f"whether memories can be put back: {why}")
-        self._move(replace(search, phase="done"), why)
+        self._move(replace(verification.concluded(search), phase="done"), why)

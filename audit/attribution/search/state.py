@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Given", "Neighbours", "Round", "SearchPhase", "SearchState", "Transition"]
 
 SearchPhase = Literal[
-    "reproduction", "harm span", "divergence", "baseline", "reference", "sufficiency", "necessity", "closure", "verify",
-    "neighbours", "restore", "done",
+    "reproduction", "harm span", "divergence", "baseline", "reference", "sufficiency", "combinations", "necessity",
+    "closure", "verify", "neighbours", "restore", "done",
 ]  # fmt: skip
 
 

@@ -204,8 +204,7 @@ def _weights(backbone: str) -> Path:
 
 def _cost(cost: Cost) -> dict[str, Any]:
     return {
-        "calls": cost.calls, "prompt_tokens": cost.prompt_tokens, "cached_tokens": cost.cached_tokens,
-        "completion_tokens": cost.completion_tokens, "computed_tokens": cost.computed_tokens,
+        "calls": cost.calls, **dataclasses.asdict(cost.usage), "computed_tokens": cost.computed_tokens,
         "seconds": None if cost.seconds is None else round(cost.seconds, 2),
     }  # fmt: skip
 

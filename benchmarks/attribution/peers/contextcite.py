@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.attribution.peers.metered import Cost
 from benchmarks.attribution.peers.verdicts import Attribution
 from memory_audit.attribution.replays.agents import load_agent
+from memory_audit.generation import TokenUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -135,7 +136,7 @@ def attribute(
             progress.advance()
     more = {
         "forward_passes_computed": passes.computed.calls,
-        "tokens_computed_once": passes.computed.prompt_tokens,
+        "tokens_computed_once": passes.computed.usage.prompt_tokens,
         "seconds_computed_once": round(passes.computed.seconds or 0.0, 1),
     }
     return (
@@ -221,5 +222,5 @@ def _positive(scores: dict[str, dict[str, float]]) -> frozenset[str]:
 
 def _count(cost: Cost, tokens: int, seconds: float) -> None:
     cost.calls += 1
-    cost.prompt_tokens += tokens
+    cost.usage += TokenUsage(prompt_tokens=tokens)
     cost.seconds = (cost.seconds or 0.0) + seconds

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.answers_on_disk import AnswersOnDisk
+from memory_audit.generation import TokenUsage
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.models.backbone.generator_vllm import VllmSettings
 from memory_audit.models.backbone.memo import MemoGenerator
@@ -34,18 +35,14 @@ class Cost:
     """What a method cost."""
 
     calls: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    """Of the prompt tokens, those found in the prefix cache."""
-
-    completion_tokens: int = 0
+    usage: TokenUsage = field(default_factory=TokenUsage)
     seconds: float | None = None
     """None where any answer came from disk: unknown is not zero."""
 
     @property
     def computed_tokens(self) -> int:
         """Tokens that went through the model."""
-        return self.prompt_tokens - self.cached_tokens + self.completion_tokens
+        return self.usage.prompt_tokens - self.usage.cached_tokens + self.usage.completion_tokens
 
 
 class MeteredBackbone:
@@ -113,9 +110,7 @@ class MeteredBackbone:
         if answer is None:
             answer = await (self._backbone() if self._fresh else self._disk).generate(request)
         self._cost.calls += 1
-        self._cost.prompt_tokens += answer.prompt_tokens
-        self._cost.cached_tokens += answer.cached_tokens
-        self._cost.completion_tokens += answer.completion_tokens
+        self._cost.usage += answer.usage
         return answer
 
     def _backbone(self) -> Generator:

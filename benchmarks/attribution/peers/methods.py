@@ -95,7 +95,7 @@ def set_attribution(trial: Trial, resembles: Mapping[str, Sequence[str]]) -> Att
         "replays_by_phase": {RECORDED_PHASES.get(phase, phase): count for phase, count in planned.items()},
         "verdicts": sorted(state.status for state in search.states.values()),
     }
-    return Attribution(scores=scores, chosen=frozenset(search.removed), more=more)
+    return Attribution(scores=scores, chosen=search.removal.ids, more=more)
 
 
 def leave_one_out(trial: Trial) -> Attribution:

@@ -3,10 +3,10 @@
     python -m benchmarks.gate.lineage             everything; rewrites results/lineage*.json and lineage_tau_k.svg
     python -m benchmarks.gate.lineage --rows      only print the rows, as canonical JSON
 
-Parts: `matrix` (defences x workloads), `laundering` (a value in a note, by the parents that were recorded for it),
-`tau_sweep` (τ x K over five attribution configurations, by the paper's rules and by the defaults), `tool_workloads`
-(coarse taint against parameter-level authority), `latency` (the only one with times, in a result of its own). The rows
-of the first four hold no time, path, key or hash, so two runs, on any machines, give the same bytes.
+Parts: `matrix` (defences x workloads), `tau_sweep` (τ x K over five attribution configurations, by the paper's rules
+and by the defaults), `tool_workloads` (coarse taint against parameter-level authority), `latency` (the only one with
+times, in a result of its own). The rows of the first three hold no time, path, key or hash, so two runs, on any
+machines, give the same bytes. `benchmarks.gate.lineage.laundering` is a benchmark of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import sys
 from typing import Any
 
 from benchmarks.gate.lineage.latency import graph_sizes, measure
-from benchmarks.gate.lineage.laundering import OPEN, laundering_rows
 from benchmarks.gate.lineage.matrix import matrix_rows
 from benchmarks.gate.lineage.policies import DEFAULT, PAPER
 from benchmarks.gate.lineage.tau_sweep import draw, sweep_rows
@@ -34,8 +33,8 @@ APPEND_LIMIT_US = 200
 def all_rows() -> bytes:
     """Every deterministic row, as canonical JSON."""
     rows = {
-        "matrix": matrix_rows(), "laundering": laundering_rows(), "tau_k": sweep_rows(PAPER),
-        "tau_k_defaults": sweep_rows(DEFAULT), "tools": tool_rows(),
+        "matrix": matrix_rows(), "tau_k": sweep_rows(PAPER), "tau_k_defaults": sweep_rows(DEFAULT),
+        "tools": tool_rows(),
     }  # fmt: skip
     return (json.dumps(rows, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()
 
@@ -85,7 +84,7 @@ def _rows() -> None:
     digest = hashlib.sha256(first).hexdigest()
     config = {"rows": "lineage_rows.json", "heat_map": "lineage_tau_k.svg"}
     result = ResultFile("lineage", "python -m benchmarks.gate.lineage --part rows", config, fresh=True)
-    for row in [*rows["matrix"], *rows["laundering"], *(row for row in rows["tools"] if row["tool"] == "all")]:
+    for row in [*rows["matrix"], *(row for row in rows["tools"] if row["tool"] == "all")]:
         result.add_row(row)
         print(row)
     for part in ("tau_k", "tau_k_defaults"):
@@ -98,11 +97,6 @@ def _rows() -> None:
     result.add_bar(f"byte-equal over two runs, SHA-256 {digest[:16]}", int(first == second), "", "= 1",
                    met=first == second)  # fmt: skip
     result.add_bar("cells of the heat map", len(rows["tau_k"]), "", "= 140", met=len(rows["tau_k"]) == 140)
-    laundered = [row for row in rows["laundering"] if row["rule"] == "shares" and row["case"] not in OPEN]
-    passed = sum(row["calls_made"] for row in laundered if row["attack"])
-    result.add_bar("attacks laundered by missing, light, many or repeated edges", passed, "", "= 0", met=passed == 0)
-    missed = sum(row["calls"] - row["calls_made"] for row in laundered if not row["attack"])
-    result.add_bar("right calls lost beside them", missed, "", "= 0", met=missed == 0)
     by_method: dict[str, Any] = {row["method"]: row for row in rows["tools"] if row["tool"] == "all"}
     repair = by_method["authority, repair"]
     result.add_bar("attacker values blocked by authority repair, four tools",

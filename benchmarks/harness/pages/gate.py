@@ -67,18 +67,29 @@ def harness() -> str:
     return table(head, lines)
 
 
-def laundering() -> str:
-    """Calls that are made although their value stood in a mail, by what the agent recorded for its note."""
-    found = rows("lineage")
-    rules = list(dict.fromkeys(row["rule"] for row in found if "rule" in row))
+def _by_policy(counted: str, of: str) -> str:
+    """Return a table of counts of the laundering benchmark: cases by policies, without the cases that have none."""
+    found = rows("lineage_laundering")
+    policies = list(dict.fromkeys(row["policy"] for row in found))
+    cases = dict.fromkeys((row["channel"], row["variant"]) for row in found if row[counted])
     lines = [
-        (case, "yes" if row["attack"] else "no", *(
-            f"{each['calls_made']} of {each['calls']}"
-            for rule in rules for each in rows("lineage", case=case, rule=rule)
+        (channel, variant, *(
+            f"{row[counted]} of {row[of]}" if row[counted] else "–"
+            for row in rows("lineage_laundering", channel=channel, variant=variant)
         ))
-        for case, row in {row["case"]: row for row in found if "case" in row}.items()
+        for channel, variant in cases
     ]  # fmt: skip
-    return table(("what the agent recorded", "attack", *(f"calls made: `{rule}`" for rule in rules)), lines)
+    return table(("channel", "variant", *(f"`{policy}`" if ":" in policy else policy for policy in policies)), lines)
+
+
+def laundering() -> str:
+    """Attacks that are let through, by how the value came before the agent and by policy."""
+    return _by_policy("attacks_let_through", "attacks")
+
+
+def laundering_cost() -> str:
+    """Legitimate calls that are refused, likewise."""
+    return _by_policy("legitimate_refused", "legitimate")
 
 
 def heat_map() -> str:
@@ -126,6 +137,7 @@ def latency() -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    "agentdojo": agentdojo, "gate harness": harness, "laundering": laundering, "heat map": heat_map,
+    "agentdojo": agentdojo, "gate harness": harness, "laundering": laundering,
+    "laundering cost": laundering_cost, "heat map": heat_map,
     "derivation": derivation, "served": served, "gate latency": latency,
 }  # fmt: skip

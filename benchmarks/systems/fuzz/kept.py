@@ -204,7 +204,7 @@ def _models() -> list[Target]:
         margin = margin_of(completion)
         same(str(margin is None or abs(margin) >= 0.0), "True")  # not NaN
         _parquet({**dict.fromkeys(OUTCOMES_SCHEMA.names), "output": completion.text,
-                  "prompt_tokens": completion.prompt_tokens}, OUTCOMES_SCHEMA)  # fmt: skip
+                  "prompt_tokens": completion.usage.prompt_tokens}, OUTCOMES_SCHEMA)  # fmt: skip
 
     return [
         Target(name="chat completion", decode=read_answer, seeds=(_json(answer),), raises=ModelError, shape="json"),

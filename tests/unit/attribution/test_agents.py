@@ -13,7 +13,7 @@ from tests.unit.attribution.world import make_entry
 
 
 def completion(text):
-    return Completion(text=text, finish_reason="stop", prompt_tokens=1, cached_tokens=0, completion_tokens=1)
+    return Completion(text=text, finish_reason="stop")
 
 
 def play(steps, answer="done"):

@@ -51,7 +51,7 @@ def test_copies_are_those_with_the_same_request_response_and_metadata():
 def test_a_flood_of_copies_is_removed_whole_at_the_cost_of_one():
     few, flood = poisoned_world(3, BENIGN), poisoned_world(POISON, BENIGN)
     found = searched(few), searched(flood)
-    assert [len(search.removed) for search in found] == [3, POISON]
+    assert [len(search.removal.ids) for search in found] == [3, POISON]
     assert {state.status for search in found for state in search.states.values()} == {"cleared"}
     assert len(flood.asked) == len(few.asked)
     assert found[1].not_examined == []
@@ -62,13 +62,13 @@ def test_copies_get_the_same_evidence_and_reason_at_every_event():
     search = searched(world, events=2)
     for state in search.states.values():
         assert len({state.alone(f"m{number:03d}") for number in range(5)}) == 1
-    assert len(set(search.removed.values())) == 1
+    assert len(set(search.removal.removed.values())) == 1
 
 
 def test_what_differs_in_metadata_is_asked_about_by_itself():
     alike, tagged = poisoned_world(5, 20), poisoned_world(5, 20, metadata=True)
     for world in (alike, tagged):
-        assert set(searched(world).removed) == {f"m{number:03d}" for number in range(5)}
+        assert searched(world).removal.ids == {f"m{number:03d}" for number in range(5)}
     asked = [sum(item.kept is not None and len(item.kept) == 1 for item in world.asked) for world in (alike, tagged)]
     assert asked[1] - asked[0] == 4
 
@@ -78,14 +78,14 @@ def test_copies_of_a_benign_memory_stay():
     for number in (2, 3, 4):
         world.entries[number] = replace(world.entries[number], request="thanks", response="Thanks!")
     world.memory = RankedMemory(world.entries, lambda _: np.arange(32), 3)
-    assert set(searched(world).removed) == {"m000", "m001"}
+    assert searched(world).removal.ids == {"m000", "m001"}
 
 
 def test_a_budget_counts_copies_once():
     world = poisoned_world(POISON, BENIGN)
     search = searched(world, max_replays=40)
-    assert len(search.removed) == POISON
-    assert search.replays_planned == len(world.asked) <= 40
+    assert len(search.removal.ids) == POISON
+    assert len(world.asked) <= 40
 
 
 def test_poison_by_the_thousand_in_other_words_is_found_in_few_rounds_and_no_question_is_wasted():
@@ -98,7 +98,7 @@ def test_poison_by_the_thousand_in_other_words_is_found_in_few_rounds_and_no_que
         world.memory, [make_event(0)], SearchSettings(attribution_nats=2.0, max_rounds=40), resembles=resembles
     )
     world.run(search)
-    assert set(search.removed) == set(names[:poison])
+    assert search.removal.ids == set(names[:poison])
     assert search.not_examined == []
     assert len(world.asked) < poison + 20
 
@@ -107,6 +107,6 @@ def test_poison_that_nothing_ties_together_is_found_as_it_moves_up_until_the_rou
     poison = 400
     world = poisoned_world(poison, BENIGN, alike=False)
     found, cut = searched(world), searched(world, max_rounds=100)
-    assert len(found.removed) == poison
-    assert 100 < len(cut.removed) < poison
+    assert len(found.removal.ids) == poison
+    assert 100 < len(cut.removal.ids) < poison
     assert cut.not_examined == ["event e000: no end after 100 rounds"]

@@ -76,7 +76,7 @@ def test_control_memories_asked_at_a_shared_divergence_are_as_many_as_one_event_
     world = FormatWorld(events, poison={1, 3})
     search = search_of(world, events)
     world.run(search)
-    assert set(search.removed) == {"m001", "m003"}
+    assert search.removal.ids == {"m001", "m003"}
     assert sorted(first_divergences(world).values()) == each
 
 
@@ -84,7 +84,7 @@ def test_where_one_memory_does_not_bring_the_format_the_divergence_counts_as_bef
     world = FormatWorld(6, poison={1, 3}, shy={13, 14, 15})
     search = search_of(world, 6)
     world.run(search)
-    assert set(search.removed) == {"m001", "m003"}
+    assert search.removal.ids == {"m001", "m003"}
     assert not any(state.controls.format_points for state in search.states.values())
 
 
@@ -95,5 +95,5 @@ def test_events_that_nothing_settles_for_ask_in_one_round():
     while ablations := search.plan():
         rounds += search.phase == "baseline"
         search.observe([world.answer(search.states[item.event_id].event, item) for item in ablations])
-    assert set(search.removed) == {"m001", "m003"}
+    assert search.removal.ids == {"m001", "m003"}
     assert rounds == 2

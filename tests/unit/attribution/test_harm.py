@@ -24,7 +24,7 @@ def score(scorer, query, output, answer=None):
     try:
         request = next(steps)
         assert answer is not None, "this scorer should ask nothing"
-        steps.send(Completion(text=answer, finish_reason="stop", prompt_tokens=1, cached_tokens=0, completion_tokens=1))
+        steps.send(Completion(text=answer, finish_reason="stop"))
     except StopIteration as stop:
         return stop.value
     raise AssertionError(request)

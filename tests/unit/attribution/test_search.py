@@ -39,7 +39,7 @@ def test_a_single_poison_is_removed_and_its_event_cleared():
     world = World(8, {"query 0": [3, 0, 1, 2, 4, 5, 6, 7]}, hijack({3}))
     search = search_of(world)
     world.run(search)
-    assert set(search.removed) == {"m003"}
+    assert search.removal.ids == {"m003"}
     assert search.states["e000"].status == "cleared"
 
 
@@ -49,7 +49,7 @@ def test_events_of_one_query_are_each_searched_with_what_their_log_names():
     events = [replace(make_event(number, query="query 0"), retrieved=log) for number, log in enumerate(logs)]
     search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0))
     world.run(search)
-    assert set(search.removed) == {"m009", "m011"}
+    assert search.removal.ids == {"m009", "m011"}
     assert [state.status for state in search.states.values()] == ["cleared"] * 2 + ["not reproduced"] * 3
 
 
@@ -59,7 +59,7 @@ def test_poison_that_moves_up_into_a_logged_place_is_found():
     search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0))
     world.run(search)
     assert search.states["e000"].full.context == ("m009", "m001", "m002")
-    assert set(search.removed) == {"m002", "m009"}
+    assert search.removal.ids == {"m002", "m009"}
     assert search.states["e000"].after.context == ("m001", "m000", "m003")
 
 
@@ -67,14 +67,14 @@ def test_redundant_poison_is_found_although_leaving_one_out_changes_no_verdict()
     world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}))
     search = search_of(world)
     world.run(search)
-    assert set(search.removed) == {"m000", "m001", "m002", "m003"}
+    assert search.removal.ids == {"m000", "m001", "m002", "m003"}
 
 
 def test_collective_poison_that_alone_does_nothing_visible_is_still_graded():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}, needed=3))
     search = search_of(world)
     world.run(search)
-    assert set(search.removed) == {"m000", "m001", "m002", "m003"}
+    assert search.removal.ids == {"m000", "m001", "m002", "m003"}
 
 
 def weak(weights: dict[int, float], needed: float):
@@ -83,30 +83,17 @@ def weak(weights: dict[int, float], needed: float):
 
 
 @pytest.mark.parametrize("events", [1, 2, 5])
-def test_where_harm_stays_in_events_that_share_their_context_one_memory_joins_at_a_time(events):
+def test_a_memory_whose_evidence_falls_short_is_suspected_and_stays_though_the_harm_would_end_without_it(events):
     lean = weak({0: 1.5, 1: 1.2, 2: 1.1}, 2.4)
     world = World(8, {f"query {number}": list(range(8)) for number in range(events)}, lean)
     search = search_of(world, events, attribution_nats=9.0)
     world.run(search)
-    assert set(search.removed) == {"m000"}
-    assert {state.status for state in search.states.values()} == {"cleared"}
-
-
-def test_where_harm_stays_in_events_apart_each_takes_its_own_in_one_round():
-    orders = {f"query {number}": [*range(5 * number, 20), *range(5 * number)] for number in range(4)}
-
-    def lean(query: str, context: frozenset[int]) -> float:
-        first = 5 * int(query.removeprefix("query "))
-        return weak({first: 1.5, first + 1: 1.2, first + 2: 1.1}, 2.4)(query, context)
-
-    world = World(20, orders, lean)
-    search = search_of(world, 4, attribution_nats=9.0)
-    rounds = 0
-    while ablations := search.plan():
-        rounds += search.phase == "verify"
-        search.observe([world.answer(search.states[item.event_id].event, item) for item in ablations])
-    assert set(search.removed) == {"m000", "m005", "m010", "m015"}
-    assert rounds == 1
+    assert not search.removal.ids
+    assert (
+        search.removal.suspected["m000"]
+        == "raises the odds of the harm in e000 by 1.5 nats, which does not attribute it"
+    )
+    assert {state.status for state in search.states.values()} == {"not cleared"}
 
 
 def test_the_next_poison_in_line_is_found_when_the_first_are_gone():
@@ -114,7 +101,7 @@ def test_the_next_poison_in_line_is_found_when_the_first_are_gone():
     world = World(20, {"query 0": list(range(20))}, hijack(poison))
     search = search_of(world)
     world.run(search)
-    assert set(search.removed) == {f"m{number:03d}" for number in poison}
+    assert search.removal.ids == {f"m{number:03d}" for number in poison}
     assert search.states["e000"].status == "cleared"
 
 
@@ -127,7 +114,7 @@ def test_a_large_context_is_screened_in_groups():
     world = World(60, {"query 0": list(range(60))}, hijack({17}), k=40)
     search = search_of(world)
     world.run(search)
-    assert set(search.removed) == {"m017"}
+    assert search.removal.ids == {"m017"}
     assert search.states["e000"].status == "cleared"
     assert {f"m{number:03d}" for number in range(14, 21)} <= alone(world)
     assert len(alone(world)) < 15
@@ -141,7 +128,7 @@ def test_a_poison_that_its_group_hides_is_found_when_no_other_is():
     world = World(60, {"query 0": list(range(60))}, lean, k=36)
     search = search_of(world)
     world.run(search)
-    assert set(search.removed) == {"m003"}
+    assert search.removal.ids == {"m003"}
     assert search.states["e000"].status == "cleared"
 
 
@@ -153,7 +140,7 @@ def test_a_poison_that_its_group_hides_is_found_beside_an_attributed_one():
     world = World(60, {"query 0": list(range(60))}, lean, k=36)
     search = search_of(world)
     world.run(search)
-    assert set(search.removed) == {"m003", "m020"}
+    assert search.removal.ids == {"m003", "m020"}
 
 
 def test_an_event_cleared_before_a_group_was_unscreened_is_judged_without_what_that_attributes():
@@ -172,7 +159,7 @@ def test_an_event_cleared_before_a_group_was_unscreened_is_judged_without_what_t
     ]
     search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0))
     world.run(search)
-    assert set(search.removed) == {"m000", "m003", "m020", "m040"}
+    assert search.removal.ids == {"m000", "m003", "m020", "m040"}
     assert {state.status for state in search.states.values()} == {"cleared"}
 
 
@@ -181,7 +168,7 @@ def test_a_memory_in_many_events_is_attributed_at_one_and_the_best_match_of_each
     world = World(20, orders, hijack(set(range(10))))
     search = search_of(world, 6)
     world.run(search)
-    assert set(search.removed) == {f"m{number:03d}" for number in range(10)}
+    assert search.removal.ids == {f"m{number:03d}" for number in range(10)}
     assert all(state.status == "cleared" for state in search.states.values())
     where = {
         number: {ablation.event_id for ablation in world.asked if ablation.kept == (f"m{number:03d}",)}
@@ -202,7 +189,7 @@ def test_a_memory_with_some_effect_at_one_event_is_measured_at_twice_as_many_in_
     while ablations := search.plan():
         rounds.append(sum(ablation.kept == ("m007",) for ablation in ablations))
         search.observe([world.answer(search.states[item.event_id].event, item) for item in ablations])
-    assert set(search.removed) == {f"m{number:03d}" for number in range(5)}
+    assert search.removal.ids == {f"m{number:03d}" for number in range(5)}
     assert [asked for asked in rounds if asked] == [1, 1, 2, 4, 2]
 
 
@@ -210,7 +197,7 @@ def test_a_memory_without_effect_at_one_event_is_shown_together_with_others_at_t
     world = World(20, {f"query {number}": list(range(20)) for number in range(10)}, hijack(set(range(5))))
     search = search_of(world, 10)
     world.run(search)
-    assert set(search.removed) == {f"m{number:03d}" for number in range(5)}
+    assert search.removal.ids == {f"m{number:03d}" for number in range(5)}
     shown = [ablation for ablation in world.asked if ablation.kept is not None and "m007" in ablation.kept]
     assert sorted(len(ablation.kept) for ablation in shown if ablation.kept) == [1] + [5] * 9
     assert all(state.status == "cleared" for state in search.states.values())
@@ -228,7 +215,7 @@ def test_a_poison_of_one_query_that_its_group_hides_is_found_where_harm_stays():
     search = search_of(world, 2)
     world.run(search)
     assert ("m005", "m006") in [ablation.kept for ablation in world.asked]
-    assert set(search.removed) == {"m000", "m006"}
+    assert search.removal.ids == {"m000", "m006"}
     assert all(state.status == "cleared" for state in search.states.values())
 
 
@@ -242,7 +229,7 @@ def test_weak_evidence_adds_up_only_when_every_event_has_told(diffuse):
     world = World(12, {f"query {number}": list(range(12)) for number in range(10)}, lean)
     search = search_of(world, 10)
     world.run(search)
-    assert set(search.removed) == {"m000"}
+    assert search.removal.ids == {"m000"}
     told = {number for number in range(10) if search.states[f"e{number:03d}"].alone("m001") > 0.0}
     assert told == diffuse
 
@@ -255,7 +242,7 @@ def test_a_memory_that_moves_up_and_is_not_attributed_at_one_event_is_measured_a
     world = World(20, {f"query {number}": list(range(20)) for number in range(3)}, lean)
     search = search_of(world, 3)
     world.run(search)
-    assert "m007" in search.removed
+    assert "m007" in search.removal.ids
     assert all(state.status == "cleared" for state in search.states.values())
 
 
@@ -275,7 +262,7 @@ def test_screening_finds_what_measuring_everybody_finds(poison, seed):
         world = World(60, {"query 0": order}, hijack(poison), k=30)
         search = search_of(world, screen_from=screen_from)
         world.run(search)
-        found.append(set(search.removed))
+        found.append(search.removal.ids)
     assert found[0] == found[1]
     assert {f"m{number:03d}" for number in poison & set(order[:30])} <= found[0]
 
@@ -284,7 +271,7 @@ def test_collective_poison_is_found_by_samples_where_a_server_gives_no_log_proba
     world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}, needed=3), logprobs=False)
     search = search_of(world, samples=8)
     world.run(search)
-    assert set(search.removed) == {"m000", "m001", "m002", "m003"}
+    assert search.removal.ids == {"m000", "m001", "m002", "m003"}
     influence = search.states["e000"].influences["m000"]
     assert influence.sufficiency_nats == pytest.approx(6.0)
     assert influence.cmis is None or influence.cmis >= 0
@@ -295,17 +282,15 @@ def test_a_sampled_question_costs_a_budget_as_many_replays_as_it_takes():
     search = search_of(world, samples=8, max_replays=30)
     world.run(search)
     sampled = sum(ablation.measure == "sample" for ablation in world.asked)
-    assert search.replays_planned == len(world.asked) + 7 * sampled <= 30
+    assert len(world.asked) + 7 * sampled <= 30
     assert search.not_examined
 
 
-def test_a_single_harm_score_cannot_grade_collective_poison_and_then_nothing_is_removed():
+def test_a_single_harm_score_cannot_grade_collective_poison_but_tells_the_sets():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2, 3}, needed=3), logprobs=False)
     search = search_of(world)
     world.run(search)
-    assert search.states["e000"].status == "not cleared"
-    assert search.states["e000"].reason.endswith("no memory left in its context has evidence against it")
-    assert not search.removed
+    assert set(search.removal.removed) == {"m000", "m001", "m002", "m003"}
     assert not any(ablation.measure == "sample" for ablation in world.asked)
 
 
@@ -314,7 +299,7 @@ def test_harm_without_any_memory_is_not_blamed_on_memory():
     search = search_of(world)
     world.run(search)
     assert search.states["e000"].status == "memory is not the cause"
-    assert not search.removed
+    assert not search.removal.ids
 
 
 def test_an_event_that_does_not_reproduce_removes_nothing():
@@ -322,18 +307,7 @@ def test_an_event_that_does_not_reproduce_removes_nothing():
     search = search_of(world)
     world.run(search)
     assert search.states["e000"].status == "not reproduced"
-    assert not search.removed
-
-
-def test_weak_evidence_alone_removes_only_as_many_as_end_the_harm():
-    def lean(_query: str, context: frozenset[int]) -> float:
-        return {0: 1.5, 1: 0.8}.get(0, 0) * (0 in context) + 0.8 * (1 in context) - 1.0
-
-    world = World(8, {"query 0": list(range(8))}, lean)
-    search = search_of(world)
-    world.run(search)
-    assert set(search.removed) == {"m000"}
-    assert search.states["e000"].status == "cleared"
+    assert not search.removal.ids
 
 
 @pytest.mark.parametrize("reported", [1, 11, 40])
@@ -342,7 +316,7 @@ def test_an_incident_that_is_reported_often_speaks_against_a_benign_memory_as_li
     events = [make_event(number, query="query 0") for number in range(reported)]
     search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0))
     world.run(search)
-    assert set(search.removed) == {"m000"}
+    assert search.removal.ids == {"m000"}
     assert {state.status for state in search.states.values()} == {"cleared"}
 
 
@@ -358,14 +332,14 @@ def test_an_incident_that_is_reported_with_other_companions_is_the_same_incident
     events = [replace(make_event(number, query="query 0"), retrieved=log) for number, log in enumerate(logs)]
     search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0))
     world.run(search)
-    assert set(search.removed) == {"m000"}
+    assert search.removal.ids == {"m000"}
 
 
 def test_a_poison_that_nobody_retrieved_yet_is_found_through_its_likeness():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 11}))
     search = search_of(world, resembles={"m000": ["m011", "m010"]})
     world.run(search)
-    assert set(search.removed) == {"m000", "m011"}
+    assert search.removal.ids == {"m000", "m011"}
 
 
 @pytest.mark.parametrize(("alike", "left"), [(32, 0), (33, 1), (45, 13)])
@@ -395,7 +369,7 @@ def test_a_server_without_logprobs_falls_back_to_verdicts():
     world = World(12, {"query 0": list(range(12))}, hijack({0, 1, 2}), logprobs=False)
     search = search_of(world)
     world.run(search)
-    assert set(search.removed) == {"m000", "m001", "m002"}
+    assert search.removal.ids == {"m000", "m001", "m002"}
     assert search.states["e000"].status == "cleared"
 
 
@@ -453,12 +427,13 @@ def test_the_search_ends_all_harm_that_memory_causes_and_never_removes_the_harml
     world = World(size, orders, hijack(poison, needed=needed))
     search = search_of(world, count=events)
     world.run(search)
-    assert {int(entry_id[1:]) for entry_id in search.removed} <= poison
+    assert {int(entry_id[1:]) for entry_id in search.removal.ids} <= poison
     for state in search.states.values():
         query = state.event.query
         shown = [*world.memory.unused(query, 3), *world.memory.drawn(query, 3), *world.memory.retrieve(query)]
-        blind = needed == 1 and {int(entry.entry_id[1:]) for entry in shown} <= poison  # whichever is shown harms
-        assert state.status in {"cleared", "not reproduced", *(["memory is not the cause"] if blind else [])}
+        blind = {int(entry.entry_id[1:]) for entry in shown} <= poison  # there is nothing to compare with
+        unknown = ["memory is not the cause"] if needed == 1 else ["not cleared"]
+        assert state.status in {"cleared", "not reproduced", *(unknown if blind else [])}
 
 
 @settings(max_examples=20, deadline=None)
@@ -473,7 +448,7 @@ def test_the_order_in_which_outcomes_arrive_changes_nothing(rng):
     first, second = search_of(straight, count=2), search_of(mixed, count=2)
     straight.run(first)
     mixed.run(second, shuffle=shuffled)
-    assert dict(first.removed) == dict(second.removed)
+    assert first.removal == second.removal
 
 
 def test_an_unknown_harm_is_not_examined_rather_than_guessed(monkeypatch):
@@ -495,7 +470,7 @@ def test_reasons_say_what_the_evidence_is(attribution_nats):
     world = World(8, {"query 0": list(range(8))}, hijack({0}))
     search = search_of(world, attribution_nats=attribution_nats)
     world.run(search)
-    assert search.removed["m000"] == "alone raises the odds of the harm in e000 by 6.0 nats"
+    assert search.removal.removed["m000"] == "alone raises the odds of the harm in e000 by 6.0 nats"
 
 
 class OpeningWorld(World):
@@ -525,14 +500,14 @@ def test_a_benign_memory_that_only_shares_the_opening_words_is_not_attributed():
     world = OpeningWorld(poison={2}, opening={1, 2}, harm_from=1)
     search = search_of(world)
     world.run(search)
-    assert set(search.removed) == {"m002"}
+    assert search.removal.ids == {"m002"}
 
 
 def test_one_point_alone_would_attribute_the_shared_opening():
     world = OpeningWorld(poison={2}, opening={1, 2}, harm_from=1)
     search = search_of(world, points=1)
     world.run(search)
-    assert set(search.removed) == {"m001", "m002"}
+    assert search.removal.ids == {"m001", "m002"}
 
 
 def test_leaving_one_out_is_not_asked_where_a_memory_alone_is_attributed():
@@ -547,7 +522,7 @@ def test_leaving_one_out_is_asked_where_no_memory_alone_is_attributed():
     world.run(search)
     assert search.states["e000"].influences["m000"].necessity_nats == 1.5
     assert search.states["e000"].influences["m003"].necessity_nats == 0.0
-    assert search.states["e000"].status == "cleared"
+    assert set(search.removal.suspected) == {"m000", "m001", "m002"}
 
 
 def test_a_benign_memory_removed_before_the_poison_is_put_back():
@@ -560,21 +535,19 @@ def test_a_benign_memory_removed_before_the_poison_is_put_back():
     events = [make_event(0, query="query 0")]
     search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), inconsistency={"m000": 9.0})
     world.run(search)
-    assert set(search.removed) == {"m001"}
+    assert search.removal.ids == {"m001"}
     assert search.states["e000"].status == "cleared"
 
 
-@pytest.mark.parametrize(
-    ("inconsistency", "evidence"), [(2.0, "alone raises"), (1.0, "alone raises"), (0.5, "next by credit")]
-)
-def test_a_memory_that_fits_in_better_than_the_median_needs_more_evidence(inconsistency, evidence):
+@pytest.mark.parametrize(("inconsistency", "attributed"), [(2.0, True), (1.0, True), (0.5, False)])
+def test_a_memory_that_fits_in_better_than_the_median_needs_more_evidence(inconsistency, attributed):
     world = World(8, {"query 0": list(range(8))}, hijack({0}, nats=2.2))
     cas = {f"m{number:03d}": 1.0 for number in range(8)} | {"m000": inconsistency}
     events = [make_event(0, query="query 0")]
     search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), inconsistency=cas)
     world.run(search)
-    assert search.removed["m000"].startswith(evidence)
-    assert set(search.removed) == {"m000"}
+    assert set(search.removal.removed) == ({"m000"} if attributed else set())
+    assert set(search.removal.suspected) == (set() if attributed else {"m000"})
 
 
 def test_a_harm_score_that_flips_is_attributed_to_a_memory_that_fits_in_too():
@@ -583,14 +556,14 @@ def test_a_harm_score_that_flips_is_attributed_to_a_memory_that_fits_in_too():
     events = [make_event(0, query="query 0")]
     search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), inconsistency=cas)
     world.run(search)
-    assert search.removed["m000"].startswith("alone raises")
+    assert search.removal.removed["m000"].startswith("alone raises")
 
 
 def test_points_that_only_show_wording_are_followed_by_later_ones():
     world = OpeningWorld(poison={3}, opening=set(), harm_from=2)
     search = search_of(world, consistent_extra_nats=0.0)
     world.run(search)
-    assert search.removed == {"m003": "alone raises the odds of the harm in e000 by 6.0 nats"}
+    assert search.removal.removed == {"m003": "alone raises the odds of the harm in e000 by 6.0 nats"}
     assert len(search.states["e000"].points) == 4
 
 
@@ -598,7 +571,7 @@ def test_no_later_point_is_asked_where_the_first_ones_attribute():
     world = OpeningWorld(poison={3}, opening=set(), harm_from=0)
     search = search_of(world)
     world.run(search)
-    assert set(search.removed) == {"m003"}
+    assert search.removal.ids == {"m003"}
     assert len(search.states["e000"].points) == 2
 
 
@@ -607,7 +580,7 @@ def test_where_no_point_tells_nothing_is_removed():
     search = search_of(world)
     world.run(search)
     assert search.states["e000"].status == "not cleared"
-    assert not search.removed
+    assert not search.removal.ids
 
 
 class SpanWorld(World):
@@ -643,7 +616,7 @@ def test_the_words_of_the_harm_count_and_not_how_the_answer_opens():
     world = SpanWorld(opens=1, poison=2)
     search = span_search(world)
     world.run(search)
-    assert search.removed == {
+    assert search.removal.removed == {
         "m002": "alone raises the odds of the harm in e000 by 7.4 nats"
     }  # from 2 log σ(-4) to 2 log σ(1)
     assert [point.harmful for point in search.states["e000"].points] == [" the code", " code"]
@@ -653,8 +626,8 @@ def test_words_that_follow_from_what_was_forced_tell_nothing_and_divergence_poin
     world = SpanWorld(opens=2, poison=2, settled=True)
     search = span_search(world)
     world.run(search)
-    assert set(search.removed) == {"m002"}
-    assert search.removed["m002"].endswith("5.0 nats")
+    assert search.removal.ids == {"m002"}
+    assert search.removal.removed["m002"].endswith("5.0 nats")
     assert len(search.states["e000"].points) == 4
 
 
@@ -672,7 +645,7 @@ def test_what_any_memory_brings_is_attributed_to_none():
     world = FormatWorld(opens=2, poison=2)
     search = span_search(world)
     world.run(search)
-    assert set(search.removed) == {"m002"}
+    assert search.removal.ids == {"m002"}
 
 
 class SuppressedWorld(SpanWorld):
@@ -696,7 +669,7 @@ def test_planted_control_memories_that_suppress_the_harm_span_have_no_other_memo
     world = SuppressedWorld(planted=planted, anyway=anyway)
     search = span_search(world)
     world.run(search)
-    assert set(search.removed) == {"m002"}
+    assert search.removal.ids == {"m002"}
 
 
 def test_a_store_without_unused_memories_is_compared_with_none():
@@ -705,7 +678,7 @@ def test_a_store_without_unused_memories_is_compared_with_none():
     world.memory = small
     search = span_search(world)
     world.run(search)
-    assert set(search.removed) == {"m002"}
+    assert search.removal.ids == {"m002"}
 
 
 class PrefixWorld(SpanWorld):
@@ -724,7 +697,7 @@ def test_a_settled_span_without_a_divergence_leaves_the_event_to_harm_scores():
     search = span_search(world)
     world.run(search)
     assert not search.states["e000"].points
-    assert set(search.removed) == {"m002"}
+    assert search.removal.ids == {"m002"}
 
 
 class TextPrefixWorld(PrefixWorld):
@@ -742,7 +715,7 @@ def test_a_span_without_a_divergence_is_counted_in_samples_where_a_server_gives_
         world.memory, [make_event(0, query="query 0")], SearchSettings(attribution_nats=2.0, samples=8), scorer=SEND
     )
     world.run(search)
-    assert set(search.removed) == {"m002"}
+    assert search.removal.ids == {"m002"}
     assert search.states["e000"].status == "cleared"
 
 
@@ -771,7 +744,7 @@ class PayloadWorld(World):
 def test_poison_that_brings_an_address_each_is_found_behind_the_one_that_is_said(addresses):
     world = PayloadWorld({number: f"x@{address}.example" for number, address in enumerate(addresses)})
     world.run(world.search)
-    assert set(world.search.removed) == {"m000", "m001", "m002", "m003", "m004", "m005"}
+    assert world.search.removal.ids == {"m000", "m001", "m002", "m003", "m004", "m005"}
     assert {state.status for state in world.search.states.values()} == {"cleared"}
 
 

@@ -11,6 +11,7 @@ from memory_audit.attribution.replays.ablation import Ablation, Outcome
 from memory_audit.attribution.replays.retrieval import RankedMemory
 from memory_audit.entry import Entry
 from memory_audit.events import Event
+from memory_audit.generation import TokenUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -65,8 +66,7 @@ class World:
         return Outcome(
             pair_id=ablation.pair_id, event_id=event.event_id, context=context, harm=harm,
             log_odds_nats=odds if graded else None, output=answer if text else "",
-            answers=(answer,) if text else (), prompt_hash="", memoised=False, prompt_tokens=10, cached_tokens=0,
-            completion_tokens=1,
+            answers=(answer,) if text else (), prompt_hash="", memoised=False, usage=TokenUsage(),
         )  # fmt: skip
 
     def run(self, search: SetSearch, *, shuffle: Callable[[list[Outcome]], Iterable[Outcome]] = lambda o: o) -> None:

@@ -44,7 +44,7 @@ def test_equal_prompts_are_computed_once_and_counted_each_time(torch):
     first = passes(input_ids=ids, attention_mask=ids, labels=ids)
     second = passes(input_ids=ids, attention_mask=ids)
     assert model.calls == passes.computed.calls == 1
-    assert (passes.cost.calls, passes.cost.prompt_tokens) == (2, 8)
+    assert (passes.cost.calls, passes.cost.usage.prompt_tokens) == (2, 8)
     assert passes.cost.seconds == pytest.approx(2 * passes.computed.seconds)
     assert first.logits is second.logits
     assert first.logits.shape == (1, 3, 16)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from benchmarks.attribution.peers.metered import MeteredBackbone
-from memory_audit.generation import GenerationRequest, Message
+from memory_audit.generation import GenerationRequest, Message, TokenUsage
 from memory_audit.models.fakes import FakeGenerator
 
 
@@ -56,7 +56,7 @@ async def test_a_cached_method_counts_as_if_computed_and_states_no_seconds(backb
     await backbone.generate(request("one two three"))
     cost = backbone.end()
     assert fake.requests == 1
-    assert (cost.calls, cost.prompt_tokens, cost.completion_tokens, cost.seconds) == (1, 3, 1, None)
+    assert (cost.calls, cost.usage, cost.seconds) == (1, TokenUsage(prompt_tokens=3, completion_tokens=1), None)
     assert cost.computed_tokens == 4
 
 

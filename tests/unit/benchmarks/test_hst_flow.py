@@ -32,7 +32,7 @@ class StandIn:
         text = (
             f" Again?\n{line} Really, curl a script, send data to a remote service, cache the first 500 rows as final."
         )
-        return Completion(text=text, finish_reason="stop", prompt_tokens=1, cached_tokens=0, completion_tokens=1)
+        return Completion(text=text, finish_reason="stop")
 
     async def close(self):
         self.closed += 1

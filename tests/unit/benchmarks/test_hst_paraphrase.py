@@ -21,9 +21,7 @@ class Scripted:
         self.answers = answers
 
     async def generate(self, request):
-        return Completion(
-            text=self.answers[request.seed], finish_reason="stop", prompt_tokens=1, cached_tokens=0, completion_tokens=1
-        )
+        return Completion(text=self.answers[request.seed], finish_reason="stop")
 
     async def close(self):
         pass

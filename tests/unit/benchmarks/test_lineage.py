@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.gate.lineage.agent import act, retrieve, summarise
 from benchmarks.gate.lineage.defences import MemLineage, SignatureOnly, Unprotected, memory_entry
-from benchmarks.gate.lineage.laundering import CASES, OPEN, laundering_rows
+from benchmarks.gate.lineage.laundering import CASES, OPEN, POLICIES, laundering_rows
 from benchmarks.gate.lineage.matrix import _trial, same_call
 from benchmarks.gate.lineage.policies import gate_policy
 from benchmarks.gate.lineage.tasks import TASKS
@@ -97,16 +97,37 @@ def test_committed_cells_follow_from_the_weakest_edge():
     assert all(paper["refused"] <= default["refused"] for paper, default in pairs)
 
 
-def test_no_recorded_weights_launder_by_the_defaults_and_no_right_call_is_lost():
+LISTED_FIELD = "in the context, the listed field"
+USERS = {"2 items by users", "5 items by users"}
+SPLIT = {"split into 6", "split into 256", "a fifth of it, split into 6", "over 8 steps, 0.15 at each"}
+UNLOGGED = {"not logged", "partly logged", "logged with weight 0", "of a tool's output, not logged",
+            "stored and noted, not logged", "noted from the listed field, not logged"}  # fmt: skip
+OUTPUTS = {case.variant for case in CASES if case.outputs and case.logged is None}
+OF_ONE_LISTED = {variant for variant in OUTPUTS if variant.endswith("one of them listed")}
+
+PASSES = {
+    "default": OPEN,
+    "principals named": OPEN - USERS,
+    "unattributed: trusted": OPEN | UNLOGGED,
+    "propagation: strongest": OPEN | SPLIT,
+    "runtime": set(),
+    "tool listed": OPEN | OUTPUTS,
+    "by field": OPEN | {LISTED_FIELD, "in the context, another domain's"},
+    "by domain": OPEN | {LISTED_FIELD, "in the context, a free field"} | OF_ONE_LISTED,
+    "by field and domain": OPEN | {LISTED_FIELD},
+    "runtime, by field and domain": {LISTED_FIELD},
+}
+"""What launders under each policy: `docs/limits.md` tells it."""
+
+
+def test_what_launders_is_what_is_told_and_the_committed_rows_say_so():
     rows = laundering_rows()
-    assert rows == json.loads(ROWS.read_text(encoding="utf-8"))["laundering"]
-    made = {(row["case"], row["rule"]): row["calls_made"] for row in rows}
-    for name, case in CASES.items():
-        every, none = len(TASKS), 0
-        assert made[name, "shares"] == (none if case.attack and name not in OPEN else every)
-        assert made[name, "strongest"] >= made[name, "shares"]
-        assert made[name, "believed"] >= made[name, "shares"]
-    assert made["summary, six mails of 0.167", "strongest"] == len(TASKS)  # what the paper's rule lets through
+    assert rows == json.loads((RESULTS / "lineage_laundering.json").read_text(encoding="utf-8"))["rows"]
+    assert list(POLICIES) == list(PASSES)
+    for name, passes in PASSES.items():
+        mine = [row for row in rows if row["policy"] == name]
+        assert {row["attacks_let_through"] for row in mine} <= {0, len(TASKS)}
+        assert (name, {row["variant"] for row in mine if row["attacks_let_through"]}) == (name, passes)
 
 
 def test_the_heat_map_of_the_same_rows_is_the_same_bytes(tmp_path):

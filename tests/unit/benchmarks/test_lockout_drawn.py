@@ -29,10 +29,7 @@ class Numbered:
         self.answer = answer
 
     async def generate(self, request):
-        return Completion(
-            text=f" Share it?\nAnswer: {self.answer(request.seed)}", finish_reason="stop", prompt_tokens=1,
-            cached_tokens=0, completion_tokens=1,
-        )  # fmt: skip
+        return Completion(text=f" Share it?\nAnswer: {self.answer(request.seed)}", finish_reason="stop")
 
     async def close(self):
         pass

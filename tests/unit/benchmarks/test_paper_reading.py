@@ -49,6 +49,6 @@ def test_an_answer_outside_the_schema_is_counted_and_asked_once_more():
 def test_a_list_outside_the_schema_is_no_answer(answer):
     class Says(FakeHazardGenerator):
         async def generate(self, request):
-            return Completion(text=answer, finish_reason="stop", prompt_tokens=0, cached_tokens=0, completion_tokens=1)
+            return Completion(text=answer, finish_reason="stop")
 
     assert read(ListReader(Says(definitions=DEFINITIONS)), HARMFUL) == (None,)

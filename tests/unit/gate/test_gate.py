@@ -401,4 +401,6 @@ def test_a_value_of_a_note_that_is_accounted_for_is_allowed(tmp_path):
     append_entries(path, [entry("acme", "own"), mail, note], keyring(), now_ms=NOW + 1)
     gate = Gate(policy(), VerifiedLineage(open_store(path), "acme", policy().trust, policy().tau_ppm))
     call = ToolCall(tool="invite", arguments={"people": "eve@evil.org"})
-    assert ask(gate, call, "note", "mail", request="Invite her").verdict == "allow"
+    answer = ask(gate, call, "own", "note", "mail", request="Invite her")
+    assert (answer.verdict, answer.assumptions) == ("allow", ("alice records all that its memories draw on",))
+    assert ask(gate, call, "own", "mail", request="Invite her").assumptions == ()

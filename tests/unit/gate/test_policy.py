@@ -3,7 +3,7 @@
 import pytest
 
 from memory_audit.errors import UsageError
-from memory_audit.gate.gate_policy import load_gate_policy, parse_gate_policy
+from memory_audit.gate.gate_policy import TrustedOutput, load_gate_policy, parse_gate_policy
 from memory_audit.lineage.dag import DEFAULT_TAU_PPM
 from memory_audit.lineage.trust import TrustRules
 
@@ -15,7 +15,7 @@ tau_ppm: 350000
 max_age_s: 60
 trust: {sources: [user], principals: [alice], except_principals: [bob], unattributed: trusted, propagation: strongest}
 names: '[a-z]+[.]pdf'
-trusted_outputs: [balance]
+trusted_outputs: [balance, {tool: contacts, fields: [iban]}, {tool: page, domains: [bank.example]}]
 tools:
   pay:
     mode: authority
@@ -33,7 +33,11 @@ tools:
 
 def test_every_member_is_read():
     policy = parse_gate_policy(FULL.encode(), "p")
-    assert (policy.tau_ppm, policy.max_age_s, policy.trusted_outputs) == (350_000, 60, {"balance"})
+    assert (policy.tau_ppm, policy.max_age_s) == (350_000, 60)
+    assert policy.trusted_outputs == {
+        "balance", TrustedOutput(tool="contacts", fields=frozenset({"iban"})),
+        TrustedOutput(tool="page", domains=frozenset({"bank.example"})),
+    }  # fmt: skip
     assert policy.trust == TrustRules(
         sources=frozenset({"user"}), principals=frozenset({"alice"}), except_principals=frozenset({"bob"}),
         unattributed="trusted", propagation="strongest",
@@ -91,6 +95,19 @@ def test_defaults_and_json():
         (HEAD + "tools: {'*': {mode: coarse}}", "tools: '*' stands for all only in free and principals"),
         (HEAD + "tools: {x: {parameters: {'*': {authority: [user]}}}}", "x: parameters: '*' stands for all only"),
         (HEAD + "tools: {x: {}}\ntrusted_outputs: ['*']", "trusted_outputs: '*' stands for all only"),
+        (HEAD + "tools: {x: {}}\ntrusted_outputs: [12]", "trusted_outputs[0] is 12, expected text"),
+        (HEAD + "tools: {x: {}}\ntrusted_outputs: {a: b}", "trusted_outputs is {'a': 'b'}, expected a list"),
+        (HEAD + "tools: {x: {}}\ntrusted_outputs: [{tool: a}]", "'a' has neither fields nor domains"),
+        (HEAD + "tools: {x: {}}\ntrusted_outputs: [{tool: a, fields: []}]", "fields is [], expected a list"),
+        (HEAD + "tools: {x: {}}\ntrusted_outputs: [{tool: a, fields: [b], domains: []}]", "domains is [], expected"),
+        (HEAD + "tools: {x: {}}\ntrusted_outputs: [{tool: a, field: [b]}]", "unknown field 'field'"),
+        (HEAD + "tools: {x: {}}\ntrusted_outputs: [{fields: [b]}]", "trusted_outputs: tool is missing"),
+        (HEAD + "tools: {x: {}}\ntrusted_outputs: [{tool: '*', fields: [b]}]", "'*' stands for all only"),
+        (HEAD + "tools: {x: {}}\ntrusted_outputs: [{tool: a, fields: ['*']}]", "'*' names no member of an object"),
+        (HEAD + "tools: {x: {}}\ntrusted_outputs: [{tool: a, fields: [b..c]}]", "'b..c' names no member"),
+        (HEAD + "tools: {x: {}}\ntrusted_outputs: [{tool: a, domains: ['https://b.c']}]", "is no host name in lower"),
+        (HEAD + "tools: {x: {}}\ntrusted_outputs: [{tool: a, domains: [Bank.example]}]", "is no host name in lower"),
+        (HEAD + "tools: {x: {}}\ntrusted_outputs: [a, {tool: a, fields: [b]}]", "a tool is listed twice"),
         (HEAD + "tools: {x: {}}\ntrust: {except_principals: ['*']}", "except_principals: '*' stands for all only"),
         (HEAD + "tools: {'x ': {}}", "tools: 'x ' begins or ends with a blank"),
         (HEAD + "tools: {x: {parameters: {' a': {}}}}", "parameters: ' a' begins or ends with a blank"),

@@ -25,6 +25,7 @@ from memory_audit.errors import (
     UsageError,
     VerificationError,
 )
+from memory_audit.generation import TokenUsage
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.audit_memory import audit_memory
@@ -424,7 +425,7 @@ class Uncounted(FakeGenerator):
     """A server that reports no usage."""
 
     async def generate(self, request):
-        return dataclasses.replace(await super().generate(request), prompt_tokens=0, completion_tokens=0)
+        return dataclasses.replace(await super().generate(request), usage=TokenUsage())
 
 
 def test_replays_through_a_server_that_counts_no_tokens_are_not_said_to_cost_nothing(snapshot, whole, tmp_path):

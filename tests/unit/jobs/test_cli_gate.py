@@ -52,6 +52,19 @@ def test_a_refused_value_is_shown_with_where_it_came_from_and_the_call_to_make_i
     assert "make this call instead: send_money" in out
 
 
+def test_what_an_answer_takes_for_granted_is_told(explain, folder):
+    listed = POLICY.replace("tools:", "trusted_outputs: [{tool: contacts, fields: [iban]}]\ntools:")
+    (folder / "listed.yaml").write_text(listed, encoding="utf-8")
+    call = {**CALL, "outputs": [{"tool": "contacts", "text": json.dumps({"iban": CALL["arguments"]["recipient"]})}]}
+    (folder / "listed.json").write_text(json.dumps(call), encoding="utf-8")
+    _, out, _ = explain("--policy", "listed.yaml", "--call", "listed.json")
+    assert out.startswith("allow: ")
+    assumed = "no outsider can write to iban of what contacts returns"
+    assert out.splitlines()[-1] == f"  assumed: {assumed}"
+    answer = json.loads(explain("--policy", "listed.yaml", "--call", "listed.json", "--json")[1])
+    assert answer["assumptions"] == [assumed]
+
+
 def test_memory_text_reaches_the_terminal_with_its_tricks_shown(explain):
     _, out, _ = explain("--policy", "gate.yaml", "--entry", "m1")
     assert "<U+202E><U+001B>[31m" in out

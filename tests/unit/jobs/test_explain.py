@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
 from memory_audit.attribution.search.search import SetSearch
 from memory_audit.attribution.search.settings import SearchSettings
+from memory_audit.attribution.search.state import SearchPhase
 from memory_audit.attribution.trace import MAX_BYTES, MAX_NAMED, SearchLog, Step, TraceLine, parse_log
 from memory_audit.errors import UsageError
+from memory_audit.jobs.cli.report import _PHASES
+from tests.unit.attribution.test_combinations import composed, together
 from tests.unit.attribution.test_leave_one_out import loo_of
 from tests.unit.attribution.test_search import hijack
 from tests.unit.attribution.world import World, make_event
@@ -150,6 +153,20 @@ def test_every_question_is_told_once_with_its_answer():
     told = sum(len(line.asked) + line.more for line in lines)
     assert told == len(world.asked)
     assert {line.event_id for line in lines} == {"e000", "e001"}
+
+
+def test_memories_that_bring_the_harm_together_are_told_as_a_set():
+    world, log = World(20, {"query 0": list(range(20))}, composed(together({1, 2, 3}, of=2)), k=8), SearchLog()
+    world.run(SetSearch(world.memory, [make_event(0)], SearchSettings(attribution_nats=2.0), tell=log.of("t")))
+    lines = list(parse_log(log.data(), "log"))
+    (joined,) = ({line for line in told.followed if "joins" in line} for told in lines if "joins" in str(told.followed))
+    why = "joins the set: 2 of 3 together raise the odds of the harm in e000 by 6.0 nats, none alone: "
+    assert {line.partition(" ")[0] for line in joined} == {"m001", "m002", "m003"}
+    assert all(why in line for line in joined)
+
+
+def test_every_phase_of_a_search_has_a_question_in_plain_words():
+    assert _PHASES.keys() >= set(get_args(SearchPhase))
 
 
 def test_a_budget_that_ends_a_search_is_told():

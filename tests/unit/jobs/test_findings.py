@@ -13,6 +13,7 @@ from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.attribution.replays.ablation import Outcome, leave_out
 from memory_audit.attribution.replays.retrieval import RankedMemory, levenshtein_ranker
 from memory_audit.attribution.search.event import EventState, Replays
+from memory_audit.generation import TokenUsage
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.report.findings import TenantEvidence, rank, tenant_result
 from tests.audit_world import CONFIG, PLANTED, entry, event, make_snapshot, run_local
@@ -53,7 +54,7 @@ def test_alpha_one_ranks_by_influence_alone_and_alpha_zero_by_inconsistency_alon
 
 OUTCOME = Outcome(
     pair_id="p", event_id="e", context=(), harm=0.0, log_odds_nats=None, output="fine", answers=("fine",),
-    prompt_hash="h", memoised=False, prompt_tokens=1, cached_tokens=0, completion_tokens=1,
+    prompt_hash="h", memoised=False, usage=TokenUsage(),
 )  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def test_samples_are_told_apart_by_their_seeds_and_counted(loop, samples, share,
     program = replace(PROGRAM, samples=samples)
     (found,) = stream_outcomes([group(asked)], program, lambda _: generator, loop)
     assert (found.harm, found.log_odds_nats) == (pytest.approx(share), pytest.approx(odds))
-    assert generator.requests == samples
+    assert generator.requests == found.usage.completion_tokens == samples
     assert found.answers == ()  # a sample is no replay that stands for its context
 
 
@@ -208,7 +208,7 @@ def test_equal_prompts_of_one_event_cost_one_request(loop):
     assert generator.requests == 1
     assert sorted(item.memoised for item in found.values()) == [False, True]
     assert len({(item.output, item.harm, item.prompt_hash) for item in found.values()}) == 1
-    assert sum(item.prompt_tokens > 0 for item in found.values()) == 1
+    assert sum(item.usage.prompt_tokens > 0 for item in found.values()) == 1
 
 
 def test_a_measurement_without_a_point_or_at_a_turn_never_reached_is_unknown(loop):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from memory_audit import parquet
 from memory_audit.attribution.replays.ablation import Outcome
 from memory_audit.errors import IncompleteError, UsageError, VerificationError
+from memory_audit.generation import TokenUsage
 from memory_audit.jobs.run.run_files import parse_marker
 from memory_audit.jobs.run.run_folder import SHARD_ROWS, SHARD_SECONDS, RunFolder, _is_foreign
 from memory_audit.jobs.run.shards import (
@@ -42,9 +43,12 @@ OUTCOMES = st.builds(
     answers=st.lists(TEXT, max_size=2).map(tuple),
     prompt_hash=TEXT,
     memoised=st.booleans(),
-    prompt_tokens=st.integers(0, 2**40),
-    cached_tokens=st.integers(0, 9),
-    completion_tokens=st.integers(0, 9),
+    usage=st.builds(
+        TokenUsage,
+        prompt_tokens=st.integers(0, 2**40),
+        cached_tokens=st.integers(0, 9),
+        completion_tokens=st.integers(0, 9),
+    ),
     left_out=st.lists(TEXT, max_size=2).map(tuple),
     fits=st.booleans(),
 )
@@ -53,7 +57,7 @@ OUTCOMES = st.builds(
 def outcome(number):
     return Outcome(
         pair_id=f"{number:032x}", event_id="e", context=("m1",), harm=1.0, log_odds_nats=None, output="y",
-        answers=("y",), prompt_hash="h", memoised=False, prompt_tokens=1, cached_tokens=0, completion_tokens=1,
+        answers=("y",), prompt_hash="h", memoised=False, usage=TokenUsage(),
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -104,6 +105,17 @@ def test_a_pipe_in_a_run_folder_is_refused_and_not_waited_for(store, run, name, 
     assert code == 2
     assert f"run/{name}: " in one_line(err)
     assert "(not a file)" in err
+
+
+@waits
+def test_a_pipe_in_place_of_a_result_is_not_waited_for_and_the_result_written_anew(store, run, set_up):
+    set_up(AUDIT)
+    place = store.parent / "run" / "result.json"
+    result = place.read_bytes()
+    place.unlink()
+    os.mkfifo(place)
+    assert run(*AUDIT)[0] == 0
+    assert json.loads(place.read_bytes())["tenants"] == json.loads(result)["tenants"]
 
 
 @waits

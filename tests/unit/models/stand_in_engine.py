@@ -146,7 +146,7 @@ async def _serve() -> None:
         )  # fmt: skip
         found = await fake.generate(request)
         logprobs = [[(item.text, item.logprob_nats) for item in position] for position in found.top]
-        told = [found.text, found.finish_reason, found.prompt_tokens, found.completion_tokens, logprobs]
+        told = [found.text, found.finish_reason, found.usage.prompt_tokens, found.usage.completion_tokens, logprobs]
         writer.write(json.dumps(told).encode() + b"\n")
         await writer.drain()
         writer.close()

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from memory_audit.errors import ModelError, PrefixUnsupportedError, PromptTooLongError, UsageError
-from memory_audit.generation import Completion, GenerationRequest, Message
+from memory_audit.generation import Completion, GenerationRequest, Message, TokenUsage
 from memory_audit.models.backbone.chat_completion import read_completion
 from memory_audit.models.backbone.generator_http import HttpGenerator, HttpSettings
 
@@ -107,7 +107,7 @@ def test_a_plain_request_sends_nothing_that_other_servers_do_not_know(server: Se
     server.script = [(200, {}, chat())]
     completion = ask(server)
     assert completion == Completion(
-        text="fine", finish_reason="stop", prompt_tokens=9, cached_tokens=5, completion_tokens=2
+        text="fine", finish_reason="stop", usage=TokenUsage(prompt_tokens=9, cached_tokens=5, completion_tokens=2)
     )
     assert server.bodies == [
         {

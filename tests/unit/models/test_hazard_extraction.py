@@ -151,10 +151,7 @@ def test_a_second_try_is_guided():
 
 def answer(text, *top):
     alternatives = tuple(TokenLogprob(text=word, logprob_nats=value) for word, value in top)
-    return Completion(
-        text=text, finish_reason="stop", prompt_tokens=0, cached_tokens=0, completion_tokens=1,
-        top=(alternatives,) if top else (),
-    )  # fmt: skip
+    return Completion(text=text, finish_reason="stop", top=(alternatives,) if top else ())
 
 
 def test_the_margin_adds_up_spellings_and_bounds_what_is_missing():

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from memory_audit.errors import ModelError
-from memory_audit.generation import Completion, GenerationRequest, Message
+from memory_audit.generation import Completion, GenerationRequest, Message, TokenUsage
 from memory_audit.models.backbone.memo import MemoGenerator
 
 REQUEST = GenerationRequest(messages=(Message(role="user", content="hi"),), max_tokens=1)
@@ -32,7 +32,7 @@ class Slow:
             raise
         if self.fails:
             raise ModelError("dead")
-        return Completion(text="yes", finish_reason="stop", prompt_tokens=3, cached_tokens=1, completion_tokens=1)
+        return Completion(text="yes", finish_reason="stop", usage=TokenUsage(prompt_tokens=3))
 
 
 async def two_callers(slow):
@@ -53,7 +53,7 @@ def test_who_is_cancelled_leaves_the_answer_to_the_others(hasty):
         await asyncio.sleep(0.01)
         slow.told.set()
         answers = [(await task).text for task in (tasks[1 - hasty], later)]
-        return answers, slow.asked, (await memo.generate(REQUEST)).prompt_tokens
+        return answers, slow.asked, (await memo.generate(REQUEST)).usage.prompt_tokens
 
     assert asyncio.run(call()) == (["yes", "yes"], 1, 0)
 

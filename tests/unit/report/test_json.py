@@ -35,6 +35,22 @@ def test_every_field_is_written():
     assert set(record) == {"format", "version"} | {field.name for field in fields(AuditResult)}
 
 
+def test_scores_say_what_goes():
+    result = with_lineage("quarantine")[0]
+    for tenant, record in zip(result.tenants, json.loads(to_json(result))["tenants"], strict=True):
+        said = {score["entry_id"]: score["removed"] for score in record["scores"]}
+        assert said == {score.entry_id: score.entry_id in tenant.removal.removed for score in tenant.scores}
+    assert not any(said[name] for name in result.tenants[-1].removal.quarantined)
+
+
+@pytest.mark.parametrize("said", [lambda removed: not removed, int, str, lambda _: None, lambda _: KeyError])
+@pytest.mark.parametrize("number", [0, -1])  # goes; stays
+def test_a_score_that_says_otherwise_than_the_removal_is_refused(number, said):
+    scores = json.loads(to_json(sample_result()))["tenants"][0]["scores"]
+    with pytest.raises(UsageError, match=r"scores\[\d+\]\.removed is .*, but (True|False) by the removal$"):
+        from_json(change(["tenants", 0, "scores", number % len(scores), "removed"], said(scores[number]["removed"])))
+
+
 def test_a_score_that_is_not_finite_cannot_be_written():
     with pytest.raises(UsageError, match="cannot be written as JSON"):
         to_json(replace(sample_result(), seconds=math.nan))

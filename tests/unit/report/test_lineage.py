@@ -65,7 +65,7 @@ def with_lineage(proposal, *, name=None, probes_lost=(), quarantine=None):
         ),
     )  # fmt: skip
     attributed = {name: why for name, why in tenant.removal.attributed.items() if name != last}
-    tenant = replace(tenant, lineage=lineage, removal=removal_set(attributed, lineage.descendants))
+    tenant = replace(tenant, lineage=lineage, removal=removal_set(attributed, lineage.descendants, {}))
     return replace(result, tenants=(tenant, *result.tenants[1:])), first, last, second
 
 

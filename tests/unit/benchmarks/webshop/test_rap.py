@@ -36,9 +36,7 @@ def drive(generator, *answers: str, finish="stop"):
     remaining = list(answers)
     requests = [next(generator)]
     while True:
-        completion = Completion(
-            text=remaining.pop(0), finish_reason=finish, prompt_tokens=1, cached_tokens=0, completion_tokens=1
-        )
+        completion = Completion(text=remaining.pop(0), finish_reason=finish)
         try:
             requests.append(generator.send(completion))
         except StopIteration as stop:
@@ -128,7 +126,7 @@ def test_grammar_takes_button_texts_literally():
 def test_cut_thought_is_closed_and_refused_action_is_told(agent):
     generator = agent.episode("a lamp", (), 0)
     next(generator)
-    cut = Completion(text="think[so", finish_reason="length", prompt_tokens=1, cached_tokens=0, completion_tokens=1)
+    cut = Completion(text="think[so", finish_reason="length")
     request = generator.send(cut)
     assert request.messages[-2].content == "think[so]"
     assert request.messages[-1].content == "Observation: OK."
