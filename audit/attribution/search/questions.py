@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.replays.ablation import Ablation, AblationKind, keep_only, leave_out, topic_alone
-from memory_audit.attribution.search.format_points import Place, place_of
+from memory_audit.attribution.search.points.format_points import Place, place_of
 from memory_audit.attribution.search.settings import CONTROL_MEMORIES, WEAK_NATS
 from memory_audit.attribution.search.state import Round
 

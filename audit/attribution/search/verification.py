@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from memory_audit.attribution.replays.ablation import keep_only, leave_out
 from memory_audit.attribution.search.bounds import loose_everywhere, wanting_controls
 from memory_audit.attribution.search.combinations import is_wanted
-from memory_audit.attribution.search.points import renewed_span, retire_points
+from memory_audit.attribution.search.points.steps import renewed_span, retire_points
 from memory_audit.attribution.search.settings import CONTROL_MEMORIES, WEAK_NATS
 from memory_audit.attribution.search.state import Round, Transition
 from memory_audit.attribution.search.weighing import CONTROLS_DECIDE, discard_evidence, exclude_event, unscreen

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memory_audit.attribution.search import bounds, questions
 from memory_audit.attribution.search.combinations import is_wanted
-from memory_audit.attribution.search.points import retire_points
+from memory_audit.attribution.search.points.steps import retire_points
 from memory_audit.attribution.search.settings import MOST_POINTS, WEAK_NATS
 from memory_audit.attribution.search.state import Transition
 from memory_audit.counted import counted

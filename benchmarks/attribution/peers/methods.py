@@ -18,7 +18,7 @@ from benchmarks.attribution.peers.metered import Cost
 from benchmarks.attribution.peers.searching import GROWING, Searched, answer, run_searches
 from benchmarks.attribution.peers.verdicts import Attribution
 from memory_audit.attribution.replays.ablation import keep_only, leave_out
-from memory_audit.attribution.search.divergence import first_divergence
+from memory_audit.attribution.search.points.divergence import first_divergence
 from memory_audit.attribution.search.search import SetSearch
 from memory_audit.attribution.search.settings import SearchSettings
 from memory_audit.consistency.graph import TenantGraph, build_graph

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_audit.attribution.evidence import LEAST_SHARE, Influence, evidence
-from memory_audit.attribution.search.divergence import MeasurementPoint, last_digit
+from memory_audit.attribution.search.points.divergence import MeasurementPoint, last_digit
 from tests.unit.attribution.test_search import search_of
 from tests.unit.attribution.world import World
 
