@@ -253,6 +253,11 @@ class AuditResult:
         tenants = (replace(tenant, removal=tenant.removal.with_quarantined()) for tenant in self.tenants)
         return replace(self, tenants=tuple(tenants))
 
+    def with_suspected(self) -> AuditResult:
+        """Return the result where what is only suspected goes, too: for a quarantine that is told so."""
+        tenants = (replace(tenant, removal=tenant.removal.with_suspected()) for tenant in self.tenants)
+        return replace(self, tenants=tuple(tenants))
+
 
 def steps_left_out(count: int) -> LineageStep:
     """Return the step that stands in a bounded path for those that are left out."""

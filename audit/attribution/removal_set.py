@@ -37,3 +37,7 @@ class RemovalSet:
     def with_quarantined(self) -> RemovalSet:
         """Return the set where what is proposed for quarantine goes, too."""
         return replace(self, derived={**self.derived, **self.quarantined}, quarantined={})
+
+    def with_suspected(self) -> RemovalSet:
+        """Return the set where what is only suspected goes, too: for a quarantine, which can be undone."""
+        return replace(self, attributed={**self.attributed, **self.suspected}, suspected={})

@@ -46,6 +46,9 @@ def purge(
     doubtful: Annotated[
         bool, typer.Option("--doubtful", help="Also remove what the run proposes only to quarantine.")
     ] = False,
+    suspected: Annotated[
+        bool, typer.Option("--suspected", help="With --quarantine: also what the run only suspects.")
+    ] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Really do it; without it, only show what would be.")] = False,
     most: Annotated[bool, typer.Option("--most", help="Also where more than half of a tenant's memories go.")] = False,
     as_json: Json = False,
@@ -56,9 +59,12 @@ def purge(
     that its audit did not seal, or that was changed since, is refused. What the run has in quarantine can be removed
     later; what was released stays.
     """
+    if suspected and not quarantine:
+        raise UsageError("--suspected: what a run only suspects is quarantined, with --quarantine, and never removed")
     keyring = load_keyring(keys)
     sealed = _sealed(run, store, keyring.policy)
     result = sealed.result.with_quarantined() if quarantine or doubtful else sealed.result
+    result = result.with_suspected() if suspected else result
     large = large_removals(result)
     if large and apply and not most:
         raise UsageError(f"{large[0]}; look at the report, and add --most to purge them all the same")

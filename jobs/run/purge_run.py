@@ -155,7 +155,7 @@ def purge_run(  # noqa: PLR0913 - a run, a store, and who may change it
     if not dry_run:
         check_pin_place(pin_file)
     if purified is None:
-        extra, taxonomy = run.block_records_of(result)
+        extra, taxonomy = run.block_records_of(run.result.with_quarantined())  # of what is suspected there are none
         purified = purify(
             store, snapshot, removals, keyring, run_id=result.run_id, now_ms=now,
             config={**result.config, **taxonomy}, models=result.models, extra=extra, operation=operation,

@@ -18,6 +18,13 @@ def test_what_is_quarantined_stays_unless_it_is_asked_for():
     assert FOUND.quarantined == {"c": "from a, estimated"}
 
 
+def test_what_is_suspected_stays_unless_a_quarantine_takes_it():
+    found = dataclasses.replace(FOUND, suspected={"d": "weak"})
+    assert "d" not in found.with_quarantined().removed
+    assert found.with_suspected().removed == {"a": "alone", "b": "from a", "d": "weak"}
+    assert found.with_suspected().with_suspected() == found.with_suspected()
+
+
 def test_asking_twice_changes_nothing():
     assert FOUND.with_quarantined().with_quarantined() == FOUND.with_quarantined()
 

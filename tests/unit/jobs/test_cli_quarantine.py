@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from memory_audit.errors import StalePlanError, UsageError, VerificationError
 from memory_audit.jobs.cli.main import INTERRUPTED
+from memory_audit.jobs.run.sealed_run import open_sealed
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, event, memories, one_line, write_lines
+
+if TYPE_CHECKING:
+    from memory_audit.jobs.run.sealed_run import SealedRun
 
 QUARANTINE = ("purge", "run", "store", "--quarantine", "--apply")
 PURGE = ("purge", "run", "store", "--apply")
@@ -123,9 +129,26 @@ def test_what_is_in_quarantine_can_be_forgotten_by_hand_and_is_not_imported_agai
     assert (ids(exported(run, "--removed")), ids(exported(run, "--quarantined"))) == ({"m3"}, {"m7"})
 
 
+def test_what_is_only_suspected_is_quarantined_when_told_and_never_removed(desk, run, monkeypatch):
+    def sealed(*arguments: object) -> SealedRun:
+        found = open_sealed(arguments[0], arguments[2])
+        (tenant,) = found.result.tenants
+        removal = replace(tenant.removal, suspected={"m1": "weak evidence"})
+        return replace(found, result=replace(found.result, tenants=(replace(tenant, removal=removal),)))
+
+    monkeypatch.setattr("memory_audit.jobs.cli.purge._sealed", sealed)
+    assert ids(json.loads(run(*QUARANTINE[:-1], "--json")[1])["quarantined"]) == NAMED
+    assert run(*QUARANTINE, "--suspected")[0] == 0
+    assert ids(exported(run, "--quarantined")) == {*NAMED, "m1"}
+    assert run(*VERIFY, "--attestation", "run/quarantine.dsse.json")[0] == 0
+    assert run(*PURGE, "--doubtful")[0] == 0
+    assert (ids(exported(run, "--removed")), ids(exported(run, "--quarantined"))) == (NAMED, {"m1"})
+
+
 @pytest.mark.parametrize(
     "words",
     [
+        ("purge", "run", "store", "--suspected", "--apply"),
         ("release", "store"),
         ("release", "store", "m3"),
         ("release", "store", "--tenant", "acme"),
