@@ -29,7 +29,8 @@ TrustLabel = Literal["trusted", "derived-untrusted", "external"]
 """Label of an entry, from best to worst, see `memory_audit.lineage.trust`."""
 
 Proposal = Literal["remove", "quarantine", "report"]
-"""Of a descendant. `remove`: goes with its ancestor. `quarantine`: stays unless `purge --quarantined` is said."""
+"""Of a descendant. `remove`: goes with its ancestor. `quarantine`: is live until a purge quarantines what the run names
+(`purge --quarantine`), or is told to remove it (`purge --doubtful`)."""
 
 
 PATH_HEAD, PATH_TAIL = 6, 2

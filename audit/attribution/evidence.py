@@ -58,12 +58,13 @@ def evidence(influence: Influence) -> float | None:
     """Return the nats that say that a memory contributed to the harm; None where neither term is known.
 
     The larger term counts, of those that explain at least `LEAST_SHARE` of the way. A memory of the harm's topic may
-    make its words a hundred times likelier and leave them all but impossible: that is priming, and no cause.
+    make its words a hundred times likelier and leave them all but impossible: that is priming, and no cause. And what
+    its presence took from the odds of the harmful run counts against what it does alone: it spoke against the harm.
     """
-    terms = (
-        (influence.sufficiency_nats, influence.sufficiency_share),
-        (influence.necessity_nats, influence.necessity_share),
-    )
+    alone, absent = influence.sufficiency_nats, influence.necessity_nats
+    if alone is not None:
+        alone += min(absent or 0.0, 0.0)
+    terms = ((alone, influence.sufficiency_share), (absent, influence.necessity_share))
     known = [(nats, share) for nats, share in terms if nats is not None and share is not None]
     return max((nats for nats, share in known if share >= LEAST_SHARE), default=0.0) if known else None
 

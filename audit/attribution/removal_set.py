@@ -19,7 +19,7 @@ class RemovalSet:
     """Since it derives from others that go."""
 
     quarantined: dict[str, str] = field(default_factory=dict)
-    """It derives from others that go, and stays unless a purge is told otherwise."""
+    """It derives from others that go, and is proposed for quarantine: a plain purge leaves it."""
 
     suspected: dict[str, str] = field(default_factory=dict)
     """Some evidence speaks against it, and less than attributes a harm: it stays."""
@@ -35,5 +35,5 @@ class RemovalSet:
         return frozenset(self.removed)
 
     def with_quarantined(self) -> RemovalSet:
-        """Return the set where what is quarantined goes, too."""
+        """Return the set where what is proposed for quarantine goes, too."""
         return replace(self, derived={**self.derived, **self.quarantined}, quarantined={})

@@ -218,8 +218,8 @@ class Gate:
                     return self._deny("unknown memory", f"memory {entry_id!r:.80} {how} version {version}")
                 origin: Origin = "memory" if lineage.dag.label(entry_id) == "trusted" else "external"
                 metadata = "\0".join(item for pair in entry.metadata.items() for item in pair)
-                own_word = origin == "memory" and entry.source == "agent"
-                assumes = f"{entry.principal} records all that its memories draw on" if own_word else ""
+                recorded = origin == "memory" and entry.source == "agent"
+                assumes = f"{entry.principal} records all that its memories draw on" if recorded else ""
                 text = ContextText(entry.text, origin, f"memory {entry_id}", entry_id, metadata, assumes)
                 self._texts[entry_id] = text
             found.append(text)

@@ -2,7 +2,8 @@
 
 The gate takes nothing else: texts, labels and edges are those whose signatures, hashes and accounting were checked by
 `memory_audit.snapshot.reader`. `advance` takes in a later version of the same store: the log must continue the one that
-was read, so only new leaves cost anything; entries that a tombstone removed since become external where they stand.
+was read, so only new leaves cost anything; entries that a tombstone removed or put in quarantine since become external
+where they stand. Where one was released since, the log is read anew.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ class VerifiedLineage:
         size = len(self._hashes)
         if log.leaf_hashes[:size] != self._hashes:
             raise VerificationError(f"{where}: the log does not continue the one that the lineage was read from")
+        if any(item.index < size and item.entry.entry_id not in self._entries for item in log.entries):  # released
+            self.dag, self._entries, size = Lineage(tenant, self.dag.rules, self.dag.tau_ppm), {}, 0
         new: list[tuple[int, Entry | str]] = [(item.index, item.entry) for item in log.entries if item.index >= size]
         fallen = [item.tombstone for item in log.tombstones if item.index >= size]
         new += [(body.removed_index, body.entry_id) for body in fallen if body.removed_index >= size]
@@ -101,7 +104,7 @@ class VerifiedLineage:
         gone = [body.entry_id for body in fallen if body.removed_index < size]
         self.dag.remove(*gone)
         for entry_id in gone:
-            del self._entries[entry_id]
+            self._entries.pop(entry_id, None)  # one that is removed out of quarantine is there no more
         self._hashes = log.leaf_hashes
         self.standing = later
 

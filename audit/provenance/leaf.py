@@ -9,7 +9,8 @@ missing:
      run id, created_at_ms, {extra}]
 
 Origin (store and tenant) and leaf index are part of the leaf, so an entry cannot be moved within its log, nor replayed
-in another tenant's or another store's. A tombstone names the leaf it removes by index and by hash.
+in another tenant's or another store's. A tombstone names the leaf it removes by index and by hash. With QUARANTINE in
+its extra items it removes nothing for good (`memory_audit.snapshot.quarantine`).
 
 Signed is SIGNATURE_DOMAIN followed by the leaf: no signature over a leaf is one over a note or an envelope. The leaf
 hash (RFC 6962) covers the leaf alone. Leaves are not stored. A reader of one MUST reject any encoding but the one that
@@ -38,6 +39,7 @@ __all__ = [
     "LEAF_START",
     "MAX_LEAF_BYTES",
     "MAX_REASON_BYTES",
+    "QUARANTINE",
     "SIGNATURE_DOMAIN",
     "Tombstone",
     "encode_entry",
@@ -55,6 +57,9 @@ MAX_REASON_BYTES = 4_096
 MAX_EXTRA_ITEMS = 16
 MAX_EXTRA_VALUE_BYTES = 65_536
 """A hazard signature with its embedding as text fits."""
+
+QUARANTINE: Mapping[str, str] = MappingProxyType({"quarantine": "memaudit quarantine v1"})
+"""Extra item of a tombstone whose entry is kept, and may come back."""
 
 _ENTRY = "memaudit entry v1"
 _TOMBSTONE = "memaudit tombstone v1"
@@ -85,7 +90,7 @@ class Tombstone:
     run_id: str
     created_at_ms: int
     extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Room for hazard signatures."""
+    """Room for hazard signatures, and for QUARANTINE."""
 
     def __post_init__(self) -> None:
         where = f"tombstone of {self.entry_id!r:.80}"
@@ -106,6 +111,11 @@ class Tombstone:
 
     def __reduce__(self) -> tuple[object, ...]:
         return by_fields(self)
+
+    @property
+    def quarantines(self) -> bool:
+        """Whether the entry is kept, and may come back."""
+        return self.extra.items() >= QUARANTINE.items()
 
 
 def encode_entry(entry: Entry, *, origin: str, index: int) -> bytes:

@@ -133,7 +133,7 @@ def _entry_result(tenant: str, memory: Removed) -> dict[str, object]:
 
 def _quarantine_result(tenant: str, item: DescendantFinding, result: AuditResult) -> dict[str, object]:
     message = (
-        f"Memory {as_line(item.entry_id)} of tenant {as_line(tenant)} is quarantined: "
+        f"Memory {as_line(item.entry_id)} of tenant {as_line(tenant)} is proposed for quarantine: "
         f"{as_line(item.reason, 300)}. Its text is redacted."
     )
     return {

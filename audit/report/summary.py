@@ -179,7 +179,10 @@ def lineage_notes(tenant: TenantResult) -> list[str]:
             "costs no probe its answer" if not check.probes_lost else f"costs the answer of {_names(check.probes_lost)}"
         )
         harm = "" if not check.harmful else f", and {_names(check.harmful)} is harmful on that replay"
-        notes.append(f"Purging the {held} quarantined too {price}{harm}. To purge them: memaudit purge --quarantined.")
+        notes.append(
+            f"Purging the {held} proposed for quarantine too {price}{harm}. To quarantine all: memaudit purge "
+            "--quarantine. To remove these too: memaudit purge --doubtful."
+        )
     listed = len(descendants_of([tenant], "report"))
     if listed:
         notes.append(f"{_derived(listed)[0].upper()}{_derived(listed)[1:]} stay in the store: they are only reported.")

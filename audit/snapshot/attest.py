@@ -1,4 +1,4 @@
-"""The attestation of a purification: an in-toto Statement v1 in a DSSE envelope, signed by the auditor.
+"""The attestation of a purification or a quarantine: an in-toto Statement v1 in a DSSE envelope, of the auditor.
 
     {"_type": "https://in-toto.io/Statement/v1",
      "subject": [{"name": "memaudit/6d1f…@3", "digest": {"sha256": digest of manifest 3}}],
@@ -8,10 +8,14 @@
                    "removed": [{"tenant", "entryId", "leafIndex", "leafHash", "reason"} …],
                    "scoreTables": [{"name": "…", "digest": {"sha256": …}} …]}}
 
-The subject is the purified snapshot, the resolved dependency the audited one. It says why; the log proves what.
-Parameters and models stand there as in the manifest (`recorded_settings`). Against a snapshot, a verifier MUST reject a
-statement about a version that is no purification, about another store, version or run than its manifest names, with
-other models, with a parameter that its manifest does not have so, and with other removals than its log shows.
+Of a quarantine it is of type "urn:memaudit:quarantine:v1", and has `quarantined` in the place of `removed`.
+
+The subject is the purified snapshot, the resolved dependency the version before: the audited one, unless what is
+removed was in quarantine meanwhile. It says why; the log proves what. It states all that the run has removed, or has in
+quarantine, in that version. Parameters and models stand there as in the manifest (`recorded_settings`). Against a
+snapshot, a verifier MUST reject a statement about a version that was made otherwise, about another store, version or
+run than its manifest names, with other models, with a parameter that its manifest does not have so, and with other
+entries than its log shows.
 """
 
 from __future__ import annotations
@@ -36,14 +40,17 @@ if TYPE_CHECKING:
 
     from memory_audit.provenance.keys import Keyring
     from memory_audit.provenance.trust_policy import TrustPolicy
-    from memory_audit.snapshot.publishing.purify import Purified
+    from memory_audit.snapshot.publishing.purify import Purified, Withdrawal
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["MAX_ATTESTATION_BYTES", "Attestation", "attest", "verify_attestation"]
+__all__ = ["MAX_ATTESTATION_BYTES", "PREDICATES", "Attestation", "attest", "verify_attestation"]
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE = "urn:memaudit:purification:v1"
+PREDICATES: Mapping[Withdrawal, tuple[str, str]] = MappingProxyType({
+    "purify": ("urn:memaudit:purification:v1", "removed"), "quarantine": ("urn:memaudit:quarantine:v1", "quarantined"),
+})  # fmt: skip
+"""Type, and member that lists the entries."""
 
 MAX_ATTESTATION_BYTES = 256 << 20
 """A hundred thousand removed entries with their reasons."""
@@ -55,8 +62,9 @@ _SNAPSHOT_NAME = re.compile(r"memaudit/([0-9a-f]{32})@([1-9][0-9]{0,6})", re.ASC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attestation:
-    """A verified statement about one purification."""
+    """A verified statement about one purification or quarantine."""
 
+    operation: Withdrawal
     store_id: str
     audited_version: int
     audited_digest: str
@@ -67,6 +75,8 @@ class Attestation:
     parameters: Mapping[str, str]
     models: Mapping[str, str]
     removed: tuple[RemovedEntry, ...]
+    """Or put in quarantine."""
+
     score_tables: Mapping[str, str]
     """File name to SHA-256 (hex)."""
 
@@ -81,24 +91,25 @@ def attest(  # noqa: PLR0913 - what the statement says
     models: Mapping[str, str],
     score_tables: Mapping[str, str],
 ) -> bytes:
-    """Sign the statement of a published purification.
+    """Sign the statement of a published purification or quarantine.
 
     Raises:
         UsageError: a dry run, a statement that no verifier would accept, or the auditor's key is missing.
     """
     if purified.digest is None:
         raise UsageError("nothing to attest: the purification was a dry run")
+    predicate_type, member = PREDICATES[purified.operation]
     statement = {
         "_type": STATEMENT_TYPE,
         "subject": [_snapshot(purified.store_id, purified.version, purified.digest)],
-        "predicateType": PREDICATE_TYPE,
+        "predicateType": predicate_type,
         "predicate": {
             "runId": run_id,
             "createdMs": now_ms,
             "parameters": recorded_settings(parameters),
             "models": recorded_settings(models),
             "resolvedDependencies": [_snapshot(purified.store_id, purified.audited_version, purified.audited_digest)],
-            "removed": [removal_record(item) for item in purified.removed],
+            member: [removal_record(item) for item in purified.removed],
             "scoreTables": [
                 {"name": name, "digest": {"sha256": digest}} for name, digest in sorted(score_tables.items())
             ],
@@ -136,8 +147,10 @@ def _check_against(attestation: Attestation, snapshot: VerifiedSnapshot, where: 
     manifest = snapshot.manifest
     if attestation.digest != snapshot.digest:
         raise VerificationError(f"{where}: about snapshot {attestation.digest}, expected {snapshot.digest}")
-    if manifest.operation != "purify":
-        raise VerificationError(f"{where}: about a version made by {manifest.operation!r}, expected 'purify'")
+    if manifest.operation != attestation.operation:
+        raise VerificationError(
+            f"{where}: about a version made by {manifest.operation!r}, expected {attestation.operation!r}"
+        )
     if manifest.parent != attestation.audited_digest:
         raise VerificationError(
             f"{where}: audited {attestation.audited_digest}, the snapshot's parent is {manifest.parent}"
@@ -173,7 +186,7 @@ def _check_removed(attestation: Attestation, snapshot: VerifiedSnapshot, where: 
         in_log = {
             (stone.entry_id, stone.removed_index, stone.removed_leaf_hash.hex(), stone.reason)
             for stone in stones
-            if stone.run_id == attestation.run_id
+            if stone.run_id == attestation.run_id and stone.quarantines == (attestation.operation == "quarantine")
         }
         stated = {
             (item.entry_id, item.index, item.leaf_hash, item.reason)
@@ -182,7 +195,8 @@ def _check_removed(attestation: Attestation, snapshot: VerifiedSnapshot, where: 
         }
         if in_log != stated:
             odd = min(in_log ^ stated)
-            raise VerificationError(f"{where}: entry {odd[0]!r:.80} of tenant {tenant!r:.80} is removed in one of two")
+            member = PREDICATES[attestation.operation][1]
+            raise VerificationError(f"{where}: entry {odd[0]!r:.80} of tenant {tenant!r:.80} is {member} in one of two")
 
 
 def _snapshot(store_id: str, version: int, digest: str) -> dict[str, Any]:
@@ -191,15 +205,18 @@ def _snapshot(store_id: str, version: int, digest: str) -> dict[str, Any]:
 
 def _parse(fields: strict_json.Fields) -> Attestation:
     where = fields.where
-    if (fields.text("_type"), fields.text("predicateType")) != (STATEMENT_TYPE, PREDICATE_TYPE):
-        raise VerificationError(f"{where}: not an in-toto statement of type {PREDICATE_TYPE}")
+    stated = fields.text("_type"), fields.text("predicateType")
+    operation = next((one for one, (kind, _) in PREDICATES.items() if stated == (STATEMENT_TYPE, kind)), None)
+    if operation is None:
+        kinds = " or ".join(kind for kind, _ in PREDICATES.values())
+        raise VerificationError(f"{where}: not an in-toto statement of type {kinds}")
     store_id, version, digest = _parse_snapshot(fields, "subject")
     predicate = fields.object("predicate")
     audited_store, audited_version, audited_digest = _parse_snapshot(predicate, "resolvedDependencies")
     if audited_store != store_id or audited_version >= version:
         raise VerificationError(f"{where}: version {version} cannot follow from {audited_version} of {audited_store}")
     removed = []
-    for item in predicate.objects("removed", MAX_REMOVED):
+    for item in predicate.objects(PREDICATES[operation][1], MAX_REMOVED):
         removed.append(
             RemovedEntry(
                 tenant=item.text("tenant"),
@@ -215,6 +232,7 @@ def _parse(fields: strict_json.Fields) -> Attestation:
         tables[item.text("name")] = _parse_digest(item)
         item.done()
     attestation = Attestation(
+        operation=operation,
         store_id=store_id,
         audited_version=audited_version,
         audited_digest=audited_digest,

@@ -12,14 +12,15 @@ from memory_audit.provenance import merkle
 from memory_audit.provenance.checkpoint import Checkpoint, log_origin
 from memory_audit.snapshot.columns.tables import ENTRY_SCHEMA, SignedTombstone, read_table, read_tombstones
 from memory_audit.snapshot.layout import file_name, read_file
+from memory_audit.snapshot.quarantine import in_force
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from memory_audit.provenance.trust_policy import TrustPolicy
     from memory_audit.snapshot.checkpoints import LogRef
-    from memory_audit.snapshot.layout import FileRef
+    from memory_audit.snapshot.layout import FileRef, Kind
     from memory_audit.snapshot.manifest import BucketFiles
 
 __all__ = ["BucketView", "read_bucket", "read_data_file", "read_stones"]
@@ -36,8 +37,11 @@ class BucketView:
     tables: tuple[pa.Table, ...]
     """One per data file."""
 
+    quarantine: tuple[pa.Table, ...]
+    """One per quarantine file."""
+
     tombstones: Mapping[str, Sequence[SignedTombstone]]
-    """By tenant."""
+    """By tenant, all of them."""
 
     leaves: bytes
     refs: Mapping[str, LogRef]
@@ -48,8 +52,16 @@ class BucketView:
 
     def rows(self, tenant: str) -> pa.Table:
         """Live rows of a tenant, in leaf order."""
-        mine = [table.filter(pc.equal(table.column("tenant"), tenant)) for table in self.tables]
-        return pa.concat_tables([ENTRY_SCHEMA.empty_table(), *mine])
+        return _rows_of(tenant, self.tables)
+
+    def quarantined_rows(self, tenant: str) -> pa.Table:
+        """Rows of a tenant's memories in quarantine, in leaf order."""
+        return _rows_of(tenant, self.quarantine)
+
+    def gone_ids(self, tenant: str) -> dict[str, str]:
+        """Return the ids of a tenant's entries that are not live, to "removed" or "in quarantine"."""
+        stones = (item.tombstone for item in in_force(self.tombstones.get(tenant, ())))
+        return {stone.entry_id: "in quarantine" if stone.quarantines else "removed" for stone in stones}
 
     def live_ids(self, tenant: str, wanted: Collection[str]) -> list[str]:
         """Return those of the ids in `wanted` that live entries of a tenant have."""
@@ -94,7 +106,7 @@ def read_bucket(  # noqa: PLR0913 - where the bucket is, and what is known of it
     trust: TrustPolicy,
     ids_only: bool = False,
 ) -> BucketView:
-    """Read a bucket's files; with `ids_only` the tables hold tenant and entry id alone.
+    """Read a bucket's files; with `ids_only` the tables hold tenant and entry id alone, and none are of quarantine.
 
     Raises:
         VerificationError: a file is missing, or not the one that the manifest names, or not of its format.
@@ -105,6 +117,9 @@ def read_bucket(  # noqa: PLR0913 - where the bucket is, and what is known of it
         tables=()
         if files is None
         else tuple(read_data_file(path, bucket, ref, ids_only=ids_only) for ref in files.data),
+        quarantine=()
+        if files is None or ids_only
+        else tuple(read_data_file(path, bucket, ref, kind="quarantine") for ref in files.quarantine),
         tombstones=read_stones(path, bucket, None if files is None else files.tombstones),
         leaves=b"" if files is None else read_file(path, "leaves", bucket, files.leaves),
         refs={tenant: ref for tenant, ref in refs.items() if ref.bucket == bucket},
@@ -123,8 +138,13 @@ def read_stones(path: Path, bucket: int, ref: FileRef | None) -> dict[str, list[
     return stones
 
 
-def read_data_file(path: Path, bucket: int, ref: FileRef, *, ids_only: bool = False) -> pa.Table:
-    """Read one data file. Raises like `read_bucket`."""
-    data = read_file(path, "data", bucket, ref)
+def read_data_file(path: Path, bucket: int, ref: FileRef, *, kind: Kind = "data", ids_only: bool = False) -> pa.Table:
+    """Read one file of entries, live or in quarantine. Raises like `read_bucket`."""
+    data = read_file(path, kind, bucket, ref)
     columns = ["tenant", "entry_id"] if ids_only else None
-    return read_table(data, file_name("data", bucket, ref.sha256), columns, rows=ref.rows)
+    return read_table(data, file_name(kind, bucket, ref.sha256), columns, rows=ref.rows)
+
+
+def _rows_of(tenant: str, tables: Iterable[pa.Table]) -> pa.Table:
+    mine = [table.filter(pc.equal(table.column("tenant"), tenant)) for table in tables]
+    return pa.concat_tables([ENTRY_SCHEMA.empty_table(), *mine])

@@ -1,4 +1,4 @@
-"""A store's memories as the JSON lines that `formats.import_jsonl` reads, and what was removed from it, likewise.
+"""A store's memories as the JSON lines that `formats.import_jsonl` reads, and what is no longer live, likewise.
 
 Letters beyond ASCII are escaped: no memory can steer the terminal that shows it.
 """
@@ -31,9 +31,10 @@ def memory_line(entry: Entry) -> str:
 
 
 def removed_line(tombstone: Tombstone) -> str:
-    """Return what tells which memory is gone, and why, as one line of JSON; of its text nothing is left."""
+    """Return what tells which memory is gone or in quarantine, and why, as one line of JSON, without its text."""
+    when = "quarantined_at_ms" if tombstone.quarantines else "removed_at_ms"
     return json.dumps({
         "tenant": tombstone.tenant, "entry_id": tombstone.entry_id, "reason": tombstone.reason,
-        "run_id": tombstone.run_id, "removed_at_ms": tombstone.created_at_ms,
+        "run_id": tombstone.run_id, when: tombstone.created_at_ms,
         "leaf_index": tombstone.removed_index, "leaf_hash": tombstone.removed_leaf_hash.hex(),
     })  # fmt: skip

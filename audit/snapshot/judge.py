@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from memory_audit.snapshot.checkpoints import LogRef
     from memory_audit.snapshot.columns.tables import SignedTombstone
     from memory_audit.snapshot.layout import FileRef, Kind
-    from memory_audit.snapshot.manifest import Manifest
+    from memory_audit.snapshot.manifest import BucketFiles, Manifest
 
     Stones = Mapping[str, Sequence[SignedTombstone]]
 
 __all__ = ["Judges"]
+
+ENTRY_KINDS: tuple[Kind, Kind] = ("data", "quarantine")
 
 SPLIT_LAST_ROWS = 16_384
 """Of the last rows, this many for each process are shared out in parts of files."""
@@ -68,10 +70,10 @@ class _Judge:
         self._trust = trust
         self._last: dict[Kind, tuple[Path, int, FileRef, bytes]] = {}
 
-    def rows(self, bucket: _Bucket, data: FileRef, part: tuple[int, int]) -> pa.Table:
-        """Judge one of n parts of a data file against the leaf hashes and the writers' keys; return ACCOUNT_COLUMNS."""
-        where = file_name("data", bucket.number, data.sha256)
-        table = read_table(self._read(bucket, "data", data), where, rows=data.rows, part=part)
+    def rows(self, bucket: _Bucket, kind: Kind, file: FileRef, part: tuple[int, int]) -> pa.Table:
+        """Judge one of n parts of a file of entries against leaf hashes and writers' keys; return ACCOUNT_COLUMNS."""
+        where = file_name(kind, bucket.number, file.sha256)
+        table = read_table(self._read(bucket, kind, file), where, rows=file.rows, part=part)
         leaves = self._read(bucket, "leaves", bucket.leaves)
         logs = {ref.tenant: (log_origin(bucket.store_id, ref.tenant), _hashes(leaves, ref)) for ref in bucket.refs}
         check_rows_format(table, where)
@@ -97,12 +99,12 @@ class _Judge:
 
 
 class Judges:
-    """One judge in this process, or one in each of several; knows the data files that were judged already."""
+    """One judge in this process, or one in each of several; knows the files of entries that were judged already."""
 
     def __init__(self, trust: TrustPolicy, processes: int) -> None:
         self._processes = processes
         self._here = _Judge(trust)
-        self._known: dict[tuple[int, str], pa.Table] = {}
+        self._known: dict[tuple[Kind, int, str], pa.Table] = {}
         self._pool = None
         if processes > 1:
             self._pool = ProcessPoolExecutor(
@@ -145,32 +147,33 @@ class Judges:
         }  # fmt: skip
         logs = {number: self._start(_Judge.logs, bucket) for number, bucket in buckets.items()}
         fresh = [
-            (buckets[number], data)
+            (kind, buckets[number], file)
             for number, files in manifest.buckets.items()
-            for data in files.data
-            if (number, data.sha256) not in self._known
+            for kind, file in _entry_files(files)
+            if (kind, number, file.sha256) not in self._known
         ]
         judged = {
-            (bucket.number, data.sha256): [
-                self._start(_Judge.rows, bucket, data, (part, parts)) for part in range(parts)
+            (kind, bucket.number, file.sha256): [
+                self._start(_Judge.rows, bucket, kind, file, (part, parts)) for part in range(parts)
             ]
-            for (bucket, data), parts in zip(fresh, self._parts([data.rows for _, data in fresh]), strict=True)
+            for (kind, bucket, file), parts in zip(fresh, self._parts([it.rows for *_, it in fresh]), strict=True)
         }
         for number, files in manifest.buckets.items():
-            tables = [ENTRY_SCHEMA.empty_table().select(ACCOUNT_COLUMNS)]
-            for data in files.data:
-                name = number, data.sha256
+            tables = {kind: [ENTRY_SCHEMA.empty_table().select(ACCOUNT_COLUMNS)] for kind in ENTRY_KINDS}
+            for kind, file in _entry_files(files):
+                name = kind, number, file.sha256
                 new = name in judged
                 table = pa.concat_tables([result() for result in judged.pop(name)]) if new else self._known[name]
-                if table.num_rows != data.rows:
-                    where = file_name("data", number, data.sha256)
-                    raise VerificationError(f"{where}: {table.num_rows} rows, expected {data.rows}")
+                if table.num_rows != file.rows:
+                    where = file_name(kind, number, file.sha256)
+                    raise VerificationError(f"{where}: {table.num_rows} rows, expected {file.rows}")
                 if keep:
                     self._known[name] = table
-                tables.append(table)
-                yield data.rows, data.rows if new else 0
+                tables[kind].append(table)
+                yield file.rows, file.rows if new else 0
             stones = logs.pop(number)()
-            check_accounting(buckets[number].refs, pa.concat_tables(tables), stones)
+            live, quarantined = (pa.concat_tables(tables[kind]) for kind in ENTRY_KINDS)
+            check_accounting(buckets[number].refs, live, quarantined, stones)
             yield 0, sum(len(item.signatures) for items in stones.values() for item in items)
 
     def _start(self, judge: Callable[..., _Result], *task: object) -> Callable[[], _Result]:
@@ -188,6 +191,10 @@ class Judges:
             parts.append(max(1, -(-count // ROWS_PER_GROUP)) if cut else 1)
             last_rows += count
         return parts[::-1]
+
+
+def _entry_files(files: BucketFiles) -> list[tuple[Kind, FileRef]]:
+    return [("data", file) for file in files.data] + [("quarantine", file) for file in files.quarantine]
 
 
 _judge_of_process: list[_Judge] = []

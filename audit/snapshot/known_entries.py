@@ -29,7 +29,7 @@ class Compared:
     """Live in the store, with the same texts, and the same metadata where the dump has some."""
 
     removed: tuple[tuple[str, str], ...]
-    """Tenant and entry id of what was removed from the store, and is in the dump again."""
+    """Tenant and entry id of what was removed from the store or is in quarantine, and is in the dump again."""
 
 
 def compared(snapshot: VerifiedSnapshot, entries: Sequence[Entry]) -> Compared:

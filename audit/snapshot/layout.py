@@ -2,6 +2,7 @@
 
     STORE/
       data/b=6d/<sha256>.parquet         live entries with their signatures
+      quarantine/b=6d/<sha256>.parquet   likewise, those that no agent reads (`memory_audit.snapshot.quarantine`)
       leaves/b=6d/<sha256>.bin           leaf hashes, 32 bytes each: all logs of the bucket, in order of tenant
       tombstones/b=6d/<sha256>.parquet   tombstones with their signatures
       checkpoints/b=6d/<sha256>.json     the signed checkpoint of each log of the bucket
@@ -35,9 +36,11 @@ __all__ = [
     "hold", "manifest_path", "put_file", "read_file", "stored_files", "versions",
 ]  # fmt: skip
 
-Kind = Literal["data", "leaves", "tombstones", "checkpoints"]
+Kind = Literal["data", "quarantine", "leaves", "tombstones", "checkpoints"]
 
-SUFFIX: dict[Kind, str] = {"data": "parquet", "leaves": "bin", "tombstones": "parquet", "checkpoints": "json"}
+SUFFIX: dict[Kind, str] = {
+    "data": "parquet", "quarantine": "parquet", "leaves": "bin", "tombstones": "parquet", "checkpoints": "json",
+}  # fmt: skip
 
 MAX_FILE_BYTES = 1 << 30
 """A reader holds a file in memory: this is 33 million leaf hashes of one bucket, and four times what a data file

@@ -4,14 +4,16 @@ A log of n leaves verifies when
 
 1. its checkpoint is signed by the log role, for this store and tenant;
 2. the root of its n leaf hashes is the checkpoint's root;
-3. each leaf is exactly one of: a live entry, a tombstone, an entry that a later tombstone removes;
-4. each live entry and each tombstone hashes to its leaf, and is signed by a writer of its principal, or by the
-   threshold of auditors, not revoked at that leaf;
-5. a tombstone names an earlier leaf by its index and hash, and no two name the same;
-6. entry ids are unique over live and removed entries: what was removed does not come back under its id;
+3. each leaf is exactly one of: a live entry, one in quarantine, one that a later tombstone removes, a tombstone;
+4. each live entry, each entry in quarantine and each tombstone hashes to its leaf, and is signed by a writer of its
+   principal, or by the threshold of auditors, not revoked at that leaf;
+5. a tombstone names an earlier leaf by its index and hash, as `memory_audit.snapshot.quarantine` allows: without
+   quarantine no two name the same;
+6. entry ids are unique over live, quarantined and removed entries: what was removed does not come back under its id;
 7. parents are earlier entries of the same log, so there are no unknown parents and no cycles.
 
-Rule 3 is what makes removal honest: nothing can be missing from the live view without a signed reason in the log.
+Rule 3 is what makes removal honest: nothing can be missing from the live view without a signed reason in the log, and
+nothing from the quarantine.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from memory_audit.provenance.leaf import SIGNATURE_DOMAIN, encode_tombstone
 from memory_audit.snapshot.columns.accounting import check_accounting
 from memory_audit.snapshot.columns.rows import LEAF_HASH_START, check_rows_format, signed_leaves, tenants_of
 from memory_audit.snapshot.columns.tables import read_entries
+from memory_audit.snapshot.quarantine import in_force
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,19 +61,24 @@ class VerifiedLog:
     entries: tuple[SignedEntry, ...]
     """Live entries in leaf order."""
 
+    quarantined: tuple[SignedEntry, ...]
+    """Entries in quarantine, in leaf order."""
+
     tombstones: tuple[SignedTombstone, ...]
+    """Those in force: of every entry that is not live the one that says why."""
 
 
 def verify_log(  # noqa: PLR0913 - the files of a log, and what to judge them by
     ref: LogRef,
     packed_hashes: bytes,
-    table: pa.Table,
+    live: pa.Table,
+    quarantined: pa.Table,
     tombstones: Sequence[SignedTombstone],
     *,
     store_id: str,
     trust: TrustPolicy,
 ) -> VerifiedLog:
-    """Apply the rules of this module to one log, given its live rows.
+    """Apply the rules of this module to one log, given its rows and all its tombstones.
 
     Raises:
         VerificationError: names the tenant, the leaf and the rule broken.
@@ -78,17 +86,18 @@ def verify_log(  # noqa: PLR0913 - the files of a log, and what to judge them by
     where = f"data of tenant {ref.tenant!r:.80}"
     checkpoint = check_leaf_hashes(ref, packed_hashes, store_id=store_id, trust=trust)
     check_tombstones(tombstones, packed_hashes, ref.tenant, checkpoint.origin, trust)
-    check_rows_format(table, where)
-    check_rows(table, {ref.tenant: (checkpoint.origin, packed_hashes)}, trust, where)
-    check_accounting([ref], table, {ref.tenant: tombstones})
-    entries = read_entries(table, where)
+    for table in (live, quarantined):
+        check_rows_format(table, where)
+        check_rows(table, {ref.tenant: (checkpoint.origin, packed_hashes)}, trust, where)
+    check_accounting([ref], live, quarantined, {ref.tenant: tombstones})
     return VerifiedLog(
         tenant=ref.tenant,
         checkpoint=checkpoint,
         note=ref.note,
         leaf_hashes=tuple(merkle.unpack(packed_hashes)),
-        entries=tuple(entries),
-        tombstones=tuple(tombstones),
+        entries=tuple(read_entries(live, where)),
+        quarantined=tuple(read_entries(quarantined, where)),
+        tombstones=tuple(in_force(tombstones)),
     )
 
 
@@ -106,7 +115,7 @@ def check_leaf_hashes(ref: LogRef, packed_hashes: bytes, *, store_id: str, trust
 
 
 def check_rows(table: pa.Table, logs: Mapping[str, tuple[str, bytes]], trust: TrustPolicy, where: str) -> None:
-    """Rule 4 for live entries: a tenant's rows that follow each other rise in leaf index.
+    """Rule 4 for entries: a tenant's rows that follow each other rise in leaf index.
 
     Args:
         table: Rows that passed `check_rows_format`.
@@ -179,14 +188,13 @@ def _named(table: pa.Table, row: int) -> tuple[str, int, str]:
 def check_tombstones(
     tombstones: Sequence[SignedTombstone], packed_hashes: bytes, tenant: str, origin: str, trust: TrustPolicy
 ) -> None:
-    """Rules 4 and 5 for tombstones of one tenant, in rising order of leaf index."""
+    """Rules 4 and 5 for all tombstones of one tenant, in rising order of leaf index."""
 
     def hash_at(index: int) -> bytes:
         return packed_hashes[index * merkle.HASH_BYTES : (index + 1) * merkle.HASH_BYTES]
 
     size = len(packed_hashes) // merkle.HASH_BYTES
     previous = -1
-    removed: set[int] = set()
     for item in tombstones:
         body, index = item.tombstone, item.index
         where = f"tenant {tenant!r:.80}, leaf {index}"
@@ -197,9 +205,8 @@ def check_tombstones(
         got = merkle.leaf_hash(leaf)
         if got != hash_at(index):
             raise VerificationError(f"{where}: tombstone hashes to {got.hex()}, expected {hash_at(index).hex()}")
-        if body.removed_index >= index or body.removed_index in removed:
-            raise VerificationError(f"{where}: tombstone names leaf {body.removed_index}: later, or already removed")
-        removed.add(body.removed_index)
+        if body.removed_index >= index:
+            raise VerificationError(f"{where}: tombstone names leaf {body.removed_index}, which is no earlier one")
         if hash_at(body.removed_index) != body.removed_leaf_hash:
             raise VerificationError(
                 f"{where}: tombstone names leaf hash {body.removed_leaf_hash.hex()}, "
@@ -209,3 +216,4 @@ def check_tombstones(
             item.signatures, SIGNATURE_DOMAIN + leaf, trust.leaf_keys("auditor", origin, index),
             trust.roles["auditor"].threshold, "auditor", where=f"{where}: tombstone",
         )  # fmt: skip
+    in_force(tombstones)

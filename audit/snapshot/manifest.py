@@ -11,10 +11,14 @@ The payload of a DSSE envelope (`memory_audit.provenance.dsse`), canonical JSON:
      "buckets": [{"bucket": 109, "data": [{"sha256", "size", "rows"} …], "leaves": {…}, "checkpoints": {…},
                   "tombstones": {…} or null} …]}
 
+A version that has memories in quarantine, and one that puts some there or releases them, says "memaudit manifest v2",
+and each of its buckets has their files as `quarantine`, like `data`. All others say "memaudit manifest v1", and nothing
+of quarantine.
+
 Its digest is the SHA-256 of the payload. A verifier MUST reject a manifest that is not signed by the threshold of the
-role its operation needs (log: import, append; auditor: purify, vacuum), one whose version is not its file's, one made
-under a newer policy or another policy of the same version, one that names a bucket, or a data file of a bucket, twice,
-and, as the newest version, one from the future or one that has expired. Of older versions the dates do not count: one
+role its operation needs (log: import, append; auditor: all others), one whose version is not its file's, one made under
+a newer policy or another policy of the same version, one that names a bucket, or a data file of a bucket, twice, and,
+as the newest version, one from the future or one that has expired. Of older versions the dates do not count: one
 dated by a clock that ran ahead is set right by a successor (`memory_audit.snapshot.publishing.redate`).
 """
 
@@ -50,10 +54,11 @@ __all__ = [
     "tombstones_root",
 ]
 
-Operation = Literal["import", "append", "purify", "vacuum"]
+Operation = Literal["import", "append", "purify", "quarantine", "release", "vacuum"]
 
 ROLE_OF: Mapping[Operation, RoleName] = MappingProxyType({
-    "import": "log", "append": "log", "purify": "auditor", "vacuum": "auditor",
+    "import": "log", "append": "log", "purify": "auditor", "quarantine": "auditor", "release": "auditor",
+    "vacuum": "auditor",
 })  # fmt: skip
 
 ROLES = tuple(sorted(set(ROLE_OF.values()), reverse=True))
@@ -80,7 +85,7 @@ OTHER_POLICY = (
     "policy; give the publisher's with --keys or --trust"
 )
 
-_FORMAT = "memaudit manifest v1"
+_FORMAT, _FORMAT_WITH_QUARANTINE = "memaudit manifest v1", "memaudit manifest v2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +98,8 @@ class BucketFiles:
     leaves: FileRef
     checkpoints: FileRef
     tombstones: FileRef | None
+    quarantine: tuple[FileRef, ...] = ()
+    """Ordered as `data`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +116,7 @@ class Manifest:
     created_ms: int
     expires_ms: int | None
     run_id: str
-    """The audit run behind a purification, else empty."""
+    """The audit run behind a purification or a quarantine, else empty."""
 
     policy_version: int
     policy_sha256: str
@@ -126,7 +133,7 @@ class Manifest:
         """Return the bytes that are signed."""
         return strict_json.encode(
             {
-                "format": _FORMAT,
+                "format": self.format,
                 "store_id": self.store_id,
                 "version": self.version,
                 "oldest": self.oldest,
@@ -143,9 +150,22 @@ class Manifest:
                 "tenants": self.tenants,
                 "checkpoints_root": self.checkpoints_root,
                 "tombstones_root": self.tombstones_root,
-                "buckets": [_bucket_record(bucket, self.buckets[bucket]) for bucket in sorted(self.buckets)],
+                "buckets": [
+                    _bucket_record(bucket, self.buckets[bucket], self.format) for bucket in sorted(self.buckets)
+                ],
             }
         )
+
+    @property
+    def format(self) -> str:
+        """What it says it is: readers that do not know quarantine must not read a version with one."""
+        known = self.quarantined == 0 and self.operation not in {"quarantine", "release"}
+        return _FORMAT if known else _FORMAT_WITH_QUARANTINE
+
+    @property
+    def quarantined(self) -> int:
+        """Number of entries in quarantine."""
+        return sum(ref.rows for files in self.buckets.values() for ref in files.quarantine)
 
     @property
     def digest(self) -> str:
@@ -158,6 +178,8 @@ def files_of(manifest: Manifest) -> Iterator[tuple[Kind, int, FileRef]]:
     for bucket, files in manifest.buckets.items():
         for ref in files.data:
             yield "data", bucket, ref
+        for ref in files.quarantine:
+            yield "quarantine", bucket, ref
         yield "leaves", bucket, files.leaves
         yield "checkpoints", bucket, files.checkpoints
         if files.tombstones is not None:
@@ -253,14 +275,15 @@ def check_dated_near(base: Manifest, now_ms: int) -> None:
         )
 
 
-def _bucket_record(bucket: int, files: BucketFiles) -> dict[str, Any]:
-    return {
+def _bucket_record(bucket: int, files: BucketFiles, stated: str) -> dict[str, Any]:
+    record = {
         "bucket": bucket,
         "data": [_file_record(ref) for ref in files.data],
         "leaves": _file_record(files.leaves),
         "checkpoints": _file_record(files.checkpoints),
         "tombstones": None if files.tombstones is None else _file_record(files.tombstones),
     }
+    return record if stated == _FORMAT else record | {"quarantine": [_file_record(ref) for ref in files.quarantine]}
 
 
 def _file_record(ref: FileRef) -> dict[str, Any]:
@@ -269,7 +292,9 @@ def _file_record(ref: FileRef) -> dict[str, Any]:
 
 def _parse(fields: strict_json.Fields) -> Manifest:
     where = fields.where
-    fields.expect_format(_FORMAT)
+    stated = fields.text("format")
+    if stated not in {_FORMAT, _FORMAT_WITH_QUARANTINE}:
+        raise VerificationError(f"{where}: not a {_FORMAT}")
     operation = fields.text("operation")
     if operation not in get_args(Operation):
         raise VerificationError(f"{where}: unknown operation {operation!r:.40}")
@@ -284,10 +309,11 @@ def _parse(fields: strict_json.Fields) -> Manifest:
         if bucket in buckets:
             raise VerificationError(f"{where}: bucket {bucket} appears twice")
         buckets[bucket] = BucketFiles(
-            data=_parse_data(item, f"{where}: bucket {bucket}"),
+            data=_parse_files(item, "data", f"{where}: bucket {bucket}"),
             leaves=_parse_file(item.object("leaves")),
             checkpoints=_parse_file(item.object("checkpoints")),
             tombstones=None if item.is_null("tombstones") else _parse_file(item.object("tombstones")),
+            quarantine=() if stated == _FORMAT else _parse_files(item, "quarantine", f"{where}: bucket {bucket}"),
         )
         item.done()
     manifest = Manifest(
@@ -312,6 +338,8 @@ def _parse(fields: strict_json.Fields) -> Manifest:
     )
     policy.done()
     fields.done()
+    if stated != manifest.format:
+        raise VerificationError(f"{where}: format is {stated!r:.60}, expected {manifest.format}")
     if manifest.tombstones_root != (expected := tombstones_root(buckets)):
         raise VerificationError(f"{where}: tombstones_root is {manifest.tombstones_root}, expected {expected}")
     rows = sum(ref.rows for files in buckets.values() for ref in files.data)
@@ -320,14 +348,14 @@ def _parse(fields: strict_json.Fields) -> Manifest:
     return manifest
 
 
-def _parse_data(bucket: strict_json.Fields, where: str) -> tuple[FileRef, ...]:
-    data: dict[str, FileRef] = {}
-    for item in bucket.objects("data", MAX_DATA_FILES):
+def _parse_files(bucket: strict_json.Fields, kind: Kind, where: str) -> tuple[FileRef, ...]:
+    files: dict[str, FileRef] = {}
+    for item in bucket.objects(kind, MAX_DATA_FILES):
         ref = _parse_file(item)
-        if ref.sha256 in data:  # its entries would be live twice
-            raise VerificationError(f"{where}: data file {ref.sha256} appears twice")
-        data[ref.sha256] = ref
-    return tuple(data.values())
+        if ref.sha256 in files:  # its entries would be there twice
+            raise VerificationError(f"{where}: {kind} file {ref.sha256} appears twice")
+        files[ref.sha256] = ref
+    return tuple(files.values())
 
 
 def _parse_file(fields: strict_json.Fields) -> FileRef:

@@ -134,8 +134,12 @@ class VerifiedSnapshot:
         """Live entries of a tenant, in leaf order. Raises like `log`."""
         return tuple(item.entry for item in self.log(tenant).entries)
 
+    def quarantined(self, tenant: str) -> tuple[Entry, ...]:
+        """Entries of a tenant in quarantine, in leaf order: no agent may read them. Raises like `log`."""
+        return tuple(item.entry for item in self.log(tenant).quarantined)
+
     def tombstones(self, tenant: str) -> tuple[Tombstone, ...]:
-        """Tombstones of a tenant, in leaf order. Raises like `log`."""
+        """Tombstones in force of a tenant, in leaf order. Raises like `log`."""
         return tuple(item.tombstone for item in self.log(tenant).tombstones)
 
     def checkpoint(self, tenant: str) -> Checkpoint:
@@ -196,6 +200,7 @@ class VerifiedSnapshot:
             ref,
             view.packed_hashes(ref.tenant),
             view.rows(ref.tenant),
+            view.quarantined_rows(ref.tenant),
             view.tombstones.get(ref.tenant, ()),
             store_id=self.store_id,
             trust=self._trust,

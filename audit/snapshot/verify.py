@@ -76,7 +76,12 @@ class VerificationReport:
     entries: int
     """Live entries of the newest version."""
 
+    quarantined: int
+    """Entries in quarantine in the newest version, each of them there as its writer signed it."""
+
     tombstones: int
+    """Of the newest version, also those that are no longer in force."""
+
     leaves: int
     signatures: int
     """Entry and tombstone signatures verified."""
@@ -156,7 +161,7 @@ def _verify_from(  # noqa: PLR0913, PLR0917 - as `verify_store`
     named = _check_other_files(path, history, looked_at, report)
     steps = [step for older, newer in pairwise(history) for step in _check_steps(path, trust, older, newer)]
     signatures = done = 0
-    total = sum(item.manifest.entries for item in looked_at)
+    total = sum(item.manifest.entries + item.manifest.quarantined for item in looked_at)
     cores = len(os.sched_getaffinity(0)) if workers is None else workers
     with Judges(trust, cores if newest.entries >= ROWS_FOR_WORKERS else 1) as judges:
         for item in reversed(looked_at):
@@ -174,6 +179,7 @@ def _verify_from(  # noqa: PLR0913, PLR0917 - as `verify_store`
         bytes=sum(ref.size for ref in named.values()),
         tenants=newest.tenants,
         entries=newest.entries,
+        quarantined=newest.quarantined,
         tombstones=sum(files.tombstones.rows for files in newest.buckets.values() if files.tombstones),
         leaves=newest.leaves,
         signatures=signatures,

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
-    "MEMORYBANK", "MEMORYGRAFT", "MINJA_QA", "MINJA_RAP", "MMLU", "SNLI", "WEBSHOP", "add_data", "reading",
+    "CONFLICTQA", "MEMORYBANK", "MEMORYGRAFT", "MINJA_QA", "MINJA_RAP", "MMLU", "POISONEDRAG", "SNLI", "WEBSHOP",
+    "add_data", "reading",
 ]  # fmt: skip
 
 MMLU = """\
@@ -61,6 +62,20 @@ MemoryGraft, from Jacobhhy/Agent-Memory-Poisoning @e694d20
 MEMORYBANK = """\
 MemoryBank, English conversations, from zhongwanjun/MemoryBank-SiliconFriend @cf61c41
   memorybank/memory_bank_en.json   object of user: {"history": {day: list of {query, response}}}, 15 users"""
+
+CONFLICTQA = """\
+ConflictQA (Xie et al. 2024), StrategyQA by GPT-4, from OSU-NLP-Group/LLM-Knowledge-Conflict @595e02b
+  conflictqa/development.jsonl   one object for each line: question, ground_truth (list of one, True or False),
+                                 memory_answer, parametric_memory, counter_answer, counter_memory; the 668 records of
+                                 1,356 whose question, in lower case without "?" and blanks at its ends, has an even
+                                 SHA-256"""
+
+POISONEDRAG = """\
+PoisonedRAG (Zou et al. 2024) on Natural Questions; questions are chosen as in ConflictQA
+  poisonedrag/nq_development.json                 48 objects: question, correct answer, incorrect answer, adv_texts
+                                                  (five); from sleeepeer/PoisonedRAG @168d189
+  poisonedrag/nq_passages_development.jsonl.gz    1,292 objects, one for each line: question, answers (list), title,
+                                                  text; from nelson-liu/lost-in-the-middle @29b8a6d"""
 
 SNLI = """\
 SNLI 1.0 (Bowman et al. 2015), test part; the first 600 labelled pairs are used

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from memory_audit.errors import AuditError
 from memory_audit.jobs.clock import now_ms
-from memory_audit.jobs.run.attestation import ATTESTATION_FILE
+from memory_audit.jobs.run.attestation import ATTESTATION_FILE, QUARANTINE_FILE
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE, load_policy
 from memory_audit.snapshot.attest import verify_attestation
@@ -61,6 +61,9 @@ SECOND = ("import", "jsonl", "second.jsonl", "store")
 ALL = ("import", "jsonl", "all.jsonl", "store", "--new-only")
 AUDIT = ("audit", "store", "--events", "events.jsonl", "--out", "run", "--local", "--quiet")
 PURGE = ("purge", "run", "store", "--apply")
+QUARANTINE = ("purge", "run", "store", "--quarantine", "--apply")
+RELEASE_ONE = ("release", "store", "first-3", "--tenant", "acme", "--apply")
+RELEASE = ("release", "store", "first-3", "first-7", "--tenant", "acme", "--apply")
 FORGET = (
     "forget", "store", "first-1", "--tenant", "acme", "--reason", "ticket 7", "--expires", "90d", "--backbone", "none",
     "--embedder", "none", "--apply",
@@ -74,6 +77,8 @@ SCENARIOS: dict[str, tuple[tuple[Words, ...], tuple[Words, ...]]] = {
     "append": ((NEW, FIRST), (SECOND,)),
     "import what is new": ((NEW, FIRST), (ALL,)),
     "purge": ((NEW, FIRST, AUDIT), (PURGE,)),
+    "quarantine": ((NEW, FIRST, AUDIT), (QUARANTINE, RELEASE)),
+    "quarantine and purge": ((NEW, FIRST, AUDIT, QUARANTINE, RELEASE_ONE, SECOND), (PURGE,)),
     "forget": ((NEW, FIRST), (FORGET,)),
     "vacuum": ((NEW, FIRST, AUDIT, PURGE, SECOND, FORGET), (VACUUM,)),
     "rotate": ((NEW, FIRST), (ROTATE,)),
@@ -212,9 +217,10 @@ def state_of(folder: Path) -> dict[str, Any]:
             "pin": pin and pin.version, "versions": [[one.version, one.operation] for one in made],
             "tenants": _tenants(open_snapshot(store, policy, now_ms=now)),
         }  # fmt: skip
-    if (attestation := folder / "run" / ATTESTATION_FILE).exists():
-        attested = verify_attestation(attestation.read_bytes(), policy, "attestation")
-        state["attested"] = [attested.version, [item.entry_id for item in attested.removed]]
+    for file in (ATTESTATION_FILE, QUARANTINE_FILE):
+        if (attestation := folder / "run" / file).exists():
+            attested = verify_attestation(attestation.read_bytes(), policy, file)
+            state[file] = [attested.version, [item.entry_id for item in attested.removed]]
     if (out := folder / EXPORT[-1]).exists():
         state["exported"] = [json.loads(line)["entry_id"] for line in out.read_text().splitlines()]
     return state

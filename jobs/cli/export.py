@@ -1,4 +1,4 @@
-"""`memaudit export`: what is left of the memory, and what to delete, for whoever keeps memories elsewhere."""
+"""`memaudit export`: what is left of the memory, and what is not, for whoever keeps memories elsewhere."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memory_audit.counted import counted
+from memory_audit.errors import UsageError
 from memory_audit.jobs.cli.shared import Reading, Store, as_signed, print_lines
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.places import check_place
@@ -35,33 +36,41 @@ def export(
     removed: Annotated[
         bool, typer.Option("--removed", help="What was removed instead: ids, reasons, times, no text.")
     ] = False,
+    quarantined: Annotated[
+        bool, typer.Option("--quarantined", help="What is in quarantine instead: ids, reasons, times, no text.")
+    ] = False,
 ) -> None:
-    """Write what is left in a store, or what was removed.
+    """Write what is left in a store, or what is not.
 
     JSON lines, verified, in the form that `import jsonl` reads. With --removed one line for each id that your own
-    database is to delete.
+    database is to delete; with --quarantined, that it is to hide.
     """
+    if removed and quarantined:
+        raise UsageError("--removed and --quarantined: ask for one of them")
     place = None if out is None else check_place(out)
     session = reading.open(store, now_ms())
     snapshot = session.snapshot
     tenants = {as_signed(name, "--tenant") for name in tenant or snapshot.tenants}
     for unknown in tenants - snapshot.log_refs.keys():
         snapshot.log(unknown)  # says which there are, before anything is written
-    lines = _lines(snapshot, by_bucket(tenants), removed=removed)
+    lines = _lines(snapshot, by_bucket(tenants), in_quarantine=quarantined if removed or quarantined else None)
     if place is None:
         for line in lines:
             print(line)  # noqa: T201 - scripts read it
     else:
         numbers = itertools.count()  # one is taken for each line, and none for the end
         durable.replace(place, (f"{line}\n".encode() for line, _ in zip(lines, numbers, strict=False)))
-        what = counted(next(numbers), "removed id" if removed else "memory")
+        noun = "removed id" if removed else "quarantined id" if quarantined else "memory"
+        what = counted(next(numbers), noun)
         print_lines(f"{what} of version {snapshot.version} written to {out}")
     session.remember()
 
 
-def _lines(snapshot: VerifiedSnapshot, tenants: Iterable[str], *, removed: bool) -> Iterator[str]:
+def _lines(snapshot: VerifiedSnapshot, tenants: Iterable[str], *, in_quarantine: bool | None) -> Iterator[str]:
+    """Write live memories; or with True what is in quarantine, and with False what was removed."""
     for name in tenants:
-        if removed:
-            yield from map(removed_line, snapshot.tombstones(name))
-        else:
+        if in_quarantine is None:
             yield from map(memory_line, snapshot.entries(name))
+        else:
+            stones = snapshot.tombstones(name)
+            yield from (removed_line(stone) for stone in stones if stone.quarantines == in_quarantine)

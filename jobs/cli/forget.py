@@ -193,7 +193,7 @@ def _block_records(
 
     specs = ModelSpecs(backbone=backbone, embedder=embedder, http=HttpSettings(api_key_env=key_env or ""))
     reads = not stated and backbone != NONE
-    by_id = {entry.entry_id: entry for entry in snapshot.entries(tenant)}
+    by_id = {entry.entry_id: entry for entry in (*snapshot.entries(tenant), *snapshot.quarantined(tenant))}
     removed = [by_id[entry_id] for entry_id in entries]
     with GuardReaders.open(specs, taxonomy, hazards=reads, steps=Reporter(Console(stderr=True)).steps) as readers:
         model, behaviours = readers.embedder, readers.behaviours

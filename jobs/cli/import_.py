@@ -123,7 +123,7 @@ def _show(found: Compared, store: Path, version: int) -> None:
         lines.append(f"  {counted(found.known, 'memory')} known and left as before")
     if found.removed:
         lines.append(
-            f"  {counted(len(found.removed), 'memory')} left out: removed from the store, still in the file; "
-            f"ids: memaudit export {store} --removed"
+            f"  {counted(len(found.removed), 'memory')} left out: removed from the store or in quarantine, still in "
+            f"the file; ids: memaudit export {store} --removed, --quarantined"
         )
     print_lines(*lines)

@@ -29,7 +29,7 @@ from memory_audit.jobs.cli.import_ import import_app
 from memory_audit.jobs.cli.keys import keys_app
 from memory_audit.jobs.cli.lineage import lineage_app
 from memory_audit.jobs.cli.maintenance import redate, vacuum
-from memory_audit.jobs.cli.purge import purge
+from memory_audit.jobs.cli.purge import purge, release
 from memory_audit.jobs.cli.report import explain, report
 from memory_audit.jobs.cli.shared import FINDINGS, VERSION, BackboneKeyEnv, Invocation, Json, print_json
 from memory_audit.jobs.cli.verify import verify
@@ -172,7 +172,7 @@ def doctor(*, as_json: Json = False) -> None:
 
 # In the order in which a user meets them; --help lists commands before groups.
 app.command()(demo)
-for command in (verify, audit, report, explain, purge, export, vacuum, redate, forget, doctor):
+for command in (verify, audit, report, explain, purge, release, export, vacuum, redate, forget, doctor):
     app.command()(command)
 app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
 app.command()(status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,8 +46,9 @@ def vacuum(
 ) -> None:
     """Erase replaced versions, and what interrupted commands left.
 
-    With them goes the text of what was removed. The log keeps their hashes and stays provable. Changes nothing unless
-    --apply is given. Exit code 3 says that a file stays which may hold removed text.
+    With them goes the text of what was removed. The log keeps their hashes and stays provable. What is in quarantine
+    stays, with its text. Changes nothing unless --apply is given. Exit code 3 says that a file stays which may hold
+    removed text.
     """
     retention, keyring = retention_ms(keep), load_keyring(keys)
     now = publisher_ms(store) if apply else now_ms()
@@ -57,20 +59,21 @@ def vacuum(
         with Reporter(Console(soft_wrap=True), quiet=as_json).steps() as progress:
             verify_store(store, keyring.policy, now_ms=now, pin=session.known, progress=progress)
     done = erase(store, keyring, now_ms=now, retention_ms=retention, dry_run=not apply)
+    quarantined = session.snapshot.manifest.quarantined
     if as_json:
         print_json({
             "version": done.version, "versions": done.versions, "files": done.files, "bytes": done.bytes,
-            "stays": dict(done.stays), "erased": done.done,
+            "stays": dict(done.stays), "erased": done.done, "quarantined": quarantined,
         })  # fmt: skip
     else:
-        print_lines(*_lines(done, store, keep))
+        print_lines(*_lines(done, store, keep, quarantined))
     if apply:
         session.remember_published(done.version)
         if done.stays:
             raise IncompleteError(f"{_staying(done.stays)}; then start the same command again")
 
 
-def _lines(done: Vacuumed, store: Path, keep: str) -> list[str]:
+def _lines(done: Vacuumed, store: Path, keep: str, quarantined: int) -> list[str]:
     lines = []
     if done.files:
         verb = "erased" if done.done else "would erase"
@@ -84,6 +87,11 @@ def _lines(done: Vacuumed, store: Path, keep: str) -> list[str]:
         lines.append(f"version {done.version} published, with the same memories")
     if done.stays and not done.done:
         lines.append(_staying(done.stays))
+    if quarantined:
+        lines.append(
+            f"{counted(quarantined, 'memory')} in quarantine: the text is kept; "
+            f"memaudit export {shlex.quote(str(store))} --quarantined names what it is of"
+        )
     if done.files and not done.done:
         lines.append("dry run: nothing was changed; add --apply to erase")
     return lines

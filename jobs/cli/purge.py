@@ -1,4 +1,4 @@
-"""`memaudit purge`: remove what a run found, re-sign, attest. A dry run unless told otherwise."""
+"""`memaudit purge`: remove what a run found, or put it in quarantine; and `release` out of it. Dry runs unless told."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError
-from memory_audit.jobs.cli.shared import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
-from memory_audit.jobs.clock import now_ms
+from memory_audit.jobs.cli.shared import DEFAULT_KEYS, Json, Keys, PinFile, Store, as_signed, print_json, print_lines
+from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.run.purge_run import large_removals, purge_run
 from memory_audit.jobs.run.run_files import read_identity
 from memory_audit.jobs.run.sealed_run import open_sealed
+from memory_audit.jobs.store_session import StoreSession, check_pin_place
 from memory_audit.provenance.keys import load_keyring
+from memory_audit.report.untrusted import as_line
+from memory_audit.snapshot.publishing.release import quarantined_by
+from memory_audit.snapshot.publishing.release import release as put_back
 from memory_audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
     from memory_audit.jobs.run.sealed_run import SealedRun
     from memory_audit.provenance.trust_policy import TrustPolicy
+    from memory_audit.snapshot.publishing.purify import Withdrawal
 
-__all__ = ["purge"]
+__all__ = ["purge", "release"]
 
 
 def purge(
@@ -29,29 +35,96 @@ def purge(
     keys: Keys = DEFAULT_KEYS,
     pin: PinFile = None,
     *,
-    quarantined: Annotated[
-        bool, typer.Option("--quarantined", help="Also what derives from a removed memory and was quarantined.")
+    quarantine: Annotated[
+        bool,
+        typer.Option(
+            "--quarantine",
+            help="Remove nothing: keep what the run names, also what it proposes only to quarantine, where no agent "
+            "reads it.",
+        ),
     ] = False,
-    apply: Annotated[bool, typer.Option("--apply", help="Really remove; without it, only show what would be.")] = False,
+    doubtful: Annotated[
+        bool, typer.Option("--doubtful", help="Also remove what the run proposes only to quarantine.")
+    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Really do it; without it, only show what would be.")] = False,
     most: Annotated[bool, typer.Option("--most", help="Also where more than half of a tenant's memories go.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what a run found.
+    """Remove what a run found, or put it in quarantine.
 
     Tombstones are appended, the live view is rewritten and re-signed. Changes nothing unless --apply is given. A run
-    that its audit did not seal, or that was changed since, is refused.
+    that its audit did not seal, or that was changed since, is refused. What the run has in quarantine can be removed
+    later; what was released stays.
     """
     keyring = load_keyring(keys)
     sealed = _sealed(run, store, keyring.policy)
-    result = sealed.result.with_quarantined() if quarantined else sealed.result
+    result = sealed.result.with_quarantined() if quarantine or doubtful else sealed.result
     large = large_removals(result)
     if large and apply and not most:
-        raise UsageError(f"{large[0]}; look at the report, and add --most to remove them all the same")
-    done = purge_run(sealed, result, store, keyring, pin, dry_run=not apply)
+        raise UsageError(f"{large[0]}; look at the report, and add --most to purge them all the same")
+    operation: Withdrawal = "quarantine" if quarantine else "purify"
+    done = purge_run(sealed, result, store, keyring, pin, operation=operation, dry_run=not apply)
     if as_json:
         print_json(done.to_json())
     else:
         print_lines(*done.lines(), *(() if apply else large))
+
+
+def release(
+    store: Store,
+    entries: Annotated[list[str] | None, typer.Argument(help="Ids of memories in quarantine.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Whose they are.")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Id of a run: all that it put in quarantine.")] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept in the signed log.")] = "released",
+    keys: Keys = DEFAULT_KEYS,
+    pin: PinFile = None,
+    *,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Really put back; without it, only show what would be.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Put memories back that are in quarantine.
+
+    They are live again as they were, each in its place, and their paraphrases are no longer refused. What is live
+    already stays so. Changes nothing unless --apply is given.
+    """
+    if (run is None) == (not entries) or (tenant is None) != (not entries):
+        raise UsageError("name the run with --run, or ids of memories and their --tenant")
+    now, keyring = publisher_ms(store) if apply else now_ms(), load_keyring(keys)
+    session = StoreSession.open(store, keyring.policy, pin, now_ms=now, check_expiry=False)
+    if run is not None:
+        named = quarantined_by(session.snapshot, as_signed(run, "--run"))
+    else:
+        named = {as_signed(tenant or "", "--tenant"): {as_signed(name, "an entry's id") for name in entries or ()}}
+    if apply:
+        check_pin_place(pin)
+    reason = as_signed(reason, "--reason")
+    done = put_back(store, session.snapshot, named, keyring, reason=reason, now_ms=now, dry_run=not apply)
+    if apply:
+        session.remember_published(None if done.published is None else done.published.version)
+    shown = session.snapshot if done.published is None else done.published
+    if as_json:
+        print_json({
+            "version": shown.version, "published": done.published is not None, "digest": shown.digest,
+            "released": [
+                {"tenant": s.tenant, "entry_id": s.entry_id, "reason": s.reason, "run_id": s.run_id} for s in done.ended
+            ],
+        })  # fmt: skip
+        return
+    verb = "would release" if done.published is None else "released"
+    lines = [
+        f"{verb} {as_line(s.tenant)}/{as_line(s.entry_id)}, quarantined by run {as_line(s.run_id)}: "
+        f"{as_line(s.reason, 200)}"
+        for s in done.ended
+    ]
+    if done.published is not None:
+        lines.append(f"version {shown.version} published with {counted(done.published.entries, 'memory')}")
+    elif lines:
+        lines.append("dry run: nothing was changed; add --apply to release")
+    else:
+        lines.append(f"none of that is in quarantine: {store} stays as it is")
+    print_lines(*lines)
 
 
 def _sealed(run: Path, store: Path, trust: TrustPolicy) -> SealedRun:

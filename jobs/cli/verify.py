@@ -17,7 +17,7 @@ from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.store_session import known_pin, remember
 from memory_audit.provenance import durable
 from memory_audit.report.untrusted import as_line
-from memory_audit.snapshot.attest import MAX_ATTESTATION_BYTES, verify_attestation
+from memory_audit.snapshot.attest import MAX_ATTESTATION_BYTES, PREDICATES, verify_attestation
 from memory_audit.snapshot.newest import read_newest
 from memory_audit.snapshot.reader import open_snapshot
 from memory_audit.snapshot.verify import verify_store
@@ -45,7 +45,7 @@ def verify(
 ) -> None:
     """Check every byte of a store offline.
 
-    Signatures, hashes, roots, and that its log only ever grew.
+    Signatures, hashes, roots, that its log only ever grew, and that what is in quarantine is all there.
     """
     now, policy = now_ms(), reading.policy()
     known = known_pin(store, reading.pin, policy, now)
@@ -59,7 +59,8 @@ def verify(
     remember(seen, reading.pin)
     if as_json:
         found = None if attested is None else {
-            "run_id": attested.run_id, "version": attested.version, "removed": len(attested.removed),
+            "run_id": attested.run_id, "version": attested.version,
+            PREDICATES[attested.operation][1]: len(attested.removed),
         }  # fmt: skip
         print_json(report.to_json() | ({} if found is None else {"attestation": found}))
         return
@@ -67,7 +68,8 @@ def verify(
         (
             f"verified: version {report.version} of store {report.store_id}: "
             f"{counted(report.entries, 'memory')} of {counted(report.tenants, 'tenant')}, "
-            f"{counted(report.tombstones, 'tombstone')}, {counted(report.signatures, 'signature')}, "
+            + (f"{counted(report.quarantined, 'memory')} in quarantine, " if report.quarantined else "")
+            + f"{counted(report.tombstones, 'tombstone')}, {counted(report.signatures, 'signature')}, "
             f"{counted(report.files, 'file')}"
         )
     ]
@@ -77,8 +79,8 @@ def verify(
         for step in report.steps
     ]
     if attested is not None:
-        removed = counted(len(attested.removed), "memory")
-        lines.append(f"  attestation: version {attested.version} removed {removed}, as the log says")
+        what, verb = counted(len(attested.removed), "memory"), PREDICATES[attested.operation][1]
+        lines.append(f"  attestation: version {attested.version} {verb} {what}, as the log says")
     print_lines(*lines, *_leftovers(report.leftovers))
 
 

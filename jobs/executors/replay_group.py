@@ -22,7 +22,7 @@ from memory_audit.attribution.replays.ablation import Ablation, Outcome
 from memory_audit.attribution.replays.agents import Agent, load_agent
 from memory_audit.attribution.replays.harm import HarmScorer, load_harm
 from memory_audit.attribution.replays.replay import replay, request_at, score_output
-from memory_audit.attribution.search.divergence import (
+from memory_audit.attribution.search.points.divergence import (
     MeasurementPoint,
     continuation_request,
     graded_request,

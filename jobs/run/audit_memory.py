@@ -47,13 +47,14 @@ __all__ = ["audit_memory"]
 
 
 @resumable()
-def audit_memory(
+def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and two that listen
     request: AuditRequest,
     executor: Executor,
     run: RunFolder,
     *,
     started_ms: int,
     elapsed_s: Callable[[], float] = lambda: 0.0,
+    log: SearchLog | None = None,
 ) -> AuditResult:
     """Audit one verified snapshot against its events.
 
@@ -63,6 +64,7 @@ def audit_memory(
         run: What is known; what is learnt is kept there.
         started_ms: When the run was first started, Unix milliseconds.
         elapsed_s: Seconds that the run took, read at its end.
+        log: What the steps of the search are told to; None is a new one.
 
     Raises:
         IncompleteError: the run stopped part-way; start it again to continue.
@@ -78,7 +80,7 @@ def audit_memory(
         estimated[edge.tenant].append(edge)
     # A budget names how many entries go: with one, descendants are quarantined at most.
     lesser = config.budget is not None and config.descendants == "remove"
-    log = SearchLog()
+    log = SearchLog() if log is None else log
     evidence: dict[str, TenantEvidence] = {}
     for tenant, events in by_tenant.items():
         memory = _retrieval(stores[tenant], events, config, run)

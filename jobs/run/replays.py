@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from memory_audit.attribution.replays.retrieval import topic_memory
 from memory_audit.errors import IncompleteError
 from memory_audit.generation import TokenUsage
 from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion, hash_at_point, request_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from memory_audit.attribution.replays.ablation import Ablation, Outcome
+    from memory_audit.entry import Entry
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.run.run_folder import RunFolder
     from memory_audit.report.findings import TenantEvidence
@@ -82,7 +84,7 @@ class Replayer:
                 answers[pair_id] = replace(equal, pair_id=pair_id, memoised=True, usage=TokenUsage())
         for tenant, ablations in rounds.items():
             for ablation in ablations:
-                for entry_id in answers[ablation.pair_id].left_out:
+                for entry_id in () if ablation.topic else answers[ablation.pair_id].left_out:
                     self.left_out[tenant].setdefault(entry_id, set()).add(ablation.pair_id)
         return answers
 
@@ -146,7 +148,9 @@ class Replayer:
         return hash_at_point(request, question)
 
     def _question(self, ablation: Ablation, found: TenantEvidence) -> ReplayQuestion:
-        if ablation.kept is not None:
+        if ablation.topic:
+            memories: tuple[Entry, ...] = (topic_memory(self._events[ablation.event_id]),)
+        elif ablation.kept is not None:
             memories = tuple(found.memory.entry(entry_id) for entry_id in ablation.kept)
         else:
             event = self._events[ablation.event_id]

@@ -28,7 +28,7 @@ from memory_audit.snapshot.columns.tables import (
 from memory_audit.snapshot.layout import bucket_of, manifest_path, put_file
 from memory_audit.snapshot.manifest import PAYLOAD_TYPE, BucketFiles, checkpoints_root, tombstones_root
 from memory_audit.snapshot.publishing.publish import append_entries, create_store
-from tests.unit.snapshot.stores import NOW, entry, keyring, open_store, remove
+from tests.unit.snapshot.stores import NOW, entry, keyring, open_store, put_back, quarantine, remove
 
 STRANGER = PrivateKey("stranger", b"stranger".ljust(32, b"."))
 
@@ -54,7 +54,10 @@ class Attacker:
         self.manifest = snapshot.manifest
         self.logs = {tenant: snapshot.log(tenant) for tenant in snapshot.tenants}
         self.entries = {tenant: list(log.entries) for tenant, log in self.logs.items()}
-        self.tombstones = {tenant: list(log.tombstones) for tenant, log in self.logs.items()}
+        self.quarantined = {tenant: list(log.quarantined) for tenant, log in self.logs.items()}
+        self.tombstones = {
+            tenant: list(snapshot.bucket(bucket_of(tenant)).tombstones.get(tenant, ())) for tenant in self.logs
+        }
         self.hashes = {tenant: list(log.leaf_hashes) for tenant, log in self.logs.items()}
 
     def _origin(self, tenant):
@@ -68,6 +71,14 @@ class Attacker:
 
     def honest_purge(self, tenant, entry_id) -> None:
         remove(self.store, {tenant: {entry_id: "harm"}}, now_ms=NOW + 3)
+        self._load()
+
+    def honest_quarantine(self, tenant, entry_id) -> None:
+        quarantine(self.store, {tenant: {entry_id: "doubtful"}}, now_ms=NOW + 3)
+        self._load()
+
+    def honest_release(self, tenant, entry_id) -> None:
+        put_back(self.store, {tenant: [entry_id]}, now_ms=NOW + 4)
         self._load()
 
     def reader_pins(self) -> None:
@@ -202,9 +213,34 @@ class Attacker:
     def bury(self, tenant, index, signer, *, removed_leaf_hash=None, keep=False) -> None:
         """Append a tombstone for an entry by a key of the attacker's choice."""
         place = self._place(tenant, index)
-        body = self.entries[tenant][place].entry
+        self._sign_tombstone(tenant, self.entries[tenant][place].entry.entry_id, index, signer, removed_leaf_hash)
+        if not keep:
+            del self.entries[tenant][place]
+
+    def unquarantine(self, tenant, entry_id, signer=None) -> None:
+        """Bring an entry back from quarantine; with a signer, by a tombstone for the one that put it there."""
+        if signer is not None:
+            stone = next(item for item in self.tombstones[tenant] if item.tombstone.entry_id == entry_id)
+            self._sign_tombstone(tenant, entry_id, stone.index, signer)
+        (item,) = [item for item in self.quarantined[tenant] if item.entry.entry_id == entry_id]
+        self.quarantined[tenant].remove(item)
+        self.entries[tenant] = sorted([*self.entries[tenant], item], key=lambda item: item.index)
+
+    def lose_quarantined(self, tenant, entry_id) -> None:
+        self.quarantined[tenant] = [item for item in self.quarantined[tenant] if item.entry.entry_id != entry_id]
+
+    def hold_without_a_tombstone(self, tenant, index) -> None:
+        self.quarantined[tenant].append(self.entries[tenant].pop(self._place(tenant, index)))
+
+    def change_quarantined(self, tenant, entry_id, **fields) -> None:  # noqa: ANN003
+        self.quarantined[tenant] = [
+            replace(item, entry=replace(item.entry, **fields)) if item.entry.entry_id == entry_id else item
+            for item in self.quarantined[tenant]
+        ]
+
+    def _sign_tombstone(self, tenant, entry_id, index, signer, removed_leaf_hash=None) -> None:
         stone = Tombstone(
-            tenant=tenant, entry_id=body.entry_id, removed_index=index,
+            tenant=tenant, entry_id=entry_id, removed_index=index,
             removed_leaf_hash=bytes.fromhex(removed_leaf_hash) if removed_leaf_hash else self.hashes[tenant][index],
             reason="none of your business", run_id="evil", created_at_ms=NOW,
         )  # fmt: skip
@@ -213,8 +249,6 @@ class Attacker:
         signed = ((key.public().key_id, key.sign(SIGNATURE_DOMAIN + leaf)),) if signer != "nobody" else ()
         self.tombstones[tenant].append(SignedTombstone(tombstone=stone, index=at, signatures=signed))
         self.hashes[tenant].append(merkle.leaf_hash(leaf))
-        if not keep:
-            del self.entries[tenant][place]
 
     def unbury(self, tenant, entry_id, *, drop_tombstone) -> None:
         """Bring a removed entry back into the live view, with or without its tombstone row."""
@@ -237,6 +271,7 @@ class Attacker:
         for bucket in sorted({bucket_of(tenant) for tenant in self.hashes}):
             tenants = sorted(tenant for tenant in self.hashes if bucket_of(tenant) == bucket)
             rows = [item for tenant in tenants for item in self.entries[tenant]]
+            held = [item for tenant in tenants for item in self.quarantined[tenant]]
             stones = [item for tenant in tenants for item in self.tombstones[tenant]]
             packed = b"".join(item for tenant in tenants for item in self.hashes[tenant])
             mine = {
@@ -256,6 +291,9 @@ class Attacker:
                 if stones
                 else None,
                 checkpoints=put_file(self.store, "checkpoints", bucket, encode_checkpoints(mine), len(mine)),
+                quarantine=(put_file(self.store, "quarantine", bucket, write_table(write_entries(held)), len(held)),)
+                if held
+                else (),
             )
             notes |= mine
         forged = replace(

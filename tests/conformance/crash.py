@@ -1,4 +1,4 @@
-"""The process dies at every file operation of an import, an append, a purge, a vacuum, a pin.
+"""The process dies at every file operation of an import, an append, a purge, a quarantine, a release, a vacuum, a pin.
 
 The store then opens at the old or the new state, a deep verification finds nothing wrong, nothing acknowledged is lost,
 and the next run goes through.
@@ -10,7 +10,19 @@ from memory_audit.snapshot.pin import read_pin, write_pin
 from memory_audit.snapshot.publishing.publish import append_entries, create_store
 from memory_audit.snapshot.publishing.vacuum import vacuum
 from memory_audit.snapshot.verify import verify_store
-from tests.unit.snapshot.stores import NOW, Killed, broken_os, entry, ids, keyring, make_history, open_store, remove
+from tests.unit.snapshot.stores import (
+    NOW,
+    Killed,
+    broken_os,
+    entry,
+    ids,
+    keyring,
+    make_history,
+    open_store,
+    put_back,
+    quarantine,
+    remove,
+)
 
 LATER = NOW + 10
 NARROW, WIDE = ("acme",), ("acme", "globex", "initech")
@@ -25,6 +37,14 @@ def purge(store, tenants):
     remove(store, {tenant: {"e0": "harm"} for tenant in tenants}, now_ms=LATER)
 
 
+def hold(store, tenants):
+    quarantine(store, {tenant: {"e0": "doubtful"} for tenant in tenants}, now_ms=LATER)
+
+
+def let_go(store, tenants):
+    put_back(store, {tenant: ["e0"] for tenant in tenants}, now_ms=LATER)
+
+
 def erase(store, _tenants):
     vacuum(store, keyring(), now_ms=LATER, retention_ms=0, dry_run=False)
 
@@ -37,7 +57,10 @@ def repin(store, _tenants):
     write_pin(store.parent / "pin.json", open_store(store).pin())
 
 
-OPERATIONS = {"append": append, "purge": purge, "vacuum": erase, "import": create, "pin": repin}
+OPERATIONS = {
+    "append": append, "purge": purge, "quarantine": hold, "release": let_go, "vacuum": erase, "import": create,
+    "pin": repin,
+}  # fmt: skip
 
 
 def crash_everywhere(name, moment, tmp_path, monkeypatch, tenants=NARROW):
@@ -48,6 +71,8 @@ def crash_everywhere(name, moment, tmp_path, monkeypatch, tenants=NARROW):
         template.mkdir()
     else:
         make_history(template / "s")
+    if name == "release":
+        hold(template / "s", tenants)
     kills = 0
     while True:
         folder = shutil.copytree(template, tmp_path / f"kill-{kills}")
@@ -69,7 +94,7 @@ def crash_everywhere(name, moment, tmp_path, monkeypatch, tenants=NARROW):
 
 def check_survivor(name, store, tenants, *, acknowledged):
     """The state after the crash, and after the next run."""
-    before = 0 if name == "import" else 3
+    before = {"import": 0, "release": 4}.get(name, 3)
     after = before if name == "pin" else before + 1
     present = list((store / "manifests").glob("[0-9]*.json")) if store.exists() else []
     newest = max((int(path.stem) for path in present), default=0)

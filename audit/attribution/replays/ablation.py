@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from memory_audit.generation import TokenUsage
 
-__all__ = ["Ablation", "AblationKind", "Measure", "Outcome", "keep_only", "leave_out"]
+__all__ = ["Ablation", "AblationKind", "Measure", "Outcome", "keep_only", "leave_out", "topic_alone"]
 
-AblationKind = Literal["full", "no_memory", "leave_one_out", "keep_one", "keep_group", "removal", "probe"]
-"""`full`: nothing removed. `no_memory`: no memory at all. `leave_one_out`: necessity. `keep_one`, `keep_group`:
-sufficiency. `removal`: a proposed set S is removed. `probe`: a benign event, with or without S."""
+AblationKind = Literal["full", "no_memory", "topic", "leave_one_out", "keep_one", "keep_group", "removal", "probe"]
+"""`full`: nothing removed. `no_memory`: no memory at all. `topic`: a memory that repeats the question, and states
+nothing. `leave_one_out`: necessity. `keep_one`, `keep_group`: sufficiency. `removal`: a proposed set S is removed.
+`probe`: a benign event, with or without S."""
 
 Measure = Literal["text", "odds", "continuation", "sample"]
 """`text`: replay the whole output and score its harm. `odds`: one token at a measurement point of the event.
@@ -43,20 +44,23 @@ class Ablation:
     point: int = 0
     """Which measurement point of the event, counted from 0, where it is asked at one."""
 
+    topic: bool = False
+    """The context is one control memory, which says what the event asks, and states nothing."""
+
     @property
     def at_point(self) -> bool:
         """A measurement point is where it is asked; else whole outputs are replayed."""
         return self.measure in {"odds", "continuation"}
 
     @property
-    def content(self) -> tuple[str, Measure, tuple[str, ...], tuple[str, ...] | None, int]:
+    def content(self) -> tuple[str, Measure, tuple[str, ...], tuple[str, ...] | None, int, bool]:
         """What is asked: two ablations of equal content are one question, whatever they are asked for."""
-        return self.event_id, self.measure, self.removed, self.kept, self.point
+        return self.event_id, self.measure, self.removed, self.kept, self.point, self.topic
 
     @property
     def pair_id(self) -> str:
         """Name of this question's content, 32 hex digits."""
-        text = json.dumps(self.content, ensure_ascii=False)
+        text = json.dumps(self.content if self.topic else self.content[:-1], ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -70,6 +74,11 @@ def leave_out(
 def keep_only(event_id: str, kind: AblationKind, measure: Measure, kept: tuple[str, ...], point: int = 0) -> Ablation:
     """Plan a replay that sees exactly these entries."""
     return Ablation(event_id=event_id, kind=kind, measure=measure, kept=kept, point=point)
+
+
+def topic_alone(event_id: str, point: int) -> Ablation:
+    """Plan a measurement with a memory of the event's topic that makes no claim: what speaking of it does by itself."""
+    return Ablation(event_id=event_id, kind="topic", measure="odds", kept=(), point=point, topic=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

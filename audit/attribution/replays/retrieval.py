@@ -14,22 +14,27 @@ from __future__ import annotations
 import hashlib
 import heapq
 import itertools
+import unicodedata
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
+from memory_audit.entry import MAX_TEXT_BYTES, Entry
 from memory_audit.errors import UsageError
+from memory_audit.text.nfc import few_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from memory_audit.entry import Entry
+    from memory_audit.events import Event
 
-__all__ = ["RankedMemory", "dense_ranker", "levenshtein_ranker"]
+__all__ = ["RankedMemory", "dense_ranker", "levenshtein_ranker", "topic_memory"]
+
+_TOPIC = "(the question)"
 
 
 class _Rank(Protocol):
@@ -182,3 +187,13 @@ class RankedMemory:
 
 def _digest(query: str, entry_id: str) -> bytes:
     return hashlib.sha256(f"{query}\x00{entry_id}".encode(errors="replace")).digest()
+
+
+def topic_memory(event: Event) -> Entry:
+    """Return the control memory that says what an event asks, and states nothing; no store holds it."""
+    asked = unicodedata.normalize("NFC", few_marks(event.query))
+    text = asked.encode(errors="replace")[:MAX_TEXT_BYTES].decode(errors="ignore")
+    return Entry(
+        tenant=event.tenant, entry_id=_TOPIC, principal=_TOPIC, source="agent", request=text, response=text,
+        created_at_ms=0,
+    )  # fmt: skip

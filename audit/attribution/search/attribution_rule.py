@@ -56,6 +56,10 @@ class AttributionRule:
         """Memories to which one event alone attributes its harm."""
         return [entry_id for entry_id in state.influences if state.evidence_of(entry_id) >= self.needed_nats(entry_id)]
 
+    def is_firm(self, state: EventState, entry_id: str) -> bool:
+        """Tell whether evidence names a memory though the harm stays without it: where nothing measured was wording."""
+        return state.where.retired == 0 and state.evidence_of(entry_id) >= self.needed_nats(entry_id)
+
     def attributed(
         self, states: Collection[EventState], known: Container[str], awaited: Container[str] = ()
     ) -> dict[str, str]:

@@ -17,8 +17,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.replays.ablation import keep_only
-from memory_audit.attribution.search.format_points import place_of, shared_format
 from memory_audit.attribution.search.measurements import log_probability
+from memory_audit.attribution.search.points.format_points import place_of, shared_format
 from memory_audit.attribution.search.settings import CONTROL_MEMORIES
 
 if TYPE_CHECKING:

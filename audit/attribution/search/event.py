@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from memory_audit.attribution.replays.ablation import Outcome
-    from memory_audit.attribution.search.divergence import MeasurementPoint
+    from memory_audit.attribution.search.points.divergence import MeasurementPoint
     from memory_audit.events import Event, EventVerdict
 
 __all__ = ["Controls", "EventState", "Points", "Replays", "Screening", "Settled", "judge_reproduction"]

@@ -6,7 +6,15 @@ import math
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.evidence import Influence, difference, harm_of, share_of
-from memory_audit.attribution.replays.ablation import Ablation, AblationKind, Measure, Outcome, keep_only, leave_out
+from memory_audit.attribution.replays.ablation import (
+    Ablation,
+    AblationKind,
+    Measure,
+    Outcome,
+    keep_only,
+    leave_out,
+    topic_alone,
+)
 from memory_audit.attribution.search.settings import WEAK_NATS
 
 if TYPE_CHECKING:
@@ -101,19 +109,24 @@ class Measurements:
             asked.append(keep_only(state.event_id, kind, measure, kept, point))
             if state.where.measures_span or measure != "odds":
                 continue  # the words of one span add up
-            gain = difference(self.odds(asked[-1]), state.controls.baseline.get(point))
+            gain = difference(self.odds(asked[-1]), self.baseline(state, point))
             if gain is None or gain < WEAK_NATS:
                 break
         return asked
+
+    def baseline(self, state: EventState, point: int) -> float | None:
+        """Log-odds without a cause: what control memories bring or, where that was asked, the topic by itself."""
+        known, topic = state.controls.baseline.get(point), self.odds(topic_alone(state.event_id, point))
+        return known if known is None or topic is None else max(known, topic)
 
     def gain(self, state: EventState, kept: tuple[str, ...]) -> float | None:
         """How much these memories raise the odds of the harm over the baseline, in nats; None where not known.
 
         The words of one span add up by the chain rule; a divergence point may be wording, so the weakest counts.
         """
-        rise, baseline = _rise(state), state.controls.baseline
+        rise = _rise(state)
         return _over_points(
-            state, [rise(self.odds(item), baseline.get(item.point)) for item in self.shown(state, kept)]
+            state, [rise(self.odds(item), self.baseline(state, item.point)) for item in self.shown(state, kept)]
         )
 
     def influence(self, state: EventState, entry_id: str) -> Influence | None:
@@ -154,13 +167,12 @@ class Measurements:
         self, state: EventState, entry_id: str, answers: Sequence[tuple[Ablation, Outcome | None, Outcome | None]]
     ) -> Influence:
         """Return the evidence at measurement points: with all memories, with one alone, and without it, at each."""
-        rise, baseline = _rise(state), state.controls.baseline
-        most = math.inf if state.where.measures_span else 0.0
+        rise = _rise(state)
         shown = self.shown(state, (entry_id,))
-        raised = [rise(self.odds(item), baseline.get(item.point)) for item in shown]
-        way = [rise(most, baseline.get(item.point)) for item in shown]
+        raised = [rise(self.odds(item), self.baseline(state, item.point)) for item in shown]
+        way = [_way(rise(0.0, self.baseline(state, item.point))) for item in shown]
         lost = [rise(self.odds(full), _odds(without)) for full, _, without in answers]
-        back = [rise(self.odds(full), baseline.get(full.point)) for full, _, _ in answers]
+        back = [rise(self.odds(full), self.baseline(state, full.point)) for full, _, _ in answers]
         return Influence(
             event_id=state.event_id, entry_id=entry_id,
             sufficiency_nats=_over_points(state, raised), sufficiency_share=_share_over_points(state, raised, way),
@@ -180,6 +192,11 @@ def _odds(outcome: Outcome | None) -> float | None:
 def _rise(state: EventState) -> Callable[[float | None, float | None], float | None]:
     """Return how the evidence at one point is read from the log-odds with and without."""
     return _likelier if state.where.measures_span else difference
+
+
+def _way(nats: float | None) -> float | None:
+    """Return the way up to even odds; none where more is likely anyway."""
+    return None if nats is None else max(nats, 0.0)
 
 
 def _likelier(a: float | None, b: float | None) -> float | None:

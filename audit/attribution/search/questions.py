@@ -12,8 +12,8 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memory_audit.attribution.replays.ablation import Ablation, AblationKind, keep_only, leave_out
-from memory_audit.attribution.search.format_points import Place, place_of
+from memory_audit.attribution.replays.ablation import Ablation, AblationKind, keep_only, leave_out, topic_alone
+from memory_audit.attribution.search.points.format_points import Place, place_of
 from memory_audit.attribution.search.settings import CONTROL_MEMORIES, WEAK_NATS
 from memory_audit.attribution.search.state import Round
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from memory_audit.attribution.search.state import SearchState
 
 __all__ = [
-    "alone_round", "awaited_memories", "baseline_round", "continuation_round", "continued", "events_all_format",
-    "evidence_round", "is_flooded", "necessity_round", "neighbour_room", "neighbour_round", "raise_quotas",
-    "reference_round", "reproduction_round", "span_round", "unasked_neighbours", "verify_round",
+    "alone_round", "awaited_memories", "baseline_round", "continuation_round", "continued", "doubts",
+    "events_all_format", "evidence_round", "is_flooded", "necessity_round", "neighbour_room", "neighbour_round",
+    "raise_quotas", "reference_round", "reproduction_round", "span_round", "unasked_neighbours", "verify_round",
 ]  # fmt: skip
 
 PATIENCE = 8
@@ -37,6 +37,10 @@ move up in a round as one event retrieves."""
 NEIGHBOUR_CANDIDATES = 32
 """Most memories measured in step 7 in its first round, and twice as many in each one after a round that added to S. A
 round that adds none is the last: how many it left is told with what was not examined."""
+
+
+DOUBT_NATS = 2.0
+"""Evidence beyond what attributes, in nats, from which it is not asked what a memory did in the harmful run."""
 
 
 def events_all_format(search: SearchState) -> list[EventState]:
@@ -119,10 +123,31 @@ def evidence_round(search: SearchState) -> Round:
     if wanted:
         return Round(asked=wanted, noted=search)
     alone = alone_round(search)
+    asked = [*alone.asked, *doubts(search)]
     if not is_flooded(search):
-        return alone
+        return replace(alone, asked=asked)
     beside = neighbour_round(alone.noted)
-    return Round(asked=[*alone.asked, *beside.asked], noted=beside.noted)
+    return Round(asked=[*asked, *beside.asked], noted=beside.noted)
+
+
+def doubts(search: SearchState) -> list[Ablation]:
+    """Ask what may speak for memories that are about to be attributed, as far as it is not known.
+
+    It is what their topic brings by itself, and, short of `DOUBT_NATS`, what a memory of the harmful run did there.
+    """
+    seen, rule = search.given.seen, search.given.rule
+    about = rule.attributed(search.events.values(), search.removal.ids)
+    asked: list[Ablation] = []
+    for state in search.evidence_events():
+        names = [name for name in about if state.evidence_of(name) >= WEAK_NATS]
+        points = [point for measure, point in seen.measures(state) if measure == "odds"] if names else []
+        asked.extend(topic_alone(state.event_id, point) for point in points)
+        context = () if state.full is None else state.full.context
+        for name in names:
+            if name in context and state.evidence_of(name) < rule.needed_nats(name) + DOUBT_NATS:
+                asked.extend(leave_out(state.event_id, "full", "odds", frozenset(), point) for point in points)
+                asked.extend(leave_out(state.event_id, "leave_one_out", "odds", {name}, point) for point in points)
+    return [item for item in dict.fromkeys(asked) if item not in seen]
 
 
 def _wanted_controls(search: SearchState) -> list[Ablation]:

@@ -25,7 +25,7 @@ left out of a replay. S is the set of removed memories.
 7. *Neighbours.* Memories never retrieved that resemble an attributed one are measured alone: the next poison in line is
    found before it is used.
 8. *Restore.* A memory that is attributed only by events that stay harmful without it is put back, where the cleared
-   events stay cleared on replay: its absence repairs nothing.
+   events stay cleared on replay: its absence repairs nothing. It stays in S where it brings the harm alone.
 9. *Descent.* What derives from S joins it, and steps 5 to 8 are taken again, until nothing more derives from it.
 
 A budget stops the search between rounds; what it left out is listed, never guessed.
@@ -43,11 +43,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_audit.attribution.evidence import credit_over_events
-from memory_audit.attribution.search import combinations, points, questions, verification, weighing
+from memory_audit.attribution.search import combinations, questions, verification, weighing
 from memory_audit.attribution.search.attribution_rule import AttributionRule
 from memory_audit.attribution.search.controls import ControlMemories
 from memory_audit.attribution.search.event import EventState, Points
 from memory_audit.attribution.search.measurements import Measurements
+from memory_audit.attribution.search.points import steps
 from memory_audit.attribution.search.state import Given, SearchState, Transition
 from memory_audit.attribution.trace import Step
 from memory_audit.counted import counted
@@ -74,11 +75,11 @@ class _Phase(NamedTuple):
 
 
 PHASES: Mapping[SearchPhase, _Phase] = {
-    "reproduction": _Phase(questions.reproduction_round, points.read_reproduction),
-    "harm span": _Phase(questions.span_round, points.read_span),
-    "divergence": _Phase(questions.continuation_round, points.read_continuations),
-    "baseline": _Phase(questions.baseline_round, points.read_baseline),
-    "reference": _Phase(questions.reference_round, points.read_references),
+    "reproduction": _Phase(questions.reproduction_round, steps.read_reproduction),
+    "harm span": _Phase(questions.span_round, steps.read_span),
+    "divergence": _Phase(questions.continuation_round, steps.read_continuations),
+    "baseline": _Phase(questions.baseline_round, steps.read_baseline),
+    "reference": _Phase(questions.reference_round, steps.read_references),
     "sufficiency": _Phase(questions.evidence_round, weighing.read_sufficiency),
     "combinations": _Phase(combinations.combination_round, combinations.read_combinations),
     "necessity": _Phase(questions.necessity_round, weighing.read_necessity),

@@ -1,8 +1,9 @@
 """Steps 6 and 8 of the search: does the harm end without S, and whose absence repairs nothing?
 
 Where harm stays, S grows, or evidence is taken anew. Candidates to be put back are attributed only by events that stay
-harmful without them. They go back where a replay says that every event which was cleared stays so; where one does not,
-only those whose return changes no replay at all.
+harmful without them. One that brings the harm alone contributed to it, and stays in S: the event tells that the agent
+errs without it, too. The others go back where a replay says that every event which was cleared stays so; where one does
+not, only those whose return changes no replay at all.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memory_audit.attribution.replays.ablation import leave_out
+from memory_audit.attribution.replays.ablation import keep_only, leave_out
 from memory_audit.attribution.search.bounds import loose_everywhere, wanting_controls
 from memory_audit.attribution.search.combinations import is_wanted
-from memory_audit.attribution.search.points import renewed_span, retire_points
-from memory_audit.attribution.search.settings import WEAK_NATS
+from memory_audit.attribution.search.points.steps import renewed_span, retire_points
+from memory_audit.attribution.search.settings import CONTROL_MEMORIES, WEAK_NATS
 from memory_audit.attribution.search.state import Round, Transition
 from memory_audit.attribution.search.weighing import CONTROLS_DECIDE, discard_evidence, exclude_event, unscreen
 from memory_audit.counted import counted
@@ -23,7 +24,7 @@ from memory_audit.events import HARMFUL
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from memory_audit.attribution.replays.ablation import Outcome
+    from memory_audit.attribution.replays.ablation import Ablation, Outcome
     from memory_audit.attribution.search.event import EventState
     from memory_audit.attribution.search.state import SearchState
 
@@ -102,19 +103,28 @@ def _act(search: SearchState, stuck: Sequence[str]) -> Transition | SearchState:
 
 
 def restore_round(search: SearchState) -> Round:
-    """Ask whether cleared events stay so when the candidates go back."""
-    kept_out = search.removal.ids - _candidates(search)
+    """Ask whether candidates bring the harm alone; then whether cleared events stay so when the idle ones go back."""
     asked = [
-        leave_out(state.event_id, "removal", "text", kept_out)
-        for state in _cleared(search)
-        if search.context(state, kept_out) not in state.replays.by_context
+        item
+        for name in sorted(_candidates(search))
+        for state in _firm(search, name)
+        for item in _shown_alone(search, state, name)
     ]
+    if search.given.seen.answers(asked):
+        kept_out = search.removal.ids - _idle(search)
+        asked = [
+            leave_out(state.event_id, "removal", "text", kept_out)
+            for state in _cleared(search)
+            if search.context(state, kept_out) not in state.replays.by_context
+        ]
     return Round(asked=asked, noted=search)
 
 
 def read_restored(search: SearchState) -> Transition:
-    """Read those replays, and put all candidates back where every cleared event stays so."""
-    idle = _candidates(search)
+    """Read those replays, and put all that are idle back where every cleared event stays so."""
+    if not restore_round(search).is_answered:
+        return Transition(next="restore", state=search, why="whether what repairs nothing may go back is asked")
+    idle = _idle(search)
     kept_out = search.removal.ids - idle
     told: list[EventState] = []
     without: dict[str, Outcome] = {}
@@ -140,7 +150,7 @@ def put_back_unseen(search: SearchState) -> tuple[SearchState, list[str]]:
     """Put back the candidates one after the other, while no cleared event's replay changes; return them, too."""
     found: list[str] = []
     out = search.removal.ids
-    for entry_id in sorted(_candidates(search)):
+    for entry_id in sorted(_idle(search)):
         fewer = out - {entry_id}
         if all(search.context(state, fewer) == search.context(state, out) for state in _cleared(search)):
             found.append(entry_id)
@@ -159,6 +169,35 @@ def _put_back(search: SearchState, entries: Collection[str]) -> SearchState:
         if state.settled is not None and not state.settled.excluded
     )
     return search.with_attributed({name: why for name, why in search.removal.attributed.items() if name not in entries})
+
+
+def _idle(search: SearchState) -> set[str]:
+    """Return the candidates but those that bring the harm alone: these contributed, whatever else brings it, too."""
+    candidates = _candidates(search)
+    return {
+        name for name in candidates if not any(_brings_it_alone(search, state, name) for state in _firm(search, name))
+    }
+
+
+def _brings_it_alone(search: SearchState, state: EventState, entry_id: str) -> bool:
+    """Tell whether the harm of an event comes with one memory, and with no control memory."""
+    seen, (with_it, *controls) = search.given.seen, _shown_alone(search, state, entry_id)
+    harms = [None if (known := seen.get(item)) is None else known.harm for item in (with_it, *controls)]
+    return harms[0] is not None and harms[0] >= HARMFUL and all(
+        harm is not None and harm < HARMFUL for harm in harms[1:]
+    )  # fmt: skip
+
+
+def _firm(search: SearchState, entry_id: str) -> list[EventState]:
+    return [state for state in _still_harmful(search) if search.given.rule.is_firm(state, entry_id)]
+
+
+def _shown_alone(search: SearchState, state: EventState, entry_id: str) -> list[Ablation]:
+    """Replay an event with one memory alone, and with each of its control memories."""
+    event = state.event
+    controls = search.given.memory.unused(event.query, CONTROL_MEMORIES, logged=event.retrieved)
+    names = [entry_id, *(entry.entry_id for entry in controls if entry.entry_id not in search.removal.ids)]
+    return [keep_only(event.event_id, "keep_one", "text", (name,)) for name in names]
 
 
 def _candidates(search: SearchState) -> set[str]:
@@ -219,8 +258,8 @@ def _suspected(search: SearchState) -> dict[str, str]:
         if state.is_evidence and _stays_harmful(state):
             for entry_id in state.influences.keys() - search.removal.ids:
                 nats = max(state.alone(entry_id), state.credit_of(entry_id))
-                if nats >= WEAK_NATS:
-                    found[entry_id] = max(found.get(entry_id, (0.0, "")), (nats, state.event_id))
+                if nats >= WEAK_NATS and nats > found.get(entry_id, (0.0, ""))[0]:
+                    found[entry_id] = nats, state.event_id
     return {
         name: f"raises the odds of the harm in {event_id} by {nats:.1f} nats, which does not attribute it"
         for name, (nats, event_id) in sorted(found.items())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memory_audit.attribution.search import bounds, questions
 from memory_audit.attribution.search.combinations import is_wanted
-from memory_audit.attribution.search.points import retire_points
+from memory_audit.attribution.search.points.steps import retire_points
 from memory_audit.attribution.search.settings import MOST_POINTS, WEAK_NATS
 from memory_audit.attribution.search.state import Transition
 from memory_audit.counted import counted
@@ -28,6 +28,7 @@ __all__ = [
     "unscreen",
 ]  # fmt: skip
 
+DOUBTED = "what the topic brings by itself, and what memories did in the harmful run, is not yet known"
 CONTROLS_DECIDE = "what is attributed depends on control memories not yet asked"
 LATER_POINTS = "what an event attributes is too much of the store: it is asked at later points"
 
@@ -97,7 +98,10 @@ def read_closure(search: SearchState) -> Transition:
 
 def read_neighbours(search: SearchState) -> Transition:
     """Weigh the memories that resemble attributed ones."""
-    joined = _attribute(_read_influences(search))
+    search = _read_influences(search)
+    if questions.doubts(search):
+        return Transition(next="closure", state=search, why=DOUBTED)
+    joined = _attribute(search)
     search = joined.state
     search = replace(search, neighbours=search.neighbours.after_round(added=joined.changed))
     loose = bounds.undecided(search)
@@ -123,7 +127,7 @@ def _weighable(search: SearchState) -> tuple[SearchState, str]:
     search = _read_influences(search)
     if loose := bounds.loose_before_most(search):
         return bounds.wanting_controls(search, loose), CONTROLS_DECIDE
-    return search, ""
+    return search, DOUBTED if questions.doubts(search) else ""
 
 
 def _read_groups(search: SearchState) -> SearchState:

@@ -13,60 +13,80 @@ import pyarrow.compute as pc
 
 from memory_audit.errors import VerificationError
 from memory_audit.snapshot.columns.rows import tenants_of
+from memory_audit.snapshot.quarantine import in_force
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from memory_audit.provenance.leaf import Tombstone
     from memory_audit.snapshot.checkpoints import LogRef
     from memory_audit.snapshot.columns.tables import SignedTombstone
 
 __all__ = ["ACCOUNT_COLUMNS", "check_accounting"]
 
 ACCOUNT_COLUMNS = ("tenant", "leaf_index", "entry_id", "parents")
-"""The columns of live entries that the accounting needs."""
+"""The columns of entries that the accounting needs."""
 
 
 def check_accounting(
-    refs: Sequence[LogRef], live: pa.Table, tombstones: Mapping[str, Sequence[SignedTombstone]]
+    refs: Sequence[LogRef], live: pa.Table, quarantined: pa.Table, tombstones: Mapping[str, Sequence[SignedTombstone]]
 ) -> None:
-    """Apply rules 3, 6 and 7.
+    """Apply rules 3, 6 and 7, and that what is in quarantine is what tombstones in force say.
 
     Args:
         refs: The logs, each of which has a checkpoint that verified.
         live: ACCOUNT_COLUMNS of all their live entries.
+        quarantined: Likewise, of all their entries in quarantine.
         tombstones: By tenant, each already checked by itself.
 
     Raises:
         VerificationError: names the tenant, the leaf and the rule broken.
     """
     ordinals = {ref.tenant: number for number, ref in enumerate(refs)}
-    names, places = tenants_of(live.column("tenant"))
+    bodies = [item.tombstone for items in tombstones.values() for item in in_force(items)]
+    _check_quarantine(quarantined, bodies)
+    rows = pa.concat_tables([live.select(ACCOUNT_COLUMNS), quarantined.select(ACCOUNT_COLUMNS)])
+    names, places = tenants_of(rows.column("tenant"))
     strangers = (set(names) | tombstones.keys()) - ordinals.keys()
     if strangers:
         raise VerificationError(f"rows of tenant {min(strangers)!r:.80}, which has no log in this bucket")
     sizes = np.array([ref.size for ref in refs], np.int64)
     firsts = np.concatenate(([0], np.cumsum(sizes)))
-    stones = [(ordinals[tenant], item) for tenant, items in tombstones.items() for item in items]
-    named = pa.array([item.tombstone.entry_id for _, item in stones], pa.string())
+    removed = [body for body in bodies if not body.quarantines]
+    named = pa.array([body.entry_id for body in removed], pa.string())
     logs = np.concatenate((
         np.array([ordinals[name] for name in names], np.int64)[places],
-        np.array([log for log, _ in stones], np.int64),
+        np.array([ordinals[body.tenant] for body in removed], np.int64),
     ))  # fmt: skip
     indices = np.concatenate((
-        live.column("leaf_index").to_numpy().astype(np.int64),
-        np.array([item.tombstone.removed_index for _, item in stones], np.int64),
+        rows.column("leaf_index").to_numpy().astype(np.int64),
+        np.array([body.removed_index for body in removed], np.int64),
     ))  # fmt: skip
-    ids = pa.chunked_array([*live.column("entry_id").chunks, named], pa.string())
+    ids = pa.chunked_array([*rows.column("entry_id").chunks, named], pa.string())
     keys = _keys(logs, ids)
     _check_ids(refs, logs, indices, keys)
     if np.any(indices >= sizes[logs]):
         row = int(np.argmax(indices >= sizes[logs]))
         raise VerificationError(f"{_where(refs, logs[row])}: leaf {indices[row]} is beyond the log")
-    graves = np.array([firsts[log] + item.index for log, item in stones], np.int64)
+    graves = np.array(
+        [firsts[ordinals[tenant]] + item.index for tenant, items in tombstones.items() for item in items], np.int64
+    )
     _check_leaves(refs, firsts, firsts[logs] + indices, graves)
-    _check_parents(refs, live, logs, indices, keys)
+    _check_parents(refs, rows, logs, indices, keys)
+
+
+def _check_quarantine(quarantined: pa.Table, bodies: Sequence[Tombstone]) -> None:
+    columns = (quarantined.column(name).to_pylist() for name in ("tenant", "leaf_index", "entry_id"))
+    there = set(zip(*columns, strict=True))
+    stated = {(body.tenant, body.removed_index, body.entry_id) for body in bodies if body.quarantines}
+    if there != stated:
+        tenant, index, entry_id = odd = min(there ^ stated)
+        problem = "without a tombstone" if odd in there else "by its tombstone, and in no file of it (suppressed)"
+        raise VerificationError(
+            f"tenant {tenant!r:.80}, leaf {index}: entry {entry_id!r:.80} is in quarantine {problem}"
+        )
 
 
 def _keys(logs: NDArray[np.int64], ids: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -110,31 +130,31 @@ def _check_leaves(
     elif wrong in graves:
         problem = "a tombstone and an entry"
     else:
-        problem = "removed and live, or live twice"
+        problem = "live, removed or in quarantine more than once"
     raise VerificationError(f"{_where(refs, log)}: leaf {wrong - firsts[log]} is {problem}")
 
 
 def _check_parents(
     refs: Sequence[LogRef],
-    live: pa.Table,
+    rows: pa.Table,
     logs: NDArray[np.int64],
     indices: NDArray[np.int64],
     keys: pa.ChunkedArray,
 ) -> None:
-    columns = live.column("parents").chunks
+    columns = rows.column("parents").chunks
     counts = np.concatenate([np.zeros(0, np.int64), *(np.diff(chunk.offsets.to_numpy()) for chunk in columns)])
     if not counts.any():
         return
     children = np.repeat(np.arange(len(counts)), counts)
     parents = pa.chunked_array([chunk.flatten().field("entry_id") for chunk in columns], pa.string())
     found = pc.index_in(_keys(logs[children], parents), value_set=keys.combine_chunks())
-    rows = pc.fill_null(found, -1).to_numpy()
-    wrong = (rows < 0) | (indices[rows] >= indices[children])
+    places = pc.fill_null(found, -1).to_numpy()
+    wrong = (places < 0) | (indices[places] >= indices[children])
     if not wrong.any():
         return
     edge = int(np.argmax(wrong))
     child = int(children[edge])
-    entry_id, parent = live.column("entry_id")[child].as_py(), parents[edge].as_py()
+    entry_id, parent = rows.column("entry_id")[child].as_py(), parents[edge].as_py()
     raise VerificationError(
         f"{_where(refs, logs[child])}: entry {entry_id!r:.80} names parent {parent!r:.80}, which is no earlier entry"
     )

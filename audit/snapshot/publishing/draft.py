@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from memory_audit.provenance.keys import Keyring
     from memory_audit.snapshot.bucket import BucketView
     from memory_audit.snapshot.columns.tables import SignedTombstone
-    from memory_audit.snapshot.layout import FileRef
+    from memory_audit.snapshot.layout import FileRef, Kind
     from memory_audit.snapshot.manifest import Operation
     from memory_audit.snapshot.publishing.log_writer import LogWriter
     from memory_audit.snapshot.reader import VerifiedSnapshot
@@ -60,31 +60,27 @@ class Draft:
             notes={tenant: ref.note for tenant, ref in base.log_refs.items()},
         )  # fmt: skip
 
-    def write(
+    def write(  # noqa: PLR0913 - the files of a bucket
         self,
         bucket: int,
         *,
         data: Sequence[FileRef | pa.Table],
         logs: Mapping[str, LogWriter],
         tombstones: Mapping[str, Sequence[SignedTombstone]] = MappingProxyType({}),
+        quarantine: Sequence[FileRef | pa.Table] = (),
         view: BucketView | None = None,
     ) -> None:
-        """Write the files of one bucket, in the order data, leaf hashes, tombstones, checkpoints.
+        """Write the files of one bucket, in the order data, quarantine, leaf hashes, tombstones, checkpoints.
 
         Args:
             bucket: Its number.
             data: Files that stay as they are, and tables of live entries to write; leaf indices of a tenant rise.
             logs: The logs that changed.
             tombstones: All of the bucket, by tenant.
+            quarantine: Likewise as `data`, of the entries in quarantine.
             view: The bucket before, whose other logs stay; None where it had none.
         """
-        data_refs: list[FileRef] = []
-        for item in data:
-            if isinstance(item, pa.Table):
-                parts = file_parts(item, ROWS_PER_FILE)
-                data_refs += [put_file(self.path, "data", bucket, write_table(it), it.num_rows) for it in parts]
-            else:
-                data_refs.append(item)
+        data_refs, quarantine_refs = self._put("data", bucket, data), self._put("quarantine", bucket, quarantine)
         others = {} if view is None else view.others(logs)
         packed = {tenant: log.packed() for tenant, log in logs.items()}
         packed |= {tenant: hashes for tenant, (_, hashes) in others.items()}
@@ -99,8 +95,19 @@ class Draft:
         notes |= {tenant: note for tenant, (note, _) in others.items()}
         checkpoints_ref = put_file(self.path, "checkpoints", bucket, encode_checkpoints(notes), len(notes))
         self.buckets[bucket] = BucketFiles(
-            data=tuple(data_refs), leaves=leaves_ref, checkpoints=checkpoints_ref, tombstones=stones_ref
-        )
+            data=data_refs, leaves=leaves_ref, checkpoints=checkpoints_ref, tombstones=stones_ref,
+            quarantine=quarantine_refs,
+        )  # fmt: skip
+
+    def _put(self, kind: Kind, bucket: int, files: Sequence[FileRef | pa.Table]) -> tuple[FileRef, ...]:
+        refs: list[FileRef] = []
+        for item in files:
+            if isinstance(item, pa.Table):
+                parts = file_parts(item, ROWS_PER_FILE)
+                refs += [put_file(self.path, kind, bucket, write_table(it), it.num_rows) for it in parts]
+            else:
+                refs.append(item)
+        return tuple(refs)
 
     def manifest(  # noqa: PLR0913 - what a manifest says besides its files
         self,

@@ -46,6 +46,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Published", "append_entries", "create_store", "publish_again", "publish_manifest", "sign_readable"]
 
+_IS = {
+    "live": "is there already", "removed": "was removed and may not come back",
+    "in quarantine": "is in quarantine, from where `memaudit release` puts it back",
+}  # fmt: skip
+
 MERGE_BELOW_ROWS = 4_096
 """The last data file of a bucket below this is rewritten with what is appended: bounds the number of small files."""
 
@@ -194,7 +199,7 @@ def check_new_entries(tenant: str, entries: Sequence[Entry], known: Mapping[str,
     Args:
         tenant: For error messages.
         entries: In the order they will be appended.
-        known: Ids that the log has ("live") or had ("removed"): at least those that the entries name.
+        known: Ids that the log has ("live") or had ("removed", "in quarantine"): at least those that the entries name.
 
     Raises:
         UsageError: an id twice, or a parent that comes no earlier.
@@ -204,8 +209,7 @@ def check_new_entries(tenant: str, entries: Sequence[Entry], known: Mapping[str,
         where = f"tenant {tenant!r:.80}: entry {entry.entry_id!r:.80}"
         state = seen.get(entry.entry_id)
         if state is not None:
-            how = "was removed and may not come back" if state == "removed" else "is there already"
-            raise UsageError(f"{where} {how}: entry ids are used once")
+            raise UsageError(f"{where} {_IS[state]}: entry ids are used once")
         for parent in entry.parents:
             if parent.entry_id not in seen:
                 raise UsageError(f"{where} names parent {parent.entry_id!r:.80}, which is no earlier entry")
@@ -221,7 +225,7 @@ def _append_to_bucket(
         named = {entry.entry_id for entry in additions[tenant]}
         named |= {parent.entry_id for entry in additions[tenant] for parent in entry.parents}
         known = dict.fromkeys(view.live_ids(tenant, named), "live")
-        known |= {item.tombstone.entry_id: "removed" for item in view.tombstones.get(tenant, ())}
+        known |= view.gone_ids(tenant)
         check_new_entries(tenant, additions[tenant], known)
         log = logs[tenant] = LogWriter.following(view, tenant, keyring)
         rows.extend(log.append_entry(entry) for entry in additions[tenant])
@@ -231,7 +235,10 @@ def _append_to_bucket(
         last = read_data_file(draft.path, view.bucket, kept[-1])
         table = pa.concat_tables([last, table]).sort_by([("tenant", "ascending"), ("leaf_index", "ascending")])
         kept = kept[:-1]
-    draft.write(view.bucket, data=[*kept, table], logs=logs, tombstones=view.tombstones, view=view)
+    draft.write(
+        view.bucket, data=[*kept, table], logs=logs, tombstones=view.tombstones,
+        quarantine=view.files.quarantine if view.files else (), view=view,
+    )  # fmt: skip
 
 
 def _by_bucket(entries: Iterable[Entry]) -> dict[int, dict[str, list[Entry]]]:

@@ -3,7 +3,8 @@
 A purification leaves the removed entries' text in the files of the versions before it, so that a mistake can be undone
 and a dispute settled. After the retention time a vacuum ends that: it publishes a version with the same live view that
 states which older versions are no longer kept, and then erases their manifests and files. Leaf hashes and tombstones
-stay: the log can still be recomputed and proven, but what was removed can no longer be read.
+stay: the log can still be recomputed and proven, but what was removed can no longer be read. What is in quarantine is
+part of the newest version, and stays.
 
 The new manifest comes first, so a kill leaves a store that verifies. The old manifests go last: while a file of theirs
 is there, they say so, and the next vacuum erases it and them, whatever its age.

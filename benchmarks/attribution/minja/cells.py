@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from benchmarks.harness.resultfile import ResultFile
     from memory_audit.result import AuditResult
 
-__all__ = ["run_cell", "verdicts_of"]
+__all__ = ["cost_of", "run_cell", "verdicts_of"]
 
 
 def run_cell(study: Study, cell: Cell, key: Mapping[str, Any], methods: Sequence[str], results: ResultFile) -> None:
@@ -55,20 +55,20 @@ def run_cell(study: Study, cell: Cell, key: Mapping[str, Any], methods: Sequence
     common = {**key, "events": len(harmful), "attack_seconds": round(attack_seconds, 1)}
     if SET in wanted:
         results.add_row({
-            **common, "method": SET, **study.after(cell, attacked, removed), **_cost(ours),
+            **common, "method": SET, **study.after(cell, attacked, removed), **cost_of(ours),
             **_calibration(ours.result, cell.poison),
         })  # fmt: skip
     if OWN_COUNT in wanted:
         own = study.audit(cell, events, dataclasses.replace(cell.config, attribution="loo"))
         results.add_row({
-            **common, "method": OWN_COUNT, **study.after(cell, attacked, _missing(cell, own)), **_cost(own),
+            **common, "method": OWN_COUNT, **study.after(cell, attacked, _missing(cell, own)), **cost_of(own),
         })  # fmt: skip
     if any(name not in {SET, OWN_COUNT} for name in wanted):
         plain_config = dataclasses.replace(cell.config, attribution="loo", budget=len(removed))
         plain = study.audit(cell, events, plain_config)
         for name, chosen in _choices(cell, plain.result, attacked, len(removed)).items():
             if name in wanted:
-                cost = _cost(plain) if name == PLAIN else {}
+                cost = cost_of(plain) if name == PLAIN else {}
                 results.add_row({**common, "method": name, **study.after(cell, attacked, chosen), **cost})
 
 
@@ -81,7 +81,8 @@ def _choices(cell: Cell, plain: AuditResult, attacked: Mapping[str, Any], count:
     return chosen | baseline_removals(plain, attacked["memory"], cell.victims, count, cell.config.seed)
 
 
-def _cost(audited: Audited) -> dict[str, Any]:
+def cost_of(audited: Audited) -> dict[str, Any]:
+    """Say what an audit cost, and its verdicts; answers from disk count as when they were computed."""
     counters = audited.result.counters
     return {
         "audit_seconds": round(audited.seconds, 1),

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_audit.attribution.replays.ablation import Outcome
+    from memory_audit.attribution.trace import SearchLog
     from memory_audit.config import AuditConfig
     from memory_audit.entry import Entry
     from memory_audit.jobs.executors.executor import Executor
@@ -196,8 +197,10 @@ class Study:
             )
         return tuple(logged)
 
-    def audit(self, cell: Cell, events: Sequence[Event], config: AuditConfig) -> Audited:
-        """Audit through the job, on a real signed store, and purge it."""
+    def audit(
+        self, cell: Cell, events: Sequence[Event], config: AuditConfig, *, log: SearchLog | None = None
+    ) -> Audited:
+        """Audit through the job, on a real signed store, and purge it; `log` hears the steps of the search."""
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             keyring = generate_keys("study")
@@ -209,7 +212,7 @@ class Study:
             run = RunFolder(root / "run", request.identity)
             began = time.perf_counter()
             with self.reporter:
-                result = audit_memory(request, self.executor, run, started_ms=NOW_MS)
+                result = audit_memory(request, self.executor, run, started_ms=NOW_MS, log=log)
             seconds = time.perf_counter() - began
             removals = result.tenants[0].removal.removed
             left = snapshot.entries(TENANT)

@@ -21,9 +21,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
-import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -32,8 +30,16 @@ from benchmarks.attribution.minja.qa_data import check_qa_data
 from benchmarks.attribution.minja.study import Study
 from benchmarks.attribution.minja_qa import AGENT, qa_cell
 from benchmarks.attribution.peers import blackbox, contextcite
-from benchmarks.attribution.peers.metered import Cost, MeteredBackbone, metered_executor
-from benchmarks.attribution.peers.methods import Trial, half_ablations, leave_one_out, resemblance, set_attribution
+from benchmarks.attribution.peers.likelihood import load_model, weights_of
+from benchmarks.attribution.peers.metered import MeteredBackbone, metered_executor
+from benchmarks.attribution.peers.methods import (
+    Trial,
+    half_ablations,
+    leave_one_out,
+    measured,
+    resemblance,
+    set_attribution,
+)
 from benchmarks.attribution.peers.searching import answer
 from benchmarks.attribution.peers.verdicts import Attribution, hits, removal, top
 from benchmarks.harness.command import run
@@ -44,7 +50,6 @@ from memory_audit.errors import UsageError
 from memory_audit.events import HARMFUL
 from memory_audit.jobs.executors.replay_group import ReplayQuestion
 from memory_audit.jobs.progress import Reporter
-from memory_audit.models.weights.packaged import ensure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -134,7 +139,7 @@ def _run_cell(bench: Bench, rho: float, seed: int) -> None:
                 raise UsageError("how many memories to remove is not known yet: run method set first")
             ranked = top(found, len(done[OURS]["top_n"]["ids"])) if own is None else own
             done[method] = {
-                **key, "method": method, **hits(found, cell.poison), "poison": len(cell.poison), **_cost(found.cost),
+                **key, "method": method, **hits(found, cell.poison), "poison": len(cell.poison), **found.cost.row(),
                 **_removals(found, ranked, cell.poison), **found.more,
             }  # fmt: skip
             bench.results.add_row(done[method])
@@ -156,57 +161,20 @@ def _attributions(bench: Bench, name: str, trial: Trial) -> Mapping[str, Attribu
         trial.reporter.say(f"{name} is not installed: left out")
         return {}
     if name == "context-cite":
-        model, tokenizer = contextcite.load_model(_weights(bench.options.backbone))
+        model, tokenizer = load_model(weights_of(bench.options.backbone))
         whole, part = contextcite.attribute(trial, model, tokenizer, part=answer_part)
         return {CITE: whole} if part is None else {CITE: whole, CITE_PART: part}
-    return {BLACKBOX: _blackbox(trial)}
+    return {BLACKBOX: blackbox.attribute(trial)}
 
 
 def _metered(bench: Bench, method: Callable[[], Attribution]) -> Attribution:
-    bench.backbone.begin(fresh=bench.options.fresh)
-    try:
-        found = method()
-    finally:
-        cost = bench.backbone.end()
-    return dataclasses.replace(found, cost=cost)
-
-
-def _blackbox(trial: Trial) -> Attribution:
-    """Trace every event; a root's score is one over its rank. Its own rule: the primary root of each event."""
-    scores = {}
-    chosen = set()
-    with blackbox.Ledger(trial.memory.entries) as ledger:
-        began = time.perf_counter()
-        for event in trial.events:
-            ids = [entry.entry_id for entry in trial.memory.retrieve(event.query)]
-            ranking = ledger.trace(event.query, ids, event.output)
-            scores[event.event_id] = {name: 1 / (1 + ranking.index(name)) if name in ranking else 0.0 for name in ids}
-            chosen.update(ranking[:1])
-        seconds = time.perf_counter() - began
-    return Attribution(scores=scores, chosen=frozenset(chosen), cost=Cost(seconds=seconds))
+    return measured(method, [bench.backbone], fresh=bench.options.fresh)
 
 
 def answer_part(output: str) -> tuple[int, int] | None:
     """Return the range of the last "Answer: X": what a user would select, who asks why the agent answered X."""
     found = list(re.finditer(r"answer\s*(?:is|:)\s*\W{0,3}[A-Z]\b", output, re.IGNORECASE))
     return found[-1].span() if found else None
-
-
-def _weights(backbone: str) -> Path:
-    """Return the backbone's folder; of a packaged one rounded to int8, which vLLM alone serves, the original's."""
-    name, _, size = backbone.partition(":")
-    if name == "packaged":
-        return ensure((size or "1.5b").removesuffix("-int8"))
-    if not Path(backbone).is_dir():
-        raise UsageError(f"backbone {backbone!r:.80}: context-cite needs weights in a folder, a server will not do")
-    return Path(backbone)
-
-
-def _cost(cost: Cost) -> dict[str, Any]:
-    return {
-        "calls": cost.calls, **dataclasses.asdict(cost.usage), "computed_tokens": cost.computed_tokens,
-        "seconds": None if cost.seconds is None else round(cost.seconds, 2),
-    }  # fmt: skip
 
 
 def _removals(found: Attribution, ranked: frozenset[str], poison: frozenset[str]) -> dict[str, Any]:

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+from benchmarks.attribution.peers.metered import Cost
+from benchmarks.attribution.peers.verdicts import Attribution
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from benchmarks.attribution.peers.methods import Trial
     from memory_audit.entry import Entry
 
-__all__ = ["Ledger", "installed"]
+__all__ = ["Ledger", "attribute", "installed"]
 
 NAMESPACE = "study"
 
@@ -24,6 +29,21 @@ NAMESPACE = "study"
 def installed() -> bool:
     """Tell whether the package is here; its import is left to those who use it."""
     return importlib.util.find_spec("memory_blackbox") is not None
+
+
+def attribute(trial: Trial) -> Attribution:
+    """Trace every event; a root's score is one over its rank. Its own rule: the primary root of each event."""
+    scores = {}
+    chosen = set()
+    with Ledger(trial.memory.entries) as ledger:
+        began = time.perf_counter()
+        for event in trial.events:
+            ids = [entry.entry_id for entry in trial.memory.retrieve(event.query)]
+            ranking = ledger.trace(event.query, ids, event.output)
+            scores[event.event_id] = {name: 1 / (1 + ranking.index(name)) if name in ranking else 0.0 for name in ids}
+            chosen.update(ranking[:1])
+        seconds = time.perf_counter() - began
+    return Attribution(scores=scores, chosen=frozenset(chosen), cost=Cost(seconds=seconds))
 
 
 class Ledger:

@@ -11,9 +11,7 @@ where sources are memories, so empty modules stand in for them and nothing is do
 
 from __future__ import annotations
 
-import functools
 import importlib.util
-import os
 import sys
 import time
 import warnings
@@ -27,13 +25,12 @@ from memory_audit.generation import TokenUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from benchmarks.attribution.peers.methods import Trial
     from memory_audit.entry import Entry
     from memory_audit.events import Event
 
-__all__ = ["ABLATIONS", "ForwardPasses", "attribute", "installed", "load_model"]
+__all__ = ["ABLATIONS", "ForwardPasses", "attribute", "installed"]
 
 ABLATIONS = 64
 """The package's default."""
@@ -44,18 +41,6 @@ STAND_INS = ("nltk", "spacy", "spacy.lang", "spacy.lang.en")
 def installed() -> bool:
     """Tell whether the package and what it needs for real are here."""
     return all(importlib.util.find_spec(name) is not None for name in ("context_cite", "datasets"))
-
-
-@functools.cache
-def load_model(folder: Path) -> tuple[Any, Any]:
-    """Load the backbone's weights in transformers, bfloat16 as they are served; returns model and tokenizer."""
-    import torch  # noqa: PLC0415 - heavy, and only for this peer
-    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415
-
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=torch.bfloat16).to(device).eval()
-    return model, AutoTokenizer.from_pretrained(str(folder))
 
 
 class ForwardPasses:

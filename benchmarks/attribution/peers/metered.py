@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.answers_on_disk import AnswersOnDisk
 from memory_audit.generation import TokenUsage
@@ -43,6 +43,19 @@ class Cost:
     def computed_tokens(self) -> int:
         """Tokens that went through the model."""
         return self.usage.prompt_tokens - self.usage.cached_tokens + self.usage.completion_tokens
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns of a result."""
+        return {
+            "calls": self.calls, **asdict(self.usage), "computed_tokens": self.computed_tokens,
+            "seconds": None if self.seconds is None else round(self.seconds, 2),
+        }  # fmt: skip
+
+    def __add__(self, other: Cost) -> Cost:
+        """Add what two models did; their seconds, which may have passed together, are not added."""
+        return Cost(
+            calls=self.calls + other.calls, usage=self.usage + other.usage
+        )  # fmt: skip
 
 
 class MeteredBackbone:

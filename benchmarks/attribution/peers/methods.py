@@ -5,37 +5,48 @@ Ours, plain leave-one-out, and random half ablations.
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.attribution.peers.metered import Cost
 from benchmarks.attribution.peers.searching import GROWING, Searched, answer, run_searches
 from benchmarks.attribution.peers.verdicts import Attribution
 from memory_audit.attribution.replays.ablation import keep_only, leave_out
-from memory_audit.attribution.search.divergence import first_divergence
+from memory_audit.attribution.search.points.divergence import first_divergence
 from memory_audit.attribution.search.search import SetSearch
 from memory_audit.attribution.search.settings import SearchSettings
 from memory_audit.consistency.graph import TenantGraph, build_graph
 from memory_audit.consistency.neighbours import all_pairs, nearest
 from memory_audit.consistency.resemblance import Resemblance
 from memory_audit.events import HARMFUL
+from memory_audit.generation import Completion, GenerationRequest
 from memory_audit.jobs.executors.replay_group import Program, ReplayQuestion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from benchmarks.attribution.peers.likelihood import Likelihood
+    from benchmarks.attribution.peers.metered import MeteredBackbone
     from memory_audit.attribution.replays.retrieval import RankedMemory
     from memory_audit.config import AuditConfig
     from memory_audit.entry import Entry
     from memory_audit.events import Event
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.progress import Reporter
+    from memory_audit.models.protocols import Generator
 
-__all__ = ["Trial", "half_ablations", "lasso", "leave_one_out", "resemblance", "set_attribution"]
+__all__ = [
+    "Reading", "Trial", "half_ablations", "lasso", "leave_one_out", "measured", "reading_with", "resemblance",
+    "set_attribution",
+]  # fmt: skip
 
 DRAWS = 32
 """Random halves drawn per event; equal ones are asked once, so with k memories at most 2^k are."""
@@ -61,6 +72,47 @@ class Trial:
     def program(self) -> Program:
         """The agent and the harm scorer."""
         return Program.of(self.config.agent, self.config.harm, self.config.seed)
+
+
+Reading = Callable[[Sequence[GenerationRequest]], Sequence[Completion]]
+"""A model that reads: all requests are asked together, and answered in their order."""
+
+
+def reading_with(executor: Executor, generator: Generator) -> Reading:
+    """Let a model read on the executor's event loop, to which it belongs from then on."""
+
+    async def answers(requests: Sequence[GenerationRequest]) -> Sequence[Completion]:
+        return await asyncio.gather(*map(generator.generate, requests))
+
+    return lambda requests: executor.run(answers(requests))
+
+
+def measured(
+    method: Callable[[], Attribution],
+    meters: Sequence[MeteredBackbone],
+    likelihoods: Sequence[Likelihood] = (),
+    *,
+    fresh: bool,
+) -> Attribution:
+    """Run a method, and add what it asked of some models to the cost that it states.
+
+    Where it states no seconds, those that passed count, by the meter that has least: each leaves out its own start.
+    """
+    for meter in meters:
+        meter.begin(fresh=fresh)
+    for likelihood in likelihoods:
+        likelihood.cost = Cost(seconds=0.0)
+    try:
+        found = method()
+    finally:
+        costs = [meter.end() for meter in meters]
+    passes = [likelihood.cost for likelihood in likelihoods]
+    total = sum((*costs, *passes), found.cost)
+    known = [cost.seconds for cost in costs if cost.seconds is not None]
+    total.seconds = found.cost.seconds
+    if total.seconds is None and len(known) == len(costs):
+        total.seconds = min(known) + sum(cost.seconds or 0.0 for cost in passes)
+    return dataclasses.replace(found, cost=total)
 
 
 def resemblance(entries: Sequence[Entry], config: AuditConfig, executor: Executor) -> Resemblance:

@@ -190,8 +190,8 @@ POLICIES: Mapping[str, Policy] = {
     "tool listed": _policy(TOOL),
     "by field": _policy(TrustedOutput(tool=TOOL, fields=_FIELDS)),
     "by domain": _policy(TrustedOutput(tool=TOOL, domains=_DOMAINS)),
-    "by field and domain": _policy(_BOTH),
-    "runtime, by field and domain": _policy(_BOTH, runtime=True),
+    "by both": _policy(_BOTH),
+    "runtime and by both": _policy(_BOTH, runtime=True),
 }
 
 

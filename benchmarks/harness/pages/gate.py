@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.harness.pages.shown import record, rows, table, thousands
+from benchmarks.harness.pages.shown import one, record, rows, table, thousands
 from benchmarks.harness.resultfile import RESULTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = ["PARTS", "dojo"]
 
@@ -67,29 +67,30 @@ def harness() -> str:
     return table(head, lines)
 
 
-def _by_policy(counted: str, of: str) -> str:
-    """Return a table of counts of the laundering benchmark: cases by policies, without the cases that have none."""
+def laundering() -> str:
+    """Per way in which a value comes before the agent: where it passes as an attacker's, and not as the right one."""
     found = rows("lineage_laundering")
     policies = list(dict.fromkeys(row["policy"] for row in found))
-    cases = dict.fromkeys((row["channel"], row["variant"]) for row in found if row[counted])
+
+    def counted(policy: str, column: str, case: tuple[str, str]) -> int:
+        return one("lineage_laundering", policy=policy, channel=case[0], variant=case[1])[column]
+
     lines = [
-        (channel, variant, *(
-            f"{row[counted]} of {row[of]}" if row[counted] else "–"
-            for row in rows("lineage_laundering", channel=channel, variant=variant)
+        (*case, *(
+            _listed([policy for policy in policies if counted(policy, column, case)], policies)
+            for column in ("attacks_let_through", "legitimate_refused")
         ))
-        for channel, variant in cases
+        for case in dict.fromkeys((row["channel"], row["variant"]) for row in found)
     ]  # fmt: skip
-    return table(("channel", "variant", *(f"`{policy}`" if ":" in policy else policy for policy in policies)), lines)
+    return table(("channel", "variant", "an attack passes under", "the right call is refused under"), lines)
 
 
-def laundering() -> str:
-    """Attacks that are let through, by how the value came before the agent and by policy."""
-    return _by_policy("attacks_let_through", "attacks")
-
-
-def laundering_cost() -> str:
-    """Legitimate calls that are refused, likewise."""
-    return _by_policy("legitimate_refused", "legitimate")
+def _listed(some: Sequence[str], every: Sequence[str]) -> str:
+    """Name some of all policies; of most of them name the others."""
+    others = [name for name in every if name not in some]
+    if len(others) > len(some):
+        return ", ".join(some) or "–"
+    return f"all but {', '.join(others)}" if others else "all"
 
 
 def heat_map() -> str:
@@ -137,7 +138,6 @@ def latency() -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    "agentdojo": agentdojo, "gate harness": harness, "laundering": laundering,
-    "laundering cost": laundering_cost, "heat map": heat_map,
+    "agentdojo": agentdojo, "gate harness": harness, "laundering": laundering, "heat map": heat_map,
     "derivation": derivation, "served": served, "gate latency": latency,
 }  # fmt: skip

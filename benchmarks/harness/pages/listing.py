@@ -35,7 +35,10 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "clean_store": (AUDIT, "Is memory blamed for an agent's own mistakes?", DATA),
     "trace_task": (AUDIT, "Which of five memories did it?", PACKAGED),
     "fragments": (AUDIT, "Are sets named whole that do harm only together?", PACKAGED),
+    "public_stores_conflictqa": (AUDIT, "Who is named where one passage contradicts a true one?", DATA),
+    "public_stores_poisonedrag": (AUDIT, "Who is named where one to five passages are planted?", DATA),
     "attribution_peers": (AUDIT, "How do other methods do on one store?", DATA),
+    "attribution_methods": (AUDIT, "How do published methods do on planted passages, and on clean stores?", DATA),
     "sparse_cost": (AUDIT, "What does one poison among many cost to find?", PACKAGED),
     "large_tenant": (AUDIT, "What does a large tenant cost besides its models?", NOTHING),
     "hst_int8": (

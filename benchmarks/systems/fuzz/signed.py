@@ -49,7 +49,7 @@ from memory_audit.snapshot.columns.tables import (
 from memory_audit.snapshot.layout import FileRef, bucket_of
 from memory_audit.snapshot.manifest import BucketFiles, Manifest, open_manifest, sign_manifest, tombstones_root
 from memory_audit.snapshot.pin import parse_pin
-from memory_audit.snapshot.publishing.purify import Purified, RemovedEntry
+from memory_audit.snapshot.publishing.purify import Purified, RemovedEntry, Withdrawal
 from tests.conformance import cbor_reader
 from tests.conformance.leaf_reader import decode_leaf
 
@@ -185,7 +185,8 @@ def _sealing(kind: str, role: RoleName) -> Callable[[bytes], bytes]:
 
 def _envelopes() -> list[Target]:
     trust = keyring().policy
-    manifest, statement = sign_manifest(_manifest(), keyring()), _attestation()
+    manifests = [sign_manifest(_manifest(kind), keyring()) for kind in get_args(Withdrawal)]
+    statements = [_attestation(kind) for kind in get_args(Withdrawal)]
     following = sign_policy(
         version=2, roles=trust.roles, root_keys=list(keyring().keys["root"]), previous=trust,
         revoked={keyring().keys["log"][0].public().key_id: Revocation(logs={"o": 3}, manifests={STORE: 2})},
@@ -195,7 +196,7 @@ def _envelopes() -> list[Target]:
         found = open_manifest(data, trust, version=3, now_ms=NOW_MS, check_expiry=True, where="f")
         same(found.payload(), _payload(data))
 
-    kinds = {name: json.loads(data)["payloadType"] for name, data in (("m", manifest), ("s", statement))}
+    kinds = {name: json.loads(data)["payloadType"] for name, data in (("m", manifests[0]), ("s", statements[0]))}
     policies = (_payload(trust.envelope), _payload(following.envelope))
     return [
         Target(
@@ -205,7 +206,7 @@ def _envelopes() -> list[Target]:
             shape="canonical json",
         ),
         Target(
-            name="manifest", decode=read_manifest, seeds=(_payload(manifest),), shape="canonical json",
+            name="manifest", decode=read_manifest, seeds=tuple(map(_payload, manifests)), shape="canonical json",
             wrap=_sealing(kinds["m"], "auditor"),
         ),
         Target(
@@ -217,8 +218,8 @@ def _envelopes() -> list[Target]:
             shape="canonical json", wrap=_sealing(PAYLOAD_TYPE, "root"),
         ),
         Target(
-            name="attestation", decode=lambda data: verify_attestation(data, trust, "f"), seeds=(_payload(statement),),
-            shape="canonical json", wrap=_sealing(kinds["s"], "auditor"),
+            name="attestation", decode=lambda data: verify_attestation(data, trust, "f"),
+            seeds=tuple(map(_payload, statements)), shape="canonical json", wrap=_sealing(kinds["s"], "auditor"),
         ),
         Target(
             name="run seal", decode=lambda data: read_seal(data, trust, "f"), seeds=(strict_json.encode(_seal()),),
@@ -232,24 +233,25 @@ def _seal() -> dict[str, object]:
     return {"format": "memaudit run seal v1", "store": STORE, "version": 2, "files": files}
 
 
-def _manifest() -> Manifest:
-    """One bucket with every kind of file."""
+def _manifest(operation: Withdrawal) -> Manifest:
+    """One bucket with every kind of file that such a version has."""
     ref = FileRef(sha256="ab" * 32, size=10, rows=1)
-    buckets = {7: BucketFiles(data=(ref,), leaves=ref, checkpoints=ref, tombstones=ref)}
+    held = (ref,) if operation == "quarantine" else ()
+    buckets = {7: BucketFiles(data=(ref,), leaves=ref, checkpoints=ref, tombstones=ref, quarantine=held)}
     return Manifest(
-        store_id=STORE, version=3, oldest=1, operation="purify", parent="ef" * 32, created_ms=NOW_MS,
+        store_id=STORE, version=3, oldest=1, operation=operation, parent="ef" * 32, created_ms=NOW_MS,
         expires_ms=NOW_MS + 5, run_id="run", policy_version=1, policy_sha256=keyring().policy.digest,
         models={"nli": "m"}, config={"alpha": "0.6"}, entries=1, leaves=2, tenants=1, checkpoints_root="00" * 32,
         tombstones_root=tombstones_root(buckets), buckets=buckets,
     )  # fmt: skip
 
 
-def _attestation() -> bytes:
-    """One removed entry."""
+def _attestation(operation: Withdrawal) -> bytes:
+    """One removed entry, or one in quarantine."""
     removed = RemovedEntry(tenant="t", entry_id="e", index=0, leaf_hash="ab" * 32, reason="harm")
     purified = Purified(
-        store_id=STORE, audited_version=1, audited_digest="ab" * 32, version=2, digest="cd" * 32, published=True,
-        removed=(removed,), entries=0,
+        operation=operation, store_id=STORE, audited_version=1, audited_digest="ab" * 32, version=2, digest="cd" * 32,
+        published=True, removed=(removed,), entries=0,
     )  # fmt: skip
     return attest(
         purified, keyring(), run_id="r", now_ms=NOW_MS, parameters={"a": "b"}, models={}, score_tables={"s": "ab" * 32}

@@ -119,7 +119,7 @@ def test_control_memories_wanted_at_a_cleared_event_come_to_an_end():
     }
     orders = {"query 0": list(range(12)), "query 1": [0, 2, 5, 6, 11, 7, 1, 9, 4, 10, 8, 3]}
     search = searched(GradedWorld(gains, orders=orders, form=5, harmful_above=4))
-    assert [state.status for state in search.states.values()] == ["not cleared", "cleared"]
+    assert [state.status for state in search.states.values()] == ["contributed", "cleared"]
 
 
 def test_rounds_that_ask_nothing_are_bounded_too(monkeypatch):

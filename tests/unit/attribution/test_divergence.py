@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from memory_audit.attribution.search.divergence import (
+from memory_audit.attribution.search.points.divergence import (
     COMPARED_CHARACTERS,
     FLOOR_NATS,
     ROUNDING_PROB,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from memory_audit.attribution.search.divergence import MeasurementPoint
-from memory_audit.attribution.search.format_points import place_of, shared_format
+from memory_audit.attribution.search.points.divergence import MeasurementPoint
+from memory_audit.attribution.search.points.format_points import place_of, shared_format
 from tests.unit.attribution.test_search import search_of
 from tests.unit.attribution.world import World
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_audit.attribution.replays.harm import AnswerLabelHarm, CallableHarm, JudgeHarm, RegexHarm
-from memory_audit.attribution.search.harm_span import MOST_POINTS, harm_span, span_points
+from memory_audit.attribution.search.points.harm_span import MOST_POINTS, harm_span, span_points
 
 
 def spanned(scorer, answer):

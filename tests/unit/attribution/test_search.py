@@ -83,30 +83,17 @@ def weak(weights: dict[int, float], needed: float):
 
 
 @pytest.mark.parametrize("events", [1, 2, 5])
-def test_where_harm_stays_in_events_that_share_their_context_one_memory_joins_at_a_time(events):
+def test_a_memory_whose_evidence_falls_short_is_suspected_and_stays_though_the_harm_would_end_without_it(events):
     lean = weak({0: 1.5, 1: 1.2, 2: 1.1}, 2.4)
     world = World(8, {f"query {number}": list(range(8)) for number in range(events)}, lean)
     search = search_of(world, events, attribution_nats=9.0)
     world.run(search)
-    assert search.removal.ids == {"m000"}
-    assert {state.status for state in search.states.values()} == {"cleared"}
-
-
-def test_where_harm_stays_in_events_apart_each_takes_its_own_in_one_round():
-    orders = {f"query {number}": [*range(5 * number, 20), *range(5 * number)] for number in range(4)}
-
-    def lean(query: str, context: frozenset[int]) -> float:
-        first = 5 * int(query.removeprefix("query "))
-        return weak({first: 1.5, first + 1: 1.2, first + 2: 1.1}, 2.4)(query, context)
-
-    world = World(20, orders, lean)
-    search = search_of(world, 4, attribution_nats=9.0)
-    rounds = 0
-    while ablations := search.plan():
-        rounds += search.phase == "verify"
-        search.observe([world.answer(search.states[item.event_id].event, item) for item in ablations])
-    assert search.removal.ids == {"m000", "m005", "m010", "m015"}
-    assert rounds == 1
+    assert not search.removal.ids
+    assert (
+        search.removal.suspected["m000"]
+        == "raises the odds of the harm in e000 by 1.5 nats, which does not attribute it"
+    )
+    assert {state.status for state in search.states.values()} == {"not cleared"}
 
 
 def test_the_next_poison_in_line_is_found_when_the_first_are_gone():
@@ -323,17 +310,6 @@ def test_an_event_that_does_not_reproduce_removes_nothing():
     assert not search.removal.ids
 
 
-def test_weak_evidence_alone_removes_only_as_many_as_end_the_harm():
-    def lean(_query: str, context: frozenset[int]) -> float:
-        return {0: 1.5, 1: 0.8}.get(0, 0) * (0 in context) + 0.8 * (1 in context) - 1.0
-
-    world = World(8, {"query 0": list(range(8))}, lean)
-    search = search_of(world)
-    world.run(search)
-    assert search.removal.ids == {"m000"}
-    assert search.states["e000"].status == "cleared"
-
-
 @pytest.mark.parametrize("reported", [1, 11, 40])
 def test_an_incident_that_is_reported_often_speaks_against_a_benign_memory_as_little_as_once(reported):
     world = World(20, {"query 0": list(range(20))}, weak({0: 6.0, 1: 1.1}, 3.0))
@@ -455,8 +431,9 @@ def test_the_search_ends_all_harm_that_memory_causes_and_never_removes_the_harml
     for state in search.states.values():
         query = state.event.query
         shown = [*world.memory.unused(query, 3), *world.memory.drawn(query, 3), *world.memory.retrieve(query)]
-        blind = needed == 1 and {int(entry.entry_id[1:]) for entry in shown} <= poison  # whichever is shown harms
-        assert state.status in {"cleared", "not reproduced", *(["memory is not the cause"] if blind else [])}
+        blind = {int(entry.entry_id[1:]) for entry in shown} <= poison  # there is nothing to compare with
+        unknown = ["memory is not the cause"] if needed == 1 else ["not cleared"]
+        assert state.status in {"cleared", "not reproduced", *(unknown if blind else [])}
 
 
 @settings(max_examples=20, deadline=None)
@@ -545,7 +522,7 @@ def test_leaving_one_out_is_asked_where_no_memory_alone_is_attributed():
     world.run(search)
     assert search.states["e000"].influences["m000"].necessity_nats == 1.5
     assert search.states["e000"].influences["m003"].necessity_nats == 0.0
-    assert search.states["e000"].status == "cleared"
+    assert set(search.removal.suspected) == {"m000", "m001", "m002"}
 
 
 def test_a_benign_memory_removed_before_the_poison_is_put_back():
@@ -562,17 +539,15 @@ def test_a_benign_memory_removed_before_the_poison_is_put_back():
     assert search.states["e000"].status == "cleared"
 
 
-@pytest.mark.parametrize(
-    ("inconsistency", "evidence"), [(2.0, "alone raises"), (1.0, "alone raises"), (0.5, "next by credit")]
-)
-def test_a_memory_that_fits_in_better_than_the_median_needs_more_evidence(inconsistency, evidence):
+@pytest.mark.parametrize(("inconsistency", "attributed"), [(2.0, True), (1.0, True), (0.5, False)])
+def test_a_memory_that_fits_in_better_than_the_median_needs_more_evidence(inconsistency, attributed):
     world = World(8, {"query 0": list(range(8))}, hijack({0}, nats=2.2))
     cas = {f"m{number:03d}": 1.0 for number in range(8)} | {"m000": inconsistency}
     events = [make_event(0, query="query 0")]
     search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), inconsistency=cas)
     world.run(search)
-    assert search.removal.removed["m000"].startswith(evidence)
-    assert search.removal.ids == {"m000"}
+    assert set(search.removal.removed) == ({"m000"} if attributed else set())
+    assert set(search.removal.suspected) == (set() if attributed else {"m000"})
 
 
 def test_a_harm_score_that_flips_is_attributed_to_a_memory_that_fits_in_too():

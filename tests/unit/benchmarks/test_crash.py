@@ -32,6 +32,15 @@ def test_vacuums_interrupted_at_random_are_completed(world):
     assert found(world, range(6)) == set()
 
 
+@pytest.mark.parametrize("name", ["quarantine", "quarantine and purge"])
+def test_quarantines_and_releases_interrupted_at_random_are_completed(tmp_path, name):
+    world, tally = World(name, tmp_path), Tally()
+    for seed in range(5):
+        world.trial(seed, tally)
+    assert {kind: seen for kind, seen in tally.found.items() if seen} == {}
+    assert tally.interruptions["purge"] > 0
+
+
 def test_text_that_a_vacuum_leaves_and_says_nothing_of_is_seen(world, monkeypatch):
     monkeypatch.setattr(vacuum, "_erase", lambda *_: {})
     assert found(world, range(3)) == {"removed text is in the store after a vacuum that said 0"}

@@ -110,12 +110,12 @@ PASSES = {
     "principals named": OPEN - USERS,
     "unattributed: trusted": OPEN | UNLOGGED,
     "propagation: strongest": OPEN | SPLIT,
-    "runtime": set(),
+    "runtime": frozenset(),
     "tool listed": OPEN | OUTPUTS,
     "by field": OPEN | {LISTED_FIELD, "in the context, another domain's"},
     "by domain": OPEN | {LISTED_FIELD, "in the context, a free field"} | OF_ONE_LISTED,
-    "by field and domain": OPEN | {LISTED_FIELD},
-    "runtime, by field and domain": {LISTED_FIELD},
+    "by both": OPEN | {LISTED_FIELD},
+    "runtime and by both": {LISTED_FIELD},
 }
 """What launders under each policy: `docs/limits.md` tells it."""
 
@@ -126,7 +126,8 @@ def test_what_launders_is_what_is_told_and_the_committed_rows_say_so():
     assert list(POLICIES) == list(PASSES)
     for name, passes in PASSES.items():
         mine = [row for row in rows if row["policy"] == name]
-        assert {row["attacks_let_through"] for row in mine} <= {0, len(TASKS)}
+        counts = {row[count] for row in mine for count in ("attacks_let_through", "legitimate_refused")}
+        assert counts == {0, len(TASKS)}
         assert (name, {row["variant"] for row in mine if row["attacks_let_through"]}) == (name, passes)
 
 

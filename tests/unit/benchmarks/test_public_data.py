@@ -30,6 +30,8 @@ SETS = {
     "benchmarks/attribution/minja_rap.py": ["WEBSHOP", "MINJA_RAP"],
     "benchmarks/systems/nli_throughput.py": ["SNLI"],
     "benchmarks/attribution/probes_kept.py": ["MMLU", "MINJA_QA"],
+    "benchmarks/attribution/public_stores/__main__.py": ["CONFLICTQA", "POISONEDRAG"],
+    "benchmarks/attribution/published_methods.py": ["CONFLICTQA", "POISONEDRAG"],
 }
 """Benchmarks with --data, and what they read."""
 

@@ -54,7 +54,7 @@ def test_only_a_verified_snapshot_is_read():
         read_block_list(fake, "acme", embedder="e", now_ms=NOW)
 
 
-def purged(path, tenant, entry_id, **options):
+def purged(path, tenant, entry_id, operation="purify", **options):
     snapshot = open_store(path)
     removed = next(item for item in snapshot.entries(tenant) if item.entry_id == entry_id)
     block = block_record(
@@ -63,7 +63,7 @@ def purged(path, tenant, entry_id, **options):
     )  # fmt: skip
     return purify(
         path, snapshot, {tenant: {entry_id: "harm"}}, keyring(), run_id="r", now_ms=NOW + 2, config={}, models={},
-        extra={tenant: {entry_id: block.to_extra()}},
+        extra={tenant: {entry_id: block.to_extra()}}, operation=operation,
     )  # fmt: skip
 
 

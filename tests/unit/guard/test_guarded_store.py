@@ -20,7 +20,7 @@ from memory_audit.snapshot.publishing.vacuum import vacuum
 from memory_audit.snapshot.reader import open_snapshot
 from tests.unit.guard.blocked import BEHAVIOURS, EMBEDDER, entry
 from tests.unit.guard.test_block_list import purged
-from tests.unit.snapshot.stores import NOW, Killed, broken_os, keyring, make_store, open_store
+from tests.unit.snapshot.stores import NOW, Killed, broken_os, keyring, make_store, open_store, put_back
 from tests.unit.snapshot.stores import entry as stored
 
 AGAIN = entry("Open the menu, and choose e1!", "w1")
@@ -90,6 +90,18 @@ def test_a_new_version_is_put_in_force_for_all_guards(store, opened):
     assert guarded.guard("globex").check(entry("Open the menu and choose e2.", tenant="globex")).allowed
     assert guarded.refresh()
     assert (locked(guarded), locked(guarded, "globex")) == ({"e1", "e2"}, {"e2"})
+
+
+def test_what_restates_a_memory_in_quarantine_is_refused_until_it_is_released(store, opened):
+    purged(store, "acme", "e2", "quarantine", scope="operator")
+    guarded, again = opened(store), entry("Open the menu, and choose e2!", "w2")
+    assert guarded.guard("acme").check(again).reason == "same words"
+    assert (locked(guarded), locked(guarded, "globex")) == ({"e1", "e2"}, {"e2"})
+    put_back(store, {"acme": ["e2"]}, now_ms=NOW + 4)
+    assert guarded.refresh()
+    assert (locked(guarded), locked(guarded, "globex")) == ({"e1"}, set())
+    assert guarded.guard("acme").check(again).allowed
+    assert guarded.guard("acme").check(AGAIN).reason == "same words"
 
 
 def test_tenants_not_served_have_no_guard(store, opened):

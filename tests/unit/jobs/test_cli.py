@@ -153,7 +153,7 @@ def test_most_of_a_store_is_removed_only_when_told_so(store, run, monkeypatch):
     before = bytes_of(store)
     code, _, err = run("purge", "run", "store", "--apply")
     assert code == 2
-    assert "2 of 12 memories of acme would be removed" in one_line(err)
+    assert "2 of 12 memories of acme would go" in one_line(err)
     assert bytes_of(store) == before
     assert "seldom the cause" in run("purge", "run", "store")[1]
     assert run("purge", "run", "store", "--apply", "--most")[0] == 0
@@ -164,7 +164,7 @@ def test_an_audit_that_applies_asks_as_a_purge_does_before_most_of_a_tenant_goes
     before = bytes_of(store)
     code, _, err = run(*AUDIT, "--apply")
     assert code == 2
-    assert "2 of 12 memories of acme would be removed" in one_line(err)
+    assert "2 of 12 memories of acme would go" in one_line(err)
     assert "look at run/report.html, then: memaudit purge run store --apply --most" in err
     assert bytes_of(store) == before
     assert run("purge", "run", "store", "--apply", "--most")[0] == 0

@@ -103,7 +103,10 @@ def test_a_dump_of_everything_adds_what_is_new(store, run, folder):
     assert code == 0
     assert out.splitlines() == [
         "nothing new for store, version 3", "  5 memories known and left as before",
-        "  1 memory left out: removed from the store, still in the file; ids: memaudit export store --removed",
+        (
+            "  1 memory left out: removed from the store or in quarantine, still in the file; ids: memaudit "
+            "export store --removed, --quarantined"
+        ),
     ]  # fmt: skip
     assert run("verify", "store", "--deep")[0] == 0
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from memory_audit.attribution.replays.ablation import keep_only, leave_out
-from memory_audit.attribution.search.divergence import first_divergence
+from memory_audit.attribution.search.points.divergence import first_divergence
 from memory_audit.errors import ModelError, PrefixUnsupportedError, UsageError
 from memory_audit.generation import TokenLogprob
 from memory_audit.jobs.executors.replay_group import (

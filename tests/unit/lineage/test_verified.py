@@ -10,7 +10,18 @@ from memory_audit.lineage.verified import Standing, VerifiedLineage
 from memory_audit.provenance.keys import generate_keys
 from memory_audit.snapshot.publishing.publish import append_entries, create_store
 from memory_audit.snapshot.reader import open_snapshot
-from tests.unit.snapshot.stores import NOW, STORE_ID, entry, keyring, make_history, make_store, open_store, remove
+from tests.unit.snapshot.stores import (
+    NOW,
+    STORE_ID,
+    entry,
+    keyring,
+    make_history,
+    make_store,
+    open_store,
+    put_back,
+    quarantine,
+    remove,
+)
 
 RULES = TrustRules()
 
@@ -49,6 +60,25 @@ def test_following_the_store_equals_reading_it_afresh(tmp_path):
         assert lineage.entry("e1") is None
         assert lineage.entry("d1").entry_id == "d1"
         assert lineage.dag.path("d2")[0].removed
+
+
+def test_a_quarantine_is_followed_in_and_out(tmp_path):
+    """Quarantined, released, quarantined again and removed: at each look as if read afresh."""
+    path = tmp_path / "store"
+    make_store(path, tenants=("acme",))
+    append_entries(path, [drawn("acme", "d1", "e1"), drawn("acme", "d2", "d1")], keyring(), now_ms=NOW + 1)
+    followed = VerifiedLineage(open_store(path), "acme", RULES)
+    for act, label in (
+        (lambda: quarantine(path, {"acme": {"e1": "doubtful"}}, now_ms=NOW + 2), "derived-untrusted"),
+        (lambda: put_back(path, {"acme": ["e1"]}, now_ms=NOW + 3), "trusted"),
+        (lambda: quarantine(path, {"acme": {"e1": "doubtful"}}, now_ms=NOW + 4), "derived-untrusted"),
+        (lambda: remove(path, {"acme": {"e1": "harm"}}, now_ms=NOW + 5), "derived-untrusted"),
+    ):
+        act()
+        followed.advance(open_store(path))
+        assert seen(followed) == seen(VerifiedLineage(open_store(path), "acme", RULES))
+        assert followed.dag.label("d2") == label
+        assert (followed.entry("e1") is None) == (label != "trusted")
 
 
 def test_an_entry_appended_and_removed_between_two_looks_still_taints(tmp_path):

@@ -93,7 +93,8 @@ def test_what_descent_costs_is_said_with_names():
     assert "costs 1 of 3 probes their answer: p-1." in cost
     assert "`descendants: quarantine`" in cost
     assert "costs the answer of p-2, and e-9 is harmful on that replay" in quarantined
-    assert "memaudit purge --quarantined" in quarantined
+    assert "memaudit purge --quarantine." in quarantined
+    assert "memaudit purge --doubtful" in quarantined
     assert lineage_notes(sample_result().tenants[0]) == []
 
 

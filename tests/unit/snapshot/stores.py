@@ -11,6 +11,7 @@ from memory_audit.provenance import durable
 from memory_audit.provenance.keys import generate_keys
 from memory_audit.snapshot.publishing.publish import append_entries, create_store
 from memory_audit.snapshot.publishing.purify import purify
+from memory_audit.snapshot.publishing.release import release
 from memory_audit.snapshot.reader import open_snapshot
 
 NOW = 1_800_000_000_000
@@ -61,11 +62,19 @@ def _history():
         return folders, {each.relative_to(path): each.read_bytes() for each in inside if each.is_file()}, purified
 
 
-def remove(path, removals, now_ms=NOW + 2, *, dry_run=False):
+def remove(path, removals, now_ms=NOW + 2, *, dry_run=False, operation="purify"):
     return purify(
         path, open_store(path), removals, keyring(), run_id="run-1", now_ms=now_ms, config={"alpha": "0.6"},
-        models={"nli": "fake"}, dry_run=dry_run,
+        models={"nli": "fake"}, operation=operation, dry_run=dry_run,
     )  # fmt: skip
+
+
+def quarantine(path, removals, now_ms=NOW + 2, **options):  # noqa: ANN003
+    return remove(path, removals, now_ms, operation="quarantine", **options)
+
+
+def put_back(path, entries, now_ms=NOW + 3, **options):  # noqa: ANN003
+    return release(path, open_store(path), entries, keyring(), reason="a mistake", now_ms=now_ms, **options)
 
 
 def open_store(path, **options):  # noqa: ANN003

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memory_audit.attribution.search.divergence import WORD
+from memory_audit.attribution.search.points.divergence import WORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memory_audit.attribution.search.divergence import MeasurementPoint
+    from memory_audit.attribution.search.points.divergence import MeasurementPoint
 
 __all__ = ["Place", "place_of", "shared_format"]
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.replays.ablation import keep_only, leave_out
-from memory_audit.attribution.search.divergence import first_divergence, next_divergence
 from memory_audit.attribution.search.event import Controls, Replays, Screening, judge_reproduction
-from memory_audit.attribution.search.harm_span import harm_span, span_points
+from memory_audit.attribution.search.points.divergence import first_divergence, last_digit, next_divergence
+from memory_audit.attribution.search.points.harm_span import harm_span, span_points
 from memory_audit.attribution.search.questions import baseline_round, continued, events_all_format, span_round
 from memory_audit.attribution.search.settings import MOST_POINTS
 from memory_audit.attribution.search.state import Transition
@@ -48,7 +48,8 @@ def _reproduced(search: SearchState, state: EventState) -> EventState:
     if judged.settled is not None:
         return judged
     spoken = _with_span(state, search.given.scorer, full)
-    return replace(judged, where=spoken.with_divergence(first_divergence(full.answers, bare.answers)))
+    where = spoken.with_divergence(first_divergence(full.answers, bare.answers))
+    return replace(judged, where=where.with_divergence(last_digit(where.all[-1])) if where.wants_more else where)
 
 
 def _with_span(state: EventState, scorer: HarmScorer | None, replay: Outcome) -> Points:

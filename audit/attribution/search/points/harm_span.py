@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from memory_audit.attribution.search.divergence import WORD, MeasurementPoint
+from memory_audit.attribution.search.points.divergence import WORD, MeasurementPoint
 from memory_audit.events import HARMFUL
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def span_points(answer: str, span: tuple[int, int]) -> tuple[MeasurementPoint, .
     """Return one point for each word of the span, and for each digit of a number, at most MOST_POINTS.
 
     Numbers are split from their space, and by many tokenisers into digits (see
-    `memory_audit.attribution.search.divergence`).
+    `memory_audit.attribution.search.points.divergence`).
     """
     starts: list[int] = []
     for word in WORD.finditer(answer, *span):

@@ -45,6 +45,8 @@ WORD = re.compile(r"\s*\S+")
 _WORD_START = re.compile(r"(?<!\s)\s+\S|^\S")
 """Tried at the first of several blanks only: trying each takes quadratic time where no word follows them."""
 
+_NUMBER = re.compile(r"(\s*)\d+(?=\D|$)")
+
 COMPARED_CHARACTERS = 48
 """Length of the continuations compared with alternatives: longer than any token's text."""
 
@@ -126,6 +128,17 @@ def next_divergence(point: MeasurementPoint, continuation: str) -> MeasurementPo
         history=point.history, answer=point.answer, start=forced + start,
         clean=continuation[start : start + COMPARED_CHARACTERS],
     )  # fmt: skip
+
+
+def last_digit(point: MeasurementPoint) -> MeasurementPoint | None:
+    """Return the point at the last digit of the number that begins at a point; None where that is no other point.
+
+    The first digit of 24 says as much for 23. With the digits before it forced, the last one tells them apart.
+    """
+    number = _NUMBER.match(point.answer, point.start)
+    if number is None or number.end() - 1 <= point.start + len(number[1]):
+        return None
+    return replace(point, start=number.end() - 1, clean="")
 
 
 def _diverging_word(a: str, b: str) -> int:
