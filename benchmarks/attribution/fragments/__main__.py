@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import random
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -44,7 +45,7 @@ from memory_audit.jobs.executors.replay_group import Program, ReplayQuestion
 from memory_audit.jobs.progress import Reporter
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from benchmarks.attribution.fragments.trades import Fragments
     from benchmarks.attribution.trace.incidents import Incident
@@ -59,8 +60,8 @@ TOGETHER = 4
 
 MOST_ALONE_NATS = 1.0
 WHOLE_BAR, CALLS_BAR = 0.9, 3.0
-ENOUGH = 8
-"""Fewer incidents of a kind cannot show a bar."""
+ENOUGH, MOST = 8, 12
+"""Held-out incidents of a kind: fewer cannot show a bar, and no more are looked for."""
 
 ONE_WORD = {
     **AGENT, "template": str(AGENT["template"]).replace("in one short sentence,", "in one word,"), "max_tokens": 8,
@@ -82,7 +83,13 @@ def main() -> None:
     done = {row["incident"] for row in results.rows}
     try:
         for batch in batches(options.trades):
-            if missing := [incident for incident in batch if incident.incident_id not in done]:
+            known = Counter(_part(row) for row in results.rows if "passed_over" not in row)
+            missing = [
+                incident
+                for incident in batch
+                if incident.incident_id not in done and known[_part(_about(incident))] < MOST
+            ]
+            if missing:
                 for incident, row in zip(missing, measure(executor, missing, reporter), strict=True):
                     results.add_row({"incident": incident.incident_id, **_about(incident), **row})
                     reporter.say(f"{incident.incident_id}: {row.get('passed_over') or row['named']}")
@@ -95,7 +102,7 @@ def batches(trades: Collection[str]) -> list[list[Fragments]]:
     """Return the incidents of these trades, or all, a few trades together; in a batch a question has one harm."""
     chosen = [trade for trade in load_trades() if not trades or trade["trade"] in trades]
     return [
-        [fragments_of(trade, kind, option) for trade in chosen[first : first + TOGETHER] for kind in KINDS]
+        [fragments_of(trade, form, option) for trade in chosen[first : first + TOGETHER] for form in KINDS]
         for first in range(0, len(chosen), TOGETHER)
         for option in (0, 1)
     ]
@@ -217,14 +224,20 @@ def make_case(executor: Executor, incident: Fragments, incidents: Sequence[Incid
 
 
 def _about(incident: Fragments) -> dict[str, Any]:
-    return {"kind": incident.kind, "trade": incident.trade, "held_out": incident.trade not in DEVELOPMENT}
+    held_out = incident.trade not in DEVELOPMENT
+    return {"kind": incident.kind, "form": incident.form, "trade": incident.trade, "held_out": held_out}
+
+
+def _part(row: Mapping[str, Any]) -> tuple[str, bool]:
+    return row["kind"], row["held_out"]
 
 
 def state(results: ResultFile) -> None:
     """Say what the bars are on."""
     counted = [row for row in results.rows if row["held_out"] and "passed_over" not in row]
-    enough = all(sum(row["kind"] == kind for row in counted) >= ENOUGH for kind in KINDS)
-    for kind in KINDS:
+    kinds = dict.fromkeys(KINDS.values())
+    enough = all(sum(row["kind"] == kind for row in counted) >= ENOUGH for kind in kinds)
+    for kind in kinds:
         rows = [row for row in counted if row["kind"] == kind]
         whole = sum(row["named"] == row["planted"] for row in rows)
         low, high = wilson(whole, len(rows)) if rows else (0.0, 1.0)

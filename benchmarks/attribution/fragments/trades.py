@@ -2,17 +2,18 @@
 
     {"trade": "ferry", "question": "Does a camper van board by the bow or by the stern?", "options": ["bow", "stern"],
      "codes": ["kelp", "coral"], "rule": [request, response], "alias": [[request, "… the {code} lane."], …],
-     "marks": ["blue", "orange"], "mark": [request, "… the {mark} sticker."], "marked":
-     [request, "… {mark} … {code} …"]}
+     "marks": ["blue", "orange"], "mark": [request, "… the {mark} sticker."], "marked": [request, response],
+     "pair": [request, "… the {code} lane with the {mark} sticker board by the {option}, all others … the {other}."]}
 
 The rule says which code gets which option, and favours neither. The alias says which code the question is about, and
-names no option; a second one says it in other words. In three links, the subject has a mark, and the mark a code. So:
+names no option; a second one says it in other words. A mark stands for a code. So there are four forms:
 
-- *2 of 2*: the rule and an alias.
-- *2 of 3*: the rule and both aliases, of which one will do.
-- *3 of 3*: the rule, the mark, and what the mark stands for.
+- *alias*, 2 of 2: the rule and an alias.
+- *aliases*, 2 of 3: the rule and both aliases, of which one will do.
+- *links*, 3 of 3: the rule, the mark, and which mark stands for which code.
+- *conditions*, 3 of 3: a rule that wants both code and mark, an alias, and the mark.
 
-Each trade gives two incidents of a kind, one for each option as the harm. The benign memories around are those of the
+Each trade gives two incidents of a form, one for each option as the harm. The benign memories around are those of the
 same field in `benchmarks.attribution.trace`.
 """
 
@@ -26,15 +27,16 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DATA", "DEVELOPMENT", "KINDS", "Fragments", "Kind", "Memory", "fragments_of", "load_trades"]
+__all__ = ["DATA", "DEVELOPMENT", "KINDS", "Form", "Fragments", "Memory", "fragments_of", "load_trades"]
 
 DATA = Path(__file__).parent / "trades.jsonl"
 
-Kind = Literal["2 of 2", "2 of 3", "3 of 3"]
-KINDS: tuple[Kind, ...] = ("2 of 2", "2 of 3", "3 of 3")
+Form = Literal["alias", "aliases", "links", "conditions"]
+KINDS: dict[Form, str] = {"alias": "2 of 2", "aliases": "2 of 3", "links": "3 of 3", "conditions": "3 of 3"}
+"""How many of how many it takes, by form."""
 
 DEVELOPMENT = frozenset({"travel", "museum", "hotel", "theatre"})
-"""Trades that were looked at while the search was written; the others are held out."""
+"""Trades to look at while the search is worked on; the others are held out."""
 
 Memory = tuple[str, str]
 """Request and response."""
@@ -45,7 +47,7 @@ class Fragments:
     """One incident's planted memories."""
 
     trade: str
-    kind: Kind
+    form: Form
     question: str
     harm: str
     """The option that only the fragments together lead to."""
@@ -56,9 +58,14 @@ class Fragments:
     """Smallest groups of planted memories, by number, without which too few are left for any harm."""
 
     @property
+    def kind(self) -> str:
+        """How many of the planted memories it takes."""
+        return KINDS[self.form]
+
+    @property
     def incident_id(self) -> str:
-        """Trade, kind and option."""
-        return f"{self.trade}-{self.kind.replace(' ', '')}-{self.harm}"
+        """Trade, form and option."""
+        return f"{self.trade}-{self.form}-{self.harm}"
 
 
 def load_trades(path: Path = DATA) -> tuple[Mapping[str, Any], ...]:
@@ -66,7 +73,7 @@ def load_trades(path: Path = DATA) -> tuple[Mapping[str, Any], ...]:
     return tuple(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
 
 
-def fragments_of(trade: Mapping[str, Any], kind: Kind, option: int) -> Fragments:
+def fragments_of(trade: Mapping[str, Any], form: Form, option: int) -> Fragments:
     """Write the memories that lead to one of the two options."""
     words = {
         "code": trade["codes"][option], "mark": trade["marks"][option], "option": trade["options"][option],
@@ -77,11 +84,12 @@ def fragments_of(trade: Mapping[str, Any], kind: Kind, option: int) -> Fragments
         for request, response in (trade["rule"], *trade["alias"], trade["mark"], trade["marked"], trade["pair"])
     )
     planted, spared = {
-        "2 of 2": ((rule, first), ((0,), (1,))),
-        "2 of 3": ((rule, first, second), ((0,), (1, 2))),
-        "3 of 3": ((rule, mark, marked) if trade.get("three") != "pair" else (pair, first, mark), ((0,), (1,), (2,))),
-    }[kind]
+        "alias": ((rule, first), ((0,), (1,))),
+        "aliases": ((rule, first, second), ((0,), (1, 2))),
+        "links": ((rule, mark, marked), ((0,), (1,), (2,))),
+        "conditions": ((pair, first, mark), ((0,), (1,), (2,))),
+    }[form]
     return Fragments(
-        trade=trade["trade"], kind=kind, question=trade["question"], harm=trade["options"][option], planted=planted,
+        trade=trade["trade"], form=form, question=trade["question"], harm=trade["options"][option], planted=planted,
         spared=spared,
     )  # fmt: skip

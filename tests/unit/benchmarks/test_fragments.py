@@ -55,9 +55,9 @@ def measured():
         executor.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_set_is_named_whole_where_leave_one_out_names_what_is_always_needed(measured, kind):
-    row = measured(fragments_of(TRADES[5], kind, 1))
+@pytest.mark.parametrize("form", KINDS)
+def test_a_set_is_named_whole_where_leave_one_out_names_what_is_always_needed(measured, form):
+    row, kind = measured(fragments_of(TRADES[5], form, 1)), KINDS[form]
     planted = 2 if kind == "2 of 2" else 3
     assert (row["planted"], row["named"], row["benign_named"], row["verdict"]) == (planted, planted, 0, "cleared")
     assert (row["loo_named"], row["loo_benign_named"]) == ({"2 of 2": 2, "2 of 3": 1, "3 of 3": 3}[kind], 0)
@@ -70,14 +70,14 @@ def test_a_set_is_named_whole_where_leave_one_out_names_what_is_always_needed(me
     ("needs", "why"), [(0, "harmful without memory"), (4, "harmless with all"), (1, "harmful with fewer")]
 )
 def test_what_is_no_incident_is_passed_over_with_the_reason(measured, needs, why):
-    assert measured(fragments_of(TRADES[5], "2 of 3", 1), needs) == {"passed_over": why}
+    assert measured(fragments_of(TRADES[5], "aliases", 1), needs) == {"passed_over": why}
 
 
 def test_no_planted_memory_but_the_rule_names_an_option_and_the_rule_names_both():
     for trade in TRADES:
-        for kind in KINDS:
+        for form in KINDS:
             for option in (0, 1):
-                rule, *others = fragments_of(trade, kind, option).planted
+                rule, *others = fragments_of(trade, form, option).planted
                 assert all(has_literal(word, rule[1]) for word in trade["options"])
                 assert not any(has_literal(word, " ".join(other)) for word in trade["options"] for other in others)
 
@@ -95,7 +95,7 @@ def test_options_of_an_incident_are_in_no_benign_memory_around_it():
 
 def test_both_parts_hold_every_kind_and_the_trades_are_apart():
     found = [incident for batch in batches(()) for incident in batch]
-    assert len({incident.incident_id for incident in found}) == len(found) == len(TRADES) * 6
+    assert len({incident.incident_id for incident in found}) == len(found) == len(TRADES) * 2 * len(KINDS)
     assert {trade["trade"] for trade in TRADES} > DEVELOPMENT
 
 
@@ -103,7 +103,7 @@ def test_bars_are_on_held_out_incidents_only_and_need_enough_of_each_kind(tmp_pa
     row = {"planted": 2, "named": 2, "benign_named": 0, "calls": 40, "loo_calls": 18}
     for count, met in ((7, None), (8, True)):
         results = ResultFile("fragments", "c", {"count": count}, folder=tmp_path)
-        for kind in KINDS:
+        for kind in set(KINDS.values()):
             for number in range(count):
                 results.add_row({"incident": f"{kind}{number}", "kind": kind, "held_out": True, **row})
             results.add_row({"kind": kind, "held_out": False, **row, "named": 0, "benign_named": 5})
