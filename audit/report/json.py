@@ -4,7 +4,7 @@ Example (shortened):
 
     {"format": "memaudit-result", "version": 1, "run_id": "…", "tenants": [{"tenant": "acme", "scores": [ … ]}], …}
 
-Rules: the field names are those of `memory_audit.result`; every field is there, but `lineage` only where a tenant has
+Rules: the field names are those of `memory_audit.result`; every field is there, but lineage and p only where there is
 one; ASCII only (other characters escaped), so that no viewer is steered by the text inside. Derivation paths are
 bounded as `memory_audit.result` says. A reader MUST reject more than MAX_BYTES, another format or version, an unknown,
 missing or repeated field, a value of another type, numbers that are not finite or beyond MAX_NUMBER, a descendant
@@ -26,7 +26,7 @@ from memory_audit.formats.records import convert
 from memory_audit.result import AuditResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from memory_audit.result import TenantResult
 
@@ -37,8 +37,8 @@ __all__ = ["FORMAT", "MAX_BYTES", "VERSION", "from_json", "to_json"]
 FORMAT = "memaudit-result"
 VERSION = 1
 
-OPTIONAL = frozenset({"lineage"})
-"""Fields that are left out where they are None."""
+OPTIONAL = frozenset({"lineage", "calibration", "p_value"})
+"""Fields that may be left out, and are None then."""
 
 MAX_BYTES = 1 << 30
 """A result larger than this is not a report any more: a million entries take about 300 MB."""
@@ -54,9 +54,10 @@ def to_json(result: AuditResult) -> str:
         UsageError: a score is not a finite number, or the text is more than a reader takes.
     """
     record = {"format": FORMAT, "version": VERSION, **msgspec.to_builtins(result)}
-    for tenant in record["tenants"]:
-        if tenant["lineage"] is None:
-            del tenant["lineage"]
+    for holder in (*record["tenants"], *(each for tenant in record["tenants"] for each in _with_p(tenant))):
+        for name in OPTIONAL & holder.keys():
+            if holder[name] is None:
+                del holder[name]
     try:
         text = json.dumps(record, indent=1, allow_nan=False) + "\n"
     except ValueError as error:
@@ -102,6 +103,11 @@ def from_json(text: str | bytes, source: str = "result.json") -> AuditResult:
         _check_removal(tenant, f"{source}: result.tenants[{index}].removal")
         _check_lineage(tenant, f"{source}: result.tenants[{index}].lineage")
     return result
+
+
+def _with_p(tenant: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from tenant["events"]
+    yield from tenant["scores"]
 
 
 def _check_fields(record: Any, value: object, where: str) -> None:
