@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from memory_audit.provenance.ed25519 import PrivateKey
     from memory_audit.provenance.trust_policy import TrustPolicy
 
-__all__ = ["CalibrationFile", "Incident", "JudgedBy", "Setting", "read_calibration", "sign_calibration"]
+__all__ = [
+    "PAYLOAD_TYPE", "CalibrationFile", "Incident", "JudgedBy", "Setting", "parse_calibration", "read_calibration",
+    "sign_calibration",
+]  # fmt: skip
 
 PAYLOAD_TYPE = "application/vnd.memaudit.calibration+json"
 _FORMAT = "memaudit calibration v1"

@@ -49,8 +49,10 @@ def p_of_memories(search: SetSearch | LeaveOneOut) -> Mapping[str, float]:
 
 
 def _evidence(search: SetSearch, state: EventState) -> dict[str, float]:
+    """Return what an event says against each memory that it tried; of those screened out in groups it is nothing."""
     measured = (name for name, influence in state.influences.items() if influence.sufficiency_nats is not None)
-    return {name: search.rule.evidence_nats(state, name) for name in measured}
+    tried = dict.fromkeys(state.screening.cleared, 0.0)
+    return tried | {name: search.rule.evidence_nats(state, name) for name in measured}
 
 
 def calibrated(file: CalibrationFile | None, settings: SearchSettings) -> Calibrated | None:

@@ -50,6 +50,7 @@ from memory_audit.provenance.keys import POLICY_FILE, load_keyring
 from memory_audit.report.json import to_json
 from memory_audit.report.summary import summarise
 from memory_audit.report.table import render_table
+from memory_audit.report.untrusted import as_line
 from memory_audit.request import AuditRequest, read_events
 from memory_audit.snapshot.manifest import check_dated_near
 
@@ -246,11 +247,11 @@ def calibrate(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure how much evidence clean incidents show, so that audits know how sure they are. Changes nothing.
+    """Learn from clean incidents how sure an audit is.
 
-    A clean incident is an event that the agent answers wrongly with its memories and rightly with none, in a store
-    that nobody poisoned. The file is signed with the auditor's key: use it with `memaudit audit --calibration FILE`.
-    An interrupted calibration is continued by the same command.
+    A clean incident is an event that the agent answers wrongly with its memories and rightly with none, in a store that
+    nobody poisoned. The file is signed with the auditor's key: use it with `memaudit audit --calibration FILE`. An
+    interrupted calibration is continued by the same command. Changes nothing.
     """
     place, chosen, now = check_place(out), settings.over(config), now_ms()
     keyring = load_keyring(reading.keys)
@@ -276,6 +277,12 @@ def calibrate(
         })  # fmt: skip
         return
     least = f"enough for {100 * levels[0]:g} %" if levels else f"too few: {100 * LEVELS[-1]:g} % needs 9"
+    if found.incidents:
+        most = max(found.incidents, key=lambda incident: incident.nats)
+        print_lines(
+            f"the most evidence is {most.nats:.1f} nats, in {as_line(most.event_id)}: if memories were planted there, "
+            "poison as strong will be missed"
+        )
     print_lines(
         f"{counted(incidents, 'clean incident')} among {counted(found.events, 'event')}, {least}; 19, 49 and 99 are "
         "needed for 5, 2 and 1 %",

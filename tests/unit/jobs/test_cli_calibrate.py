@@ -69,8 +69,11 @@ def test_events_that_memory_made_wrong_are_counted_and_measured(store, events, r
     assert bytes_of(store) == before
 
 
-def test_the_file_holds_no_text(store, events, run, desk):
-    assert run(*CALIBRATE)[0] == 0
+def test_it_is_told_in_words_and_the_file_holds_no_text(store, events, run, desk):
+    code, out, _ = run(*CALIBRATE)
+    assert code == 0
+    assert f"{WRONG} clean incidents among {WRONG + RIGHT} events, too few" in out
+    assert "the most evidence is" in out
     file = read_calibration(desk / "calibration.json", load_keyring(desk / "memaudit-keys").policy)
     assert "printer" not in str(file)
 
