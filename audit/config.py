@@ -43,7 +43,8 @@ MAX_COUNT = 10_000_000
 MAX_SEED = (1 << 31) - 1 - MAX_SAMPLES
 """faiss takes 31 bits, and each sample of a question has a seed of its own after the first."""
 
-_NO_RESULTS = frozenset({"backbone_key_env"})
+_NO_RESULTS = frozenset({"backbone_key_env", "calibration"})
+"""No result depends on them; of a calibration the content counts (`memory_audit.request`), and not the place."""
 
 MAX_ALL_PAIRS = 1_500
 """Entries of a store whose every pair may be compared: 1.1 million pairs are already hours of NLI."""
@@ -51,6 +52,7 @@ MAX_ALL_PAIRS = 1_500
 Count = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 AtMost = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Level = Annotated[float, Meta(ge=0.0001, le=0.5)]
 Nats = Annotated[float, Meta(ge=0, le=sys.float_info.max, description="nats, 0 or more")]
 Pattern = Annotated[str, Meta(min_length=1, description="a pattern that is not empty")]
 Name = Annotated[str, Meta(pattern=r"\A[^\0]+\Z", description="a name without NUL")]
@@ -72,7 +74,7 @@ class AuditConfig:
     """Kind (few-shot, template, or package.module:Class) and fields of the agent to replay."""
 
     harm: Mapping[str, object] = field(default_factory=dict)
-    """Kind (answer-label, regex, judge, or package.module:name) and fields of the harm scorer."""
+    """Kind (answer-label, regex, judge, known-answer, or package.module:name) and fields of the harm scorer."""
 
     retrieval: Literal["dense", "levenshtein"] = "dense"
     """How memories are found: by the cosine of embeddings, or by the distance of the requests' letters."""
@@ -89,6 +91,14 @@ class AuditConfig:
 
     consistent_extra_nats: Nats = 0.5
     """How much more of it a memory needs that is more consistent with its neighbours than the store's median."""
+
+    calibration: Name | None = None
+    """File of `memaudit calibrate`: with it what a memory must exceed is what clean incidents show, and not
+    `attribution_nats`; every finding has its p."""
+
+    significance: Level = 0.02
+    """With a calibration, the share of clean incidents in which a benign memory may be blamed: 0.02 needs 49 of them
+    (see memory_audit.attribution.calibration)."""
 
     samples: Annotated[int, Meta(ge=0, le=MAX_SAMPLES)] = 8
     """Sampled replays per question where the model's odds cannot be had (a server without log-probabilities, an answer

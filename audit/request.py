@@ -10,13 +10,16 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from memory_audit.attribution.calibration import EVIDENCE_VERSION
 from memory_audit.attribution.replays.agents import load_agent
 from memory_audit.attribution.replays.harm import load_harm
+from memory_audit.calibration_file import Setting
 from memory_audit.errors import EventError, UsageError
 from memory_audit.events import parse_events
 from memory_audit.formats.outside_file import read_at_most
@@ -26,6 +29,7 @@ from memory_audit.lineage.edges_file import check_edges
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from memory_audit.calibration_file import CalibrationFile
     from memory_audit.config import AuditConfig
     from memory_audit.events import Event
     from memory_audit.lineage.edges_file import EdgesFile
@@ -68,8 +72,8 @@ class AuditRequest:
     """One audit.
 
     Raises:
-        UsageError: events or edges that do not fit the store, an agent or a harm scorer that cannot be built, a
-            taxonomy that cannot be read.
+        UsageError: events or edges that do not fit the store, a calibration of another setting, an agent or a harm
+            scorer that cannot be built, a taxonomy that cannot be read.
     """
 
     snapshot: VerifiedSnapshot
@@ -77,6 +81,9 @@ class AuditRequest:
     config: AuditConfig
     edges: EdgesFile | None = None
     """Derivation edges that somebody estimated."""
+
+    calibration: CalibrationFile | None = None
+    """Clean incidents that evidence is held against."""
 
     by_tenant: Mapping[str, TenantEvents] = field(init=False)
     """Of the tenants that have a harmful event. Where there is none, no model will be asked."""
@@ -95,6 +102,7 @@ class AuditRequest:
             "snapshot": self.snapshot.digest,
             "events": self.events.digest,
             "edges": None if self.edges is None else self.edges.digest,
+            "calibration": None if self.calibration is None else self.calibration.digest,
             "agent code": _source_digest(config.agent),
             "harm code": _source_digest(config.harm),
             "taxonomy": _taxonomy_digest(config),
@@ -103,6 +111,24 @@ class AuditRequest:
         object.__setattr__(self, "identity", MappingProxyType(known))
         if self.edges is not None:
             check_edges(self.edges.edges, self.snapshot, "estimated edges")
+        if self.calibration is not None:
+            if config.attribution != "set":
+                raise UsageError(f"attribution: {config.attribution} measures nothing that a calibration is of")
+            self.calibration.check_fits(self.setting)
+
+    @property
+    def setting(self) -> Setting:
+        """What the evidence depends on besides the backbone."""
+        config = self.config
+        agent = [dict(config.agent), self.identity.get("agent code")]
+        return Setting(
+            agent=hashlib.sha256(json.dumps(agent, sort_keys=True).encode()).hexdigest(),
+            harm=str(config.harm.get("kind")),
+            retrieval=config.retrieval,
+            k=max((_retrieved(event, config) for each in self.by_tenant.values() for event in each.harmful), default=0),
+            search=f"v{EVIDENCE_VERSION}, {config.attribution_nats:g} + {config.consistent_extra_nats:g} nats, "
+            f"{config.samples} samples",
+        )
 
     @property
     def run_id(self) -> str:
@@ -147,6 +173,10 @@ def events_by_tenant(snapshot: VerifiedSnapshot, events: Sequence[Event]) -> dic
             )
             _check_retrieved(snapshot, tenant, found[tenant])
     return found
+
+
+def _retrieved(event: Event, config: AuditConfig) -> int:
+    return config.k if event.retrieved is None else len(event.retrieved)
 
 
 def _check_retrieved(snapshot: VerifiedSnapshot, tenant: str, events: TenantEvents) -> None:

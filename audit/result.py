@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "PATH_HEAD", "PATH_TAIL", "AuditResult", "DescendantFinding", "EntryScore", "EntryTrust", "EventFinding",
-    "GraphEdge", "LineageStep", "ProbeFinding", "Proposal", "QuarantineCheck", "TenantLineage", "TenantResult",
-    "TrustLabel", "bounded_path", "steps_left_out", "text_name",
+    "PATH_HEAD", "PATH_TAIL", "AuditResult", "Calibrated", "DescendantFinding", "EntryScore", "EntryTrust",
+    "EventFinding", "GraphEdge", "LineageStep", "ProbeFinding", "Proposal", "QuarantineCheck", "TenantLineage",
+    "TenantResult", "TrustLabel", "bounded_path", "steps_left_out", "text_name",
 ]  # fmt: skip
 
 TrustLabel = Literal["trusted", "derived-untrusted", "external"]
@@ -70,6 +70,9 @@ class EventFinding:
     reason: str
     """One line, machine-written, e.g. why the event was not examined."""
 
+    p_value: float | None = None
+    """How likely a clean incident shows as much evidence against any memory; None where no calibration says."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeFinding:
@@ -113,6 +116,10 @@ class EntryScore:
 
     density: float | None = None
     """Mean similarity to its nearest neighbours: poison written to be retrieved together is dense."""
+
+    p_value: float | None = None
+    """How likely a clean incident shows as much evidence, times the unlike queries that this entry was tried at; None
+    where it was not measured, or no calibration says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +225,21 @@ class TenantResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrated:
+    """Clean incidents that the evidence of a run was held against (`memory_audit.attribution.calibration`)."""
+
+    incidents: int
+    significance: float
+    """Share of clean incidents in which a benign memory may be blamed."""
+
+    threshold_nats: float | None
+    """Evidence from which a memory is blamed at one event; None where the incidents are too few to tell."""
+
+    made_ms: int
+    """When the calibration was made, Unix milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
     """One audit run."""
 
@@ -242,6 +264,9 @@ class AuditResult:
     entries_text: dict[str, dict[str, str]] = field(default_factory=dict)
     """By `text_name` request, response, principal and source of the removed and quarantined entries: the report shows
     them."""
+
+    calibration: Calibrated | None = None
+    """None where the run had none: the threshold is then the setting `attribution_nats`, and nothing has a p."""
 
     @property
     def removals(self) -> dict[str, dict[str, str]]:

@@ -48,10 +48,13 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "guard": ("snapshot", "provenance", "formats", "text", "entry", "errors"),
     "attribution": ("fusion", "generation", "events", "formats", "text", "entry", "counted", "errors"),
     "config": ("attribution", "lineage", "formats", "errors"),
-    "request": ("guard", "attribution", "lineage", "snapshot", "events", "config", "formats", "errors"),
+    "calibration_file": ("attribution", "provenance", "formats", "entry", "errors"),
+    "request": (
+        "calibration_file", "guard", "attribution", "lineage", "snapshot", "events", "config", "formats", "errors",
+    ),
     "report": (
-        "config", "attribution", "consistency", "lineage", "snapshot", "result", "fusion", "events", "counted",
-        "formats", "text", "entry", "errors",
+        "calibration_file", "config", "attribution", "consistency", "lineage", "snapshot", "result", "fusion", "events",
+        "counted", "formats", "text", "entry", "errors",
     ),
 }  # fmt: skip
 """Per part of `audit`, which others it may import: the data flow. A new part is a line here, on purpose."""

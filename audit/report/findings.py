@@ -13,6 +13,7 @@ from memory_audit.attribution.search.settings import WEAK_NATS
 from memory_audit.counted import counted
 from memory_audit.events import HARMFUL
 from memory_audit.fusion import FusedScore, fuse
+from memory_audit.report.confidence import p_of_event, p_of_memories
 from memory_audit.result import (
     EntryScore,
     EventFinding,
@@ -191,6 +192,7 @@ def _event(
         retrieved_after=None if after is None else after.context,
         causes=tuple(sorted(causes)) if verdict in {"cleared", "contributed", "not cleared"} else (),
         reason=reason,
+        p_value=p_of_event(found.search, state),
     )
 
 
@@ -245,6 +247,7 @@ def _scores(found: TenantEvidence) -> tuple[EntryScore, ...]:
     graph = found.tenant_graph.graph
     index = {entry.entry_id: number for number, entry in enumerate(found.memory.entries)}
     sufficiency, necessity = _strongest(found, "sufficiency_nats"), _strongest(found, "necessity_nats")
+    p_values = p_of_memories(found.search)
     return tuple(
         EntryScore(
             entry_id=score.entry_id,
@@ -258,6 +261,7 @@ def _scores(found: TenantEvidence) -> tuple[EntryScore, ...]:
             sufficiency_nats=sufficiency.get(score.entry_id),
             necessity_nats=necessity.get(score.entry_id),
             density=float(graph.density[index[score.entry_id]]),
+            p_value=p_values.get(score.entry_id),
         )
         for score in found.ranking
     )

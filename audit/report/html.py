@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import jinja2
 
 from memory_audit.events import HARMFUL
+from memory_audit.report.confidence import confidence_note, p_text
 from memory_audit.report.drawing import Drawing, draw_graph, draw_scatter
 from memory_audit.report.summary import headline, path_line, summarise, untold, worst_tenants
 from memory_audit.report.untrusted import NAME_CHARS, as_html, as_line
@@ -103,6 +104,7 @@ def render_html(result: AuditResult) -> str:
         result=result,
         tone=tone,
         headline=sentence,
+        confidence=confidence_note(result.calibration),
         total=summarise(result.tenants),
         lead=leads[:MAX_LEAD],
         lead_left_out=len(leads) - MAX_LEAD,
@@ -179,6 +181,7 @@ def _environment() -> jinja2.Environment:
         line=as_line,
         path=path_line,
         score=_score,
+        p=p_text,
         count=lambda value: f"{value:,}",
         total=lambda value: f"{value:,.1f}",
         when=_when,

@@ -4,7 +4,7 @@ Example (shortened):
 
     {"format": "memaudit-result", "version": 1, "run_id": "…", "tenants": [{"tenant": "acme", "scores": [ … ]}], …}
 
-Rules: the field names are those of `memory_audit.result`; every field is there, but `lineage` only where a tenant has
+Rules: the field names are those of `memory_audit.result`; every field is there, but lineage and p only where there is
 one; each score also says by `removed` whether the tenant's `removal` takes its entry; ASCII only (other characters
 escaped), so that no viewer is steered by the text inside. Derivation paths are bounded as `memory_audit.result` says.
 A reader MUST reject more than MAX_BYTES, another format or version, an unknown, missing or repeated field, a value of
@@ -38,8 +38,8 @@ __all__ = ["FORMAT", "MAX_BYTES", "VERSION", "from_json", "to_json", "to_record"
 FORMAT = "memaudit-result"
 VERSION = 1
 
-OPTIONAL = frozenset({"lineage"})
-"""Fields that are left out where they are None."""
+OPTIONAL = frozenset({"lineage", "calibration", "p_value"})
+"""Fields that may be left out, and are None then."""
 
 MAX_BYTES = 1 << 30
 """A result larger than this is not a report any more: a million entries take about 300 MB."""
@@ -70,8 +70,10 @@ def to_record(result: AuditResult) -> dict[str, Any]:
     """Return the result as what JSON is made of."""
     record: dict[str, Any] = {"format": FORMAT, "version": VERSION, **msgspec.to_builtins(result)}
     for tenant, found in zip(record["tenants"], result.tenants, strict=True):
-        if found.lineage is None:
-            del tenant["lineage"]
+        for holder in (tenant, *tenant["events"], *tenant["scores"]):
+            for name in OPTIONAL & holder.keys():
+                if holder[name] is None:
+                    del holder[name]
         for score in tenant["scores"]:
             score["removed"] = score["entry_id"] in found.removal.ids
     return record

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from memory_audit.counted import counted
+from memory_audit.report.confidence import confidence_note, p_text
 from memory_audit.report.summary import headline, path_line, untold, worst_tenants
 from memory_audit.report.untrusted import as_line
 from memory_audit.report.views import tenant_view
@@ -63,6 +64,7 @@ def render_table(result: AuditResult) -> RenderableType:
             f"{result.seconds:.1f} s",
             style="dim",
         ),
+        Text(confidence_note(result.calibration), style="dim"),
     ]
     for tenant in worst_tenants(result.tenants)[:MAX_TENANTS]:
         parts.extend(_tenant(tenant_view(tenant, result)))
@@ -133,6 +135,9 @@ def _removed_table(removed: Sequence[Removed]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)  # the texts beside them fold instead
     _add_id_column(table, "entry", [memory.score.entry_id for memory in removed], SCORED_ID_CELLS)
     has_trust = removed[0].trust is not None
+    has_p = any(memory.score.p_value is not None for memory in removed)
+    if has_p:
+        table.add_column("p", justify="right", no_wrap=True)
     for name in ("writer", *(("trust",) if has_trust else ()), "why"):
         table.add_column(name, overflow="fold")
     for memory in removed:
@@ -143,6 +148,7 @@ def _removed_table(removed: Sequence[Removed]) -> Table:
             _number(score.cas) + (" *" if score.cas_flagged else ""),
             f"{score.ds:.3f}",
             Text(as_line(score.entry_id)),
+            *([p_text(score.p_value)] if has_p else []),
             Text(as_line(memory.principal)),
             *([memory.trust] if has_trust else []),
             Text(as_line(memory.reason, 200)),
@@ -158,12 +164,16 @@ def _event_table(events: Sequence[EventFinding]) -> Table:
     for name in ("verdict", "caused by"):
         table.add_column(name, overflow="fold")
     table.add_column("harm", justify="right")
+    has_p = any(event.p_value is not None for event in events)
+    if has_p:
+        table.add_column("p", justify="right", no_wrap=True)
     for event in events:
         table.add_row(
             Text(as_line(event.event_id)),
             Text(event.verdict, style=_VERDICT_STYLE[event.verdict]),
             Text(", ".join(as_line(name, 24) for name in event.causes[:6]) + (" …" if len(event.causes) > 6 else "")),  # noqa: PLR2004
             Text(f"{_number(event.harm_before)} → {_number(event.harm_after)}"),
+            *([p_text(event.p_value)] if has_p else []),
         )
     return table
 

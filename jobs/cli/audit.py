@@ -1,4 +1,4 @@
-"""`memaudit audit`: find what caused the harm."""
+"""`memaudit audit`: find what caused the harm. `memaudit calibrate`: learn how sure such a finding is."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from memory_audit.attribution.calibration import incidents_needed
+from memory_audit.calibration_file import read_calibration, sign_calibration
 from memory_audit.config import load_config
+from memory_audit.counted import counted
 from memory_audit.errors import AuditError, UsageError
+from memory_audit.jobs.calibrate import calibrate as find_incidents
+from memory_audit.jobs.calibrate import calibration_request
 from memory_audit.jobs.cli.shared import (
     FINDINGS,
     BackboneKeyEnv,
@@ -25,7 +30,7 @@ from memory_audit.jobs.cli.shared import (
     print_lines,
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
-from memory_audit.jobs.places import check_folder
+from memory_audit.jobs.places import check_folder, check_place
 from memory_audit.jobs.progress import Reporter, say
 from memory_audit.jobs.run.purge_run import large_removals, purge_run, unfinished_purge
 from memory_audit.jobs.run.reuse import EarlierRun
@@ -39,10 +44,12 @@ from memory_audit.jobs.run.run_seal import SEAL_FILE, Sealer
 from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.lineage.edges_file import read_edges
+from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE, load_keyring
 from memory_audit.report.json import to_record
 from memory_audit.report.summary import summarise
 from memory_audit.report.table import render_table
+from memory_audit.report.untrusted import as_line
 from memory_audit.request import AuditRequest, read_events
 from memory_audit.snapshot.manifest import check_dated_near
 
@@ -55,21 +62,54 @@ if TYPE_CHECKING:
     from memory_audit.jobs.store_session import StoreSession
     from memory_audit.provenance.keys import Keyring
 
-__all__ = ["audit"]
+__all__ = ["audit", "calibrate"]
+
+LEVELS = (0.01, 0.02, 0.05, 0.1)
+"""Of significance, told of a calibration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class CalibrationSettings:
     """What the command line may say instead of memaudit.yaml; the names are those of `AuditConfig`."""
+
+    k: Annotated[int | None, typer.Option(help="Memories the agent retrieves; default: 5.")] = None
+    retrieval: Annotated[str | None, typer.Option(help="dense or levenshtein; default: dense.")] = None
+    backbone: Annotated[
+        str | None, typer.Option(help="packaged, a folder or id, or openai:URL#MODEL; default: packaged.")
+    ] = None
+    backbone_key_env: BackboneKeyEnv = None
+    nli: Annotated[str | None, typer.Option(help="packaged, or a Hugging Face folder or id; default: packaged.")] = None
+    embedder: Annotated[
+        str | None, typer.Option(help="packaged, or a sentence-transformers folder or id; default: packaged.")
+    ] = None
+
+    def over(self, file: Path | None) -> AuditConfig:
+        """Return the configuration: flags win over the file, defaults hold where neither says it."""
+        default = Path("memaudit.yaml")
+        chosen = file if file is not None else (default if default.is_file() else None)
+        return name_backbone(load_config(chosen, asdict(self)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(CalibrationSettings):
+    """What an audit takes besides."""
 
     alpha: Annotated[
         float | None,
         typer.Option(help="Weight of influence (CMIS) against inconsistency (CAS) in the score; default: 0.6."),
     ] = None
-    k: Annotated[int | None, typer.Option(help="Memories the agent retrieves; default: 5.")] = None
-    retrieval: Annotated[str | None, typer.Option(help="dense or levenshtein; default: dense.")] = None
     attribution: Annotated[
         str | None, typer.Option(help="set, or loo for the paper's plain leave-one-out; default: set.")
+    ] = None
+    calibration: Annotated[
+        str | None, typer.Option(help="File of `memaudit calibrate`; default: none, and findings have no p.")
+    ] = None
+    significance: Annotated[
+        float | None,
+        typer.Option(
+            help="With --calibration, the share of clean incidents in which a benign memory may be blamed; default: "
+            "0.02, which takes 49 of them."
+        ),
     ] = None
     budget: Annotated[
         int | None,
@@ -84,24 +124,10 @@ class Settings:
             "no limit."
         ),
     ] = None
-    backbone: Annotated[
-        str | None, typer.Option(help="packaged, a folder or id, or openai:URL#MODEL; default: packaged.")
-    ] = None
-    backbone_key_env: BackboneKeyEnv = None
-    nli: Annotated[str | None, typer.Option(help="packaged, or a Hugging Face folder or id; default: packaged.")] = None
-    embedder: Annotated[
-        str | None, typer.Option(help="packaged, or a sentence-transformers folder or id; default: packaged.")
-    ] = None
     descendants: Annotated[
         str | None,
         typer.Option(help="Memories derived from removed ones: remove, quarantine or report; default: remove."),
     ] = None
-
-    def over(self, file: Path | None) -> AuditConfig:
-        """Return the configuration: flags win over the file, defaults hold where neither says it."""
-        default = Path("memaudit.yaml")
-        chosen = file if file is not None else (default if default.is_file() else None)
-        return name_backbone(load_config(chosen, asdict(self)))
 
 
 @spread_options
@@ -149,6 +175,7 @@ def audit(
     keyring = _auditor(reading.keys, apply=apply)
     sealer = Sealer(keyring)
     told, guessed = read_events(events), None if edges is None else read_edges(edges)
+    known = None if chosen.calibration is None else read_calibration(Path(chosen.calibration), reading.policy())
     earlier = None if reuse is None else EarlierRun(reuse, sealer)
     session, sealed = reading.open(store, now), None
     console = Console(soft_wrap=True)
@@ -156,8 +183,9 @@ def audit(
         if apply and keyring is not None:
             check_dated_near(session.snapshot.manifest, now)
             asked = {"configuration": chosen.digest(), "events": told.digest}
-            edges_digest = None if guessed is None else guessed.digest
-            sealed = _purged_before(out, {**asked, "edges": edges_digest}, session, now, keyring)
+            given = {"edges": guessed, "calibration": known}
+            digests = {name: None if file is None else file.digest for name, file in given.items()}
+            sealed = _purged_before(out, {**asked, **digests}, session, now, keyring)
         if sealed is not None:
             result = sealed.result
             say(f"the purge of {out} was published by an earlier start: what is missing after it is done now")
@@ -167,7 +195,9 @@ def audit(
                     f"{reading.keys} has no auditor's key: this run will not be sealed, and `memaudit purge` will "
                     "refuse it"
                 )
-            request = AuditRequest(snapshot=session.snapshot, events=told, config=chosen, edges=guessed)
+            request = AuditRequest(
+                snapshot=session.snapshot, events=told, config=chosen, edges=guessed, calibration=known
+            )
             session.remember()  # now: what others publish during the run is newer, and no rollback of it
             executor = context.ensure_object(Invocation).start(request, local=local, address=address)
             result, seal = audit_and_seal(request, executor, out, sealer, now_ms=now, earlier=earlier)
@@ -197,6 +227,66 @@ def audit(
     found = {"removed": summary.removed, "not-cleared": summary.unsettled}
     if fail_on is not None and found[fail_on]:
         raise typer.Exit(FINDINGS)
+
+
+@spread_options
+def calibrate(
+    *,
+    context: typer.Context,
+    store: Store,
+    events: Annotated[Path, typer.Option(help="Events labelled benign, whose output is the known good answer.")],
+    out: Annotated[Path, typer.Option(help="File for the calibration; what was asked is kept in FILE.run beside it.")],
+    config: Annotated[Path | None, typer.Option(help="Default: memaudit.yaml where there is one.")] = None,
+    reading: Reading,
+    settings: CalibrationSettings,
+    address: Annotated[
+        str | None, typer.Option(envvar="RAY_ADDRESS", help="Ray cluster; default: this machine.")
+    ] = None,
+    local: Annotated[bool, typer.Option("--local", help="Run in this process, without Ray.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn from clean incidents how sure an audit is.
+
+    A clean incident is an event that the agent answers wrongly with its memories and rightly with none, in a store that
+    nobody poisoned. The file is signed with the auditor's key: use it with `memaudit audit --calibration FILE`. An
+    interrupted calibration is continued by the same command. Changes nothing.
+    """
+    place, chosen, now = check_place(out), settings.over(config), now_ms()
+    keyring = load_keyring(reading.keys)
+    signers = keyring.signers("auditor")
+    session, told = reading.open(store, now), read_events(events)
+    console = Console(soft_wrap=True)
+    with Reporter(console, quiet=quiet or as_json):
+        request = calibration_request(session.snapshot, told, chosen)
+        session.remember()
+        executor = context.ensure_object(Invocation).start(request, local=local, address=address)
+        try:
+            folder = place.with_name(f"{place.name}.run")
+            found = find_incidents(request, chosen, executor, folder, Sealer(keyring), now_ms=now)
+        finally:
+            executor.close()
+    durable.replace(place, sign_calibration(found, signers))
+    incidents = len(found.incidents)
+    levels = [level for level in LEVELS if incidents >= incidents_needed(level)]
+    if as_json:
+        print_json({
+            **asdict(found.setting), "backbone": found.backbone, "judged_by": found.judged_by, "events": found.events,
+            "incidents": incidents, "significances": levels, "calibration": str(out),
+        })  # fmt: skip
+        return
+    least = f"enough for {100 * levels[0]:g} %" if levels else f"too few: {100 * LEVELS[-1]:g} % needs 9"
+    if found.incidents:
+        most = max(found.incidents, key=lambda incident: incident.nats)
+        print_lines(
+            f"the most evidence is {most.nats:.1f} nats, in {as_line(most.event_id)}: if memories were planted there, "
+            "poison as strong will be missed"
+        )
+    print_lines(
+        f"{counted(incidents, 'clean incident')} among {counted(found.events, 'event')}, {least}; 19, 49 and 99 are "
+        "needed for 5, 2 and 1 %",
+        f"written to {out}; use it with: memaudit audit … --calibration {shlex.quote(str(out))}",
+    )
 
 
 def _purge_at_once(run: SealedRun, store: Path, reading: Reading, command: str) -> Purge:

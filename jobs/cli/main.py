@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from memory_audit.errors import AuditError, IncompleteError, UsageError
-from memory_audit.jobs.cli.audit import audit
+from memory_audit.jobs.cli.audit import audit, calibrate
 from memory_audit.jobs.cli.cluster import logs, status, submit
 from memory_audit.jobs.cli.export import export
 from memory_audit.jobs.cli.forget import forget
@@ -40,7 +40,7 @@ __all__ = ["app", "main"]
 
 DEFECT, INTERRUPTED = 70, 130
 
-CONTINUED = frozenset({"audit", "demo", "purge"})
+CONTINUED = frozenset({"audit", "calibrate", "demo", "purge"})
 """Commands with a run folder, which the same command continues."""
 
 
@@ -172,7 +172,7 @@ def doctor(*, as_json: Json = False) -> None:
 
 # In the order in which a user meets them; --help lists commands before groups.
 app.command()(demo)
-for command in (verify, audit, report, explain, purge, release, export, vacuum, redate, forget, doctor):
+for command in (verify, audit, report, explain, purge, release, calibrate, export, vacuum, redate, forget, doctor):
     app.command()(command)
 app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
 app.command()(status)

@@ -133,7 +133,7 @@ def redate(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Date a store anew that was dated by a wrong clock.
+    """Date a store anew that a wrong clock dated.
 
     Publishes the same memories as the next version, dated by this machine's clock: make sure that it is right. A store
     that was not published to for two years needs it too. Takes the log key. Changes nothing unless --apply is given.

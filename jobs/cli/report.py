@@ -17,8 +17,9 @@ from memory_audit.formats.outside_file import read_regular
 from memory_audit.jobs.cli.shared import VERSION, Json, print_json, print_lines
 from memory_audit.jobs.places import check_place
 from memory_audit.jobs.run.run_audit import read_result
-from memory_audit.jobs.run.run_files import LOG_FILE, read_identity
+from memory_audit.jobs.run.run_files import LOG_FILE, RESULT_FILE, read_identity
 from memory_audit.provenance import durable
+from memory_audit.report.confidence import confidence_note, p_text
 from memory_audit.report.html import render_html
 from memory_audit.report.json import to_json
 from memory_audit.report.sarif import to_sarif
@@ -89,7 +90,7 @@ def explain(
     """Say how one event was judged, round by round.
 
     What was asked, what was seen, and what followed. Reads the debug log of the run's search, which nothing else uses.
-    It holds ids and numbers, and no text of memories.
+    It holds ids and numbers, and no text of memories. How sure the finding is stands last, once the run is finished.
     """
     lines = [line for line in parse_log(_read(run), str(run / LOG_FILE)) if line.event_id == event]
     if not lines:
@@ -102,6 +103,8 @@ def explain(
     for line in lines:
         for text in _told(line):
             console.print(text, markup=False, highlight=False)
+    for text in _confidence(run, event):
+        console.print(text, markup=False, highlight=False)
 
 
 def _read(run: Path) -> bytes:
@@ -114,6 +117,19 @@ def _read(run: Path) -> bytes:
         return read_regular(path, MAX_BYTES)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _confidence(run: Path, event_id: str) -> Iterator[str]:
+    if not (run / RESULT_FILE).is_file():
+        return
+    result = read_result(run)
+    yield f"\nconfidence: {confidence_note(result.calibration)}"
+    for tenant in result.tenants:
+        p_values = {score.entry_id: score.p_value for score in tenant.scores}
+        for event in tenant.events:
+            if event.event_id == event_id and event.p_value is not None:
+                yield f"  p = {p_text(event.p_value)} for the event"
+                yield from (f"  p = {p_text(p_values.get(name))} for {as_line(name)}" for name in event.causes)
 
 
 def _told(line: TraceLine) -> Iterator[str]:

@@ -25,6 +25,7 @@ from memory_audit.jobs.run.replays import Replayer
 from memory_audit.jobs.run.run_files import LOG_FILE
 from memory_audit.jobs.run.run_folder import resumable
 from memory_audit.lineage.descendants import derivation_of
+from memory_audit.report.confidence import calibrated
 from memory_audit.report.findings import TenantEvidence, rank, removal_set, tenant_result
 from memory_audit.result import AuditResult, text_name
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from memory_audit.lineage.edges_file import EstimatedEdge
     from memory_audit.request import AuditRequest, TenantEvents
 
-__all__ = ["audit_memory"]
+__all__ = ["audit_memory", "compared_texts", "retrieval_over", "run_searches", "search_settings"]
 
 
 @resumable()
@@ -73,7 +74,7 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
     replayer = Replayer(request, executor, run)
 
     stores = {tenant: snapshot.entries(tenant) for tenant in by_tenant}
-    embed_texts(_texts(stores, by_tenant, config), executor, run)
+    embed_texts(compared_texts(stores, by_tenant, config), executor, run)
     graphs = consistency_graphs(stores, config, executor, run)
     estimated: defaultdict[str, list[EstimatedEdge]] = defaultdict(list)
     for edge in () if request.edges is None else request.edges.edges:
@@ -83,20 +84,20 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
     log = SearchLog() if log is None else log
     evidence: dict[str, TenantEvidence] = {}
     for tenant, events in by_tenant.items():
-        memory = _retrieval(stores[tenant], events, config, run)
+        memory = retrieval_over(stores[tenant], events, config, run)
         derivation = derivation_of(
             snapshot, tenant, trust=config.trust, tau=config.tau, estimated=estimated[tenant],
             policy="quarantine" if lesser else config.descendants,
         )  # fmt: skip
         search = _attribution(
-            memory, events.harmful, graphs[tenant], derivation, config, replayer.scorer, log.of(tenant)
+            memory, events.harmful, graphs[tenant], derivation, request, replayer.scorer, log.of(tenant)
         )  # fmt: skip
         evidence[tenant] = TenantEvidence(
             tenant=tenant, memory=memory, tenant_graph=graphs[tenant], search=search, probes=events.probes,
             derivation=derivation,
         )  # fmt: skip
 
-    _search(evidence, replayer)
+    run_searches(evidence, replayer)
     run.write(LOG_FILE, log.data())
     evidence = {tenant: _chosen(found, config) for tenant, found in evidence.items()}
     evidence = _checked(evidence, replayer)
@@ -112,6 +113,7 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
         models=dict(run.models),
         counters=dict(sorted({**replayer.counters, "nli_pairs": sum(_pairs(evidence))}.items())),
         tenants=tuple(tenant_result(found, config) for _, found in sorted(evidence.items())),
+        calibration=calibrated(request.calibration, search_settings(request)),
         entries_text={
             text_name(tenant, entry_id): {
                 "request": entry.request, "response": entry.response, "principal": entry.principal,
@@ -124,8 +126,8 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
     )  # fmt: skip
 
 
-def _search(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> None:
-    """Run rounds over all tenants until every search is over."""
+def run_searches(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> None:
+    """Run rounds over all searches, by tenant or whatever names them, until every one is over."""
     while rounds := {tenant: found.search.plan() for tenant, found in evidence.items()}:
         if not any(rounds.values()):
             break
@@ -136,7 +138,7 @@ def _search(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> None:
                 evidence[tenant].search.observe([outcomes[ablation.pair_id] for ablation in ablations])
 
 
-def _texts(
+def compared_texts(
     stores: Mapping[str, Sequence[Entry]], events: Mapping[str, TenantEvents], config: AuditConfig
 ) -> Iterator[str]:
     """Yield all that is compared by embedding: memories, what they answer and, for dense retrieval, what was asked."""
@@ -149,7 +151,10 @@ def _texts(
             yield from (event.query for event in events[tenant])
 
 
-def _retrieval(entries: Sequence[Entry], events: Iterable[Event], config: AuditConfig, run: RunFolder) -> RankedMemory:
+def retrieval_over(
+    entries: Sequence[Entry], events: Iterable[Event], config: AuditConfig, run: RunFolder
+) -> RankedMemory:
+    """Return retrieval as the configuration has it, over entries whose texts are embedded."""
     requests = [entry.request for entry in entries]
     if config.retrieval == "levenshtein":
         return RankedMemory(entries, levenshtein_ranker(requests), config.k)
@@ -163,10 +168,11 @@ def _attribution(  # noqa: PLR0913, PLR0917 - what is searched, and three kinds 
     events: Sequence[Event],
     graph: TenantGraph,
     derivation: Derivation | None,
-    config: AuditConfig,
+    request: AuditRequest,
     scorer: HarmScorer,
     tell: Callable[[Step], None],
 ) -> SetSearch | LeaveOneOut:
+    config = request.config
     if config.attribution == "loo":
 
         def ranking(influence: Mapping[str, float]) -> list[str]:
@@ -181,15 +187,21 @@ def _attribution(  # noqa: PLR0913, PLR0917 - what is searched, and three kinds 
         found = () if derivation is None else derivation.closure(attributed)
         return {item.entry_id: item.reason for item in found if item.proposal == "remove"}
 
-    settings = SearchSettings(
-        attribution_nats=config.attribution_nats, consistent_extra_nats=config.consistent_extra_nats,
-        samples=config.samples, max_replays=config.max_replays,
-    )  # fmt: skip
     names = [entry.entry_id for entry in memory.entries]
     return SetSearch(
-        memory, events, settings, resembles=Resemblance(memory.entries, graph),
+        memory, events, search_settings(request), resembles=Resemblance(memory.entries, graph),
         inconsistency=dict(zip(names, graph.graph.cas.tolist(), strict=True)), scorer=scorer, closure=closure,
         tell=tell,
+    )  # fmt: skip
+
+
+def search_settings(request: AuditRequest) -> SearchSettings:
+    """Return what a request tells its searches."""
+    config, file = request.config, request.calibration
+    return SearchSettings(
+        attribution_nats=config.attribution_nats, consistent_extra_nats=config.consistent_extra_nats,
+        samples=config.samples, max_replays=config.max_replays, significance=config.significance,
+        calibration=None if file is None else file.calibration,
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ class Replayer:
 
     def __init__(self, request: AuditRequest, executor: Executor, run: RunFolder) -> None:
         config = request.config
-        self._executor, self._run = executor, run
+        self._executor, self._run, self._calibration = executor, run, request.calibration
         self._events = {event.event_id: event for event in request.events.events}
         self._program = Program.of(config.agent, config.harm, config.seed, config.samples)
         self._agent, self.scorer = self._program.build()
@@ -97,7 +97,10 @@ class Replayer:
         self._say_what_is_sampled(by_id.values())
         if not self._started:
             with stage("starting the backbone", 1, announced=True) as progress:
-                self._run.record_models({"backbone": self._executor.backbone.model_id})
+                model_id = self._executor.backbone.model_id
+                if self._calibration is not None:
+                    self._calibration.check_backbone(model_id)
+                self._run.record_models({"backbone": model_id})
                 progress.advance()
             self._started = True
         work = [

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping  # noqa: TC003 - `get_type_hints` reads a scorer's annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, SupportsFloat, runtime_checkable
 
 from memory_audit.attribution.replays.agents import build_named, check_fields, load_object
+from memory_audit.attribution.replays.probes import answer_of
 from memory_audit.errors import UsageError
 from memory_audit.generation import Completion, GenerationRequest, Message
 from memory_audit.text.chat_marks import without_chat_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator
 
-__all__ = ["SCORERS", "AnswerLabelHarm", "CallableHarm", "HarmScorer", "JudgeHarm", "RegexHarm", "load_harm"]
+__all__ = [
+    "SCORERS", "AnswerLabelHarm", "CallableHarm", "HarmScorer", "JudgeHarm", "KnownAnswerHarm", "RegexHarm",
+    "load_harm",
+]  # fmt: skip
 
 
 @runtime_checkable
@@ -111,6 +116,33 @@ class RegexHarm:
         return found.span(1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownAnswerHarm:
+    """Harm when the answer is another one than is known to be right; an output without an answer is harmless."""
+
+    answers: Mapping[str, str]
+    """Right answer by query; of other queries nothing is known."""
+
+    pattern: str
+    """Regular expression whose last match, group 1 if there is one, is the answer in an output."""
+
+    name: str = "known-answer"
+
+    def __post_init__(self) -> None:
+        _check_pattern(self.pattern, "answer pattern")
+
+    def score(self, query: str, output: str) -> Generator[GenerationRequest, Completion, float | None]:
+        """No model is asked."""
+        yield from ()
+        right, answer = self.answers.get(query), answer_of(output, self.pattern)
+        return None if right is None else float(answer is not None and answer != right)
+
+    def decisive(self, span: str) -> tuple[int, int]:
+        """Where in a harmful span the harm itself is: the answer."""
+        found = list(re.finditer(self.pattern, span))
+        return found[-1].span(min(found[-1].re.groups, 1)) if found else (0, len(span))
+
+
 def _check_pattern(pattern: str, what: str) -> None:
     try:
         re.compile(pattern)
@@ -199,7 +231,9 @@ class CallableHarm:
         return score
 
 
-SCORERS: dict[str, type] = {"answer-label": AnswerLabelHarm, "regex": RegexHarm, "judge": JudgeHarm}
+SCORERS: dict[str, type] = {
+    "answer-label": AnswerLabelHarm, "regex": RegexHarm, "judge": JudgeHarm, "known-answer": KnownAnswerHarm,
+}  # fmt: skip
 """Built-in scorers by kind."""
 
 
@@ -207,7 +241,8 @@ def load_harm(settings: Mapping[str, object]) -> HarmScorer:
     """Build the scorer that a configuration names.
 
     Args:
-        settings: `kind` is `answer-label`, `regex`, `judge`, or an import path to a scorer or to a plain function.
+        settings: `kind` is `answer-label`, `regex`, `judge`, `known-answer`, or an import path to a scorer or to a
+            plain function.
 
     Raises:
         UsageError: an unknown kind or field, or an object that is no scorer.
@@ -216,7 +251,8 @@ def load_harm(settings: Mapping[str, object]) -> HarmScorer:
     kind = str(fields.pop("kind", ""))
     if not kind:
         raise UsageError(
-            "no harm scorer: give memaudit.yaml `harm` with `kind`: answer-label, regex, judge or package:name"
+            "no harm scorer: give memaudit.yaml `harm` with `kind`: answer-label, regex, judge, known-answer or "
+            "package:name"
         )
     if kind not in SCORERS:
         loaded = load_object(kind, "harm scorer")

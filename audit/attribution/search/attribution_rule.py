@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["AttributionRule"]
 
+DOUBT_NATS = 2.0
+"""Evidence beyond what attributes, in nats, from which it is not asked what a memory did in the harmful run. With a
+calibration it is asked always, as of the clean incidents."""
+
 SMALL_STORE = 12
 """A store of fewer memories is small: a share of it says nothing."""
 
@@ -47,14 +51,35 @@ class AttributionRule:
         self._settings, self._entries, self._inconsistency = settings, entries, inconsistency
         self._usual = median(inconsistency.values()) if inconsistency else 0.0
 
-    def needed_nats(self, entry_id: str) -> float:
-        """Evidence, in nats, that attributes the harm of one event to this memory."""
+    @property
+    def threshold_nats(self) -> float:
+        """The least evidence, in nats, that attributes the harm of one event to any memory."""
+        return self._settings.threshold_nats()
+
+    def needed_nats(self, entry_id: str, queries: int = 1) -> float:
+        """Rise of the odds, in nats, that attributes the harm to this memory, tried at so many unlike queries."""
+        return self._settings.threshold_nats(queries) + self._extra_nats(entry_id)
+
+    def evidence_nats(self, state: EventState, entry_id: str) -> float:
+        """What an event says against a memory: the number that is held against the threshold."""
+        return state.evidence_of(entry_id) - self._extra_nats(entry_id)
+
+    def _extra_nats(self, entry_id: str) -> float:
         fits = self._inconsistency.get(entry_id, self._usual) < self._usual
-        return self._settings.attribution_nats + (self._settings.consistent_extra_nats if fits else 0.0)
+        return self._settings.consistent_extra_nats if fits else 0.0
 
     def attributed_by(self, state: EventState) -> list[str]:
         """Memories to which one event alone attributes its harm."""
         return [entry_id for entry_id in state.influences if state.evidence_of(entry_id) >= self.needed_nats(entry_id)]
+
+    def doubted(self, states: Collection[EventState], known: Container[str]) -> Collection[str]:
+        """Memories that are about to be attributed: what speaks for them is asked first."""
+        return self.attributed(states, known)
+
+    def is_beyond_doubt(self, state: EventState, entry_id: str) -> bool:
+        """Tell whether it need not be asked what a memory did in the harmful run."""
+        beyond = state.evidence_of(entry_id) >= self.needed_nats(entry_id) + DOUBT_NATS
+        return beyond and not self._settings.is_calibrated
 
     def is_firm(self, state: EventState, entry_id: str) -> bool:
         """Tell whether evidence names a memory though the harm stays without it: where nothing measured was wording."""
@@ -90,13 +115,13 @@ class AttributionRule:
         found: dict[str, str] = {}
         for entry_id, by_question in sorted(measured.items()):
             gains = list(by_question.values())
-            needed = self.needed_nats(entry_id)
+            needed = self.needed_nats(entry_id, len(gains))
             alone, event_id = max(gains)
             total = math.fsum(gain - WEAK_NATS for gain, _ in gains)
             if alone >= needed:
                 how = _how(by_id[event_id].influences[entry_id])
                 found[entry_id] = f"{how} the odds of the harm in {event_id} by {alone:.1f} nats"
-            elif total >= needed - WEAK_NATS and entry_id not in awaited:
+            elif not self._settings.is_calibrated and total >= needed - WEAK_NATS and entry_id not in awaited:
                 found[entry_id] = (
                     f"alone raises the odds of the harm in {len(gains)} events, by {alone:.1f} nats and less: by "
                     f"{total:.1f} more than {WEAK_NATS:.1f} each"
@@ -129,7 +154,7 @@ class AttributionRule:
     def _stands_out(self, state: EventState) -> bool:
         """Tell whether a gap splits what was measured at an event, with at least three memories below the threshold."""
         gains = sorted(nats for item in state.influences.values() if (nats := _counted(item)) is not None)
-        below = [gain for gain in gains if gain < self._settings.attribution_nats]
+        below = [gain for gain in gains if gain < self.threshold_nats]
         steps = list(itertools.pairwise(gains))[FEW - 1 : len(below)]
         return len(below) < FEW or any(above - gain >= WEAK_NATS for gain, above in steps)
 

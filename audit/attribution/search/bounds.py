@@ -44,7 +44,7 @@ def undecided(search: SearchState) -> Loose:
                 bounds.setdefault(entry_id, []).append((most, state.event_id))
     wanted: Loose = set()
     for gains in bounds.values():
-        needed, total = given.settings.attribution_nats, sum(gain - WEAK_NATS for gain, _ in gains)
+        needed, total = given.rule.threshold_nats, sum(gain - WEAK_NATS for gain, _ in gains)
         if max(gains)[0] < needed and total < needed - WEAK_NATS:
             continue
         unsure = [

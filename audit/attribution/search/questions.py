@@ -39,10 +39,6 @@ NEIGHBOUR_CANDIDATES = 32
 round that adds none is the last: how many it left is told with what was not examined."""
 
 
-DOUBT_NATS = 2.0
-"""Evidence beyond what attributes, in nats, from which it is not asked what a memory did in the harmful run."""
-
-
 def events_all_format(search: SearchState) -> list[EventState]:
     """Return the open events whose points are all format effects, and that have no clean replay with a memory yet."""
     return [state for state in search.open_events() if search.given.controls.is_all_format(state)]
@@ -133,10 +129,10 @@ def evidence_round(search: SearchState) -> Round:
 def doubts(search: SearchState) -> list[Ablation]:
     """Ask what may speak for memories that are about to be attributed, as far as it is not known.
 
-    It is what their topic brings by itself, and, short of `DOUBT_NATS`, what a memory of the harmful run did there.
+    It is what their topic brings by itself, and, unless they are beyond doubt, what those of the harmful run did there.
     """
     seen, rule = search.given.seen, search.given.rule
-    about = rule.attributed(search.events.values(), search.removal.ids)
+    about = rule.doubted(search.events.values(), search.removal.ids)
     asked: list[Ablation] = []
     for state in search.evidence_events():
         names = [name for name in about if state.evidence_of(name) >= WEAK_NATS]
@@ -144,7 +140,7 @@ def doubts(search: SearchState) -> list[Ablation]:
         asked.extend(topic_alone(state.event_id, point) for point in points)
         context = () if state.full is None else state.full.context
         for name in names:
-            if name in context and state.evidence_of(name) < rule.needed_nats(name) + DOUBT_NATS:
+            if name in context and not rule.is_beyond_doubt(state, name):
                 asked.extend(leave_out(state.event_id, "full", "odds", frozenset(), point) for point in points)
                 asked.extend(leave_out(state.event_id, "leave_one_out", "odds", {name}, point) for point in points)
     return [item for item in dict.fromkeys(asked) if item not in seen]

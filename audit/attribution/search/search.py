@@ -56,6 +56,7 @@ from memory_audit.counted import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from memory_audit.attribution.calibration import Calibration
     from memory_audit.attribution.removal_set import RemovalSet
     from memory_audit.attribution.replays.ablation import Ablation, Outcome
     from memory_audit.attribution.replays.harm import HarmScorer
@@ -104,6 +105,7 @@ class SetSearch:
         scorer: HarmScorer | None = None,
         closure: Callable[[Collection[str]], Mapping[str, str]] | None = None,
         tell: Callable[[Step], None] | None = None,
+        rule: type[AttributionRule] = AttributionRule,
     ) -> None:
         """Start a search.
 
@@ -116,12 +118,13 @@ class SetSearch:
             scorer: The harm scorer, to find the harm span of an answer; None measures at divergence points only.
             closure: From attributed entries to those that derive from them and go with them, each with the reason.
             tell: Learns of each step, for the log of the run.
+            rule: Says what is attributed.
         """
         ids = sorted(event.event_id for event in events)
         odd, seen = inconsistency or {}, Measurements(settings)
         given = Given(
             memory=memory, settings=settings, resembles=resembles or {}, inconsistency=odd, scorer=scorer, seen=seen,
-            rule=AttributionRule(settings, len(memory.entries), odd),
+            rule=rule(settings, len(memory.entries), odd),
             controls=ControlMemories(memory, seen, settings, ids),
         )  # fmt: skip
         by_id = {event.event_id: event for event in events}
@@ -138,6 +141,16 @@ class SetSearch:
     def states(self) -> Mapping[str, EventState]:
         """What is known of each event, by id."""
         return self._state.events
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """Clean incidents that evidence is held against."""
+        return self._state.given.settings.calibration
+
+    @property
+    def rule(self) -> AttributionRule:
+        """What is attributed to a memory, and what is evidence against it."""
+        return self._state.given.rule
 
     @property
     def removal(self) -> RemovalSet:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memory_audit.attribution.calibration import Calibration
 
 __all__ = ["CONTROL_MEMORIES", "MOST_POINTS", "WEAK_NATS", "SearchSettings"]
 
@@ -43,3 +48,24 @@ class SearchSettings:
 
     max_replays: int | None = None
     """Budget on replays planned, each sample one; None is no budget."""
+
+    calibration: Calibration | None = None
+    """Clean incidents of this setting, where these are known."""
+
+    significance: float = 0.02
+    """Most clean incidents in which a memory may be attributed, as a share."""
+
+    @property
+    def is_calibrated(self) -> bool:
+        """The incidents are enough for the significance."""
+        return self.calibration is not None and not math.isinf(self.calibration.threshold_nats(self.significance))
+
+    def threshold_nats(self, queries: int = 1) -> float:
+        """Return the evidence from which the harm is attributed to a memory that was tried at so many unlike queries.
+
+        Calibrated, it is what exceeds clean incidents, and no less than `WEAK_NATS`, below which nothing is taken.
+        """
+        if self.calibration is None or not self.is_calibrated:
+            return self.attribution_nats
+        beyond = math.nextafter(self.calibration.threshold_nats(self.significance, queries), math.inf)
+        return max(beyond, WEAK_NATS)

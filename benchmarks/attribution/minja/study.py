@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from memory_audit.attribution.replays.ablation import Outcome
     from memory_audit.attribution.trace import SearchLog
+    from memory_audit.calibration_file import CalibrationFile
     from memory_audit.config import AuditConfig
     from memory_audit.entry import Entry
     from memory_audit.jobs.executors.executor import Executor
@@ -198,8 +199,9 @@ class Study:
         return tuple(logged)
 
     def audit(
-        self, cell: Cell, events: Sequence[Event], config: AuditConfig, *, log: SearchLog | None = None
-    ) -> Audited:
+        self, cell: Cell, events: Sequence[Event], config: AuditConfig, *,
+        calibration: CalibrationFile | None = None, log: SearchLog | None = None,
+    ) -> Audited:  # fmt: skip
         """Audit through the job, on a real signed store, and purge it; `log` hears the steps of the search."""
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
@@ -208,7 +210,7 @@ class Study:
             create_store(store, cell.entries, keyring, now_ms=NOW_MS)
             snapshot = open_snapshot(store, keyring.policy, now_ms=NOW_MS)
             logged = EventsFile(events=tuple(events), digest="study")
-            request = AuditRequest(snapshot=snapshot, events=logged, config=config)
+            request = AuditRequest(snapshot=snapshot, events=logged, config=config, calibration=calibration)
             run = RunFolder(root / "run", request.identity)
             began = time.perf_counter()
             with self.reporter:

@@ -33,6 +33,7 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "study": (AUDIT, "Tables, figures and bars of all of these", NOTHING),
     "probes_kept": (AUDIT, "Are answers kept that the audit never sees?", DATA),
     "clean_store": (AUDIT, "Is memory blamed for an agent's own mistakes?", DATA),
+    "calibration": (AUDIT, "How often is a benign memory blamed where evidence is calibrated?", DATA),
     "trace_task": (AUDIT, "Which of five memories did it?", PACKAGED),
     "fragments": (AUDIT, "Are sets named whole that do harm only together?", PACKAGED),
     "public_stores_conflictqa": (AUDIT, "Who is named where one passage contradicts a true one?", DATA),

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import pyarrow.parquet as pq
 
 from benchmarks.systems.fuzz.target import Target, same
+from memory_audit.calibration_file import PAYLOAD_TYPE as CALIBRATION_TYPE
+from memory_audit.calibration_file import CalibrationFile, Incident, Setting, parse_calibration, sign_calibration
 from memory_audit.entry import Entry, Parent
 from memory_audit.jobs.run.run_seal import PAYLOAD_TYPE as SEAL_TYPE
 from memory_audit.jobs.run.run_seal import read_seal
@@ -222,10 +224,23 @@ def _envelopes() -> list[Target]:
             seeds=tuple(map(_payload, statements)), shape="canonical json", wrap=_sealing(kinds["s"], "auditor"),
         ),
         Target(
+            name="calibration", decode=lambda data: parse_calibration(data, trust, "f"),
+            seeds=(_payload(sign_calibration(_calibration(), keyring().signers("auditor"))),), shape="canonical json",
+            wrap=_sealing(CALIBRATION_TYPE, "auditor"),
+        ),
+        Target(
             name="run seal", decode=lambda data: read_seal(data, trust, "f"), seeds=(strict_json.encode(_seal()),),
             shape="canonical json", wrap=_sealing(SEAL_TYPE, "auditor"),
         ),
     ]  # fmt: skip
+
+
+def _calibration() -> CalibrationFile:
+    setting = Setting(agent="ab" * 32, harm="regex", retrieval="dense", k=3, search="v1")
+    incidents = tuple(Incident(tenant="t", event_id=f"e{number}", nats=number / 3) for number in range(3))
+    return CalibrationFile(
+        backbone="m", setting=setting, judged_by="probe_pattern", events=9, incidents=incidents, made_ms=NOW_MS
+    )
 
 
 def _seal() -> dict[str, object]:

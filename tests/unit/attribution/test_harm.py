@@ -11,6 +11,7 @@ from memory_audit.attribution.replays.harm import (
     AnswerLabelHarm,
     CallableHarm,
     JudgeHarm,
+    KnownAnswerHarm,
     RegexHarm,
     answer_label,
     load_harm,
@@ -60,6 +61,25 @@ def test_the_last_answer_letter_counts(output, label):
 
 def test_the_letter_is_decisive_and_no_article_is():
     assert AnswerLabelHarm(labels=("C",)).decisive("Answer: C, and so the answer is a root.") == (8, 9)
+
+
+def test_another_answer_than_the_known_one_is_harm():
+    known = {"kind": "known-answer", "answers": {"2 + 2?": "4"}, "pattern": r"= (\d+)"}
+    scorer = load_harm(known)
+    assert score(scorer, "2 + 2?", "= 5, no, = 4") == 0.0
+    assert score(scorer, "2 + 2?", "= 5") == 1.0
+    assert score(scorer, "2 + 2?", "who knows") == 0.0
+    assert score(scorer, "3 + 3?", "= 5") is None
+    with pytest.raises(UsageError, match="answer pattern"):
+        load_harm({**known, "pattern": "("})
+    with pytest.raises(UsageError, match="answers is 4"):
+        load_harm({**known, "answers": 4})
+
+
+@pytest.mark.parametrize(("pattern", "part"), [(r"= (\d+)", "5"), (r"= \d+", "= 5"), ("never", "so = 5")])
+def test_of_a_wrong_answer_the_answer_is_decisive(pattern, part):
+    first, last = KnownAnswerHarm(answers={}, pattern=pattern).decisive("so = 5")
+    assert "so = 5"[first:last] == part
 
 
 def test_a_wanted_label_on_a_victim_query_is_harm():

@@ -21,6 +21,7 @@ FOLDER = RESULTS.parents[1]
 SETS = {
     "training/behaviour_reading.py": ["MEMORYBANK"],
     "benchmarks/attribution/peers/__main__.py": ["MMLU", "MINJA_QA"],
+    "benchmarks/attribution/calibration.py": ["MMLU", "MINJA_QA"],
     "benchmarks/attribution/clean_store.py": ["MMLU", "MINJA_QA"],
     "benchmarks/guard/hst/__main__.py": ["MEMORYGRAFT"],
     "benchmarks/guard/lockout_drawn.py": ["MEMORYGRAFT"],

@@ -48,7 +48,8 @@ def test_the_path_of_an_event_is_told_in_plain_words(audited, run):
     for name, why in removed.items():
         assert f"  followed  {name} joins the set: {why}" in lines
     assert "  followed  cleared: harm is gone on replay without the removed set" in lines
-    assert lines[-1].startswith("  search    ")
+    assert lines[-3].startswith("  search    ")
+    assert lines[-1].startswith("confidence: not calibrated for this model")
 
 
 def test_the_same_is_told_as_json(audited, run):
