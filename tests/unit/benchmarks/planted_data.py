@@ -42,4 +42,3 @@ def write_planted_data(folder: Path) -> Path:
             row = {"question": f"Who made thing {n}?", "answers": [f"maker {n}"], "title": f"Thing {n}"}
             out.write(json.dumps({**row, "text": f"maker {n} made it"}) + "\n")
     return folder
-    return folder
