@@ -156,7 +156,7 @@ def test_memories_that_bring_no_more_than_their_topic_does_are_no_set():
             outcome = super().answer(event, ablation)
             return replace(outcome, log_odds_nats=2.5) if ablation.topic else outcome
 
-    world = TopicWorld(30, {"query 0": list(range(30))}, composed(KINDS["2 of 2"]), k=12)
+    world = TopicWorld(30, {"query 0": list(range(30))}, composed(KINDS["2 of 3"]), k=12)
     assert not searched(world).removal.ids
 
 
