@@ -9,7 +9,8 @@ complete the set in its place, and these are looked for in the same way, also am
 
 Whether the harm comes is told by replays as text. What it is worth is told by the odds where these are measured: the
 set must raise them as much as a memory that is attributed alone, and must lose as much with any member replaced by a
-control memory. A memory that was merely kept, or speaks of the same topic, falls short of that and is dropped.
+control memory. What the topic brings by itself counts for nothing. A memory that was merely kept, or speaks of the same
+topic, falls short of that and is dropped.
 
 Nothing is kept between rounds but the answers: what is asked next follows from taking the same steps again.
 """
@@ -20,7 +21,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from memory_audit.attribution.replays.ablation import keep_only
+from memory_audit.attribution.replays.ablation import keep_only, topic_alone
 from memory_audit.attribution.search.settings import CONTROL_MEMORIES
 from memory_audit.attribution.search.state import Round, Transition
 from memory_audit.counted import counted
@@ -169,6 +170,8 @@ class _Steps:
         Members that are kept were needed in another set.
         """
         rule, added = self._search.given.rule, list(added)
+        measures = self._search.given.seen.measures(self._state)
+        yield [topic_alone(self._state.event_id, point) for measure, point in measures if measure == "odds"]
         while added and len(kept) + len(added) > 1:
             members = [*kept, *added]
             nats = yield from self._gain(members)

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memory_audit.attribution.replays.retrieval import topic_memory
 from memory_audit.jobs.executors.replay_group import ReplayGroup, ReplayQuestion
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from memory_audit.attribution.replays.ablation import Ablation, Outcome
     from memory_audit.attribution.replays.retrieval import RankedMemory
     from memory_audit.attribution.search.search import SetSearch
+    from memory_audit.entry import Entry
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.executors.replay_group import Program
     from memory_audit.jobs.progress import Reporter
@@ -117,7 +119,9 @@ def _query(found: Searched, ablation: Ablation) -> str:
 
 def _question(found: Searched, ablation: Ablation) -> ReplayQuestion:
     state = found.search.states[ablation.event_id]
-    if ablation.kept is not None:
+    if ablation.topic:
+        memories: tuple[Entry, ...] = (topic_memory(state.event),)
+    elif ablation.kept is not None:
         memories = tuple(found.memory.entry(entry_id) for entry_id in ablation.kept)
     else:
         memories = found.memory.retrieve(state.event.query, frozenset(ablation.removed))
