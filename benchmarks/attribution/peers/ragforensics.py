@@ -32,6 +32,7 @@ INSTRUCTION = (
 )
 
 _LABEL = re.compile(r"\[\s*(?:label\s*:\s*)?(yes|no)\s*\]", re.IGNORECASE)
+_BARE = re.compile(r"\W*yes\W*", re.IGNORECASE)
 
 
 def rag_forensics(trial: Trial, judge: Reading) -> Attribution:
@@ -66,6 +67,6 @@ def judge_request(event: Event, entry: Entry) -> GenerationRequest:
 
 
 def says_yes(reply: str) -> bool:
-    """Read the last label of a reply; none counts as No."""
+    """Read the last label of a reply, which is one where it is nothing else but Yes; none counts as No."""
     labels = _LABEL.findall(reply)
-    return bool(labels) and labels[-1].lower() == "yes"
+    return labels[-1].lower() == "yes" if labels else _BARE.fullmatch(reply) is not None

@@ -75,7 +75,8 @@ def is_poison(text):
 @pytest.mark.parametrize(
     ("reply", "label"),
     [
-        ("It says so. [Label: Yes]", True), ("[Label: Yes] but then [label:no]", False), ("Yes", False), ("", False),
+        ("It says so. [Label: Yes]", True), ("[Label: Yes] but then [label:no]", False), ("Yes", True),
+        ("Yes, but not here", False), ("No.", False), ("", False),
         ("[Yes]", True), ("[ LABEL : no ]", False),
     ],
 )  # fmt: skip
