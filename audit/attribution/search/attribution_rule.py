@@ -60,6 +60,10 @@ class AttributionRule:
         """Rise of the odds, in nats, that attributes the harm to this memory, tried at so many unlike queries."""
         return self._settings.threshold_nats(queries) + self._extra_nats(entry_id)
 
+    def attributes(self, evidence_nats: float, members: Collection[str]) -> bool:
+        """Tell whether evidence, in nats, attributes the harm of one event to these memories together."""
+        return evidence_nats >= max(map(self.needed_nats, members))
+
     def evidence_nats(self, state: EventState, entry_id: str) -> float:
         """What an event says against a memory: the number that is held against the threshold."""
         return state.evidence_of(entry_id) - self._extra_nats(entry_id)

@@ -172,18 +172,18 @@ class _Steps:
         rule, added = self._search.given.rule, list(added)
         measures = self._search.given.seen.measures(self._state)
         yield [topic_alone(self._state.event_id, point) for measure, point in measures if measure == "odds"]
+        evidence = math.inf
         while added and len(kept) + len(added) > 1:
             members = [*kept, *added]
             nats = yield from self._gain(members)
-            if nats is None or nats < max(map(rule.needed_nats, members)):
+            if nats is None or (evidence := min(evidence, nats)) < rule.threshold_nats:
                 return None
-            beyond: dict[str, float] = {}
+            losses: dict[str, float] = {}
             for member in added:
-                beyond[member] = (yield from self._loss(members, member, nats)) - rule.needed_nats(member)
-            least = min(added, key=beyond.__getitem__)
-            if beyond[least] >= 0.0:
+                losses[member] = yield from self._loss(members, member, nats)
+            if rule.attributes(min(evidence, *losses.values()), members):
                 return Combination(members=self._ordered(members), nats=nats if self._state.points else None)
-            added.remove(least)
+            added.remove(min(added, key=losses.__getitem__))
         return None
 
     def _loss(self, members: Sequence[str], member: str, nats: float) -> Asking[float]:
@@ -191,17 +191,17 @@ class _Steps:
 
         A control memory may be planted, and complete the set itself: several are asked, while all do.
         """
-        event, needed = self._state.event, self._search.given.rule.needed_nats(member)
+        event, rule = self._state.event, self._search.given.rule
         unused = self._search.given.memory.unused(event.query, CONTROL_MEMORIES, logged=event.retrieved)
         controls = [entry.entry_id for entry in unused if entry.entry_id not in members]
         others = [name for name in members if name != member]
         lost = nats - ((yield from self._gain(others)) or 0.0)
-        if lost < needed or len(unused) < CONTROL_MEMORIES or not controls:
+        if lost < rule.threshold_nats or len(unused) < CONTROL_MEMORIES or not controls:
             return lost
         replaced = -math.inf
         for control in controls:
             replaced = max(replaced, nats - ((yield from self._gain([*others, control])) or 0.0))
-            if replaced >= needed:
+            if replaced >= min(lost, rule.needed_nats(member)):
                 break
         return min(lost, replaced)
 

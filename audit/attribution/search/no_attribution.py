@@ -36,6 +36,16 @@ class NoAttribution(AttributionRule):
         """Whatever is measured may be the largest: its controls are asked."""
         return -math.inf
 
+    def needed_nats(self, entry_id: str, queries: int = 1) -> float:
+        """No evidence is enough; see `AttributionRule.needed_nats`."""
+        del entry_id, queries
+        return math.inf
+
+    def attributes(self, evidence_nats: float, members: Collection[str]) -> bool:
+        """Keep the evidence of a set; see `AttributionRule.attributes`."""
+        self.largest_nats = max(self.largest_nats, evidence_nats - max(map(self._extra_nats, members)))
+        return False
+
     def attributed_by(self, state: EventState) -> list[str]:
         """See `AttributionRule.attributed_by`."""
         del state

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,3 +49,22 @@ def test_nothing_is_attributed_by_evidence(incident):
     search = searched(incident, SETTINGS, NoAttribution)
     assert not [why for why in search.removal.attributed.values() if why.startswith("alone")]
     assert 0.0 <= search.rule.largest_nats < math.inf
+
+
+@given(st.integers(2, 3), st.floats(2.5, 8), st.floats(WEAK_NATS, 9))
+def test_a_threshold_attributes_to_a_set_just_where_its_evidence_exceeds_it(size, nats, threshold):
+    order = {"query 1": list(range(14))}
+
+    def searched(settings, rule):
+        world = World(14, order, lambda _, shown: nats * (set(range(1, size + 1)) <= shown) - nats / 2, k=6)
+        search = SetSearch(world.memory, [make_event(1)], settings, rule=rule)
+        world.run(search)
+        return search
+
+    largest = searched(SETTINGS, NoAttribution).rule.largest_nats
+    calibrated = SearchSettings(
+        attribution_nats=2.0, calibration=Calibration(largest_nats=(threshold,) * 49), significance=0.02
+    )
+    found = searched(calibrated, AttributionRule).removal
+    assert any("together" in why for why in found.attributed.values()) == (nats > threshold)
+    assert largest == pytest.approx(nats)
