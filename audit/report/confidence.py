@@ -68,7 +68,7 @@ def calibrated(file: CalibrationFile | None, settings: SearchSettings) -> Calibr
 def confidence_note(known: Calibrated | None) -> str:
     """Say in a line what p and threshold of a run rest on."""
     if known is None:
-        return f"{NOT_CALIBRATED}: `memaudit calibrate` tells how sure its findings are"
+        return f"{NOT_CALIBRATED}: memaudit calibrate tells how sure its findings are"
     incidents = counted(known.incidents, "clean incident")
     if known.threshold_nats is None:
         needed = incidents_needed(known.significance)

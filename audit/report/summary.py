@@ -236,9 +236,16 @@ def headline(result: AuditResult) -> tuple[Tone, str]:
     if not total.did_harm:
         return total.tone, f"What removing {removal} does is not known: {untold(total)}."
     if total.did_harm == 1 and not cleared:
-        return total.tone, f"Removing {removal} does not end the harm in the {_scope(total)}."
+        return total.tone, f"Removing {removal} does not end the harm in the {_scope(total)}.{_contributed(total)}"
     share = f"{cleared:,} of" if cleared < total.did_harm else "the" if cleared == 1 else "all"
-    return total.tone, f"Removing {removal} ends the harm in {share} {_scope(total)}."
+    return total.tone, f"Removing {removal} ends the harm in {share} {_scope(total)}.{_contributed(total)}"
+
+
+def _contributed(total: Summary) -> str:
+    """Say where a memory is only a part of the cause; empty where it is not."""
+    count = total.verdicts["contributed"]
+    there = "There" if count == total.did_harm else f"In {counted(count, 'event')}"
+    return f" {there} memory contributed, and the agent errs without it, too." if count else ""
 
 
 def _is_by_rank(result: AuditResult) -> bool:

@@ -246,7 +246,8 @@ def concluded(search: SearchState) -> SearchState:
         named = [name for name in search.given.rule.attributed_by(state) if name in search.removal.ids]
         if named:
             others = f" and {len(named) - 1} more" if len(named) > 1 else ""
-            reason = f"{named[0]}{others} raised the odds of the harm, and the agent errs without, too"
+            what = "it" if len(named) == 1 else "them"
+            reason = f"{named[0]}{others} raised the odds of the harm, and the agent errs without {what}, too"
             told.append(state.settle("contributed", reason))
     search = search.with_events(told)
     return replace(search, removal=replace(search.removal, suspected=_suspected(search)))

@@ -86,7 +86,7 @@ def test_a_memory_that_brings_the_harm_alone_is_named_though_the_agent_errs_with
     world.run(search)
     assert search.removal.attributed == {"m000": "alone raises the odds of the harm in e000 by 13.0 nats"}
     assert search.states["e000"].status == "contributed"
-    assert search.states["e000"].reason == "m000 raised the odds of the harm, and the agent errs without, too"
+    assert search.states["e000"].reason == "m000 raised the odds of the harm, and the agent errs without it, too"
 
 
 def test_where_control_memories_bring_the_harm_alone_too_none_is_named():

@@ -50,7 +50,7 @@ def test_the_plain_method_measures_nothing_that_a_calibration_is_of():
 @pytest.mark.parametrize(
     ("known", "note"),
     [
-        (None, f"{NOT_CALIBRATED}: `memaudit calibrate` tells how sure its findings are"),
+        (None, f"{NOT_CALIBRATED}: memaudit calibrate tells how sure its findings are"),
         (
             Calibrated(incidents=12, significance=0.02, threshold_nats=None, made_ms=1),
             f"{NOT_CALIBRATED}: 12 clean incidents, and 2 % needs 49; the fixed threshold holds",

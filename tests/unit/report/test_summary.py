@@ -79,6 +79,14 @@ QUIET = "1 event did no harm on replay and tells nothing"
         (["cleared", "not cleared"], "in 1 of 2 harmful events."),
         (["not cleared", "not cleared"], "in 0 of 2 harmful events."),
         (
+            ["cleared", "contributed"],
+            "in 1 of 2 harmful events. In 1 event memory contributed, and the agent errs without it, too.",
+        ),
+        (
+            ["contributed", "contributed"],
+            "in 0 of 2 harmful events. There memory contributed, and the agent errs without it, too.",
+        ),
+        (
             ["cleared", "cleared", "not reproduced", "not examined"],
             f"in all 2 events that did harm on replay; {QUIET}; 1 event was not examined.",
         ),
