@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Asking: TypeAlias = Generator[Sequence[Ablation], None, T]
     """Yields questions, and goes on when they are answered."""
 
-__all__ = ["combination_round", "completing", "is_wanted", "read_combinations"]
+__all__ = ["combination_round", "is_wanted", "read_combinations"]
 
 MOST_NAMED = 8
 """Members that one reason names."""
@@ -105,7 +105,7 @@ def _told(search: SearchState, state: EventState) -> tuple[Sequence[Ablation], S
     return asked, ()
 
 
-def completing(
+def _completing(
     kept: Sequence[str], others: Sequence[str], brings: Callable[[Collection[str]], Asking[bool]]
 ) -> Asking[list[str]]:
     """Find a smallest part of `others` that brings the harm beside `kept`: with all of them it comes, with none not.
@@ -145,7 +145,7 @@ class _Steps:
     def sets(self) -> Asking[list[Combination]]:
         """Find a set, and those that others make in a member's place; as many as the context has memories at most."""
         context = self._context(())
-        members = yield from completing((), self._likeliest(context), self._brings)
+        members = yield from _completing((), self._likeliest(context), self._brings)
         sets = [first] if (first := (yield from self._proven((), members))) else []
         for found in sets:  # grows
             for member in found.members:
@@ -161,7 +161,7 @@ class _Steps:
         if not (yield from self._brings(context)):
             return None
         others = self._likeliest(name for name in context if name not in kept)
-        added = yield from completing(kept, others, self._brings)
+        added = yield from _completing(kept, others, self._brings)
         return (yield from self._proven(kept, added))
 
     def _proven(self, kept: Sequence[str], added: Sequence[str]) -> Asking[Combination | None]:
