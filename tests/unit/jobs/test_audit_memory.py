@@ -481,7 +481,7 @@ def test_a_budget_on_replays_is_kept_and_what_it_left_out_is_named(snapshot, tmp
     [
         (3, "not examined", "budget of 3 replays is spent"),
         (16, "not cleared", "budget of 16 replays is spent"),
-        (19, "cleared", "harm is gone on replay without the removed set"),
+        (23, "cleared", "harm is gone on replay without the removed set"),
     ],
 )
 def test_where_a_budget_ends_the_search_the_last_replay_decides(snapshot, tmp_path, most, verdict, reason):
