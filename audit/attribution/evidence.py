@@ -44,7 +44,8 @@ class Influence:
     entry_id: str
     sufficiency_nats: float | None = None
     sufficiency_share: float | None = None
-    """Of the way from the odds without a cause to even odds, what the memory alone goes; None where not known."""
+    """Of the way from the harm span's odds without a cause to even odds, what the memory alone goes; None where not
+    known, 1 where there is no way or the span is not measured."""
 
     necessity_nats: float | None = None
     necessity_share: float | None = None

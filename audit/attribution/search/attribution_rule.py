@@ -171,4 +171,5 @@ def _counted(influence: Influence) -> float | None:
 
 def _how(influence: Influence) -> str:
     """Say which term of the evidence it is."""
-    return "alone raises" if evidence(influence) == influence.sufficiency_nats else "by its absence lowers"
+    alone, absent = influence.sufficiency_nats, influence.necessity_nats
+    return "alone raises" if absent is None or (alone is not None and alone >= absent) else "by its absence lowers"

@@ -168,16 +168,24 @@ class Measurements:
     ) -> Influence:
         """Return the evidence at measurement points: with all memories, with one alone, and without it, at each."""
         rise = _rise(state)
-        shown = self.shown(state, (entry_id,))
-        raised = [rise(self.odds(item), self.baseline(state, item.point)) for item in shown]
-        way = [_way(rise(0.0, self.baseline(state, item.point))) for item in shown]
-        lost = [rise(self.odds(full), _odds(without)) for full, _, without in answers]
-        back = [rise(self.odds(full), self.baseline(state, full.point)) for full, _, _ in answers]
+        lost = _over_points(state, [rise(self.odds(full), _odds(without)) for full, _, without in answers])
+        back = _over_points(state, [rise(self.odds(full), self.baseline(state, full.point)) for full, _, _ in answers])
+        raised = self.gain(state, (entry_id,))
         return Influence(
-            event_id=state.event_id, entry_id=entry_id,
-            sufficiency_nats=_over_points(state, raised), sufficiency_share=_share_over_points(state, raised, way),
-            necessity_nats=_over_points(state, lost), necessity_share=_share_over_points(state, lost, back),
+            event_id=state.event_id, entry_id=entry_id, sufficiency_nats=raised,
+            sufficiency_share=share_of(raised, self._way(state)), necessity_nats=lost,
+            necessity_share=share_of(lost, back),
         )  # fmt: skip
+
+    def _way(self, state: EventState) -> float | None:
+        """How far the harm span is from even odds without a cause, in nats, over the words that do not follow anyway.
+
+        None of a way at divergence points: there the harm is a long way off, and memories go it together.
+        """
+        if not state.where.measures_span:
+            return 0.0
+        ways = [_likelier(0.0, self.baseline(state, point)) for point in state.where.span()]
+        return _over_points(state, [None if way is None else max(way, 0.0) for way in ways])
 
 
 def log_probability(log_odds: float) -> float:
@@ -194,11 +202,6 @@ def _rise(state: EventState) -> Callable[[float | None, float | None], float | N
     return _likelier if state.where.measures_span else difference
 
 
-def _way(nats: float | None) -> float | None:
-    """Return the way up to even odds; none where more is likely anyway."""
-    return None if nats is None else max(nats, 0.0)
-
-
 def _likelier(a: float | None, b: float | None) -> float | None:
     """How much likelier a word becomes, from its log-odds with and without."""
     return None if a is None or b is None else log_probability(a) - log_probability(b)
@@ -210,10 +213,3 @@ def _over_points(state: EventState, values: Sequence[float | None]) -> float | N
     if not known or len(known) < len(values):
         return None
     return math.fsum(known) if state.where.measures_span else min(known)
-
-
-def _share_over_points(state: EventState, nats: Sequence[float | None], ways: Sequence[float | None]) -> float | None:
-    """Return what part of the way is gone: of all words of a span, or at the divergence point where it is least."""
-    if state.where.measures_span:
-        return share_of(_over_points(state, nats), _over_points(state, ways))
-    return _over_points(state, [share_of(gone, way) for gone, way in zip(nats, ways, strict=True)])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memory_audit.attribution.evidence import LEAST_SHARE, Influence, evidence
 from memory_audit.attribution.search.points.divergence import MeasurementPoint, last_digit
-from tests.unit.attribution.test_search import search_of
+from tests.unit.attribution.test_search import SpanWorld, search_of, span_search
 from tests.unit.attribution.world import World
 
 STORE = {"query 0": list(range(12))}
@@ -44,11 +44,24 @@ def test_what_the_topic_brings_by_itself_is_no_evidence(topic, attributed):
     assert set(search.removal.attributed) == attributed
 
 
-@pytest.mark.parametrize(("base", "attributed"), [(-5.0, {"m000", "m001"}), (-9.0, {"m000"})])
-def test_a_memory_that_leaves_the_harm_all_but_impossible_is_no_cause(base, attributed):
-    search = search_of(world := World(12, STORE, leaning({1: 3.0}, base=base)))
+class PrimedWorld(SpanWorld):
+    """A memory of the topic makes the second word of the harm likelier, and not the first, which decides."""
+
+    def answer(self, event, ablation):
+        outcome = super().answer(event, ablation)
+        if ablation.measure == "odds" and ablation.point == 1 and outcome.context == ("m003",):
+            return replace(outcome, log_odds_nats=self.primed)
+        return outcome
+
+
+@pytest.mark.parametrize(("primed", "attributed"), [(-1.0, {"m002"}), (3.0, {"m002", "m003"})])
+def test_a_memory_that_leaves_the_harm_all_but_impossible_is_no_cause(primed, attributed):
+    world = PrimedWorld(opens=1, poison=2)
+    world.primed = primed
+    search = span_search(world)
     world.run(search)
-    assert set(search.removal.attributed) == attributed
+    assert search.states["e000"].influences["m003"].sufficiency_nats > 2.0
+    assert search.removal.ids == attributed
 
 
 def test_a_memory_that_spoke_against_the_harm_in_the_harmful_run_is_no_cause_though_alone_it_raises_the_odds():
