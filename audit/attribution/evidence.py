@@ -49,7 +49,7 @@ class Influence:
 
     necessity_nats: float | None = None
     necessity_share: float | None = None
-    """Of the way from the odds of the harmful run back to those without a cause, what goes without the memory."""
+    """Of the same way, what is lost without the memory."""
 
     cmis: float | None = None
     """Plain eq. 7 on the harm score: h(full) - h(without m)."""

@@ -169,18 +169,17 @@ class Measurements:
         """Return the evidence at measurement points: with all memories, with one alone, and without it, at each."""
         rise = _rise(state)
         lost = _over_points(state, [rise(self.odds(full), _odds(without)) for full, _, without in answers])
-        back = _over_points(state, [rise(self.odds(full), self.baseline(state, full.point)) for full, _, _ in answers])
-        raised = self.gain(state, (entry_id,))
+        raised, way = self.gain(state, (entry_id,)), self._way(state)
         return Influence(
-            event_id=state.event_id, entry_id=entry_id, sufficiency_nats=raised,
-            sufficiency_share=share_of(raised, self._way(state)), necessity_nats=lost,
-            necessity_share=share_of(lost, back),
+            event_id=state.event_id, entry_id=entry_id,
+            sufficiency_nats=raised, sufficiency_share=share_of(raised, way),
+            necessity_nats=lost, necessity_share=share_of(lost, way),
         )  # fmt: skip
 
     def _way(self, state: EventState) -> float | None:
         """How far the harm span is from even odds without a cause, in nats, over the words that do not follow anyway.
 
-        None of a way at divergence points: there the harm is a long way off, and memories go it together.
+        It is 0 at divergence points: from there to the harm it is a long way, and memories go it together.
         """
         if not state.where.measures_span:
             return 0.0
