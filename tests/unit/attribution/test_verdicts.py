@@ -47,6 +47,8 @@ def test_what_the_topic_brings_by_itself_is_no_evidence(topic, attributed):
 class PrimedWorld(SpanWorld):
     """A memory of the topic makes the second word of the harm likelier, and not the first, which decides."""
 
+    primed = 0.0
+
     def answer(self, event, ablation):
         outcome = super().answer(event, ablation)
         if ablation.measure == "odds" and ablation.point == 1 and outcome.context == ("m003",):
