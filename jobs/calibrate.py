@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from memory_audit.attribution.replays.answers import answer_of
 from memory_audit.attribution.replays.harm import load_harm
-from memory_audit.attribution.replays.probes import answer_of
 from memory_audit.attribution.search.no_attribution import NoAttribution
 from memory_audit.attribution.search.search import SetSearch
 from memory_audit.calibration_file import CalibrationFile, Incident

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, SupportsFloat, runtime_checkable
 
 from memory_audit.attribution.replays.agents import build_named, check_fields, load_object
-from memory_audit.attribution.replays.probes import answer_of
+from memory_audit.attribution.replays.answers import answer_of
 from memory_audit.errors import UsageError
 from memory_audit.generation import Completion, GenerationRequest, Message
 from memory_audit.text.chat_marks import without_chat_marks

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_audit.attribution.replays.probes import answer_of, same_answer
+from memory_audit.attribution.replays.answers import answer_of
+from memory_audit.attribution.replays.probes import same_answer
 
 LETTER = r"Answer: ([A-D])"
 
