@@ -1,9 +1,9 @@
 """Steps 6 and 8 of the search: does the harm end without S, and whose absence repairs nothing?
 
 Where harm stays, S grows, or evidence is taken anew. Candidates to be put back are attributed only by events that stay
-harmful without them. One that brings the harm alone contributed to it, and stays in S: the event tells that the agent
-errs without it, too. The others go back where a replay says that every event which was cleared stays so; where one does
-not, only those whose return changes no replay at all.
+harmful without them. One that brings the harm alone, as most control memories do not, contributed to it and stays in S:
+the event tells that the agent errs without it, too. The others go back where a replay says that every event which was
+cleared stays so; where one does not, only those whose return changes no replay at all.
 """
 
 from __future__ import annotations
@@ -180,12 +180,11 @@ def _idle(search: SearchState) -> set[str]:
 
 
 def _brings_it_alone(search: SearchState, state: EventState, entry_id: str) -> bool:
-    """Tell whether the harm of an event comes with one memory, and with no control memory."""
+    """Tell whether the harm of an event comes with one memory, and does not with most control memories."""
     seen, (with_it, *controls) = search.given.seen, _shown_alone(search, state, entry_id)
     harms = [None if (known := seen.get(item)) is None else known.harm for item in (with_it, *controls)]
-    return harms[0] is not None and harms[0] >= HARMFUL and all(
-        harm is not None and harm < HARMFUL for harm in harms[1:]
-    )  # fmt: skip
+    clean = sum(harm is not None and harm < HARMFUL for harm in harms[1:])
+    return harms[0] is not None and harms[0] >= HARMFUL and 2 * clean >= len(controls)
 
 
 def _firm(search: SearchState, entry_id: str) -> list[EventState]:
