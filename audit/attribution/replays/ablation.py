@@ -11,6 +11,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from memory_audit.events import HARMFUL
+
 if TYPE_CHECKING:
     from memory_audit.generation import TokenUsage
 
@@ -116,3 +118,13 @@ class Outcome:
 
     fits: bool = True
     """False where not even the question alone did: nothing was replayed."""
+
+    @property
+    def is_harmful(self) -> bool:
+        """The harm is known, and is one."""
+        return self.harm is not None and self.harm >= HARMFUL
+
+    @property
+    def is_harmless(self) -> bool:
+        """The harm is known, and is none."""
+        return self.harm is not None and self.harm < HARMFUL

@@ -74,7 +74,10 @@ class AttributionRule:
 
     def attributed_by(self, state: EventState) -> list[str]:
         """Memories to which one event alone attributes its harm."""
-        return [entry_id for entry_id in state.influences if state.evidence_of(entry_id) >= self.needed_nats(entry_id)]
+        return [entry_id for entry_id in state.influences if self._reaches(state, entry_id)]
+
+    def _reaches(self, state: EventState, entry_id: str, beyond_nats: float = 0.0) -> bool:
+        return state.evidence_of(entry_id) >= self.needed_nats(entry_id) + beyond_nats
 
     def doubted(self, states: Collection[EventState], known: Container[str]) -> Collection[str]:
         """Memories that are about to be attributed: what speaks for them is asked first."""
@@ -82,12 +85,11 @@ class AttributionRule:
 
     def is_beyond_doubt(self, state: EventState, entry_id: str) -> bool:
         """Tell whether it need not be asked what a memory did in the harmful run."""
-        beyond = state.evidence_of(entry_id) >= self.needed_nats(entry_id) + DOUBT_NATS
-        return beyond and not self._settings.is_calibrated
+        return self._reaches(state, entry_id, DOUBT_NATS) and not self._settings.is_calibrated
 
     def is_firm(self, state: EventState, entry_id: str) -> bool:
         """Tell whether evidence names a memory though the harm stays without it: where nothing measured was wording."""
-        return state.where.retired == 0 and state.evidence_of(entry_id) >= self.needed_nats(entry_id)
+        return state.where.retired == 0 and self._reaches(state, entry_id)
 
     def attributed(
         self, states: Collection[EventState], known: Container[str], awaited: Container[str] = ()

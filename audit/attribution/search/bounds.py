@@ -3,9 +3,8 @@
 It lies between the odds with no memory and the least of the control memories asked so far (`controls`). A memory that
 is attributed against the upper bound is attributed; one that is not even against the lower is not. What lies between
 calls for another control memory, where the bounds lie furthest apart first. All are asked where groups are shown, at an
-event that attributes a large share of the store, and at every event once harm stays on replay at one. Credit decides
-then what is removed next, and what is put back. Credit that is reported may lie below what all control memories
-would give, never above.
+event that attributes a large share of the store, and at every event once harm stays on replay at one. Evidence decides
+then what is put back. Credit that is reported may lie below what all control memories would give, never above.
 
 Every question here returns the points, by event id and number, at which another control memory is wanted.
 """
@@ -74,7 +73,7 @@ def loose_before_most(search: SearchState) -> Loose:
 
 
 def loose_everywhere(search: SearchState) -> Loose:
-    """Where they are left at all: where harm stays, credit decides what is next, and what is put back."""
+    """Where they are left at all: where harm stays, evidence decides what is put back."""
     return _loose(search, search.evidence_events())
 
 

@@ -25,7 +25,6 @@ from memory_audit.attribution.replays.ablation import keep_only, topic_alone
 from memory_audit.attribution.search.settings import CONTROL_MEMORIES
 from memory_audit.attribution.search.state import Round, Transition
 from memory_audit.counted import counted
-from memory_audit.events import HARMFUL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Sequence
@@ -83,7 +82,7 @@ def _examine(search: SearchState) -> tuple[list[Ablation], dict[str, str]]:
     for state in search.open_events():
         context = search.context(state)
         replayed = state.replays.by_context.get(context)
-        if replayed is None or not _is_harmful(replayed.harm) or not taken.isdisjoint(context):
+        if replayed is None or not replayed.is_harmful or not taken.isdisjoint(context):
             continue
         questions, sets = _told(search, state)
         if questions or sets:
@@ -224,7 +223,7 @@ class _Steps:
             asked = keep_only(self._state.event_id, "keep_group" if len(kept) > 1 else "keep_one", "text", kept)
             yield [asked]
             known = self._search.given.seen[asked]
-        return _is_harmful(known.harm)
+        return known.is_harmful
 
     def _context(self, without: Iterable[str]) -> tuple[str, ...]:
         """What is retrieved without these memories and S."""
@@ -255,7 +254,3 @@ def _reasons(state: EventState, sets: Sequence[Combination]) -> dict[str, str]:
     more = f" and {len(members) - MOST_NAMED} more" if len(members) > MOST_NAMED else ""
     named = ", ".join(members[:MOST_NAMED]) + more
     return dict.fromkeys(members, f"{fewest} of {len(members)} together {does}, none alone: {named}")
-
-
-def _is_harmful(harm: float | None) -> bool:
-    return harm is not None and harm >= HARMFUL

@@ -114,7 +114,7 @@ class SetSearch:
             events: The harmful events, all of this tenant.
             settings: Thresholds and budgets.
             resembles: Per entry id the ids of entries that evidence ties to it, closest first; asked in step 7.
-            inconsistency: CAS per entry id (eq. 8), which corroborates in step 3 and breaks ties of credit in step 6.
+            inconsistency: CAS per entry id (eq. 8), which corroborates in step 3.
             scorer: The harm scorer, to find the harm span of an answer; None measures at divergence points only.
             closure: From attributed entries to those that derive from them and go with them, each with the reason.
             tell: Learns of each step, for the log of the run.
@@ -123,7 +123,7 @@ class SetSearch:
         ids = sorted(event.event_id for event in events)
         odd, seen = inconsistency or {}, Measurements(settings)
         given = Given(
-            memory=memory, settings=settings, resembles=resembles or {}, inconsistency=odd, scorer=scorer, seen=seen,
+            memory=memory, settings=settings, resembles=resembles or {}, scorer=scorer, seen=seen,
             rule=rule(settings, len(memory.entries), odd),
             controls=ControlMemories(memory, seen, settings, ids),
         )  # fmt: skip

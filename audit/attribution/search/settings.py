@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["CONTROL_MEMORIES", "MOST_POINTS", "WEAK_NATS", "SearchSettings"]
 
 WEAK_NATS = 1.0
-"""Credit from which a memory is taken into S where harm stays. Below it none is, whatever stays."""
+"""Evidence that counts for something: from it a memory is suspected where harm stays, and what exceeds it adds up."""
 
 CONTROL_MEMORIES = 3
 """Memories that an event did not use, shown alone: what any memory would do. With fewer at hand none is shown."""

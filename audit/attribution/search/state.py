@@ -40,9 +40,6 @@ class Given:
     resembles: Mapping[str, Sequence[str]]
     """Per entry id the ids of entries that evidence ties to it, closest first."""
 
-    inconsistency: Mapping[str, float]
-    """CAS per entry id (eq. 8)."""
-
     scorer: HarmScorer | None
     rule: AttributionRule
     controls: ControlMemories

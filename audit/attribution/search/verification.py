@@ -19,7 +19,6 @@ from memory_audit.attribution.search.settings import CONTROL_MEMORIES, WEAK_NATS
 from memory_audit.attribution.search.state import Round, Transition
 from memory_audit.attribution.search.weighing import CONTROLS_DECIDE, discard_evidence, exclude_event, unscreen
 from memory_audit.counted import counted
-from memory_audit.events import HARMFUL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -66,7 +65,7 @@ def _replayed_without(search: SearchState, state: EventState) -> EventState:
     known = state.replays.with_answer(context, asked)
     after = known.by_context[context]
     state = replace(state, replays=replace(known, after=after))
-    if after.harm is not None and after.harm < HARMFUL:
+    if after.is_harmless:
         return state.settle("cleared", "harm is gone on replay without the removed set")
     return state
 
@@ -135,7 +134,7 @@ def read_restored(search: SearchState) -> Transition:
         without[state.event_id] = known.by_context[context]
         told.append(replace(state, replays=known))
     search = search.with_events(told)
-    if any(replay.harm is None or replay.harm >= HARMFUL for replay in without.values()):
+    if not all(replay.is_harmless for replay in without.values()):
         search, back = put_back_unseen(search)
         why = f"harm came back with what was to be put back: {len(back)} of {len(idle)} went back"
         return Transition(next="done", state=concluded(search), why=why)
@@ -182,9 +181,9 @@ def _idle(search: SearchState) -> set[str]:
 def _brings_it_alone(search: SearchState, state: EventState, entry_id: str) -> bool:
     """Tell whether the harm of an event comes with one memory, and does not with most control memories."""
     seen, (with_it, *controls) = search.given.seen, _shown_alone(search, state, entry_id)
-    harms = [None if (known := seen.get(item)) is None else known.harm for item in (with_it, *controls)]
-    clean = sum(harm is not None and harm < HARMFUL for harm in harms[1:])
-    return harms[0] is not None and harms[0] >= HARMFUL and 2 * clean >= len(controls)
+    known = seen.get(with_it)
+    clean = sum((shown := seen.get(item)) is not None and shown.is_harmless for item in controls)
+    return known is not None and known.is_harmful and 2 * clean >= len(controls)
 
 
 def _firm(search: SearchState, entry_id: str) -> list[EventState]:
@@ -228,7 +227,7 @@ def _still_harmful(search: SearchState) -> list[EventState]:
 
 
 def _stays_harmful(state: EventState) -> bool:
-    return state.after is not None and state.after.harm is not None and state.after.harm >= HARMFUL
+    return state.after is not None and state.after.is_harmful
 
 
 def _cleared(search: SearchState) -> list[EventState]:

@@ -17,7 +17,6 @@ from memory_audit.attribution.search.questions import baseline_round, continued,
 from memory_audit.attribution.search.settings import MOST_POINTS
 from memory_audit.attribution.search.state import Transition
 from memory_audit.counted import counted
-from memory_audit.events import HARMFUL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -165,10 +164,10 @@ def read_references(search: SearchState) -> Transition:
 
 def _referred(search: SearchState, state: EventState) -> EventState:
     replays = [search.given.seen[item] for item in search.given.controls.replays(state)]
-    if all(replay.harm is not None and replay.harm >= HARMFUL for replay in replays):
+    if all(replay.is_harmful for replay in replays):
         reason = f"harm comes with whichever memory is shown: with each of {len(replays)}, one at a time"
         return state.settle("memory is not the cause", reason)
-    judged = [replay for replay in replays if replay.harm is not None and replay.harm < HARMFUL]
+    judged = [replay for replay in replays if replay.is_harmless]
     clean = (judged or replays)[0]
     where = replace(state.where, reference=clean.context)
     point = None if state.full is None else first_divergence(state.full.answers, clean.answers)
