@@ -175,10 +175,10 @@ def test_a_backbone_killed_during_the_run_stops_it_and_a_second_start_ends_with_
 def test_what_ray_left_unfinished_a_run_without_ray_can_end(local_ray, snapshot, tmp_path, reference):
     with pytest.raises(ModelError):
         run_with(Killing(8), snapshot, tmp_path / "run")
-    generator = FakeGenerator()
+    generator, whole = FakeGenerator(), FakeGenerator()
     again = run_with(LocalExecutor(FAKES, generator), snapshot, tmp_path / "run")
-    assert json_of(again) == reference
-    assert generator.requests <= 32
+    assert json_of(again) == reference == json_of(run_local(snapshot, tmp_path / "whole", generator=whole))
+    assert generator.requests <= whole.requests - 8
 
 
 def test_a_model_that_names_nothing_is_the_users_error_also_under_ray(local_ray, snapshot, tmp_path):
