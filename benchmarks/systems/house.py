@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parents[2]
 OF_PIP = frozenset({"pip", "setuptools", "wheel"})
 WEIGHTS = ".npz"
+COUNTED = re.compile(r"([0-9]+) (passed|failed)")
 TIMED = "import time; began = time.perf_counter(); import {}; print(time.perf_counter() - began)"
 
 LIMITS = {
@@ -80,7 +82,7 @@ def main() -> None:
                 figures[when][f"import of the {what}, s"] = round(best, 3)
         if options.suite:
             for when, tree in trees.items():
-                figures[when]["test suite, s"] = suite_s(tree.root)
+                figures[when] |= suite_figures(tree.root)
     results = ResultFile("house", command, config, fresh=True)
     for what, after in figures["after"].items():
         before = figures["before"][what]
@@ -136,15 +138,21 @@ def import_times(what: dict[str, tuple[Path, str]], rounds: int) -> dict[str, fl
     return {when: min(found) for when, found in times.items()}
 
 
-def suite_s(root: Path) -> float:
-    """Set the checkout up, run its test suite, and return the seconds of the run alone; models lie in the cache."""
+def suite_figures(root: Path) -> Figures:
+    """Set the checkout up and run its test suite: seconds of the run alone, and tests; models lie in the cache."""
     called("make", "setup", cwd=root)
     began = time.perf_counter()
-    called("make", "test", cwd=root)
-    return round(time.perf_counter() - began, 1)
+    said = called("make", "test", cwd=root, may_fail=True)
+    took_s = time.perf_counter() - began
+    counted = {what: int(number) for number, what in COUNTED.findall(" ".join(said.splitlines()[-5:]))}
+    if "passed" not in counted:
+        raise UsageError(f"make test: {said.strip()[-400:]}")
+    return {
+        "test suite, s": round(took_s, 1), "tests passed": counted["passed"], "tests failed": counted.get("failed", 0)
+    }  # fmt: skip
 
 
-def called(*command: str, cwd: Path | None = None, python_path: str | None = None) -> str:
+def called(*command: str, cwd: Path | None = None, python_path: str | None = None, may_fail: bool = False) -> str:
     """Run a program and return what it printed; it finds Python's modules where it stands, or by `python_path`.
 
     Raises:
@@ -154,7 +162,7 @@ def called(*command: str, cwd: Path | None = None, python_path: str | None = Non
     if python_path:
         environment["PYTHONPATH"] = python_path
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
+    if done.returncode and not may_fail:
         raise UsageError(f"{' '.join(command)[:200]}: {(done.stderr or done.stdout).strip()[-400:]}")
     return done.stdout
 
