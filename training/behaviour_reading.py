@@ -58,7 +58,7 @@ from benchmarks.harness.command import run
 from benchmarks.harness.public_data import MEMORYBANK, add_data
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.jobs.progress import Reporter
-from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_weights
+from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_weights, weights_of
 from memory_audit.models.activations.hidden_states import READING
 from memory_audit.models.weights.cache import cache_dir, folder_id
 from memory_audit.models.weights.packaged import ensure
@@ -77,7 +77,7 @@ from training.behaviours.report import (
 from training.behaviours.scores import FLAT, fitted_curve, scores_of, spread, threshold_of
 from training.behaviours.settings import FURTHER, OF_SECOND, Adapting, Fit
 from training.behaviours.states import by_scenario, states_of
-from training.behaviours.stored import save
+from training.behaviours.stored import save, stored_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,7 +103,7 @@ def main() -> None:
         weights, _ = read_weights(source)
     else:
         fitted, updates = _fitted(found, notes(), descents, source, device=options.device, reporter=reporter)
-        weights = fitted.weights(FLAT, updates)
+        weights = weights_of(stored_arrays(fitted.weights(FLAT, updates)), FLAT)  # calibrated as they are stored
     read = partial(states_of, reporter=reporter, updates=weights.updates, device=options.device, source=source)
     held_states = by_scenario(read([text for scenario in held for text in scenario.texts]))
     scores = scores_of(weights, held, held_states, read([note.text for note in later]))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FIRST",
+    "SCALE",
     "SECOND",
     "PackagedBehaviourReader",
     "ReaderFile",
@@ -50,6 +51,7 @@ __all__ = [
     "passage_means",
     "passage_slices",
     "read_weights",
+    "weights_of",
 ]  # fmt: skip
 
 
@@ -78,6 +80,9 @@ SECOND = ReaderFile(name="act_reader_second.npz", backbone="1.5b", layer=16)
 
 PASSAGE_TOKENS = 16
 """A clause or two."""
+
+SCALE = ".scale"
+"""Ends the name of the array that another one, of int8 codes, is multiplied by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,14 +197,21 @@ def read_weights(source: ReaderFile = FIRST) -> tuple[ReaderWeights, str]:
         raise UsageError(f"{source.name}: {error.strerror or error}; install MemAudit again") from None
     if (digest := hashlib.sha256(raw).hexdigest()) != expected:
         raise UsageError(f"{source.name}: sha256 is {digest}, expected {expected}; install MemAudit again")
-    with np.load(BytesIO(raw), allow_pickle=False) as data:
-        arrays = {part: np.asarray(data[part], np.float32) for part in data.files}
-    weights = ReaderWeights(
+    with np.load(BytesIO(raw), allow_pickle=False) as stored:
+        return weights_of(stored, curve), digest[:16]
+
+
+def weights_of(stored: Mapping[str, NDArray[Any]], curve: BehaviourCurve) -> ReaderWeights:
+    """Return the weights that a file's arrays hold, in single precision: codes are multiplied by their scales."""
+    arrays = {
+        name: np.asarray(stored[name] * stored.get(f"{name}{SCALE}", np.float32(1)), np.float32)
+        for name in stored if not name.endswith(SCALE)
+    }  # fmt: skip
+    return ReaderWeights(
         updates=_taken("layers", arrays), projection=arrays["projection"], offset=arrays["offset"],
         harm=HarmNetworks(**_taken("harm", arrays)), comparing=ComparingNetworks(**_taken("comparing", arrays)),
         curve=curve,
     )  # fmt: skip
-    return weights, digest[:16]
 
 
 def _taken(kind: str, arrays: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:

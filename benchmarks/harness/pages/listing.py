@@ -56,6 +56,7 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "lockout_unseen": (GUARD, "And of removals from other trades?", DATA),
     "lockout_blind": (GUARD, "And of removals that nothing was fitted on?", DATA),
     "many_acts": (GUARD, "What do many removals add to what is refused by mistake?", DATA),
+    "reader_weights": (GUARD, "Do the readers decide alike with weights of half the size?", DATA),
     "guard_connections": (GUARD, "Do thousands of idle connections stop those that write?", NOTHING),
     "guard_latency": (GUARD, "How long does a write take without a model?", "packaged embedder"),
     "agentdojo": (GATE, "Do injected tool calls succeed?", "the extra `agentdojo`"),

@@ -27,6 +27,7 @@ SETS = {
     "benchmarks/guard/lockout_drawn.py": ["MEMORYGRAFT"],
     "benchmarks/guard/lockout_unseen.py": ["MEMORYBANK"],
     "benchmarks/guard/many_acts.py": ["MEMORYBANK"],
+    "benchmarks/guard/reader_weights.py": ["MEMORYGRAFT"],
     "benchmarks/attribution/minja_qa.py": ["MMLU", "MINJA_QA"],
     "benchmarks/attribution/minja_rap.py": ["WEBSHOP", "MINJA_RAP"],
     "benchmarks/systems/nli_throughput.py": ["SNLI"],

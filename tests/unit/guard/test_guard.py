@@ -154,6 +154,21 @@ def test_mode_act_holds_a_tombstone_without_an_act_by_its_key_and_asks_no_model(
     assert held.check(entry("Water the roses")).allowed
 
 
+@pytest.mark.parametrize("mode", ["behaviour", "behaviour+hazards"])
+def test_a_behaviour_that_other_weights_read_is_held_against_nothing_and_the_tombstone_keeps_its_keys(made, mode):
+    earlier, broken = FakeBehaviourReader(), FakeBehaviourReader(fails=True)
+    earlier.model_id += " of other weights"
+    read_then, never_read = (block_list(stone(behaviours=reader)) for reader in (earlier, None))
+    reasons = set()
+    for text in (HARMFUL, PARAPHRASE, SAFE, "Water the roses"):
+        told, expected = (
+            made(held, mode=mode, behaviours=broken).check(entry(text)) for held in (read_then, never_read)
+        )
+        assert (told.allowed, told.reason, told.labels) == (expected.allowed, expected.reason, expected.labels)
+        reasons.add(told.reason)
+    assert reasons >= {"same words", "hazards match" if mode == "behaviour+hazards" else "key alone"}
+
+
 @pytest.mark.parametrize("labels", [None, ()])
 def test_a_tombstone_without_labels_is_held_by_a_very_similar_key(made, labels):
     held = made(block_list(stone(labels=labels)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, replace
+from importlib.resources import files
+from io import BytesIO
 
 import numpy as np
 import pytest
@@ -17,16 +19,18 @@ from memory_audit.models.activations import behaviour_reader as act_reader
 from memory_audit.models.activations.behaviour_reader import (
     FIRST,
     PASSAGE_TOKENS,
+    SCALE,
     SECOND,
     PackagedBehaviourReader,
     ReaderWeights,
     adapted,
     passage_means,
     read_weights,
+    weights_of,
 )  # fmt: skip
 from memory_audit.models.activations.hidden_states import packaged_states
 from tests.unit.models.behaviour_weights import comparing_networks, harm_networks
-from training.behaviours.stored import save
+from training.behaviours.stored import save, stored_arrays
 
 pytestmark = [pytest.mark.weights, pytest.mark.timeout(600)]  # a fresh machine assembles the backbone first
 
@@ -139,9 +143,9 @@ def test_weights_come_back_as_they_were_written(tmp_path, monkeypatch):
     monkeypatch.setattr(calibration, "files", lambda _: tmp_path)
     again, digest = read_weights()
     assert again.curve == written.curve
-    assert {name: part.tolist() for name, part in again.updates.items()} == {
-        name: part.tolist() for name, part in UPDATES.items()
-    }
+    assert again.updates.keys() == UPDATES.keys()
+    for name, part in UPDATES.items():
+        assert again.updates[name] == pytest.approx(part, rel=1e-6)
     text = passage_means(random.normal(size=(90, 6)).astype(np.float32))
     before, after = written.reading(text), again.reading(text)
     assert after.direction == pytest.approx(before.direction, abs=1e-2)
@@ -198,8 +202,47 @@ def test_packaged_weights_are_finite_and_of_one_reader(source):
     assert all(np.isfinite(part).all() for part in parts)
 
 
-def test_weights_that_the_file_cannot_hold_are_not_written(tmp_path):
-    whole = weights(np.random.default_rng(0))
-    with pytest.raises(UsageError, match="too large for the file"):
-        save(replace(whole, projection=whole.projection * np.float32(1e6)), tmp_path / "weights.npz")
+@pytest.mark.parametrize(("hidden", "wrong"), [(6, np.nan), (6, np.inf), (6, 1e6), (1_024, np.nan), (1_024, -np.inf)])
+def test_weights_that_the_file_cannot_hold_are_not_written(tmp_path, hidden, wrong):
+    whole = weights(np.random.default_rng(0), hidden)
+    whole.projection[2, 3] = wrong
+    with pytest.raises(UsageError, match=r"^projection\S*: a weight is no number, or too large for the file$"):
+        save(whole, tmp_path / "weights.npz")
     assert not any(tmp_path.iterdir())
+
+
+@given(
+    shape=st.sampled_from([(4, 1_024), (1_024, 4), (64, 64)]), seed=st.integers(0, 99), size=st.floats(1e-6, 1e6),
+    zero=st.booleans(),
+)  # fmt: skip
+def test_a_large_matrix_comes_back_within_half_a_step_of_its_row_or_column(shape, seed, size, zero):
+    random = np.random.default_rng(seed)
+    projection = np.asarray(random.normal(size=shape) * size, np.float32)
+    if zero:
+        projection[0] = projection[:, 0] = 0
+    whole = replace(weights(random), projection=projection)
+    stored = stored_arrays(whole)
+    again = weights_of(stored, whole.curve).projection
+    steps = np.abs(projection).max(axis=0 if shape == (1_024, 4) else 1, keepdims=True) / 127
+    assert stored["projection"].dtype == np.int8
+    assert stored[f"projection{SCALE}"].size == min(shape)
+    assert (np.abs(again - projection) <= 0.501 * steps).all()
+
+
+@given(seed=st.integers(0, 100))
+def test_weights_that_were_stored_are_stored_as_the_same_codes(seed):
+    whole = weights(np.random.default_rng(seed), hidden=1_024)
+    first = stored_arrays(whole)
+    second = stored_arrays(weights_of(first, whole.curve))
+    assert first["projection"].dtype == np.int8
+    assert first.keys() == second.keys()
+    for name, part in first.items():
+        assert second[name] == pytest.approx(part, rel=1e-6), name
+
+
+@pytest.mark.parametrize("source", [FIRST, SECOND])
+def test_the_packaged_file_holds_matrices_as_codes(source):
+    raw = files("memory_audit.models").joinpath("data", source.name).read_bytes()
+    with np.load(BytesIO(raw), allow_pickle=False) as stored:
+        assert stored.keys() == stored_arrays(read_weights(source)[0]).keys()
+        assert sum(stored[name].nbytes for name in stored if stored[name].dtype != np.int8) < 0.1 * len(raw)
