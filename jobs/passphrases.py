@@ -50,7 +50,7 @@ class Passphrases:
         """
         given = self.given(name)
         if given is None and name not in self._typed and _is_terminal():
-            self._typed[name] = _typed(f"passphrase or PIN of {as_line(name, 80)}: ")
+            self._typed[name] = _checked(_typed(f"passphrase or PIN of {as_line(name, 80)}: "))
         if given is None and name not in self._typed:
             raise UsageError(f"key {name:.80} needs its passphrase, or the PIN of its token: {self._ways()}")
         return self._typed[name] if given is None else given
@@ -59,8 +59,8 @@ class Passphrases:
         """Return what file or variable say; None where there is neither. Raises like a call."""
         if self._file is not None:
             file = self._file / name.replace("/", "-") if self._file.is_dir() else self._file
-            return self._checked(read_secret(file, "passphrase", MAX_BYTES).removesuffix(b"\n").removesuffix(b"\r"))
-        return None if self._value is None else self._checked(os.fsencode(self._value))
+            return _checked(read_secret(file, "passphrase", MAX_BYTES).removesuffix(b"\n").removesuffix(b"\r"))
+        return None if self._value is None else _checked(os.fsencode(self._value))
 
     def new(self, name: str, *, may_be_empty: bool = False) -> bytes | None:
         """Return the passphrase that a key is to have: at the terminal it is asked for twice.
@@ -81,7 +81,7 @@ class Passphrases:
                 raise UsageError("these were two different passphrases: nothing was written")
             self._typed[""] = text
         if self._typed.get(""):
-            return self._checked(self._typed[""])
+            return _checked(self._typed[""])
         if not may_be_empty:
             raise UsageError(f"no new passphrase: {self._ways()}")
         return None
@@ -89,14 +89,15 @@ class Passphrases:
     def _ways(self) -> str:
         return f"give {self._option} FILE, set {self._variable}, or start this at a terminal"
 
-    def _checked(self, text: bytes) -> bytes:
-        if not 0 < len(text) <= MAX_BYTES:
-            raise UsageError(f"a passphrase has {len(text)} bytes, expected 1 to {MAX_BYTES:,}")
-        return text
-
 
 PASSPHRASES: ContextVar[Passphrases] = ContextVar("PASSPHRASES")
 """Of this start of the program: what is typed once is remembered to its end."""
+
+
+def _checked(text: bytes) -> bytes:
+    if not 0 < len(text) <= MAX_BYTES:
+        raise UsageError(f"a passphrase has {len(text):,} bytes, expected 1 to {MAX_BYTES:,}")
+    return text
 
 
 def _is_terminal() -> bool:

@@ -180,9 +180,11 @@ def read_offered(path: Path, name: str, secrets: Secrets) -> PrivateKey | Public
     check_private(path, where)
     if text.startswith("-----BEGIN "):
         return PrivateKey(name, decode_pem(text, secrets(name) if is_encrypted(text, where) else None, where))
-    key = unlocked(read_key(path, secrets))
-    if not isinstance(key, PrivateKey):
+    found = read_key(path, secrets)
+    if isinstance(found, LockedKey) and found.kept == "token":
         raise UsageError(f"{where}: names a key in a token: give its URI (--token)")
+    key = unlocked(found)
+    assert isinstance(key, PrivateKey)  # noqa: S101 - as all but those in tokens are
     return key
 
 
