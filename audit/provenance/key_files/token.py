@@ -166,7 +166,8 @@ def public_key_on_token(key: TokenKey, name: str, pin: Callable[[], bytes], wher
     """
     with _told(key, where) as pkcs11:
         found = _session(key, pin).get_key(object_class=pkcs11.ObjectClass.PUBLIC_KEY, **key.labels())
-        return PublicKey(name, bytes(found[pkcs11.Attribute.EC_POINT]).removeprefix(_OCTET_STRING))
+        point = bytes(found[pkcs11.Attribute.EC_POINT])  # some tokens give it bare
+        return PublicKey(name, point if len(point) == POINT_BYTES else point.removeprefix(_OCTET_STRING))
 
 
 def generate_on_token(key: TokenKey, pin: Callable[[], bytes], where: str) -> None:
@@ -177,14 +178,16 @@ def generate_on_token(key: TokenKey, pin: Callable[[], bytes], where: str) -> No
         IncompleteError: the token failed.
     """
     with _told(key, where) as pkcs11:
-        session = _session(key, pin)
-        if any(True for _ in session.get_objects({pkcs11.Attribute.LABEL: key.object})):
-            raise UsageError(f"{where}: the token has a key {key.object!r:.80} already: no key is overwritten")
-        session.create_domain_parameters(
-            pkcs11.KeyType.EC_EDWARDS, {pkcs11.Attribute.EC_PARAMS: _ED25519}, local=True
-        ).generate_keypair(
-            mechanism=pkcs11.Mechanism.EC_EDWARDS_KEY_PAIR_GEN, store=True, label=key.object, id=key.id or None
-        )
+        found = {pkcs11.Attribute[name.upper()]: value for name, value in key.labels().items()}
+        with _session(key, pin).token.open(rw=True) as session:  # it shares the login
+            if any(True for _ in session.get_objects(found)):
+                raise UsageError(f"{where}: the token has that key already, and none is overwritten ({key.uri():.200})")
+            curve = session.create_domain_parameters(
+                pkcs11.KeyType.EC_EDWARDS, {pkcs11.Attribute.EC_PARAMS: _ED25519}, local=True
+            )
+            curve.generate_keypair(
+                mechanism=pkcs11.Mechanism.EC_EDWARDS_KEY_PAIR_GEN, store=True, label=key.object, id=key.id or None
+            )
 
 
 def _session(key: TokenKey, pin: Callable[[], bytes]) -> Any:
@@ -196,7 +199,7 @@ def _session(key: TokenKey, pin: Callable[[], bytes]) -> Any:
             **({"token_label": key.token} if key.token else {}),
             **({"token_serial": key.serial.encode()} if key.serial else {}),
         )
-        _sessions[place] = token.open(rw=True, user_pin=pin().decode("utf-8", "surrogateescape"))
+        _sessions[place] = token.open(user_pin=pin().decode("utf-8", "surrogateescape"))
     return _sessions[place]
 
 

@@ -83,12 +83,19 @@ class NewKey:
     ] = None
     generate: Annotated[bool, typer.Option("--generate", help="Make the key in the token first.")] = False
 
-    def key(self, keyring: Keyring, role: RoleName, *, apply: bool) -> Signer | PublicKey:
-        """Draw, read or find it.
+    def brought(
+        self, change: Callable[[Signer | PublicKey], Keyring], keyring: Keyring, role: RoleName, *, apply: bool
+    ) -> Keyring:
+        """Change a keyring by the new key; one in a token is made when all else is known to be right.
 
         Raises:
             UsageError: options that contradict each other, no such file, key or token, or a wrong passphrase or PIN.
         """
+        if self.generate and apply:
+            change(self._key(keyring, role, apply=False))
+        return change(self._key(keyring, role, apply=apply))
+
+    def _key(self, keyring: Keyring, role: RoleName, *, apply: bool) -> Signer | PublicKey:
         if (self.source is not None and self.token is not None) or (self.generate and self.token is None):
             raise UsageError("a key comes from one place: --from FILE, or --token URI, there with --generate too")
         name = self.name or _next_name(keyring, role)
@@ -125,19 +132,22 @@ def keys_rotate(
     From then on the old keys sign nothing more; what they signed in the stores named, up to their newest versions,
     stays valid, and nothing in any other store does. Needs the root key. Changes nothing unless --apply is given.
     """
-    wanted, found = _role(role), list["VerifiedSnapshot"]()
+    wanted = _role(role)
+    found: list[VerifiedSnapshot] = []
 
     def change(before: Keyring) -> Keyring:
         found.extend(_kept(stores or [], before.policy, pin, wanted, no_store=no_store))
-        key = new.key(before, wanted, apply=apply)
-        if isinstance(key, PublicKey):
-            raise UsageError("a rotation needs the private key: a public one is added (memaudit keys add)")
-        return rotate_key(before, wanted, key, **_positions(found))
+
+        def rotated(key: Signer | PublicKey) -> Keyring:
+            if isinstance(key, PublicKey):
+                raise UsageError("a rotation needs the private key: a public one is added (memaudit keys add)")
+            return rotate_key(before, wanted, key, **_positions(found))
+
+        return new.brought(rotated, before, wanted, apply=apply)
 
     changed = _change(keys, wanted, change, apply=apply)
-    if changed.before is not None:
-        name = changed.after.keys[wanted][-1].name
-        changed.lines.append(f"{'new' if apply else 'would make a new'} {wanted} key {as_line(name, 80)}")
+    if changed.before is not None and changed.key is not None:
+        changed.lines.append(f"{'new' if apply else 'would make a new'} {wanted} key {as_line(changed.key.name, 80)}")
         changed.lines.extend(_ended(wanted, usable_keys(changed.before.policy, wanted), found))
     changed.show("rotated", wanted, found, as_json=as_json)
 
@@ -160,17 +170,14 @@ def keys_add(
     public part is enough. Needs the root key. Changes nothing unless --apply is given.
     """
     wanted = _role(role)
-    changed = _change(
-        keys, wanted, lambda before: add_key(before, wanted, new.key(before, wanted, apply=apply), principal or ()),
-        apply=apply,
-    )  # fmt: skip
-    if changed.before is not None:
-        known, now = (one.policy.roles[wanted].keys for one in (changed.before, changed.after))
-        (key,) = (now[key_id] for key_id in now.keys() - known.keys())
+
+    def change(before: Keyring) -> Keyring:
+        return new.brought(lambda key: add_key(before, wanted, key, principal or ()), before, wanted, apply=apply)
+
+    changed = _change(keys, wanted, change, apply=apply)
+    if changed.key is not None:
         of = f" for {', '.join(as_line(one, 40) for one in principal)}" if principal else ""
-        changed.lines.append(
-            f"{'new' if apply else 'would add the'} {wanted} key {as_line(key.name, 80)} ({key.key_id[:8]}){of}"
-        )
+        changed.lines.append(f"{'new' if apply else 'would add the'} {wanted} key {as_line(changed.key.name, 80)}{of}")
     changed.show("added", wanted, (), as_json=as_json)
 
 
@@ -192,7 +199,9 @@ def keys_revoke(
     What it signed in the stores named, up to their newest versions, stays valid, and nothing in any other store does.
     As many keys must be left as the role needs signatures. Needs the root key. Changes nothing unless --apply is given.
     """
-    wanted, found, revoked = _role(role), list["VerifiedSnapshot"](), dict[str, PublicKey]()
+    wanted = _role(role)
+    found: list[VerifiedSnapshot] = []
+    revoked: dict[str, PublicKey] = {}
 
     def change(before: Keyring) -> Keyring:
         revoked.update(_named_key(before.policy, wanted, key))
@@ -222,7 +231,8 @@ def keys_threshold(
     It counts for what was signed before, too: raise it before the first import. A store in which fewer keys signed is
     told, and nothing changed. Needs the root key. Changes nothing unless --apply is given.
     """
-    wanted, found = _role(role), list["VerifiedSnapshot"]()
+    wanted = _role(role)
+    found: list[VerifiedSnapshot] = []
 
     def change(before: Keyring) -> Keyring:
         after = change_threshold(before, wanted, threshold)
@@ -249,12 +259,22 @@ class Changed:
     applied: bool
     lines: list[str]
 
+    @property
+    def key(self) -> PublicKey | None:
+        """The new key."""
+        if self.before is None:
+            return None
+        known = self.before.policy.roles_by_key()
+        listed = (item for role in self.after.policy.roles.values() for item in role.keys.items())
+        return next((key for key_id, key in listed if key_id not in known), None)
+
     def show(self, verb: str, role: RoleName, found: Sequence[VerifiedSnapshot], *, as_json: bool) -> None:
         """Print it."""
         policy = self.after.policy
         if as_json:
             print_json({
                 "policy": policy.version, "digest": policy.digest, "role": role, verb: self.applied,
+                "key": None if self.key is None else self.key.vkey,
                 "stores": {one.store_id: one.version for one in found},
             })  # fmt: skip
             return

@@ -110,7 +110,7 @@ def test_a_key_that_is_not_the_one_named_signs_nothing(softhsm):
 
 @needs_softhsm
 def test_no_key_is_made_over_another(softhsm):
-    with pytest.raises(UsageError, match="has a key 'log' already"):
+    with pytest.raises(UsageError, match="has that key already, and none is overwritten"):
         generate_on_token(softhsm, pin, "f")
 
 
