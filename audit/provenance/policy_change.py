@@ -111,8 +111,8 @@ def change_threshold(keyring: Keyring, role: RoleName, threshold: int) -> Keyrin
     """
     if role == "writer":
         raise UsageError("an entry has one writer: the threshold of role writer is 1")
-    now = keyring.policy.roles[role]
-    if not 1 <= threshold <= (most := len(usable_keys(keyring.policy, role))):
+    now, most = keyring.policy.roles[role], len(usable_keys(keyring.policy, role))
+    if not 1 <= threshold <= most:
         raise UsageError(f"threshold {threshold} of role {role}, expected 1 to {most}: so many keys it has")
     changed = Role(threshold=threshold, keys=now.keys, principals=now.principals)
     return _signed(keyring, {**keyring.policy.roles, role: changed}, role, (), None)

@@ -37,9 +37,9 @@ _TAKEN = ("token", "serial", "object", "id", "type", "module-path")
 _PROBLEMS = {
     "NoSuchToken": "no such token is present",
     "TokenNotPresent": "no such token is present",
-    "MultipleTokensReturned": "several tokens have that label: name its serial",
+    "MultipleTokensReturned": "several tokens are called so: name the serial, too",
     "NoSuchKey": "the token has no such key",
-    "MultipleObjectsReturned": "several keys have that label: name its id",
+    "MultipleObjectsReturned": "several keys are called so: name label and id",
     "PinIncorrect": "the PIN is wrong; a token locks it after a few wrong ones",
     "PinInvalid": "the PIN is wrong; a token locks it after a few wrong ones",
     "PinLenRange": "the PIN is too short or too long for the token",
@@ -76,6 +76,8 @@ class TokenKey:
         Raises:
             UsageError: not one as the module's docstring says.
         """
+        if not text.startswith(URI_SCHEME):
+            raise UsageError(f"{where}: expected a PKCS#11 URI ({URI_SCHEME}…)")
         path, _, query = text.removeprefix(URI_SCHEME).partition("?")
         parts = [*filter(None, path.split(";")), *filter(None, query.split("&"))]
         given: dict[str, bytes] = {}
@@ -85,8 +87,8 @@ class TokenKey:
             if name not in _TAKEN or name in given:
                 raise UsageError(f"{where}: {name!r:.40} in a PKCS#11 URI, expected each of {', '.join(_TAKEN)} once")
             given[name] = unquote_to_bytes(value)
-        if not text.startswith(URI_SCHEME) or given.pop("type", b"private") != b"private":
-            raise UsageError(f"{where}: expected a PKCS#11 URI of a private key")
+        if given.pop("type", b"private") != b"private":
+            raise UsageError(f"{where}: expected the PKCS#11 URI of a private key")
         module, key_id = given.pop("module-path", b""), given.pop("id", b"")
         try:
             named = {name: value.decode() for name, value in given.items()}

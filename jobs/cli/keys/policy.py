@@ -299,7 +299,7 @@ def _change(
         if apply and (finished := settle(keys)):
             lines.append(f"an interrupted change of these keys was finished: {', '.join(sorted(finished))}")
             if brings_key and role in finished:
-                return Changed(keys=keys, before=None, after=open_keyring(keys), applied=True, lines=lines)
+                return Changed(keys=keys, before=None, after=read_keyring(keys), applied=True, lines=lines)
         before = read_keyring(keys, PASSPHRASES.get()) if apply else open_keyring(keys)
         after = change(before)
         if apply:

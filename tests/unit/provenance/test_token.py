@@ -22,7 +22,7 @@ needs_softhsm = pytest.mark.tool("softhsm")
 def softhsm(tmp_path_factory):
     """The key `log` in a token."""
     with soft_token(tmp_path_factory.mktemp("softhsm")) as uri:
-        key = TokenKey.parse(uri % "log", "f")
+        key = TokenKey.parse(uri("log"), "f")
         generate_on_token(key, pin, "f")
         yield key
 
@@ -150,7 +150,7 @@ def test_a_wrong_pin_is_tried_once_and_told(softhsm):
     [
         ("PinLocked", UsageError, "the PIN is locked: only the token's security officer"),
         ("TokenNotPresent", UsageError, "no such token is present"),
-        ("MultipleObjectsReturned", UsageError, "several keys have that label: name its id"),
+        ("MultipleObjectsReturned", UsageError, "several keys are called so: name label and id"),
         ("DeviceRemoved", IncompleteError, r"the token failed \(DeviceRemoved\)"),
         ("DeviceError", IncompleteError, r"the token failed \(DeviceError\)"),
     ],
