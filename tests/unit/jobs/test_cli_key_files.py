@@ -13,7 +13,10 @@ import time
 import pytest
 
 from memory_audit.jobs import passphrases
+from memory_audit.jobs.run.run_seal import Sealer, read_seal
+from memory_audit.provenance.key_files.token import TokenKey, TokenSigner, generate_on_token, public_key_on_token
 from memory_audit.provenance.keys import generate_keys, load_keyring, save_keyring
+from memory_audit.provenance.policy_change import rotate_key
 from tests.soft_token import PIN, soft_token
 from tests.unit.jobs.test_cli_keys import files, shown
 
@@ -346,3 +349,21 @@ def test_a_key_in_a_token_is_no_use_without_it(folder, keys, run, uri, monkeypat
     code, _, err = run(*write(folder))
     assert (code, "memaudit-log-2.key: the token has no such key" in one_line(err)) == (2, True)
     assert not (folder / "store").exists()
+
+
+@pytest.mark.tool("softhsm")
+def test_a_run_is_sealed_and_continued_by_a_key_in_a_token(folder, uri):
+    key, name = TokenKey.parse(uri("auditor"), "f"), "memaudit/auditor-2"
+
+    def pin() -> bytes:
+        return PIN.encode()
+
+    generate_on_token(key, pin, "f")
+    auditor = TokenSigner.open(key, public_key_on_token(key, name, pin, "f"), pin, "f")
+    keyring = rotate_key(generate_keys(), "auditor", auditor, logs={}, manifests={})
+    codes = [Sealer(keyring).codes({"run": "r"}).of("replays", "m", b"x") for _ in range(2)]
+    assert codes[0] == codes[1] != Sealer().codes({"run": "r"}).of("replays", "m", b"x")
+    sealer = Sealer(keyring)
+    sealer.write(folder, "result.json", b"x")
+    sealed = read_seal(sealer.seal(folder, "ab" * 16, 1), keyring.policy, "f")
+    assert (sealed.version, list(sealed.files)) == (1, ["result.json"])
