@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from memory_audit.provenance.ed25519 import PrivateKey
+    from memory_audit.provenance.ed25519 import Signer
     from memory_audit.provenance.trust_policy import TrustPolicy
 
 __all__ = [
@@ -133,7 +133,7 @@ class CalibrationFile:
 _ADVICE = "calibrate again with `memaudit calibrate`, or audit without a calibration"
 
 
-def sign_calibration(file: CalibrationFile, keys: Iterable[PrivateKey]) -> bytes:
+def sign_calibration(file: CalibrationFile, keys: Iterable[Signer]) -> bytes:
     """Return the signed file."""
     record = {
         "format": _FORMAT, "made_ms": file.made_ms, "backbone": file.backbone, "setting": asdict(file.setting),

@@ -27,8 +27,11 @@ HEAD_BYTES = 1_024
 DECISION = b'{"allowed": '
 """How a line of `memory_audit.guard.decision_log` begins."""
 
-_SIGNED = re.compile(rb'\{"payload":"|PRIVATE\+KEY\+|\{[^{}]*"format": ?"memaudit ')
-"""How envelopes (policies, manifests, attestations), private keys, and pins and other files of ours begin."""
+_SIGNED = re.compile(
+    rb'\{"payload":"|\{[^{}]*"format": ?"memaudit |'
+    rb"PRIVATE\+KEY\+|(?:[^\n+]+\+[0-9a-f]{8}\+[^\n]+\n)?(?:-----BEGIN [A-Z ]*PRIVATE KEY-----|pkcs11:)"
+)
+"""How envelopes (policies, manifests, attestations), pins and other files of ours begin, and private keys."""
 
 
 def check_place(out: Path) -> Path:

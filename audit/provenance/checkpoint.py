@@ -25,7 +25,7 @@ from memory_audit.provenance.note import open_note, sign_note
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
+    from memory_audit.provenance.ed25519 import PublicKey, Signer
 
 __all__ = ["Checkpoint", "log_origin", "open_checkpoint", "parse_checkpoint_text", "sign_checkpoint"]
 
@@ -50,7 +50,7 @@ def log_origin(store_id: str, tenant: str) -> str:
     return f"memaudit/{store_id}/{quote(tenant, safe='')}"
 
 
-def sign_checkpoint(checkpoint: Checkpoint, keys: Iterable[PrivateKey]) -> bytes:
+def sign_checkpoint(checkpoint: Checkpoint, keys: Iterable[Signer]) -> bytes:
     """Return the signed note."""
     return sign_note(checkpoint.text(), keys)
 

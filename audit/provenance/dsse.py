@@ -18,7 +18,7 @@ from memory_audit.provenance import base64_strict, strict_json
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
+    from memory_audit.provenance.ed25519 import PublicKey, Signer
 
 __all__ = ["Envelope", "parse_envelope", "seal", "verify_envelope"]
 
@@ -41,7 +41,7 @@ class Envelope:
         return strict_json.decode(self.payload, max_bytes=max_bytes, where=self.where)
 
 
-def seal(payload_type: str, payload: bytes, keys: Iterable[PrivateKey]) -> bytes:
+def seal(payload_type: str, payload: bytes, keys: Iterable[Signer]) -> bytes:
     """Sign a payload with every key and return the envelope."""
     message = _pae(payload_type, payload)
     signatures = [{"keyid": key.public().key_id, "sig": base64_strict.encode(key.sign(message))} for key in keys]

@@ -9,19 +9,17 @@ has low order, and when R is not the encoding of S·B - h·A (no cofactor): what
 too.
 
 What is signed is always separated by its first bytes: leaves by `leaf.SIGNATURE_DOMAIN`, envelopes by DSSE's `DSSEv1 `,
-notes by their origin line, which never starts with either. Codes (`memory_audit.jobs.run.run_seal`) are made with
-secrets that are derived from the seed.
+notes by their origin line, which never starts with either, and what secrets are derived from by `SECRET_DOMAIN`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import re
 import secrets
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from nacl.bindings import (
     crypto_core_ed25519_is_valid_point,
@@ -31,19 +29,25 @@ from nacl.bindings import (
 )
 from nacl.exceptions import BadSignatureError
 
-from memory_audit.errors import VerificationError
+from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance import base64_strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["MAX_KEY_NAME", "SIGNATURE_BYTES", "PrivateKey", "PublicKey", "check_key_name", "first_forged"]
+__all__ = [
+    "MAX_KEY_NAME", "SIGNATURE_BYTES", "PrivateKey", "PublicKey", "Signer", "check_key_name", "derived_secret",
+    "first_forged",
+]  # fmt: skip
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 
 MAX_KEY_NAME = 200
 """Characters; a key name is a schema-less URL, and it repeats on every signature line."""
+
+SECRET_DOMAIN = b"memaudit secret v1\x00"
+"""Begins what is signed to derive a secret; such a signature is never published."""
 
 _NOTE_ED25519 = b"\x01"
 """C2SP signed-note's signature type of Ed25519."""
@@ -110,6 +114,23 @@ class PublicKey:
         return first_forged((signature + message,), (self.raw,)) is None
 
 
+class Signer(Protocol):
+    """Signs by an Ed25519 key, wherever that lies: in memory, or in a token that never gives it away."""
+
+    @property
+    def name(self) -> str:
+        """The key's name."""
+        ...
+
+    def public(self) -> PublicKey:
+        """Return the verification key."""
+        ...
+
+    def sign(self, message: bytes) -> bytes:
+        """Sign: 64 bytes, the same for the same message."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class PrivateKey:
     """A named signing key. Its `repr` and its errors never show the seed."""
@@ -162,9 +183,19 @@ class PrivateKey:
         """Sign: 64 bytes, the same for the same message."""
         return crypto_sign(message, _expanded(self.seed))[:SIGNATURE_BYTES]
 
-    def derived(self, purpose: bytes) -> bytes:
-        """Return a secret of 32 bytes for one other purpose than signing: HMAC-SHA256 of its name under the seed."""
-        return hmac.digest(self.seed, purpose, "sha256")
+
+def derived_secret(signer: Signer, purpose: bytes) -> bytes:
+    """Return a secret of 32 bytes for one other purpose than signing, which nobody without the key can make.
+
+    It is the SHA-256 of a signature: RFC 8032 gives a message one, and it cannot be guessed.
+
+    Raises:
+        UsageError: the signer gives a message another signature each time.
+    """
+    signature, again = (signer.sign(SECRET_DOMAIN + purpose) for _ in range(2))
+    if signature != again:
+        raise UsageError(f"key {signer.name} signs the same bytes differently each time, which Ed25519 never does")
+    return hashlib.sha256(signature).digest()
 
 
 def first_forged(signed: Iterable[bytes], raw_keys: Iterable[bytes]) -> int | None:

@@ -22,7 +22,7 @@ from memory_audit.provenance import base64_strict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
+    from memory_audit.provenance.ed25519 import PublicKey, Signer
 
 __all__ = ["MAX_NOTE_BYTES", "Note", "open_note", "parse_note", "sign_note"]
 
@@ -55,7 +55,7 @@ class Note:
     signatures: tuple[NoteSignature, ...]
 
 
-def sign_note(text: str, keys: Iterable[PrivateKey]) -> bytes:
+def sign_note(text: str, keys: Iterable[Signer]) -> bytes:
     """Sign `text`, which ends in a newline, with each key.
 
     Raises:

@@ -31,12 +31,14 @@ from typing import TYPE_CHECKING, Literal, get_args
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance import dsse, strict_json
 from memory_audit.provenance.checkpoint import Checkpoint, open_checkpoint, parse_checkpoint_text
-from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
+from memory_audit.provenance.ed25519 import PublicKey
 from memory_audit.provenance.merkle import MAX_TREE_SIZE
 from memory_audit.provenance.note import parse_note
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from memory_audit.provenance.ed25519 import Signer
 
 __all__ = ["ANY_PRINCIPAL", "Revocation", "Role", "RoleName", "TrustPolicy", "sign_policy"]
 
@@ -193,7 +195,7 @@ def sign_policy(
     version: int,
     roles: Mapping[RoleName, Role],
     revoked: Mapping[str, Revocation],
-    root_keys: list[PrivateKey],
+    root_keys: Sequence[Signer],
     previous: TrustPolicy | None = None,
 ) -> TrustPolicy:
     """Sign a policy and verify it as a reader would.

@@ -26,6 +26,7 @@ from memory_audit.jobs.cli.shared import (
     Reading,
     Store,
     check_choice,
+    open_keyring,
     print_json,
     print_lines,
 )
@@ -45,7 +46,7 @@ from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.lineage.edges_file import read_edges
 from memory_audit.provenance import durable
-from memory_audit.provenance.keys import POLICY_FILE, load_keyring
+from memory_audit.provenance.keys import POLICY_FILE
 from memory_audit.report.json import to_record
 from memory_audit.report.summary import summarise
 from memory_audit.report.table import render_table
@@ -253,7 +254,7 @@ def calibrate(
     interrupted calibration is continued by the same command. Changes nothing.
     """
     place, chosen, now = check_place(out), settings.over(config), now_ms()
-    keyring = load_keyring(reading.keys)
+    keyring = open_keyring(reading.keys)
     signers = keyring.signers("auditor")
     session, told = reading.open(store, now), read_events(events)
     console = Console(soft_wrap=True)
@@ -292,7 +293,7 @@ def calibrate(
 def _purge_at_once(run: SealedRun, store: Path, reading: Reading, command: str) -> Purge:
     if large := large_removals(run.result):
         raise UsageError(f"{large[0]}; look at {run.path / REPORT_FILE}, then: {command} --most")
-    keyring = load_keyring(reading.keys)  # as it is now, perhaps hours after the start
+    keyring = open_keyring(reading.keys)  # as it is now, perhaps hours after the start
     return purge_run(run, run.result, store, keyring, reading.pin, dry_run=False)
 
 
@@ -304,15 +305,12 @@ def _auditor(keys: Path, *, apply: bool) -> Keyring | None:
     """
     if not apply and not (keys / POLICY_FILE).is_file():
         return None
-    keyring = load_keyring(keys)
-    try:
-        keyring.signers("auditor")
-        if apply:
-            keyring.signers("log")
-    except UsageError:
-        if apply:
-            raise
+    keyring = open_keyring(keys)
+    if not apply and not keyring.holds("auditor"):
         return None
+    keyring.signers("auditor")
+    if apply:
+        keyring.signers("log")
     return keyring
 
 

@@ -26,6 +26,7 @@ from memory_audit.jobs.cli.shared import (
     Store,
     TaxonomyFile,
     as_signed,
+    open_keyring,
     print_json,
     print_lines,
 )
@@ -34,7 +35,6 @@ from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.block_records import NO_BEHAVIOURS, BlockPlan, block_records_of, described, taxonomy_of
 from memory_audit.jobs.store_session import StoreSession, check_pin_place
 from memory_audit.provenance import strict_json
-from memory_audit.provenance.keys import load_keyring
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.purify import Purified, purify, read_purified
 from memory_audit.snapshot.reader import VerifiedSnapshot, open_snapshot, read_manifest
@@ -80,7 +80,7 @@ def forget(
     as_json: Json = False,
 ) -> None:
     """Remove entries by id and keep their paraphrases out. Changes nothing unless --apply is given."""
-    now, keyring = publisher_ms(store) if apply else now_ms(), load_keyring(keys)
+    now, keyring = publisher_ms(store) if apply else now_ms(), open_keyring(keys)
     session = StoreSession.open(store, keyring.policy, pin, now_ms=now, check_expiry=False)
     snapshot = session.snapshot
     named = taxonomy_of(taxonomy)

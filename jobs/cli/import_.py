@@ -10,11 +10,10 @@ import typer
 from memory_audit.counted import counted
 from memory_audit.errors import StalePlanError, UsageError, VerificationError
 from memory_audit.formats.import_jsonl import read_entries
-from memory_audit.jobs.cli.shared import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
+from memory_audit.jobs.cli.shared import DEFAULT_KEYS, Json, Keys, PinFile, Store, open_keyring, print_json, print_lines
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.places import check_outside_stores
 from memory_audit.jobs.store_session import StoreSession, check_pin_place, remember
-from memory_audit.provenance.keys import load_keyring
 from memory_audit.snapshot.known_entries import Compared, all_signed, compared
 from memory_audit.snapshot.layout import has_store, versions
 from memory_audit.snapshot.pin import read_pin
@@ -60,7 +59,10 @@ def import_jsonl(
     entries = read_entries(file, defaults, once=True)
     if not entries:
         raise UsageError(f"{file}: no memories in it; nothing was written")
-    keyring = load_keyring(keys)
+    keyring = open_keyring(keys)
+    keyring.signers("log")  # whatever keeps a key locked is told before anything is written
+    for writer in {entry.principal for entry in entries}:
+        keyring.writer_for(writer)
     check_pin_place(pin)
     found = Compared(new=tuple(entries), known=0, removed=())
     published: Published | None = None

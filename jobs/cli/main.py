@@ -26,13 +26,15 @@ from memory_audit.jobs.cli.forget import forget
 from memory_audit.jobs.cli.gate import gate_app
 from memory_audit.jobs.cli.guard import guard_app
 from memory_audit.jobs.cli.import_ import import_app
-from memory_audit.jobs.cli.keys import keys_app
+from memory_audit.jobs.cli.keys.folder import keys_app
+from memory_audit.jobs.cli.keys.policy import keys_add, keys_revoke, keys_rotate, keys_threshold
 from memory_audit.jobs.cli.lineage import lineage_app
 from memory_audit.jobs.cli.maintenance import redate, vacuum
 from memory_audit.jobs.cli.purge import purge, release
 from memory_audit.jobs.cli.report import explain, report
 from memory_audit.jobs.cli.shared import FINDINGS, VERSION, BackboneKeyEnv, Invocation, Json, print_json
 from memory_audit.jobs.cli.verify import verify
+from memory_audit.jobs.passphrases import PASSPHRASES, VARIABLE, Passphrases
 from memory_audit.models.library_noise import quiet_imports
 from memory_audit.report.untrusted import as_line
 
@@ -125,9 +127,20 @@ def _open_streams() -> None:
 
 @app.callback(invoke_without_command=True)
 def _root(
-    context: typer.Context, *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+    context: typer.Context,
+    passphrase_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="MEMAUDIT_PASSPHRASE_FILE",
+            help="Passphrase of the keys or PIN of their token, or a folder with a file for each key; default: the "
+            f"variable {VARIABLE}, else it is asked for.",
+        ),
+    ] = None,
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     context.ensure_object(Invocation).command = context.invoked_subcommand
+    PASSPHRASES.set(Passphrases(passphrase_file))
     if version:
         print(VERSION)  # noqa: T201 - scripts read it
         raise typer.Exit
@@ -172,6 +185,10 @@ def doctor(*, as_json: Json = False) -> None:
 
 # In the order in which a user meets them; --help lists commands before groups.
 app.command()(demo)
+keys_app.command("rotate")(keys_rotate)
+keys_app.command("add")(keys_add)
+keys_app.command("revoke")(keys_revoke)
+keys_app.command("threshold")(keys_threshold)
 for command in (verify, audit, report, explain, purge, release, calibrate, export, vacuum, redate, forget, doctor):
     app.command()(command)
 app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)

@@ -11,11 +11,10 @@ from rich.console import Console
 
 from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, UsageError
-from memory_audit.jobs.cli.shared import DEFAULT_KEYS, Json, Keys, PinFile, Store, print_json, print_lines
+from memory_audit.jobs.cli.shared import DEFAULT_KEYS, Json, Keys, PinFile, Store, open_keyring, print_json, print_lines
 from memory_audit.jobs.clock import as_utc, now_ms, publisher_ms
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.store_session import StoreSession, check_pin_place, known_pin, remember_published
-from memory_audit.provenance.keys import load_keyring
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.redate import redate as set_right
 from memory_audit.snapshot.publishing.vacuum import Vacuumed
@@ -50,7 +49,7 @@ def vacuum(
     stays, with its text. Changes nothing unless --apply is given. Exit code 3 says that a file stays which may hold
     removed text.
     """
-    retention, keyring = retention_ms(keep), load_keyring(keys)
+    retention, keyring = retention_ms(keep), open_keyring(keys)
     now = publisher_ms(store) if apply else now_ms()
     session = StoreSession.open(store, keyring.policy, pin, now_ms=now, check_expiry=False)  # nothing rolled back
     if apply:
@@ -139,7 +138,7 @@ def redate(
     that was not published to for two years needs it too. Takes the log key. Changes nothing unless --apply is given.
     """
     now = publisher_ms(store) if apply else now_ms()
-    keyring = load_keyring(keys)
+    keyring = open_keyring(keys)
     if apply:
         check_pin_place(pin)
     known = known_pin(store, pin, keyring.policy, now)

@@ -9,13 +9,22 @@ import typer
 
 from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError
-from memory_audit.jobs.cli.shared import DEFAULT_KEYS, Json, Keys, PinFile, Store, as_signed, print_json, print_lines
+from memory_audit.jobs.cli.shared import (
+    DEFAULT_KEYS,
+    Json,
+    Keys,
+    PinFile,
+    Store,
+    as_signed,
+    open_keyring,
+    print_json,
+    print_lines,
+)
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.run.purge_run import large_removals, purge_run
 from memory_audit.jobs.run.run_files import read_identity
 from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.jobs.store_session import StoreSession, check_pin_place
-from memory_audit.provenance.keys import load_keyring
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.release import quarantined_by
 from memory_audit.snapshot.publishing.release import release as put_back
@@ -61,7 +70,7 @@ def purge(
     """
     if suspected and not quarantine:
         raise UsageError("--suspected: what a run only suspects is quarantined, with --quarantine, and never removed")
-    keyring = load_keyring(keys)
+    keyring = open_keyring(keys)
     sealed = _sealed(run, store, keyring.policy)
     result = sealed.result.with_quarantined() if quarantine or doubtful else sealed.result
     result = result.with_suspected() if suspected else result
@@ -97,7 +106,7 @@ def release(
     """
     if (run is None) == (not entries) or (tenant is None) != (not entries):
         raise UsageError("name the run with --run, or ids of memories and their --tenant")
-    now, keyring = publisher_ms(store) if apply else now_ms(), load_keyring(keys)
+    now, keyring = publisher_ms(store) if apply else now_ms(), open_keyring(keys)
     session = StoreSession.open(store, keyring.policy, pin, now_ms=now, check_expiry=False)
     if run is not None:
         named = quarantined_by(session.snapshot, as_signed(run, "--run"))

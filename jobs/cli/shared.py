@@ -13,20 +13,22 @@ import typer
 from rich.console import Console
 
 from memory_audit.errors import UsageError
+from memory_audit.jobs.passphrases import PASSPHRASES
 from memory_audit.jobs.run.run_audit import start_models
 from memory_audit.jobs.store_session import StoreSession
-from memory_audit.provenance.keys import POLICY_FILE, load_policy
+from memory_audit.provenance.keys import POLICY_FILE, load_keyring, load_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.provenance.keys import Keyring
     from memory_audit.provenance.trust_policy import TrustPolicy
 
 __all__ = [
     "DEFAULT_KEYS", "FINDINGS", "VERSION", "BackboneKeyEnv", "Invocation", "Json", "Keys", "PinFile", "Quiet",
-    "Reading", "Store", "TaxonomyFile", "Trust", "as_signed", "check_choice", "installed_policy", "print_json",
-    "print_lines",
+    "Reading", "Store", "TaxonomyFile", "Trust", "as_signed", "check_choice", "installed_policy", "open_keyring",
+    "print_json", "print_lines",
 ]  # fmt: skip
 
 Store = Annotated[Path, typer.Argument(help="Folder of the signed store.")]
@@ -87,6 +89,11 @@ class Reading:
 def installed_policy(keys: Path, trust: Path | None) -> TrustPolicy:
     """Return the policy that the user trusts."""
     return load_policy(trust if trust is not None else keys / POLICY_FILE)
+
+
+def open_keyring(keys: Path) -> Keyring:
+    """Read a key folder; passphrases and PINs are asked for when its keys sign. Raises like `load_keyring`."""
+    return load_keyring(keys, PASSPHRASES.get())
 
 
 def as_signed(text: str, what: str) -> str:

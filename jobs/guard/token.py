@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import UsageError
-from memory_audit.provenance.keys import OPEN_TO_OTHERS
+from memory_audit.jobs.secret_file import read_secret
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,14 +29,9 @@ def guard_token(file: Path | None) -> str:
         token = os.environ.get("MEMAUDIT_GUARD_TOKEN", "")
     else:
         try:
-            with file.open("rb") as stream:
-                mode, text = os.fstat(stream.fileno()).st_mode, stream.read(2 * MAX_TOKEN_CHARS)
-            token = text.decode("ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = "not ASCII" if isinstance(error, UnicodeDecodeError) else error.strerror
-            raise UsageError(f"{file}: cannot read the token ({reason})") from None
-        if mode & OPEN_TO_OTHERS:
-            raise UsageError(f"{file}: the token is open to others: chmod 600 it")
+            token = read_secret(file, "token", 2 * MAX_TOKEN_CHARS).decode("ascii").strip()
+        except UnicodeDecodeError:
+            raise UsageError(f"{file}: cannot read the token (not ASCII)") from None
     fits = MIN_TOKEN_CHARS <= len(token) <= MAX_TOKEN_CHARS and token.isascii() and token.isprintable()
     if (token or file is not None) and not fits:
         raise UsageError(

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from memory_audit.errors import AuditError, UsageError, VerificationError
 from memory_audit.provenance import dsse, durable, strict_json
+from memory_audit.provenance.ed25519 import derived_secret
 from memory_audit.snapshot.layout import MAX_VERSION
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Sealer:
     def __init__(self, keyring: Keyring | None = None) -> None:
         self._keyring = keyring
         keys = () if keyring is None else keyring.signers("auditor")
-        secrets = sorted((key.public().key_id, key.derived(_PURPOSE)) for key in keys)
+        secrets = sorted((key.public().key_id, derived_secret(key, _PURPOSE)) for key in keys)
         self._secret = b"".join(secret for _, secret in secrets)
         self._files: dict[str, str] = {}
         self._sealed: Mapping[str, str] = {}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memory_audit.entry import Entry
-    from memory_audit.provenance.ed25519 import PrivateKey
+    from memory_audit.provenance.ed25519 import Signer
     from memory_audit.provenance.keys import Keyring
     from memory_audit.provenance.leaf import Tombstone
     from memory_audit.snapshot.bucket import BucketView
@@ -32,7 +32,7 @@ class LogWriter:
         self._tree = merkle.CompactRange(bytes(self._packed))
         self._keyring = keyring
         self._encode = entry_encoder(self.origin, tenant)
-        self._writers: dict[str, tuple[PrivateKey, str]] = {}
+        self._writers: dict[str, tuple[Signer, str]] = {}
 
     def packed(self) -> bytes:
         """Return the leaf hashes so far, concatenated."""

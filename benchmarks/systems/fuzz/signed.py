@@ -25,6 +25,8 @@ from memory_audit.jobs.run.run_seal import read_seal
 from memory_audit.provenance import base64_strict, cbor, dsse, merkle, strict_json
 from memory_audit.provenance.checkpoint import Checkpoint, parse_checkpoint_text, sign_checkpoint
 from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
+from memory_audit.provenance.key_files.pem import decode_pem, encode_pem
+from memory_audit.provenance.key_files.token import TokenKey
 from memory_audit.provenance.keys import Keyring
 from memory_audit.provenance.leaf import LEAF_START, Tombstone, encode_entry, encode_tombstone
 from memory_audit.provenance.note import open_note, parse_note
@@ -139,7 +141,8 @@ def _pin() -> bytes:
 
 
 def _notes() -> list[Target]:
-    log = keyring().keys["log"][0]
+    log = PrivateKey("fuzz/log", hashlib.sha256(b"log").digest())
+    uri = "pkcs11:token=fuzz;object=log;id=%01?module-path=/usr/lib/m.so"
     checkpoint = Checkpoint(origin="memaudit/s/acme", size=TREE_SIZE, root=b"r" * 32)
     note = sign_checkpoint(checkpoint, [log])
     logs = encode_checkpoints({"acme": note})
@@ -173,7 +176,19 @@ def _notes() -> list[Target]:
             ),
             seeds=(log.to_text().encode(),),
         ),
+        Target(
+            name="private key, PEM", decode=lambda data: decode_pem(_text(data), None, "f"),
+            seeds=(encode_pem(log.seed, None).encode(),),
+        ),
+        Target(
+            name="key in a token", decode=lambda data: same(_uri(_uri(_text(data))), _uri(_text(data))),
+            seeds=(uri.encode(),),
+        ),
     ]  # fmt: skip
+
+
+def _uri(text: str) -> str:
+    return TokenKey.parse(text, "f").uri()
 
 
 def _payload(sealed: bytes) -> bytes:

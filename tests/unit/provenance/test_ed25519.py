@@ -1,5 +1,7 @@
 """Keys: C2SP vkeys, Go's private key text, and the public keys that are refused."""
 
+import secrets
+
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -7,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.bindings import crypto_core_ed25519_add
 
-from memory_audit.errors import VerificationError
+from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance import base64_strict
-from memory_audit.provenance.ed25519 import PrivateKey, PublicKey, first_forged
+from memory_audit.provenance.ed25519 import PrivateKey, PublicKey, derived_secret, first_forged
 
 C2SP_EXAMPLE = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
 
@@ -155,7 +157,18 @@ def test_nothing_holds_no_forgery():
 
 def test_a_derived_secret_is_of_its_key_and_purpose_alone():
     one, two = PrivateKey("k", b"s" * 32), PrivateKey("k", b"t" * 32)
-    secrets = [key.derived(purpose) for key in (one, two) for purpose in (b"a", b"b")]
-    assert len({*secrets, one.seed, two.seed, one.public().raw, two.public().raw}) == 8
-    assert {len(secret) for secret in secrets} == {32}
-    assert one.derived(b"a") == PrivateKey("renamed", b"s" * 32).derived(b"a")
+    found = [derived_secret(key, purpose) for key in (one, two) for purpose in (b"a", b"b")]
+    assert len({*found, one.seed, two.seed, one.public().raw, two.public().raw}) == 8
+    assert {len(secret) for secret in found} == {32}
+    assert derived_secret(one, b"a") == derived_secret(PrivateKey("renamed", b"s" * 32), b"a")
+
+
+def test_no_secret_is_derived_from_signatures_that_differ():
+    class Hedged(PrivateKey):
+        """Signs as a token does that adds randomness of its own."""
+
+        def sign(self, message):
+            return secrets.token_bytes(64)
+
+    with pytest.raises(UsageError, match="signs the same bytes differently each time"):
+        derived_secret(Hedged("k", b"s" * 32), b"a")

@@ -11,7 +11,8 @@ from memory_audit.errors import StalePlanError, UsageError, VerificationError
 from memory_audit.provenance import durable
 from memory_audit.provenance.folder_lock import locked
 from memory_audit.provenance.key_folder import install_rotation, settle
-from memory_audit.provenance.keys import Keyring, generate_keys, load_keyring, rotate_key, save_keyring
+from memory_audit.provenance.keys import Keyring, draw_key, generate_keys, load_keyring, save_keyring
+from memory_audit.provenance.policy_change import rotate_key
 from memory_audit.provenance.trust_policy import Role, sign_policy
 
 
@@ -20,7 +21,7 @@ def rotation(request, tmp_path):
     """A folder, its keyring, and that after a rotation."""
     before = generate_keys()
     save_keyring(before, tmp_path / "k")
-    return tmp_path / "k", before, rotate_key(before, request.param, "memaudit/new", logs={}, manifests={})
+    return tmp_path / "k", before, rotate_key(before, request.param, draw_key("memaudit/new"), logs={}, manifests={})
 
 
 def test_a_rotation_is_what_the_folder_then_holds(rotation):
@@ -59,7 +60,7 @@ def test_a_retired_key_of_that_name_is_not_overwritten(tmp_path):
     save_keyring(before, tmp_path / "k")
     retired = tmp_path / "k" / "memaudit-root.key.retired"
     retired.write_text(generate_keys().keys["root"][0].to_text())
-    after = rotate_key(before, "root", "memaudit/new", logs={}, manifests={})
+    after = rotate_key(before, "root", draw_key("memaudit/new"), logs={}, manifests={})
     with pytest.raises(UsageError, match=r"retired: exists"):
         install_rotation(tmp_path / "k", before, after)
     assert load_keyring(tmp_path / "k").policy == before.policy
@@ -111,13 +112,13 @@ def test_a_writer_that_speaks_for_some_is_not_followed_by_one_that_speaks_for_al
         root_keys=list(first.keys["root"]),
     )  # fmt: skip
     with pytest.raises(UsageError, match="speaks for some principals only"):
-        rotate_key(Keyring(policy=policy, keys=first.keys), "writer", "memaudit/new", logs={}, manifests={})
+        rotate_key(Keyring(policy=policy, keys=first.keys), "writer", draw_key("memaudit/new"), logs={}, manifests={})
 
 
 def test_a_policy_that_readers_would_refuse_is_not_signed():
     logs = {f"memaudit/{'0' * 32}/{'t' * 150}{number}": 1 for number in range(80_000)}
     with pytest.raises(UsageError, match=r"would have [0-9,]+ bytes, readers take"):
-        rotate_key(generate_keys(), "log", "memaudit/new", logs=logs, manifests={})
+        rotate_key(generate_keys(), "log", draw_key("memaudit/new"), logs=logs, manifests={})
 
 
 class Killed(BaseException):

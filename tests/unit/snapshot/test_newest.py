@@ -12,7 +12,8 @@ from memory_audit.errors import StalePlanError, UsageError, VerificationError
 from memory_audit.provenance import durable, key_folder
 from memory_audit.provenance.folder_lock import locked
 from memory_audit.provenance.key_folder import install_rotation
-from memory_audit.provenance.keys import generate_keys, load_keyring, rotate_key, save_keyring, save_policy
+from memory_audit.provenance.keys import draw_key, generate_keys, load_keyring, save_keyring, save_policy
+from memory_audit.provenance.policy_change import rotate_key
 from memory_audit.snapshot.newest import TRIES, at_newest
 from memory_audit.snapshot.publishing.publish import append_entries
 from memory_audit.snapshot.publishing.vacuum import vacuum
@@ -178,7 +179,7 @@ def test_keys_that_are_asked_for_while_they_are_rotated_are_the_new_ones(tmp_pat
     """Asked for before the new policy is there, and again before the new key has its name."""
     save_keyring(generate_keys(), tmp_path / "keys")
     before = load_keyring(tmp_path / "keys")
-    after = rotate_key(before, "log", "memaudit/log-2", logs={}, manifests={})
+    after = rotate_key(before, "log", draw_key("memaudit/log-2"), logs={}, manifests={})
     found = []
 
     def read():

@@ -5,7 +5,8 @@ import pytest
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance.checkpoint import log_origin
 from memory_audit.provenance.ed25519 import PrivateKey
-from memory_audit.provenance.keys import Keyring, rotate_key
+from memory_audit.provenance.keys import Keyring, draw_key
+from memory_audit.provenance.policy_change import rotate_key
 from memory_audit.provenance.trust_policy import Role, sign_policy
 from memory_audit.snapshot.publishing.publish import append_entries
 from memory_audit.snapshot.publishing.purify import purify
@@ -19,7 +20,7 @@ def rotated(store, role):
     snapshot = open_store(store)
     logs = {log_origin(snapshot.store_id, tenant): ref.size for tenant, ref in snapshot.log_refs.items()}
     return rotate_key(
-        keyring(), role, f"memaudit/{role}-2", logs=logs, manifests={snapshot.store_id: snapshot.version + 1}
+        keyring(), role, draw_key(f"memaudit/{role}-2"), logs=logs, manifests={snapshot.store_id: snapshot.version + 1}
     )
 
 
@@ -56,12 +57,12 @@ def test_the_revoked_key_signs_nothing_more(tmp_path, role):
 
 
 def test_a_root_rotation_needs_and_replaces_the_root_key(tmp_path):
-    keys = rotate_key(keyring(), "root", "memaudit/root-2", logs={}, manifests={})
+    keys = rotate_key(keyring(), "root", draw_key("memaudit/root-2"), logs={}, manifests={})
     assert [key.name for key in keys.keys["root"]] == ["memaudit/root-2"]
     assert keyring().policy.rotated(keys.policy.envelope, "p").version == 2
     without = Keyring(policy=keyring().policy, keys={**keyring().keys, "root": ()})
     with pytest.raises(UsageError, match="0 usable root keys"):
-        rotate_key(without, "log", "x", logs={}, manifests={})
+        rotate_key(without, "log", draw_key("x"), logs={}, manifests={})
 
 
 @pytest.mark.parametrize("role", ["root", "auditor"])
@@ -76,4 +77,4 @@ def test_a_rotation_never_lowers_a_threshold(role):
     )  # fmt: skip
     keys = Keyring(policy=policy, keys={**first.keys, role: (*first.keys[role], second)})
     with pytest.raises(UsageError, match=f"role {role} needs 2 signatures"):
-        rotate_key(keys, role, "memaudit/new", logs={}, manifests={})
+        rotate_key(keys, role, draw_key("memaudit/new"), logs={}, manifests={})

@@ -1,0 +1,1 @@
+"""`memaudit keys`: the files of a key folder, and what its trust policy says of keys."""
