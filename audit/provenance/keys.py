@@ -226,7 +226,7 @@ def read_keyring(folder: Path, secrets: Secrets = no_secrets) -> Keyring:
     for path in (*folder.glob(f"*.key{NEXT}"), *folder.glob(f"*.key{RETIRED}")):
         if read_key(path, named=by_file_name(policy)).public().key_id in roles:
             raise UsageError(
-                f"{folder}: a rotation of its keys was interrupted ({path.name}): `memaudit keys rotate ROLE STORE… "
+                f"{folder}: a change of its keys was interrupted ({path.name}): `memaudit keys rotate ROLE STORE… "
                 "--apply` finishes it"
             )
     keys: dict[RoleName, list[Signer]] = {role: [] for role in get_args(RoleName)}

@@ -12,7 +12,7 @@ Needs the library python-pkcs11 (extra `hsm`), which is imported when a token is
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, unquote_to_bytes
@@ -220,5 +220,8 @@ def _told(key: TokenKey, where: str) -> Iterator[Any]:
             raise UsageError(f"{where}: {_PROBLEMS[kind]} ({key.uri():.200})") from None
         if said.startswith("OS exception while loading"):
             raise UsageError(f"{where}: {key.module:.200} is no PKCS#11 module that can be loaded") from None
-        _sessions.pop((key.module, key.token, key.serial), None)
+        lost = _sessions.pop((key.module, key.token, key.serial), None)
+        with suppress(pkcs11.PKCS11Error):  # else the process would stay logged in, and could not log in again
+            if lost is not None:
+                lost.close()
         raise IncompleteError(f"{where}: the token failed ({kind}{f', {said:.100}' if said else ''})") from None

@@ -108,7 +108,7 @@ def test_an_interrupted_rotation_is_finished_and_no_second_one_made(keys, run):
     assert run("keys", "rotate", "log", "store", "--apply")[0] == 0
     (keys / "memaudit-log-2.key").rename(keys / "memaudit-log-2.key.next")
     code, out, _ = run("keys", "rotate", "log", "store", "--apply")
-    assert (code, "an interrupted rotation was finished" in out) == (0, True)
+    assert (code, "an interrupted change of these keys was finished" in out) == (0, True)
     assert load_keyring(keys).policy.version == 2
 
 

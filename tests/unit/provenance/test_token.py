@@ -93,7 +93,7 @@ def test_its_file_names_it_and_holds_no_secret(softhsm, tmp_path):
 
 @needs_softhsm
 def test_a_private_key_does_not_leave_the_token(softhsm):
-    import pkcs11  # noqa: PLC0415
+    import pkcs11.exceptions  # noqa: PLC0415
 
     handle = TokenSigner.open(softhsm, PrivateKey("k", b"s" * 32).public(), pin, "f").handle
     assert (handle[pkcs11.Attribute.SENSITIVE], handle[pkcs11.Attribute.EXTRACTABLE]) == (True, False)
@@ -156,13 +156,13 @@ def test_a_wrong_pin_is_tried_once_and_told(softhsm):
     ],
 )
 def test_what_a_token_says_becomes_one_line(softhsm, name, error, line):
-    import pkcs11  # noqa: PLC0415
+    import pkcs11.exceptions  # noqa: PLC0415
 
     class Failing:
         """A private key of python-pkcs11 whose token says no."""
 
         def sign(self, _message, mechanism):
-            raise getattr(pkcs11, name)
+            raise getattr(pkcs11.exceptions, name)
 
     public = PrivateKey("k", b"s" * 32).public()
     with pytest.raises(error, match=line):
