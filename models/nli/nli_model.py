@@ -278,9 +278,7 @@ class _Tokenizer:
         texts = list(dict.fromkeys(itertools.chain.from_iterable(pairs)))
         if not texts:
             return []
-        read = self._tokenizer(
-            texts, add_special_tokens=False, truncation=True, max_length=self.limit, return_attention_mask=False
-        )
+        read = self._tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)
         known = dict(zip(texts, read["input_ids"], strict=True))
         begin, end = [self._tokenizer.cls_token_id], [self._tokenizer.sep_token_id]
         rows = []
