@@ -175,7 +175,8 @@ class PackedDeberta:
                 shape, (n * span, 1, span - 1), n - 1
             ).contiguous()  # copied, it adds faster
             bias += to_distance.as_strided(shape, (n * span, span - 1, 1), n - 1)
-            shares = torch.baddbmm(bias, queries, keys.transpose(1, 2), alpha=self._scale).softmax(-1)
+            scores = torch.baddbmm(bias, queries, keys.transpose(1, 2), alpha=self._scale)
+            shares = scores.softmax(-1, dtype=torch.float32).to(self._dtype)
             seen.append(torch.bmm(shares, values).view(heads, pairs * n, size).transpose(0, 1).reshape(pairs * n, -1))
         return torch.cat(seen)
 
