@@ -59,12 +59,12 @@ def fits(config: Mapping[str, Any]) -> bool:
 class _Layer(NamedTuple):
     """Weights of a layer; a linear layer or norm is (weight, bias)."""
 
-    qkv: Any
-    out: Any
-    out_norm: Any
-    up: Any
-    down: Any
-    down_norm: Any
+    qkv: tuple[Any, Any]
+    out: tuple[Any, Any]
+    out_norm: tuple[Any, Any]
+    up: tuple[Any, Any]
+    down: tuple[Any, Any]
+    down_norm: tuple[Any, Any]
     keys: Any
     """Shape (heads, size of a head, 2 x tokens - 1): of distances i - j from tokens - 1 down, over the scale."""
 
@@ -117,8 +117,9 @@ class PackedDeberta:
             .view(len(distances), self._heads, -1).permute(1, 2, 0)
             for part in parts[:2]
         )  # fmt: skip
+        weights, biases = zip(*parts, strict=True)
         return _Layer(
-            qkv=tuple(torch.cat(both).to(dtype) for both in zip(*parts, strict=True)),
+            qkv=(torch.cat(weights).to(dtype), torch.cat(biases).to(dtype)),
             out=_of(layer.attention.output.dense, dtype), out_norm=_of(layer.attention.output.LayerNorm),
             up=_of(layer.intermediate.dense, dtype),
             down=_of(layer.output.dense, dtype), down_norm=_of(layer.output.LayerNorm),
