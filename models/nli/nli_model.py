@@ -10,8 +10,8 @@ end of its longer side, and `truncated` counts how many were.
 | any other | `TorchEntailment`, float32, batches padded little | the same, bfloat16 |
 
 On a CPU a pair's score does not depend on what is asked with it. Int8 activations are not offered: with one scale a
-batch scores moved by up to 0.18 with it, and with one a token classes changed whose margin was 0.08; bfloat16 moved
-none of 400 and no probability by more than 0.011 (`benchmarks/systems/nli_throughput.py`).
+batch a score moved by up to 0.18 with its batch, and with one a token labels changed whose margin was 0.08.
+`benchmarks/systems/nli_throughput.py` compares labels and speed with float32.
 """
 
 from __future__ import annotations
