@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memory_audit.models.library_noise import without_bars
+from memory_audit.models.telemetry import tell_nobody
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,6 +87,7 @@ class PackedDeberta:
     """
 
     def __init__(self, folder: Path, *, device: str, dtype: str, max_tokens: int) -> None:
+        tell_nobody()
         import torch  # noqa: PLC0415 - takes seconds
         from transformers import AutoModelForSequenceClassification  # noqa: PLC0415
 
