@@ -249,10 +249,13 @@ def _seal() -> dict[str, object]:
 
 
 def _manifest(operation: Withdrawal) -> Manifest:
-    """One bucket with every kind of file that such a version has."""
+    """One bucket with every kind of file that such a version has; of the purification, in the layout without tiles."""
     ref = FileRef(sha256="ab" * 32, size=10, rows=1)
     held = (ref,) if operation == "quarantine" else ()
-    buckets = {7: BucketFiles(data=(ref,), leaves=ref, checkpoints=ref, tombstones=ref, quarantine=held)}
+    files = BucketFiles(
+        data=(ref,), hashes=ref, checkpoints=ref, tombstones=ref, quarantine=held, ids=held or None
+    )  # fmt: skip
+    buckets = {7: files}
     return Manifest(
         store_id=STORE, version=3, oldest=1, operation=operation, parent="ef" * 32, created_ms=NOW_MS,
         expires_ms=NOW_MS + 5, run_id="run", policy_version=1, policy_sha256=keyring().policy.digest,
