@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "PARTIAL", "create", "ensure_folder", "is_leftover", "read_bounded", "remove", "remove_leftovers", "replace",
+    "PARTIAL", "create", "ensure_folder", "is_leftover", "keep_name", "read_bounded", "remove",
+    "remove_leftovers", "replace",
 ]  # fmt: skip
 
 PARTIAL = re.compile(r"\.[0-9a-f]{24}\.part")
@@ -42,7 +43,7 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """Nothing is there; a link that leads back to itself leads nowhere."""
 
 
-def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> bool:
+def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644, synced: bool = True) -> bool:
     """Create `final` with exactly `data`, durable when this returns.
 
     Args:
@@ -50,6 +51,7 @@ def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> boo
         data: The content.
         scratch: An existing folder on the same file system.
         mode: Permission bits, before the process's umask.
+        synced: False for one of many files in a folder: their names are durable after one `keep_name`.
 
     Returns:
         False where `final` exists already: it is left alone.
@@ -66,8 +68,8 @@ def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> boo
                 created = False
     except OSError as error:
         raise IncompleteError(f"cannot write {final} ({_reason(error)}); nothing was published") from error
-    if created:
-        _keep_name(final)
+    if created and synced:
+        keep_name(final)
     return created
 
 
@@ -87,7 +89,21 @@ def replace(final: Path, data: bytes | Iterable[bytes], *, mode: int = 0o644) ->
             os.replace(partial, final)
     except OSError as error:
         raise IncompleteError(f"cannot write {final} ({_reason(error)}); nothing was replaced") from error
-    _keep_name(final)
+    keep_name(final)
+
+
+def keep_name(final: Path) -> None:
+    """Sync a file's folder, and with it the names of all files in it.
+
+    Raises:
+        IncompleteError: an operating system error.
+    """
+    try:
+        _sync_folder(final.parent)
+    except OSError as error:
+        raise IncompleteError(
+            f"{final} is there, but its folder cannot be synced ({_reason(error)}): a power cut may undo it"
+        ) from error
 
 
 def ensure_folder(folder: Path, *, mode: int = 0o777) -> None:
@@ -195,15 +211,6 @@ def _open_scratch(folder: Path, mode: int) -> tuple[Path, int]:
         if os.fstat(descriptor).st_nlink:
             return partial, descriptor
         os.close(descriptor)  # taken for a dead writer's before it was locked
-
-
-def _keep_name(final: Path) -> None:
-    try:
-        _sync_folder(final.parent)
-    except OSError as error:
-        raise IncompleteError(
-            f"{final} is there, but its folder cannot be synced ({_reason(error)}): a power cut may undo it"
-        ) from error
 
 
 def _sync_folder(folder: Path) -> None:

@@ -34,12 +34,12 @@ from memory_audit.provenance.folder_lock import locked
 from memory_audit.provenance.tiles import TILE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 __all__ = [
     "STORE_FOLDERS", "FileRef", "Kind", "behind_link", "bucket_of", "by_bucket", "file_name", "file_path", "has_store",
-    "hold", "manifest_path", "put_file", "put_tile", "read_file", "read_tile", "stored_files", "versions",
+    "hold", "manifest_path", "put_file", "put_tiles", "read_file", "read_tile", "stored_files", "versions",
 ]  # fmt: skip
 
 Kind = Literal["data", "quarantine", "tiles", "edges", "ids", "leaves", "tombstones", "checkpoints"]
@@ -229,15 +229,20 @@ def read_tile(store: Path, bucket: int, tree_hash: bytes) -> bytes:
     return durable.read_bounded(store / where, TILE_BYTES, where)
 
 
-def put_tile(store: Path, bucket: int, tree_hash: bytes, tile: bytes) -> None:
-    """Write a full tile, durably. Raises like `put_file`."""
-    _put(store, file_path(store, "tiles", bucket, tree_hash.hex()), tile)
+def put_tiles(store: Path, bucket: int, tiles: Mapping[bytes, bytes]) -> None:
+    """Write full tiles, by their tree hashes, durably. Raises like `put_file`."""
+    path = None
+    for tree_hash, tile in tiles.items():
+        path = file_path(store, "tiles", bucket, tree_hash.hex())
+        _put(store, path, tile, synced=False)
+    if path is not None:
+        durable.keep_name(path)
 
 
-def _put(store: Path, path: Path, data: bytes) -> None:
+def _put(store: Path, path: Path, data: bytes, *, synced: bool = True) -> None:
     durable.ensure_folder(path.parent)
     durable.ensure_folder(store / "scratch", mode=WRITERS_MODE)
-    if not durable.create(path, data, scratch=store / "scratch"):
+    if not durable.create(path, data, scratch=store / "scratch", synced=synced):
         try:
             whole = durable.read_bounded(path, len(data), path.name) == data
         except VerificationError:

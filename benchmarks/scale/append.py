@@ -3,16 +3,17 @@
     python -m benchmarks.scale.append [--before 09c124a] [--sizes 100000 1000000] [--batch 1000] [--batches 10]
 
 For each size the earlier revision imports a store of one tenant. From copies of it both revisions append batch after
-batch, by turns, each in a process of its own that tells its times; a batch is signed, hashed onto the log, checked for
-ids and parents, written, and published as a version. The first append of this revision brings the store into its
-layout; that one is a row of its own and no part of the figure, which is the median of the others. Last, this revision
-verifies its store, whole.
+batch, by turns, each in a process of its own (`append_server`) that tells its times; a batch is signed, hashed onto the
+log, checked for ids and parents, written, and published as a version. The first append of this revision brings the
+store into its layout; that one is a row of its own and no part of the figure, which is the median of the others. Last,
+each verifies its store, whole, where that is the smallest.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import sys
@@ -20,12 +21,14 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from benchmarks.harness.resultfile import ResultFile
 from benchmarks.systems.house import checked_out
 
-HERE = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 SERVER = Path(__file__).with_name("append_server.py")
 LIMIT_MS = 0.2
 """An entry, appended in batches to the largest store."""
@@ -60,39 +63,40 @@ def measure(  # noqa: PLR0917
     old: Path, stores: Path, folder: Path, size: int, options: argparse.Namespace, result: ResultFile
 ) -> dict[str, float]:
     """Milliseconds an entry, by revision, as the median of the batches."""
-    origin = stores / str(size)
+    origin, before = stores / str(size), ("audit", [str(old)])
     if not (origin / "store" / "manifests").is_dir():
-        with Revision(old, origin) as before:
-            seconds = before.do("create", size)
+        with Revision(*before, origin) as revision:
+            seconds = revision.do("create", size)
         result.add_row({"entries": size, "what": "import by the earlier revision", "wall_s": seconds})
     times: dict[str, list[float]] = {"before": [], "after": []}
     with ExitStack() as stack:
         revisions = {}
-        for when, tree in (("before", old), ("after", HERE)):
+        for when, code in (("before", before), ("after", ("memory_audit", sys.path))):
             shutil.copytree(origin, folder / when)
             stack.callback(shutil.rmtree, folder / when)
-            revisions[when] = stack.enter_context(Revision(tree, folder / when))
+            revisions[when] = stack.enter_context(Revision(*code, folder / when))
         first = {when: revision.do("append", options.batch) for when, revision in revisions.items()}
-        result.add_row({"entries": size, "what": "first append of a process", **first})
+        result.add_row({"entries": size, "what": "first append of a process, s", **first})
         for _ in range(options.batches):
             for when, revision in revisions.items():
                 times[when].append(revision.do("append", options.batch) / options.batch * 1_000)
-        verified = revisions["after"].do("verify", 0)
+        if size == min(options.sizes):
+            verified = {when: revision.do("verify", 0) for when, revision in revisions.items()}
+            result.add_row({"entries": size, "what": "verification of the whole store, s", **verified})
     row = {when: [round(one, 4) for one in each] for when, each in times.items()}
     result.add_row({"entries": size, "what": "append, ms per entry", **row})
-    result.add_row({"entries": size, "what": "verification of the whole store after it", "wall_s": verified})
     medians = {when: statistics.median(each) for when, each in times.items()}
-    print(size, first, medians, f"verified in {verified:.1f} s", flush=True)
+    print(size, first, medians, flush=True)
     return medians
 
 
 class Revision:
     """A process that works on a store by the code of a revision, and tells how long it took."""
 
-    def __init__(self, tree: Path, folder: Path) -> None:
-        packages = {"PYTHONPATH": f"{tree}:{tree / 'build' / 'path'}"}
-        name = "memory_audit" if (tree / "build" / "path").is_dir() else "audit"
-        self._process = Popen([sys.executable, SERVER, name, str(folder)], stdin=PIPE, stdout=PIPE, env=packages)
+    def __init__(self, package: str, places: Sequence[str], folder: Path) -> None:
+        """Start it, with the revision's core of that name in one of these places."""
+        path = {"PYTHONPATH": os.pathsep.join(places)}
+        self._process = Popen([sys.executable, SERVER, package, str(folder)], stdin=PIPE, stdout=PIPE, env=path)
 
     def __enter__(self) -> Self:
         return self

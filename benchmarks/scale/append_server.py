@@ -8,6 +8,7 @@ has other ones.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -21,13 +22,18 @@ if TYPE_CHECKING:
 NOW_MS = 1_800_000_000_000
 
 
-def main(package: str, folder: Path) -> None:
-    """Do what is asked for on standard input, by a package of whichever revision is on the path."""
+def main() -> None:
+    """Do what is asked for on standard input."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("package", help="what the revision calls its core")
+    parser.add_argument("folder", type=Path, help="of keys and store")
+    options = parser.parse_args()
+    folder = options.folder
 
     def module(*names: str) -> Any:
         for name in names:
             try:
-                return import_module(f"{package}.{name}")
+                return import_module(f"{options.package}.{name}")
             except ModuleNotFoundError:
                 continue
         raise SystemExit(f"no {names[0]} in this revision")
@@ -63,4 +69,4 @@ def main(package: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main()

@@ -12,7 +12,7 @@ import pyarrow as pa
 from memory_audit.provenance import merkle
 from memory_audit.snapshot.checkpoints import encode_checkpoints
 from memory_audit.snapshot.columns.tables import file_parts, write_table, write_tombstones
-from memory_audit.snapshot.layout import FileRef, put_file, put_tile
+from memory_audit.snapshot.layout import FileRef, put_file, put_tiles
 from memory_audit.snapshot.manifest import (
     MAX_SETTING_BYTES,
     BucketFiles,
@@ -95,8 +95,7 @@ class Draft:
         if view is not None:
             trees |= {tenant: view.tree(tenant) for tenant in others}
         for tree in trees.values():
-            for tree_hash, tile in tree.new_tiles.items():
-                put_tile(self.path, bucket, tree_hash, tile)
+            put_tiles(self.path, bucket, tree.new_tiles)
         edges = b"".join(trees[tenant].edge() for tenant in sorted(trees))
         edges_ref = put_file(self.path, "edges", bucket, edges, len(edges) // merkle.HASH_BYTES)
         ids_refs = tuple(

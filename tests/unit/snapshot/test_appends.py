@@ -100,7 +100,9 @@ def test_any_damage_to_a_tile_is_found_and_named(store):
         for bad in (good[:-1], good + b"\0", b"", bytes([good[0] ^ 1]) + good[1:], good[:-1] + bytes([good[-1] ^ 128])):
             (store / name).write_bytes(bad)
             for looks in (verified, root_of):
-                with pytest.raises(VerificationError, match=rf"tile/0/00[0-2] \({name.stem}\)|{name}: 8193 bytes, at most"):
+                with pytest.raises(
+                    VerificationError, match=rf"tile/0/00[0-2] \({name.stem}\)|{name}: 8193 bytes, at most"
+                ):
                     looks(store)
         (store / name).unlink()
         with pytest.raises(VerificationError, match=rf"{name}: missing"):
