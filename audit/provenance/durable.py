@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "PARTIAL", "create", "ensure_folder", "is_leftover", "keep_name", "read_bounded", "remove",
-    "remove_leftovers", "replace",
+    "PARTIAL", "create", "ensure_folder", "is_leftover", "read_bounded", "remove", "remove_leftovers", "replace",
+    "sync_folder",
 ]  # fmt: skip
 
 PARTIAL = re.compile(r"\.[0-9a-f]{24}\.part")
@@ -51,7 +51,7 @@ def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644, synced
         data: The content.
         scratch: An existing folder on the same file system.
         mode: Permission bits, before the process's umask.
-        synced: False for one of many files in a folder: their names are durable after one `keep_name`.
+        synced: False for one of many files: their names are durable after `sync_folder`.
 
     Returns:
         False where `final` exists already: it is left alone.
@@ -69,7 +69,7 @@ def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644, synced
     except OSError as error:
         raise IncompleteError(f"cannot write {final} ({_reason(error)}); nothing was published") from error
     if created and synced:
-        keep_name(final)
+        _keep_name(final)
     return created
 
 
@@ -89,21 +89,7 @@ def replace(final: Path, data: bytes | Iterable[bytes], *, mode: int = 0o644) ->
             os.replace(partial, final)
     except OSError as error:
         raise IncompleteError(f"cannot write {final} ({_reason(error)}); nothing was replaced") from error
-    keep_name(final)
-
-
-def keep_name(final: Path) -> None:
-    """Sync a file's folder, and with it the names of all files in it.
-
-    Raises:
-        IncompleteError: an operating system error.
-    """
-    try:
-        _sync_folder(final.parent)
-    except OSError as error:
-        raise IncompleteError(
-            f"{final} is there, but its folder cannot be synced ({_reason(error)}): a power cut may undo it"
-        ) from error
+    _keep_name(final)
 
 
 def ensure_folder(folder: Path, *, mode: int = 0o777) -> None:
@@ -126,6 +112,18 @@ def ensure_folder(folder: Path, *, mode: int = 0o777) -> None:
             _sync_folder(path.parent)
     except OSError as error:
         raise IncompleteError(f"cannot create folder {path} ({_reason(error)})") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names of the files in a folder durable.
+
+    Raises:
+        IncompleteError: an operating system error.
+    """
+    try:
+        _sync_folder(folder)
+    except OSError as error:
+        raise IncompleteError(f"cannot sync folder {folder} ({_reason(error)})") from error
 
 
 def remove(path: Path) -> None:
@@ -211,6 +209,15 @@ def _open_scratch(folder: Path, mode: int) -> tuple[Path, int]:
         if os.fstat(descriptor).st_nlink:
             return partial, descriptor
         os.close(descriptor)  # taken for a dead writer's before it was locked
+
+
+def _keep_name(final: Path) -> None:
+    try:
+        _sync_folder(final.parent)
+    except OSError as error:
+        raise IncompleteError(
+            f"{final} is there, but its folder cannot be synced ({_reason(error)}): a power cut may undo it"
+        ) from error
 
 
 def _sync_folder(folder: Path) -> None:

@@ -150,6 +150,15 @@ class TiledTree:
         """Return all leaf hashes, concatenated. Raises like `range_root`."""
         return b"".join(self._tile(0, number) for number in range((self._size >> TILE_HEIGHT) + 1))
 
+    def served(self) -> Iterator[tuple[str, bytes]]:
+        """Yield path and bytes of every tile, as `open_tiles` reads them. Raises like `range_root`."""
+        for level, width in enumerate(_widths(self._size)):
+            full = self._size >> _shift(level + 1)
+            for number in range(full):
+                yield tile_path(level, number), self._tile(level, number)
+            if width:
+                yield tile_path(level, full, width), self._edge[level]
+
     def tiles(self) -> Iterator[bytes]:
         """Yield the Merkle tree hash of every full tile. Raises like `range_root`."""
         for level in range(1, len(self._edge)):

@@ -16,7 +16,7 @@ from memory_audit.provenance.checkpoint import parse_checkpoint_text
 from memory_audit.provenance.merkle import HASH_BYTES
 from memory_audit.provenance.note import MAX_NOTE_BYTES, parse_note
 from memory_audit.provenance.tiles import edge_bytes
-from memory_audit.snapshot.layout import FileRef, bucket_of
+from memory_audit.snapshot.layout import MAX_LEAVES, FileRef, bucket_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +80,7 @@ def parse_checkpoints(data: bytes, bucket: int, hashes: FileRef, where: str, *, 
 
     Raises:
         VerificationError: not that format, a tenant of another bucket or out of order, or sizes that do not add up to
-            the file of hashes.
+            the file of hashes, or are those of more than MAX_LEAVES.
     """
     fields = strict_json.Fields(strict_json.decode(data, max_bytes=MAX_CHECKPOINTS_BYTES, where=where), where)
     fields.expect_format(_FORMAT)
@@ -101,4 +101,6 @@ def parse_checkpoints(data: bytes, bucket: int, hashes: FileRef, where: str, *, 
             f"{where}: checkpoints take {start // HASH_BYTES} hashes, {hashes.sha256} holds {hashes.rows} "
             f"in {hashes.size} bytes"
         )
+    if (leaves := sum(log.size for log in logs)) > MAX_LEAVES:
+        raise VerificationError(f"{where}: checkpoints state {leaves} leaves, at most {MAX_LEAVES} are read")
     return logs

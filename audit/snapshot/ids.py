@@ -133,7 +133,7 @@ def check_ids(
     found = np.sort(np.concatenate([*runs, np.empty(0, _DTYPE)]), kind="stable")  # of runs that rise
     if not np.array_equal(stated, found):
         raise VerificationError(
-            f"ids of bucket {bucket}: {len(found)} are listed, expected the {len(stated)} that its logs ever had"
+            f"ids of bucket {bucket}: {len(found)} are listed, which are not the {len(stated)} that its logs ever had"
         )
 
 

@@ -31,15 +31,17 @@ from typing import TYPE_CHECKING, Literal
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance import durable
 from memory_audit.provenance.folder_lock import locked
+from memory_audit.provenance.merkle import HASH_BYTES
 from memory_audit.provenance.tiles import TILE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 __all__ = [
-    "STORE_FOLDERS", "FileRef", "Kind", "behind_link", "bucket_of", "by_bucket", "file_name", "file_path", "has_store",
-    "hold", "manifest_path", "put_file", "put_tiles", "read_file", "read_tile", "stored_files", "versions",
+    "MAX_LEAVES", "STORE_FOLDERS", "FileRef", "Kind", "behind_link", "bucket_of", "by_bucket", "file_name",
+    "file_path", "has_store", "hold", "manifest_path", "put_file", "put_tile", "read_file", "read_tile",
+    "stored_files", "sync_bucket", "versions",
 ]  # fmt: skip
 
 Kind = Literal["data", "quarantine", "tiles", "edges", "ids", "leaves", "tombstones", "checkpoints"]
@@ -52,6 +54,9 @@ SUFFIX: dict[Kind, str] = {
 MAX_FILE_BYTES = 1 << 30
 """A reader holds a file in memory: this is 33 million leaf hashes of one bucket, and four times what a data file
 decodes to (`memory_audit.snapshot.columns.tables`)."""
+
+MAX_LEAVES = MAX_FILE_BYTES // HASH_BYTES
+"""Of one bucket: a reader holds their hashes in memory, and a few tiles can stand for any number of equal ones."""
 
 MAX_VERSION = 9_999_999
 """A version a minute for 19 years: larger ones are fast-forward attacks."""
@@ -209,7 +214,7 @@ def read_file(store: Path, kind: Kind, bucket: int, ref: FileRef) -> bytes:
 
 
 def put_file(store: Path, kind: Kind, bucket: int, data: bytes, rows: int) -> FileRef:
-    """Write a file under its content's name, durably; one that is there already is checked and kept.
+    """Write a file under its content's name, durable after `sync_bucket`; one that is there is checked and kept.
 
     Raises:
         IncompleteError: the disk is full, or another operating system error.
@@ -229,20 +234,27 @@ def read_tile(store: Path, bucket: int, tree_hash: bytes) -> bytes:
     return durable.read_bounded(store / where, TILE_BYTES, where)
 
 
-def put_tiles(store: Path, bucket: int, tiles: Mapping[bytes, bytes]) -> None:
-    """Write full tiles, by their tree hashes, durably. Raises like `put_file`."""
-    path = None
-    for tree_hash, tile in tiles.items():
-        path = file_path(store, "tiles", bucket, tree_hash.hex())
-        _put(store, path, tile, synced=False)
-    if path is not None:
-        durable.keep_name(path)
+def put_tile(store: Path, bucket: int, tree_hash: bytes, tile: bytes) -> None:
+    """Write a full tile, like `put_file`."""
+    _put(store, file_path(store, "tiles", bucket, tree_hash.hex()), tile)
 
 
-def _put(store: Path, path: Path, data: bytes, *, synced: bool = True) -> None:
+def sync_bucket(store: Path, bucket: int) -> None:
+    """Make the names of a bucket's files durable, at once: most file systems then have one journal to write.
+
+    Raises:
+        IncompleteError: an operating system error.
+    """
+    for kind in SUFFIX:
+        folder = store / kind / f"b={bucket:02x}"
+        if folder.is_dir():
+            durable.sync_folder(folder)
+
+
+def _put(store: Path, path: Path, data: bytes) -> None:
     durable.ensure_folder(path.parent)
     durable.ensure_folder(store / "scratch", mode=WRITERS_MODE)
-    if not durable.create(path, data, scratch=store / "scratch", synced=synced):
+    if not durable.create(path, data, scratch=store / "scratch", synced=False):
         try:
             whole = durable.read_bounded(path, len(data), path.name) == data
         except VerificationError:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from memory_audit.errors import UsageError
 from memory_audit.provenance import merkle
 from memory_audit.snapshot.checkpoints import encode_checkpoints
 from memory_audit.snapshot.columns.tables import file_parts, write_table, write_tombstones
-from memory_audit.snapshot.layout import FileRef, put_file, put_tiles
+from memory_audit.snapshot.layout import MAX_LEAVES, FileRef, put_file, put_tile, sync_bucket
 from memory_audit.snapshot.manifest import (
     MAX_SETTING_BYTES,
     BucketFiles,
@@ -88,14 +89,24 @@ class Draft:
             tombstones: All of the bucket, by tenant; or the file that stays as it is.
             quarantine: Likewise as `data`, of the entries in quarantine.
             view: The bucket before, whose other logs stay; None where it had none.
+
+        Raises:
+            UsageError: no reader would take it.
+            IncompleteError: the disk is full, or another operating system error.
         """
-        data_refs, quarantine_refs = self._put("data", bucket, data), self._put("quarantine", bucket, quarantine)
         others = {} if view is None else {tenant: ref for tenant, ref in view.refs.items() if tenant not in logs}
         trees = {tenant: log.tree for tenant, log in logs.items()}
         if view is not None:
             trees |= {tenant: view.tree(tenant) for tenant in others}
+        if (leaves := sum(tree.size for tree in trees.values())) > MAX_LEAVES:
+            raise UsageError(
+                f"{len(trees)} tenants in one bucket have {leaves} leaves, and readers take {MAX_LEAVES}: put some "
+                "into another store"
+            )
+        data_refs, quarantine_refs = self._put("data", bucket, data), self._put("quarantine", bucket, quarantine)
         for tree in trees.values():
-            put_tiles(self.path, bucket, tree.new_tiles)
+            for tree_hash, tile in tree.new_tiles.items():
+                put_tile(self.path, bucket, tree_hash, tile)
         edges = b"".join(trees[tenant].edge() for tenant in sorted(trees))
         edges_ref = put_file(self.path, "edges", bucket, edges, len(edges) // merkle.HASH_BYTES)
         ids_refs = tuple(
@@ -110,6 +121,7 @@ class Draft:
         self.sizes.update((tenant, log.tree.size) for tenant, log in logs.items())
         notes |= {tenant: ref.note for tenant, ref in others.items()}
         checkpoints_ref = put_file(self.path, "checkpoints", bucket, encode_checkpoints(notes), len(notes))
+        sync_bucket(self.path, bucket)
         self.buckets[bucket] = BucketFiles(
             data=data_refs, hashes=edges_ref, checkpoints=checkpoints_ref, tombstones=tombstones,
             quarantine=quarantine_refs, ids=ids_refs,

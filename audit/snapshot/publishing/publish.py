@@ -5,7 +5,7 @@ Life of a version:
 1. The newest version is opened and verified, with the pin if there is one: nothing is built on a store that was
    rolled back or rewritten.
 2. Per bucket that changes: new leaves are signed by their writers and hashed onto the log, the log signs a checkpoint,
-   and data, tiles, ids, tombstones and checkpoints are written under their digests, each durable before the next.
+   and data, tiles, ids, tombstones and checkpoints are written under their digests, all durable before the next step.
 3. The manifest is signed, read back as its readers will, and created as `manifests/N+1.json` if that name is absent:
    this is the only step that readers see. Of two publishers exactly one gets the name; the other learns that its plan
    is stale.

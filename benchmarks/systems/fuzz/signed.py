@@ -28,6 +28,7 @@ from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
 from memory_audit.provenance.keys import Keyring
 from memory_audit.provenance.leaf import LEAF_START, Tombstone, encode_entry, encode_tombstone
 from memory_audit.provenance.note import open_note, parse_note
+from memory_audit.provenance.tiles import edge_bytes
 from memory_audit.provenance.trust_policy import (
     ANY_PRINCIPAL,
     PAYLOAD_TYPE,
@@ -143,11 +144,11 @@ def _notes() -> list[Target]:
     checkpoint = Checkpoint(origin="memaudit/s/acme", size=TREE_SIZE, root=b"r" * 32)
     note = sign_checkpoint(checkpoint, [log])
     logs = encode_checkpoints({"acme": note})
-    leaf_file = FileRef(sha256="ab" * 32, size=TREE_SIZE * 32, rows=TREE_SIZE)
+    hashes = FileRef(sha256="ab" * 32, size=edge_bytes(TREE_SIZE), rows=edge_bytes(TREE_SIZE) // 32)
     vkeys = tuple(keyring().keys[role][0].public().vkey.encode() for role in ("log", "root"))
 
     def read_logs(data: bytes) -> None:
-        refs = parse_checkpoints(data, bucket_of("acme"), leaf_file, "f")
+        refs = parse_checkpoints(data, bucket_of("acme"), hashes, "f", tiled=True)
         same(encode_checkpoints({ref.tenant: ref.note for ref in refs}), data)
 
     def open_one(data: bytes) -> None:

@@ -127,6 +127,7 @@ def test_a_tree_of_the_specification_has_its_tiles_at_its_paths():
             served[tile_path(level, start // 256, len(part))] = b"".join(part)
         level, hashes = level + 1, [merkle.root(hashes[end - 256 : end]) for end in range(256, len(hashes) + 1, 256)]
     assert {path for path in served if ".p/" in path} == {"tile/0/257.p/208", "tile/1/001.p/1", "tile/2/000.p/1"}
+    assert dict(grown(66_000).served()) == served
     tree = open_tiles(66_000, served.__getitem__)
     assert tree.root() == merkle.root(LEAVES)
     assert tree.leaf_hashes() == b"".join(LEAVES)

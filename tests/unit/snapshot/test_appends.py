@@ -1,21 +1,26 @@
 """What an append reads and writes: tiles, ids, and stores that were made without them."""
 
 import shutil
+import tempfile
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_audit.entry import Parent
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance import merkle
+from memory_audit.provenance.checkpoint import Checkpoint, log_origin, sign_checkpoint
+from memory_audit.provenance.tiles import TiledTree
+from memory_audit.snapshot.checkpoints import encode_checkpoints
 from memory_audit.snapshot.ids import check_ids, id_digests, known_ids, read_runs, with_ids
-from memory_audit.snapshot.layout import FileRef, bucket_of, manifest_path, put_file
-from memory_audit.snapshot.manifest import sign_manifest
-from memory_audit.snapshot.publishing import publish
+from memory_audit.snapshot.layout import FileRef, bucket_of, manifest_path, put_file, put_tile
+from memory_audit.snapshot.manifest import checkpoints_root, sign_manifest
+from memory_audit.snapshot.publishing import draft, publish
 from memory_audit.snapshot.publishing.publish import append_entries
 from memory_audit.snapshot.publishing.vacuum import vacuum
 from memory_audit.snapshot.verify import verify_store
@@ -119,6 +124,39 @@ def test_tiles_of_another_log_do_not_pass(store, tmp_path):
         verified(store)
 
 
+def test_a_few_tiles_that_stand_for_a_world_of_leaves_are_refused(store):
+    """Each tile is 256 times the same hash, and so is the one above it; a stolen log key signs the checkpoint."""
+    newest, bucket, size = open_store(store).manifest, bucket_of("acme"), 3 * 256**3
+    name = merkle.leaf_hash(b"")
+    for _ in range(3):
+        tile = name * 256
+        name = merkle.packed_root(tile)
+        put_tile(store, bucket, name, tile)
+    root = TiledTree(size, name * 3).root()
+    note = sign_checkpoint(
+        Checkpoint(origin=log_origin(newest.store_id, "acme"), size=size, root=root), keyring().signers("log")
+    )
+    forged = replace(
+        newest.buckets[bucket], hashes=put_file(store, "edges", bucket, name * 3, 3),
+        checkpoints=put_file(store, "checkpoints", bucket, encode_checkpoints({"acme": note}), 1),
+    )  # fmt: skip
+    successor = replace(
+        newest, version=2, parent=newest.digest, operation="append", buckets={bucket: forged}, leaves=size,
+        checkpoints_root=checkpoints_root([note]),
+    )  # fmt: skip
+    manifest_path(store, 2).write_bytes(sign_manifest(successor, keyring()))
+    for looks in (open_store, verified):
+        with pytest.raises(VerificationError, match=f"state {size} leaves, at most 33554432 are read"):
+            looks(store)
+
+
+def test_a_bucket_of_more_leaves_than_readers_take_is_not_published(store, monkeypatch):
+    monkeypatch.setattr(draft, "MAX_LEAVES", SIZE)
+    with pytest.raises(UsageError, match="1 tenants in one bucket have 601 leaves, and readers take 600"):
+        append(store, "new")
+    assert open_store(store).version == 1
+
+
 def test_a_pin_is_held_against_the_tiles(store, tmp_path):
     pin, evil = open_store(store).pin(), tmp_path / "evil"
     append(store, "new")
@@ -213,7 +251,9 @@ def test_a_publisher_whose_list_of_ids_is_not_that_of_its_logs_is_found(store, c
         newest, version=2, parent=newest.digest, operation="append", buckets={**newest.buckets, bucket: forged}
     )
     manifest_path(store, 2).write_bytes(sign_manifest(successor, keyring()))
-    with pytest.raises(VerificationError, match=rf"ids of bucket {bucket}: {len(run)} are listed, expected the 600"):
+    with pytest.raises(
+        VerificationError, match=rf"ids of bucket {bucket}: {len(run)} are listed, which are not the 600"
+    ):
         verified(store)
 
 
@@ -299,6 +339,24 @@ def test_a_store_without_tiles_goes_on_in_tiles_bucket_by_bucket(tmp_path, size)
     vacuum(path, keyring(), now_ms=NOW + 7, retention_ms=0, dry_run=False)
     vacuum(path, keyring(), now_ms=NOW + 8, retention_ms=0, dry_run=False)
     assert (verified(path, deep=True).leftovers, ids(open_store(path), "acme")[-1]) == ((), "new")
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.sampled_from([1, 254, 255, 256, 511, 513]), st.lists(st.integers(1, 260), min_size=1, max_size=3))
+def test_no_entry_of_an_old_store_is_lost_whatever_is_appended(size, batches):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "s"
+        make_store(path, tenants=("acme",), size=size)
+        without_tiles(path)
+        old, names = open_store(path).log("acme"), [f"e{number}" for number in range(size)]
+        for batch in batches:
+            new = [f"n{len(names) + number}" for number in range(batch)]
+            append(path, *new)
+            names += new
+        log = open_store(path).log("acme")
+        assert ids(open_store(path), "acme") == names
+        assert (log.entries[:size], log.leaf_hashes[:size]) == (old.entries, old.leaf_hashes)
+        assert (root_of(path).size, verified(path, deep=True).entries) == (len(names), len(names))
 
 
 def test_a_damaged_old_store_is_not_taken_over(tmp_path):
