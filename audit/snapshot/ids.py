@@ -130,6 +130,8 @@ def check_ids(
         return
     stated = np.unique(_stated(entries, stones))
     runs = [_read_run(path, bucket, ref) for ref in files.ids]
+    if not all(np.all(run[:-1] < run[1:]) for run in runs):
+        raise VerificationError(f"ids of bucket {bucket}: out of order, or one twice")
     found = np.sort(np.concatenate([*runs, np.empty(0, _DTYPE)]), kind="stable")  # of runs that rise
     if not np.array_equal(stated, found):
         raise VerificationError(
@@ -152,10 +154,7 @@ def _stated(entries: Iterable[pa.Table], stones: Mapping[str, Sequence[SignedTom
 
 def _read_run(path: Path, bucket: int, ref: FileRef) -> Ids:
     data = read_file(path, "ids", bucket, ref)
-    where = file_name("ids", bucket, ref.sha256)
     if len(data) != ref.rows * ID_BYTES:
+        where = file_name("ids", bucket, ref.sha256)
         raise VerificationError(f"{where}: {len(data)} bytes, expected {ref.rows} ids of {ID_BYTES}")
-    run = np.frombuffer(data, _DTYPE)
-    if not np.all(run[:-1] < run[1:]):
-        raise VerificationError(f"{where}: ids out of order, or one twice")
-    return run
+    return np.frombuffer(data, _DTYPE)
