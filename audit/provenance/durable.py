@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PARTIAL", "create", "ensure_folder", "is_leftover", "read_bounded", "remove", "remove_leftovers", "replace",
+    "sync_folder",
 ]  # fmt: skip
 
 PARTIAL = re.compile(r"\.[0-9a-f]{24}\.part")
@@ -42,7 +43,7 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """Nothing is there; a link that leads back to itself leads nowhere."""
 
 
-def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> bool:
+def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644, synced: bool = True) -> bool:
     """Create `final` with exactly `data`, durable when this returns.
 
     Args:
@@ -50,6 +51,7 @@ def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> boo
         data: The content.
         scratch: An existing folder on the same file system.
         mode: Permission bits, before the process's umask.
+        synced: False for one of many files: their names are durable after `sync_folder`.
 
     Returns:
         False where `final` exists already: it is left alone.
@@ -66,7 +68,7 @@ def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644) -> boo
                 created = False
     except OSError as error:
         raise IncompleteError(f"cannot write {final} ({_reason(error)}); nothing was published") from error
-    if created:
+    if created and synced:
         _keep_name(final)
     return created
 
@@ -110,6 +112,18 @@ def ensure_folder(folder: Path, *, mode: int = 0o777) -> None:
             _sync_folder(path.parent)
     except OSError as error:
         raise IncompleteError(f"cannot create folder {path} ({_reason(error)})") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names of the files in a folder durable.
+
+    Raises:
+        IncompleteError: an operating system error.
+    """
+    try:
+        _sync_folder(folder)
+    except OSError as error:
+        raise IncompleteError(f"cannot sync folder {folder} ({_reason(error)})") from error
 
 
 def remove(path: Path) -> None:

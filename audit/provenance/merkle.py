@@ -1,4 +1,4 @@
-"""RFC 6962 Merkle trees over SHA-256: roots, compact ranges, inclusion and consistency proofs, and their verification.
+"""RFC 6962 Merkle trees over SHA-256: roots, inclusion and consistency proofs, and their verification.
 
 Maths only: bytes in, bytes out; what a leaf says is `memory_audit.provenance.leaf`'s business. Verification follows
 RFC 9162 §2.1.3.2 and §2.1.4.2, written with the bit arithmetic of the compact tree.
@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING
 from memory_audit.errors import VerificationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = [
     "EMPTY_ROOT",
     "HASH_BYTES",
     "MAX_PROOF_HASHES",
     "MAX_TREE_SIZE",
-    "CompactRange",
     "consistency_proof",
     "inclusion_proof",
     "leaf_hash",
     "node_hash",
     "packed_root",
+    "proof_of_prefix",
     "root",
     "unpack",
     "verify_consistency",
@@ -85,46 +85,6 @@ def packed_root(level: bytes) -> bytes:
     return level
 
 
-class CompactRange:
-    """The right edge of a growing tree: O(log n) state, O(1) amortised append, root at any time."""
-
-    __slots__ = ("_peaks", "_size")
-
-    def __init__(self, leaf_hashes: Sequence[bytes] | bytes = ()) -> None:
-        packed = leaf_hashes if isinstance(leaf_hashes, bytes) else b"".join(leaf_hashes)
-        self._size = len(packed) // HASH_BYTES
-        self._peaks: list[bytes] = []
-        start = 0
-        for bit in range(self._size.bit_length() - 1, -1, -1):  # one full subtree for each one bit, largest first
-            if self._size >> bit & 1:
-                end = start + (HASH_BYTES << bit)
-                self._peaks.append(packed_root(packed[start:end]))
-                start = end
-
-    @property
-    def size(self) -> int:
-        """Number of leaves."""
-        return self._size
-
-    def append(self, leaf: bytes) -> None:
-        """Append one leaf hash."""
-        size = self._size
-        while size & 1:  # every trailing one bit is a full subtree that the new leaf completes
-            leaf = node_hash(self._peaks.pop(), leaf)
-            size >>= 1
-        self._peaks.append(leaf)
-        self._size += 1
-
-    def root(self) -> bytes:
-        """Return the root hash of the leaves so far."""
-        if not self._peaks:
-            return EMPTY_ROOT
-        result = self._peaks[-1]
-        for peak in reversed(self._peaks[:-1]):
-            result = node_hash(peak, result)
-        return result
-
-
 def inclusion_proof(leaf_hashes: Sequence[bytes], index: int) -> list[bytes]:
     """Audit path of leaf `index` (RFC 6962 §2.1.1), from its sibling up.
 
@@ -151,20 +111,29 @@ def consistency_proof(leaf_hashes: Sequence[bytes], size1: int) -> list[bytes]:
     Raises:
         IndexError: `size1` is 0 or beyond the tree.
     """
-    if not 0 < size1 <= len(leaf_hashes):
-        raise IndexError(f"prefix of {size1} leaves in a tree of {len(leaf_hashes)}")
+    return proof_of_prefix(lambda start, end: root(leaf_hashes[start:end]), len(leaf_hashes), size1)
+
+
+def proof_of_prefix(range_root: Callable[[int, int], bytes], size2: int, size1: int) -> list[bytes]:
+    """Like `consistency_proof`, of a tree of `size2` leaves whose MTH(D[start:end]) `range_root` returns.
+
+    Raises:
+        IndexError: `size1` is 0 or beyond the tree.
+    """
+    if not 0 < size1 <= size2:
+        raise IndexError(f"prefix of {size1} leaves in a tree of {size2}")
     proof: list[bytes] = []
-    start, end, whole = 0, len(leaf_hashes), True
+    start, end, whole = 0, size2, True
     while size1 != end - start:
         split = 1 << (end - start - 1).bit_length() - 1
         if size1 <= split:
-            proof.append(root(leaf_hashes[start + split : end]))
+            proof.append(range_root(start + split, end))
             end = start + split
         else:
-            proof.append(root(leaf_hashes[start : start + split]))
+            proof.append(range_root(start, start + split))
             size1, start, whole = size1 - split, start + split, False
     if not whole:
-        proof.append(root(leaf_hashes[start:end]))
+        proof.append(range_root(start, end))
     return proof[::-1]
 
 

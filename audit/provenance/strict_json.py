@@ -91,6 +91,10 @@ class Fields:
             del self._left[name]
         return null
 
+    def has(self, name: str) -> bool:
+        """Tell whether a member is there and not taken yet."""
+        return name in self._left
+
     def hex_bytes(self, name: str, size: int) -> bytes:
         """Take `size` bytes written in lower-case hex."""
         value = self.take(name)

@@ -1,4 +1,8 @@
-"""The files of one bucket, read and checked by digest; what they say of a tenant `snapshot.log` verifies."""
+"""The files of one bucket, read and checked by digest; what they say of a tenant `snapshot.log` verifies.
+
+The trees of its logs are read tile by tile, as far as they are asked for: their right edges are checked by digest, and
+each full tile by the hash above it (`memory_audit.provenance.tiles`).
+"""
 
 from __future__ import annotations
 
@@ -8,34 +12,40 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_audit.provenance import merkle
+from memory_audit.errors import VerificationError
 from memory_audit.provenance.checkpoint import Checkpoint, log_origin
+from memory_audit.provenance.tiles import TiledTree
 from memory_audit.snapshot.columns.tables import ENTRY_SCHEMA, SignedTombstone, read_table, read_tombstones
-from memory_audit.snapshot.layout import file_name, read_file
-from memory_audit.snapshot.quarantine import in_force
+from memory_audit.snapshot.layout import file_name, file_path, read_file, read_tile
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from memory_audit.provenance.trust_policy import TrustPolicy
     from memory_audit.snapshot.checkpoints import LogRef
     from memory_audit.snapshot.layout import FileRef, Kind
-    from memory_audit.snapshot.manifest import BucketFiles
+    from memory_audit.snapshot.manifest import BucketFiles, Manifest
 
-__all__ = ["BucketView", "read_bucket", "read_data_file", "read_stones"]
+__all__ = [
+    "BucketView", "check_root", "read_bucket", "read_data_file", "read_hashes", "read_stones", "read_tree",
+    "tile_paths",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketView:
     """One bucket of one version. Bytes match the manifest's digests; signatures inside are not verified yet."""
 
+    path: Path
+    """The store."""
+
     bucket: int
     files: BucketFiles | None
     """None where the bucket is still empty."""
 
     tables: tuple[pa.Table, ...]
-    """One per data file."""
+    """One per data file; like `quarantine` and `tombstones` empty where only the logs are read."""
 
     quarantine: tuple[pa.Table, ...]
     """One per quarantine file."""
@@ -43,7 +53,9 @@ class BucketView:
     tombstones: Mapping[str, Sequence[SignedTombstone]]
     """By tenant, all of them."""
 
-    leaves: bytes
+    hashes: bytes
+    """The file of the logs' hashes."""
+
     refs: Mapping[str, LogRef]
     """By tenant, this bucket's only."""
 
@@ -58,24 +70,10 @@ class BucketView:
         """Rows of a tenant's memories in quarantine, in leaf order."""
         return _rows_of(tenant, self.quarantine)
 
-    def gone_ids(self, tenant: str) -> dict[str, str]:
-        """Return the ids of a tenant's entries that are not live, to "removed" or "in quarantine"."""
-        stones = (item.tombstone for item in in_force(self.tombstones.get(tenant, ())))
-        return {stone.entry_id: "in quarantine" if stone.quarantines else "removed" for stone in stones}
-
-    def live_ids(self, tenant: str, wanted: Collection[str]) -> list[str]:
-        """Return those of the ids in `wanted` that live entries of a tenant have."""
-        ids: list[str] = []
-        values = pa.array(list(wanted), pa.string())
-        for table in self.tables:
-            found = table.filter(pc.is_in(table.column("entry_id"), value_set=values))
-            ids += found.column("entry_id").filter(pc.equal(found.column("tenant"), tenant)).to_pylist()
-        return ids
-
-    def packed_hashes(self, tenant: str) -> bytes:
-        """Leaf hashes of a tenant's log, concatenated; not yet compared with the checkpoint, none if it is new."""
+    def tree(self, tenant: str) -> TiledTree:
+        """Return the tree of a tenant's log; not yet compared with the checkpoint, empty if the log is new."""
         ref = self.refs.get(tenant)
-        return b"" if ref is None else self.leaves[ref.start : ref.start + ref.size * merkle.HASH_BYTES]
+        return TiledTree() if ref is None else read_tree(self.path, ref, self.hashes)
 
     def checkpoint(self, tenant: str) -> Checkpoint | None:
         """Return the verified checkpoint of a tenant's log; None for a new tenant.
@@ -89,12 +87,6 @@ class BucketView:
         where = f"checkpoint of tenant {tenant!r:.80}"
         return self.trust.open_checkpoint(ref.note, origin=log_origin(self.store_id, tenant), where=where)
 
-    def others(self, changed: Collection[str]) -> dict[str, tuple[bytes, bytes]]:
-        """Signed note and packed leaf hashes of the tenants not in `changed`."""
-        return {
-            tenant: (ref.note, self.packed_hashes(tenant)) for tenant, ref in self.refs.items() if tenant not in changed
-        }
-
 
 def read_bucket(  # noqa: PLR0913 - where the bucket is, and what is known of it
     path: Path,
@@ -104,28 +96,74 @@ def read_bucket(  # noqa: PLR0913 - where the bucket is, and what is known of it
     refs: Mapping[str, LogRef],
     store_id: str,
     trust: TrustPolicy,
-    ids_only: bool = False,
+    logs_only: bool = False,
 ) -> BucketView:
-    """Read a bucket's files; with `ids_only` the tables hold tenant and entry id alone, and none are of quarantine.
+    """Read a bucket's files; with `logs_only` neither entries nor tombstones.
 
     Raises:
         VerificationError: a file is missing, or not the one that the manifest names, or not of its format.
     """
+    read = None if logs_only else files
     return BucketView(
+        path=path,
         bucket=bucket,
         files=files,
-        tables=()
-        if files is None
-        else tuple(read_data_file(path, bucket, ref, ids_only=ids_only) for ref in files.data),
+        tables=() if read is None else tuple(read_data_file(path, bucket, ref) for ref in read.data),
         quarantine=()
-        if files is None or ids_only
-        else tuple(read_data_file(path, bucket, ref, kind="quarantine") for ref in files.quarantine),
-        tombstones=read_stones(path, bucket, None if files is None else files.tombstones),
-        leaves=b"" if files is None else read_file(path, "leaves", bucket, files.leaves),
+        if read is None
+        else tuple(read_data_file(path, bucket, ref, kind="quarantine") for ref in read.quarantine),
+        tombstones=read_stones(path, bucket, None if read is None else read.tombstones),
+        hashes=b"" if files is None else read_hashes(path, bucket, files),
         refs={tenant: ref for tenant, ref in refs.items() if ref.bucket == bucket},
         store_id=store_id,
         trust=trust,
     )
+
+
+def read_hashes(path: Path, bucket: int, files: BucketFiles) -> bytes:
+    """Read the file of the logs' hashes. Raises like `read_bucket`."""
+    return read_file(path, files.hashes_kind, bucket, files.hashes)
+
+
+def read_tree(path: Path, ref: LogRef, hashes: bytes) -> TiledTree:
+    """Return the tree of a log.
+
+    Args:
+        path: The store.
+        ref: The log.
+        hashes: The file of its bucket's logs' hashes.
+    """
+    mine = hashes[ref.start : ref.start + ref.stored_bytes]
+    if ref.tiled:
+        return TiledTree(ref.size, mine, lambda _level, _number, tree_hash: read_tile(path, ref.bucket, tree_hash))
+    tree = TiledTree()
+    tree.extend(mine)
+    return tree
+
+
+def check_root(tree: TiledTree, checkpoint: Checkpoint, where: str) -> None:
+    """Hold the right edge of a log's tree against its verified checkpoint: then each tile is vouched for.
+
+    Raises:
+        VerificationError: it is of another root.
+    """
+    root = tree.root()
+    if root != checkpoint.root:
+        raise VerificationError(f"{where}: its tiles have root {root.hex()}, expected {checkpoint.root.hex()}")
+
+
+def tile_paths(path: Path, manifest: Manifest, refs: Mapping[str, LogRef]) -> Iterator[Path]:
+    """Yield the path of every full tile of a version.
+
+    Raises:
+        VerificationError: a file that says which there are does not verify.
+    """
+    for bucket, files in manifest.buckets.items():
+        hashes = read_hashes(path, bucket, files) if files.tiled else b""
+        for ref in refs.values():
+            if ref.bucket == bucket and ref.tiled:
+                for tree_hash in read_tree(path, ref, hashes).tiles():
+                    yield file_path(path, "tiles", bucket, tree_hash.hex())
 
 
 def read_stones(path: Path, bucket: int, ref: FileRef | None) -> dict[str, list[SignedTombstone]]:
@@ -138,10 +176,11 @@ def read_stones(path: Path, bucket: int, ref: FileRef | None) -> dict[str, list[
     return stones
 
 
-def read_data_file(path: Path, bucket: int, ref: FileRef, *, kind: Kind = "data", ids_only: bool = False) -> pa.Table:
-    """Read one file of entries, live or in quarantine. Raises like `read_bucket`."""
+def read_data_file(
+    path: Path, bucket: int, ref: FileRef, *, kind: Kind = "data", columns: list[str] | None = None
+) -> pa.Table:
+    """Read one file of entries, live or in quarantine, or some of its columns. Raises like `read_bucket`."""
     data = read_file(path, kind, bucket, ref)
-    columns = ["tenant", "entry_id"] if ids_only else None
     return read_table(data, file_name(kind, bucket, ref.sha256), columns, rows=ref.rows)
 
 

@@ -2,7 +2,7 @@ r"""The checkpoint file of a bucket: the signed note of each of its logs, in ord
 
     {"format": "memaudit checkpoints v1", "logs": [{"note": "memaudit/6d1f…/acme\n3\n…", "tenant": "acme"} …]}
 
-The sizes in the notes say where each log's hashes lie in the bucket's leaf file.
+The sizes in the notes say where each log's hashes lie in the bucket's file of partial tiles, or of leaf hashes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from memory_audit.provenance import strict_json
 from memory_audit.provenance.checkpoint import parse_checkpoint_text
 from memory_audit.provenance.merkle import HASH_BYTES
 from memory_audit.provenance.note import MAX_NOTE_BYTES, parse_note
-from memory_audit.snapshot.layout import FileRef, bucket_of
+from memory_audit.provenance.tiles import edge_bytes
+from memory_audit.snapshot.layout import MAX_LEAVES, FileRef, bucket_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +41,15 @@ class LogRef:
     """Leaves, as the note states."""
 
     start: int
-    """Byte offset of its hashes in the leaf file."""
+    """Byte offset of its hashes in the bucket's file of them."""
+
+    tiled: bool
+    """Whether these are the partial tiles of its tree, or all its leaf hashes."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of its hashes there."""
+        return edge_bytes(self.size) if self.tiled else self.size * HASH_BYTES
 
 
 def encode_checkpoints(notes: Mapping[str, bytes]) -> bytes:
@@ -59,12 +68,19 @@ def encode_checkpoints(notes: Mapping[str, bytes]) -> bytes:
     return data
 
 
-def parse_checkpoints(data: bytes, bucket: int, leaves: FileRef, where: str) -> list[LogRef]:
+def parse_checkpoints(data: bytes, bucket: int, hashes: FileRef, where: str, *, tiled: bool) -> list[LogRef]:
     """Read the checkpoint file of a bucket.
+
+    Args:
+        data: The file.
+        bucket: Its bucket.
+        hashes: The file of the logs' hashes.
+        where: The checkpoint file's name, for errors.
+        tiled: Whether these are partial tiles, or all leaf hashes.
 
     Raises:
         VerificationError: not that format, a tenant of another bucket or out of order, or sizes that do not add up to
-            the leaf file.
+            the file of hashes, or are those of more than MAX_LEAVES.
     """
     fields = strict_json.Fields(strict_json.decode(data, max_bytes=MAX_CHECKPOINTS_BYTES, where=where), where)
     fields.expect_format(_FORMAT)
@@ -77,12 +93,14 @@ def parse_checkpoints(data: bytes, bucket: int, leaves: FileRef, where: str) -> 
         if bucket_of(tenant) != bucket or (logs and tenant <= logs[-1].tenant):
             raise VerificationError(f"{where}: tenant {tenant!r:.80} is out of order or in another bucket")
         size = parse_checkpoint_text(parse_note(note, item.where).text, item.where).size
-        logs.append(LogRef(tenant=tenant, bucket=bucket, note=note, size=size, start=start))
-        start += size * HASH_BYTES
+        logs.append(LogRef(tenant=tenant, bucket=bucket, note=note, size=size, start=start, tiled=tiled))
+        start += logs[-1].stored_bytes
     fields.done()
-    if start != leaves.size or start // HASH_BYTES != leaves.rows:
+    if start != hashes.size or start // HASH_BYTES != hashes.rows:
         raise VerificationError(
-            f"{where}: checkpoints state {start // HASH_BYTES} leaves, the leaf file holds {leaves.rows} "
-            f"in {leaves.size} bytes"
+            f"{where}: checkpoints take {start // HASH_BYTES} hashes, {hashes.sha256} holds {hashes.rows} "
+            f"in {hashes.size} bytes"
         )
+    if (leaves := sum(log.size for log in logs)) > MAX_LEAVES:
+        raise VerificationError(f"{where}: checkpoints state {leaves} leaves, at most {MAX_LEAVES} are read")
     return logs

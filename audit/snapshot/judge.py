@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import pyarrow as pa
 
 from memory_audit.errors import VerificationError
-from memory_audit.provenance import merkle
 from memory_audit.provenance.checkpoint import log_origin
-from memory_audit.snapshot.bucket import read_stones
+from memory_audit.snapshot.bucket import read_hashes, read_stones, read_tree
 from memory_audit.snapshot.columns.accounting import ACCOUNT_COLUMNS, check_accounting
 from memory_audit.snapshot.columns.rows import check_rows_format
 from memory_audit.snapshot.columns.tables import (
@@ -26,7 +25,8 @@ from memory_audit.snapshot.columns.tables import (
     ROWS_PER_GROUP,
     read_table,
 )
-from memory_audit.snapshot.layout import file_name, read_file
+from memory_audit.snapshot.ids import check_ids
+from memory_audit.snapshot.layout import file_name, file_path, read_file
 from memory_audit.snapshot.log import check_leaf_hashes, check_rows, check_tombstones
 
 if TYPE_CHECKING:
@@ -58,44 +58,54 @@ class _Bucket:
     path: Path
     store_id: str
     number: int
-    leaves: FileRef
-    tombstones: FileRef | None
+    files: BucketFiles
     refs: tuple[LogRef, ...]
 
 
 class _Judge:
-    """Judges by one policy; keeps the last file of each kind, since parts of a bucket tend to come in a row."""
+    """Judges by one policy; keeps the last file of entries and the last leaf hashes: parts tend to come in a row."""
 
     def __init__(self, trust: TrustPolicy) -> None:
         self._trust = trust
-        self._last: dict[Kind, tuple[Path, int, FileRef, bytes]] = {}
+        self._last_file: tuple[str, bytes] | None = None
+        self._last_hashes: tuple[Path, int, FileRef, dict[str, bytes]] | None = None
 
     def rows(self, bucket: _Bucket, kind: Kind, file: FileRef, part: tuple[int, int]) -> pa.Table:
         """Judge one of n parts of a file of entries against leaf hashes and writers' keys; return ACCOUNT_COLUMNS."""
         where = file_name(kind, bucket.number, file.sha256)
         table = read_table(self._read(bucket, kind, file), where, rows=file.rows, part=part)
-        leaves = self._read(bucket, "leaves", bucket.leaves)
-        logs = {ref.tenant: (log_origin(bucket.store_id, ref.tenant), _hashes(leaves, ref)) for ref in bucket.refs}
+        logs = {
+            tenant: (log_origin(bucket.store_id, tenant), packed)
+            for tenant, packed in self._leaf_hashes(bucket).items()
+        }
         check_rows_format(table, where)
         check_rows(table, logs, self._trust, where)
         return table.select(ACCOUNT_COLUMNS)
 
     def logs(self, bucket: _Bucket) -> Stones:
         """Judge checkpoints, roots and tombstones of a bucket; return the tombstones by tenant."""
-        leaves = self._read(bucket, "leaves", bucket.leaves)
-        stones = read_stones(bucket.path, bucket.number, bucket.tombstones)
+        hashes = self._leaf_hashes(bucket)
+        stones = read_stones(bucket.path, bucket.number, bucket.files.tombstones)
         for ref in bucket.refs:
-            packed = _hashes(leaves, ref)
+            packed = hashes[ref.tenant]
             checkpoint = check_leaf_hashes(ref, packed, store_id=bucket.store_id, trust=self._trust)
             check_tombstones(stones.get(ref.tenant, ()), packed, ref.tenant, checkpoint.origin, self._trust)
         return stones
 
     def _read(self, bucket: _Bucket, kind: Kind, ref: FileRef) -> bytes:
-        place = bucket.path, bucket.number, ref
-        last = self._last.get(kind)
-        if last is None or last[:3] != place:
-            last = self._last[kind] = *place, read_file(bucket.path, kind, bucket.number, ref)
-        return last[3]
+        where = str(file_path(bucket.path, kind, bucket.number, ref.sha256))
+        if self._last_file is None or self._last_file[0] != where:
+            self._last_file = where, read_file(bucket.path, kind, bucket.number, ref)
+        return self._last_file[1]
+
+    def _leaf_hashes(self, bucket: _Bucket) -> dict[str, bytes]:
+        """Return the leaf hashes of each log of a bucket, concatenated."""
+        place = bucket.path, bucket.number, bucket.files.hashes
+        if self._last_hashes is None or self._last_hashes[:3] != place:
+            hashes = read_hashes(bucket.path, bucket.number, bucket.files)
+            packed = {ref.tenant: read_tree(bucket.path, ref, hashes).leaf_hashes() for ref in bucket.refs}
+            self._last_hashes = *place, packed
+        return self._last_hashes[3]
 
 
 class Judges:
@@ -140,8 +150,7 @@ class Judges:
             by_bucket[ref.bucket].append(ref)
         buckets = {
             number: _Bucket(
-                path=path, store_id=manifest.store_id, number=number, leaves=files.leaves,
-                tombstones=files.tombstones, refs=tuple(by_bucket[number]),
+                path=path, store_id=manifest.store_id, number=number, files=files, refs=tuple(by_bucket[number]),
             )
             for number, files in manifest.buckets.items()
         }  # fmt: skip
@@ -174,6 +183,7 @@ class Judges:
             stones = logs.pop(number)()
             live, quarantined = (pa.concat_tables(tables[kind]) for kind in ENTRY_KINDS)
             check_accounting(buckets[number].refs, live, quarantined, stones)
+            check_ids(path, number, files, (live, quarantined), stones)
             yield 0, sum(len(item.signatures) for items in stones.values() for item in items)
 
     def _start(self, judge: Callable[..., _Result], *task: object) -> Callable[[], _Result]:
@@ -208,7 +218,3 @@ def _start_process(trust: TrustPolicy) -> None:
 
 def _run(judge: Callable[..., _Result], task: tuple[object, ...]) -> _Result:
     return judge(_judge_of_process[0], *task)
-
-
-def _hashes(leaves: bytes, ref: LogRef) -> bytes:
-    return leaves[ref.start : ref.start + ref.size * merkle.HASH_BYTES]

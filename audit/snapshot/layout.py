@@ -3,7 +3,11 @@
     STORE/
       data/b=6d/<sha256>.parquet         live entries with their signatures
       quarantine/b=6d/<sha256>.parquet   likewise, those that no agent reads (`memory_audit.snapshot.quarantine`)
-      leaves/b=6d/<sha256>.bin           leaf hashes, 32 bytes each: all logs of the bucket, in order of tenant
+      tiles/b=6d/<tree hash>.bin         full tiles of the logs' Merkle trees (`memory_audit.provenance.tiles`)
+      edges/b=6d/<sha256>.bin            their partial tiles: all logs of the bucket, in order of tenant
+      ids/b=6d/<sha256>.bin              which entry ids the logs ever had (`memory_audit.snapshot.ids`)
+      leaves/b=6d/<sha256>.bin           in place of these three, in a bucket that no newer program has written to yet:
+                                         the leaf hashes of all its logs, in order of tenant
       tombstones/b=6d/<sha256>.parquet   tombstones with their signatures
       checkpoints/b=6d/<sha256>.json     the signed checkpoint of each log of the bucket
       manifests/7.json                   the signed list of all of these: version 7
@@ -11,8 +15,9 @@
                                          folder
 
 A tenant's bucket is the first byte of the SHA-256 of its name: reading one tenant reads one bucket. Paths are computed
-from digests, never read from a file, so no manifest can name a file outside the store. Whatever else lies in the folder
-is its owner's: a store may be made in a folder that has keys, events or run folders too.
+from digests, never read from a file, so no manifest can name a file outside the store. A tile is named by its hash in
+the level above, and not by its place: of two publishers who fill one tile, each writes its own. Whatever else lies in
+the folder is its owner's: a store may be made in a folder that has keys, events or run folders too.
 """
 
 from __future__ import annotations
@@ -26,25 +31,32 @@ from typing import TYPE_CHECKING, Literal
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance import durable
 from memory_audit.provenance.folder_lock import locked
+from memory_audit.provenance.merkle import HASH_BYTES
+from memory_audit.provenance.tiles import TILE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 __all__ = [
-    "STORE_FOLDERS", "FileRef", "Kind", "behind_link", "bucket_of", "by_bucket", "file_name", "file_path", "has_store",
-    "hold", "manifest_path", "put_file", "read_file", "stored_files", "versions",
+    "MAX_LEAVES", "STORE_FOLDERS", "FileRef", "Kind", "behind_link", "bucket_of", "by_bucket", "file_name",
+    "file_path", "has_store", "hold", "manifest_path", "put_file", "put_tile", "read_file", "read_tile",
+    "stored_files", "sync_bucket", "versions",
 ]  # fmt: skip
 
-Kind = Literal["data", "quarantine", "leaves", "tombstones", "checkpoints"]
+Kind = Literal["data", "quarantine", "tiles", "edges", "ids", "leaves", "tombstones", "checkpoints"]
 
 SUFFIX: dict[Kind, str] = {
-    "data": "parquet", "quarantine": "parquet", "leaves": "bin", "tombstones": "parquet", "checkpoints": "json",
+    "data": "parquet", "quarantine": "parquet", "tiles": "bin", "edges": "bin", "ids": "bin", "leaves": "bin",
+    "tombstones": "parquet", "checkpoints": "json",
 }  # fmt: skip
 
 MAX_FILE_BYTES = 1 << 30
 """A reader holds a file in memory: this is 33 million leaf hashes of one bucket, and four times what a data file
 decodes to (`memory_audit.snapshot.columns.tables`)."""
+
+MAX_LEAVES = MAX_FILE_BYTES // HASH_BYTES
+"""Of one bucket: a reader holds their hashes in memory, and a few tiles can stand for any number of equal ones."""
 
 MAX_VERSION = 9_999_999
 """A version a minute for 19 years: larger ones are fast-forward attacks."""
@@ -76,7 +88,7 @@ class FileRef:
     """Bytes."""
 
     rows: int
-    """Entries, leaf hashes, tombstones or checkpoints in it."""
+    """Entries, hashes, ids, tombstones or checkpoints in it."""
 
 
 def bucket_of(tenant: str) -> int:
@@ -202,18 +214,50 @@ def read_file(store: Path, kind: Kind, bucket: int, ref: FileRef) -> bytes:
 
 
 def put_file(store: Path, kind: Kind, bucket: int, data: bytes, rows: int) -> FileRef:
-    """Write a file under its content's name, durably; one that is there already is checked and kept.
+    """Write a file under its content's name, durable after `sync_bucket`; one that is there is checked and kept.
 
     Raises:
         IncompleteError: the disk is full, or another operating system error.
     """
     ref = FileRef(sha256=hashlib.sha256(data).hexdigest(), size=len(data), rows=rows)
-    path = file_path(store, kind, bucket, ref.sha256)
+    _put(store, file_path(store, kind, bucket, ref.sha256), data)
+    return ref
+
+
+def read_tile(store: Path, bucket: int, tree_hash: bytes) -> bytes:
+    """Read a full tile; that it is the right one is for `memory_audit.provenance.tiles` to say.
+
+    Raises:
+        VerificationError: missing, or larger than a tile.
+    """
+    where = file_name("tiles", bucket, tree_hash.hex())
+    return durable.read_bounded(store / where, TILE_BYTES, where)
+
+
+def put_tile(store: Path, bucket: int, tree_hash: bytes, tile: bytes) -> None:
+    """Write a full tile, like `put_file`."""
+    _put(store, file_path(store, "tiles", bucket, tree_hash.hex()), tile)
+
+
+def sync_bucket(store: Path, bucket: int) -> None:
+    """Make the names of a bucket's files durable, at once: most file systems then have one journal to write.
+
+    Raises:
+        IncompleteError: an operating system error.
+    """
+    for kind in SUFFIX:
+        folder = store / kind / f"b={bucket:02x}"
+        if folder.is_dir():
+            durable.sync_folder(folder)
+
+
+def _put(store: Path, path: Path, data: bytes) -> None:
     durable.ensure_folder(path.parent)
     durable.ensure_folder(store / "scratch", mode=WRITERS_MODE)
-    if not durable.create(path, data, scratch=store / "scratch"):
+    if not durable.create(path, data, scratch=store / "scratch", synced=False):
         try:
-            read_file(store, kind, bucket, ref)
-        except VerificationError:  # a damaged copy under the right name: put the content back
+            whole = durable.read_bounded(path, len(data), path.name) == data
+        except VerificationError:
+            whole = False
+        if not whole:  # a damaged copy under the right name: put the content back
             durable.replace(path, data)
-    return ref

@@ -2,24 +2,25 @@
 
 The payload of a DSSE envelope (`memory_audit.provenance.dsse`), canonical JSON:
 
-    {"format": "memaudit manifest v1", "store_id": "6d1f…", "version": 7, "oldest": 1, "operation": "purify",
+    {"format": "memaudit manifest v3", "store_id": "6d1f…", "version": 7, "oldest": 1, "operation": "purify",
      "parent": SHA-256 of manifest 6's payload or null, "created_ms": …, "expires_ms": … or null, "run_id": "…" or "",
      "policy": {"version": 1, "sha256": …}, "models": {…}, "config": {…},
      "entries": live entries, "leaves": leaves of all logs, "tenants": logs,
      "checkpoints_root": RFC 6962 root over the signed checkpoints in order of tenant,
      "tombstones_root": RFC 6962 root over the digests of the tombstone files in order of bucket,
-     "buckets": [{"bucket": 109, "data": [{"sha256", "size", "rows"} …], "leaves": {…}, "checkpoints": {…},
-                  "tombstones": {…} or null} …]}
+     "buckets": [{"bucket": 109, "data": [{"sha256", "size", "rows"} …], "edges": {…}, "ids": [{…} …],
+                  "checkpoints": {…}, "tombstones": {…} or null, "quarantine": [{…} …]} …]}
 
-A version that has memories in quarantine, and one that puts some there or releases them, says "memaudit manifest v2",
-and each of its buckets has their files as `quarantine`, like `data`. All others say "memaudit manifest v1", and nothing
-of quarantine.
+A bucket that was last written to by a program that knew no tiles has `leaves` in the place of `edges` and `ids`. A
+version all of whose buckets are such says "memaudit manifest v1" or "memaudit manifest v2" as those programs did: v2
+where it has memories in quarantine, or puts some there or releases them, and v1, with no `quarantine`, else.
 
 Its digest is the SHA-256 of the payload. A verifier MUST reject a manifest that is not signed by the threshold of the
 role its operation needs (log: import, append; auditor: all others), one whose version is not its file's, one made under
-a newer policy or another policy of the same version, one that names a bucket, or a data file of a bucket, twice, and,
-as the newest version, one from the future or one that has expired. Of older versions the dates do not count: one
-dated by a clock that ran ahead is set right by a successor (`memory_audit.snapshot.publishing.redate`).
+a newer policy or another policy of the same version, one that names a bucket, or a file of a bucket's entries or ids,
+twice, one of another format than its buckets have, and, as the newest version, one from the future or one that has
+expired. Of older versions the dates do not count: one dated by a clock that ran ahead is set right by a successor
+(`memory_audit.snapshot.publishing.redate`).
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ OTHER_POLICY = (
     "policy; give the publisher's with --keys or --trust"
 )
 
-_FORMAT, _FORMAT_WITH_QUARANTINE = "memaudit manifest v1", "memaudit manifest v2"
+_FORMAT, _FORMAT_WITH_QUARANTINE, _FORMAT_WITH_TILES = (f"memaudit manifest v{number}" for number in (1, 2, 3))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +96,26 @@ class BucketFiles:
     data: tuple[FileRef, ...]
     """Within a tenant, leaf indices rise from file to file."""
 
-    leaves: FileRef
+    hashes: FileRef
+    """Of the logs: the right edges of their trees where `ids` is there, else all leaf hashes."""
+
     checkpoints: FileRef
     tombstones: FileRef | None
     quarantine: tuple[FileRef, ...] = ()
     """Ordered as `data`."""
+
+    ids: tuple[FileRef, ...] | None = None
+    """Which ids the logs ever had; None in a bucket that was last written to by a program that knew no tiles."""
+
+    @property
+    def tiled(self) -> bool:
+        """Whether the logs' trees are in tiles."""
+        return self.ids is not None
+
+    @property
+    def hashes_kind(self) -> Kind:
+        """Where `hashes` lies."""
+        return "edges" if self.tiled else "leaves"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +174,9 @@ class Manifest:
 
     @property
     def format(self) -> str:
-        """What it says it is: readers that do not know quarantine must not read a version with one."""
+        """What it says it is: readers that do not know tiles, or quarantine, must not read a version with them."""
+        if any(files.tiled for files in self.buckets.values()):
+            return _FORMAT_WITH_TILES
         known = self.quarantined == 0 and self.operation not in {"quarantine", "release"}
         return _FORMAT if known else _FORMAT_WITH_QUARANTINE
 
@@ -174,13 +192,15 @@ class Manifest:
 
 
 def files_of(manifest: Manifest) -> Iterator[tuple[Kind, int, FileRef]]:
-    """Every file that a manifest names, with its kind and bucket."""
+    """Every file that a manifest names, with its kind and bucket: all but full tiles."""
     for bucket, files in manifest.buckets.items():
         for ref in files.data:
             yield "data", bucket, ref
         for ref in files.quarantine:
             yield "quarantine", bucket, ref
-        yield "leaves", bucket, files.leaves
+        yield files.hashes_kind, bucket, files.hashes
+        for ref in files.ids or ():
+            yield "ids", bucket, ref
         yield "checkpoints", bucket, files.checkpoints
         if files.tombstones is not None:
             yield "tombstones", bucket, files.tombstones
@@ -279,10 +299,12 @@ def _bucket_record(bucket: int, files: BucketFiles, stated: str) -> dict[str, An
     record = {
         "bucket": bucket,
         "data": [_file_record(ref) for ref in files.data],
-        "leaves": _file_record(files.leaves),
+        files.hashes_kind: _file_record(files.hashes),
         "checkpoints": _file_record(files.checkpoints),
         "tombstones": None if files.tombstones is None else _file_record(files.tombstones),
     }
+    if files.ids is not None:
+        record["ids"] = [_file_record(ref) for ref in files.ids]
     return record if stated == _FORMAT else record | {"quarantine": [_file_record(ref) for ref in files.quarantine]}
 
 
@@ -293,8 +315,8 @@ def _file_record(ref: FileRef) -> dict[str, Any]:
 def _parse(fields: strict_json.Fields) -> Manifest:
     where = fields.where
     stated = fields.text("format")
-    if stated not in {_FORMAT, _FORMAT_WITH_QUARANTINE}:
-        raise VerificationError(f"{where}: not a {_FORMAT}")
+    if stated not in {_FORMAT, _FORMAT_WITH_QUARANTINE, _FORMAT_WITH_TILES}:
+        raise VerificationError(f"{where}: not a {_FORMAT}, v2 or v3")
     operation = fields.text("operation")
     if operation not in get_args(Operation):
         raise VerificationError(f"{where}: unknown operation {operation!r:.40}")
@@ -308,12 +330,14 @@ def _parse(fields: strict_json.Fields) -> Manifest:
         bucket = item.whole("bucket", BUCKETS - 1)
         if bucket in buckets:
             raise VerificationError(f"{where}: bucket {bucket} appears twice")
+        here, tiled = f"{where}: bucket {bucket}", item.has("ids")
         buckets[bucket] = BucketFiles(
-            data=_parse_files(item, "data", f"{where}: bucket {bucket}"),
-            leaves=_parse_file(item.object("leaves")),
+            data=_parse_files(item, "data", here),
+            hashes=_parse_file(item.object("edges" if tiled else "leaves")),
             checkpoints=_parse_file(item.object("checkpoints")),
             tombstones=None if item.is_null("tombstones") else _parse_file(item.object("tombstones")),
-            quarantine=() if stated == _FORMAT else _parse_files(item, "quarantine", f"{where}: bucket {bucket}"),
+            quarantine=() if stated == _FORMAT else _parse_files(item, "quarantine", here),
+            ids=_parse_files(item, "ids", here) if tiled else None,
         )
         item.done()
     manifest = Manifest(

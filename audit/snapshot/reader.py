@@ -18,9 +18,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import UsageError, VerificationError
-from memory_audit.provenance import merkle
 from memory_audit.provenance.checkpoint import log_origin
-from memory_audit.snapshot.bucket import BucketView, read_bucket
+from memory_audit.snapshot.bucket import BucketView, check_root, read_bucket, read_hashes, read_tree
 from memory_audit.snapshot.checkpoints import LogRef, parse_checkpoints
 from memory_audit.snapshot.layout import by_bucket, file_name, read_file, versions
 from memory_audit.snapshot.log import VerifiedLog, verify_log
@@ -172,8 +171,8 @@ class VerifiedSnapshot:
             logs[tenant] = checkpoint.size, checkpoint.root
         return Pin(store_id=self.store_id, version=self.version, digest=self.digest, logs=logs)
 
-    def bucket(self, bucket: int, *, ids_only: bool = False) -> BucketView:
-        """Return a bucket's files, checked by digest; with `ids_only` without the entries' other columns.
+    def bucket(self, bucket: int, *, logs_only: bool = False) -> BucketView:
+        """Return a bucket's files, checked by digest; with `logs_only` without entries and tombstones.
 
         Raises:
             VerificationError: a file is missing, or not the one that the manifest names.
@@ -186,9 +185,9 @@ class VerifiedSnapshot:
         with unless_erased(self._path, self._trust, self.version, self.store_id):
             found = read_bucket(
                 self._path, bucket, self._manifest.buckets.get(bucket), refs=self._refs, store_id=self.store_id,
-                trust=self._trust, ids_only=ids_only,
+                trust=self._trust, logs_only=logs_only,
             )  # fmt: skip
-        if not ids_only:
+        if not logs_only:
             self._buckets[bucket] = found
             if len(self._buckets) > BUCKETS_KEPT:
                 self._buckets.popitem(last=False)
@@ -198,7 +197,7 @@ class VerifiedSnapshot:
         view = self.bucket(ref.bucket)
         return verify_log(
             ref,
-            view.packed_hashes(ref.tenant),
+            view.tree(ref.tenant).leaf_hashes(),
             view.rows(ref.tenant),
             view.quarantined_rows(ref.tenant),
             view.tombstones.get(ref.tenant, ()),
@@ -260,7 +259,7 @@ def load_logs(path: Path, manifest: Manifest) -> dict[str, LogRef]:
     for bucket, files in manifest.buckets.items():
         data = read_file(path, "checkpoints", bucket, files.checkpoints)
         name = file_name("checkpoints", bucket, files.checkpoints.sha256)
-        refs.update((ref.tenant, ref) for ref in parse_checkpoints(data, bucket, files.leaves, name))
+        refs.update((ref.tenant, ref) for ref in parse_checkpoints(data, bucket, files.hashes, name, tiled=files.tiled))
     root = checkpoints_root(refs[tenant].note for tenant in sorted(refs))
     if root != manifest.checkpoints_root:
         raise VerificationError(f"{where}: checkpoints_root is {manifest.checkpoints_root}, expected {root}")
@@ -290,7 +289,7 @@ def check_pin(path: Path, trust: TrustPolicy, manifest: Manifest, refs: Mapping[
                 f"{where}: digest is {manifest.digest}, pinned is {pin.digest} for the same version (equivocation)"
             )
         return
-    leaf_files: dict[int, bytes] = {}
+    read: dict[int, bytes] = {}
     for tenant in by_bucket(pin.logs):
         size, root = pin.logs[tenant]
         ref = refs.get(tenant)
@@ -304,11 +303,12 @@ def check_pin(path: Path, trust: TrustPolicy, manifest: Manifest, refs: Mapping[
             )
         if (checkpoint.size, checkpoint.root) == (size, root):
             continue
-        if ref.bucket not in leaf_files:
-            leaf_files.clear()  # pins are visited in order of bucket: one leaf file at a time
-            leaf_files[ref.bucket] = read_file(path, "leaves", ref.bucket, manifest.buckets[ref.bucket].leaves)
-        packed = leaf_files[ref.bucket][ref.start : ref.start + size * merkle.HASH_BYTES]
-        prefix = merkle.packed_root(packed)
+        if ref.bucket not in read:
+            read.clear()  # pins are visited in order of bucket: one file at a time
+            read[ref.bucket] = read_hashes(path, ref.bucket, manifest.buckets[ref.bucket])
+        tree = read_tree(path, ref, read[ref.bucket])
+        check_root(tree, checkpoint, f"{where}: the log of tenant {tenant!r:.80}")
+        prefix = tree.range_root(0, size)
         if prefix != root:
             raise VerificationError(
                 f"{where}: the first {size} leaves of tenant {tenant!r:.80} have root {prefix.hex()}, "

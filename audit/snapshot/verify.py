@@ -5,8 +5,9 @@
 2. The pin, if there is one.
 3. Every file that any of them names, by size and digest.
 4. For each log that changed between two versions: a consistency proof from the older checkpoint to the newer, computed
-   from the stored leaf hashes and verified, so that no version rewrote history.
-5. Every log of the newest version by the rules of `memory_audit.snapshot.log`; with `deep`, of every version.
+   from the newer one's tiles and verified, so that no version rewrote history.
+5. Every log of the newest version by the rules of `memory_audit.snapshot.log`, and every tile of its tree; with `deep`,
+   of every version. Likewise the ids that appends look up (`memory_audit.snapshot.ids`).
 
 What does not verify since a vacuum erased it meanwhile is no attack: then all starts over with what is kept now.
 """
@@ -23,6 +24,8 @@ from memory_audit.errors import StalePlanError, VerificationError
 from memory_audit.formats.outside_file import walk
 from memory_audit.provenance import merkle
 from memory_audit.provenance.checkpoint import log_origin
+from memory_audit.provenance.tiles import TILE_BYTES
+from memory_audit.snapshot.bucket import read_hashes, read_tree, tile_paths
 from memory_audit.snapshot.judge import Judges
 from memory_audit.snapshot.layout import STORE_FOLDERS, file_path, manifest_path, read_file, versions
 from memory_audit.snapshot.manifest import check_not_ahead, files_of
@@ -31,6 +34,7 @@ from memory_audit.snapshot.reader import check_pin, load_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from memory_audit.provenance.trust_policy import TrustPolicy
@@ -160,6 +164,7 @@ def _verify_from(  # noqa: PLR0913, PLR0917 - as `verify_store`
     looked_at = history if deep else history[-1:]
     named = _check_other_files(path, history, looked_at, report)
     steps = [step for older, newer in pairwise(history) for step in _check_steps(path, trust, older, newer)]
+    tiles = set(tile_paths(path, newest, history[-1].refs))  # older versions have none that it has not
     signatures = done = 0
     total = sum(item.manifest.entries + item.manifest.quarantined for item in looked_at)
     cores = len(os.sched_getaffinity(0)) if workers is None else workers
@@ -175,8 +180,8 @@ def _verify_from(  # noqa: PLR0913, PLR0917 - as `verify_store`
         digest=newest.digest,
         versions=tuple(item.manifest.version for item in history),
         deep=deep,
-        files=len(named) + len(history),
-        bytes=sum(ref.size for ref in named.values()),
+        files=len(named) + len(tiles) + len(history),
+        bytes=sum(ref.size for ref in named.values()) + len(tiles) * TILE_BYTES,
         tenants=newest.tenants,
         entries=newest.entries,
         quarantined=newest.quarantined,
@@ -184,7 +189,7 @@ def _verify_from(  # noqa: PLR0913, PLR0917 - as `verify_store`
         leaves=newest.leaves,
         signatures=signatures,
         steps=tuple(steps),
-        leftovers=_leftovers(path, trust, named, history),
+        leftovers=_leftovers(path, trust, named.keys() | tiles, history),
     )
 
 
@@ -243,16 +248,18 @@ def _check_steps(path: Path, trust: TrustPolicy, older: _Version, newer: _Versio
     """Step 4, for two neighbouring versions."""
     for bucket, files in older.manifest.buckets.items():
         new_files = newer.manifest.buckets.get(bucket)
-        if new_files is not None and new_files.checkpoints == files.checkpoints and new_files.leaves == files.leaves:
+        if new_files is not None and new_files.checkpoints == files.checkpoints and new_files.hashes == files.hashes:
             continue
-        leaves = b"" if new_files is None else read_file(path, "leaves", bucket, new_files.leaves)
+        hashes = b"" if new_files is None else read_hashes(path, bucket, new_files)
         for ref in older.refs_of(bucket):
-            step = _check_step(trust, ref, older.manifest, newer, leaves)
+            step = _check_step(path, trust, ref, older.manifest, newer, hashes)
             if step is not None:
                 yield step
 
 
-def _check_step(trust: TrustPolicy, ref: LogRef, older: Manifest, newer: _Version, leaves: bytes) -> LogStep | None:
+def _check_step(  # noqa: PLR0913, PLR0917
+    path: Path, trust: TrustPolicy, ref: LogRef, older: Manifest, newer: _Version, hashes: bytes
+) -> LogStep | None:
     where = f"version {newer.manifest.version}: log of tenant {ref.tenant!r:.80}"
     new_ref = newer.refs.get(ref.tenant)
     if new_ref is None:
@@ -264,8 +271,7 @@ def _check_step(trust: TrustPolicy, ref: LogRef, older: Manifest, newer: _Versio
         return None
     if not 0 < first.size <= second.size:
         raise VerificationError(f"{where} has {second.size} leaves, version {older.version} has {first.size}")
-    hashes = merkle.unpack(leaves[new_ref.start : new_ref.start + second.size * merkle.HASH_BYTES])
-    proof = merkle.consistency_proof(hashes, first.size)
+    proof = read_tree(path, new_ref, hashes).consistency_proof(first.size)
     try:
         merkle.verify_consistency(first.size, second.size, proof, first.root, second.root)
     except VerificationError as error:
@@ -277,14 +283,15 @@ def _check_step(trust: TrustPolicy, ref: LogRef, older: Manifest, newer: _Versio
 
 
 def _leftovers(
-    path: Path, trust: TrustPolicy, named: Mapping[Path, FileRef], history: Sequence[_Version]
+    path: Path, trust: TrustPolicy, named: AbstractSet[Path], history: Sequence[_Version]
 ) -> tuple[str, ...]:
     """Name what is in a store's own folders and no part of it; what else lies beside them is not the store's."""
     there = [item for folder in STORE_FOLDERS for item, _ in walk(path / folder)]
-    known = {manifest_path(path, item.manifest.version) for item in history} | named.keys()
+    known = {manifest_path(path, item.manifest.version) for item in history} | named
     for version in versions(path):  # looked for last: what others published meanwhile is left over from nobody
         if version > history[-1].manifest.version:
             later = read_manifest(path, trust, version, now_ms=0, check_expiry=False)
             known |= {file_path(path, kind, bucket, ref.sha256) for kind, bucket, ref in files_of(later)}
+            known.update(tile_paths(path, later, load_logs(path, later)))
             known.add(manifest_path(path, version))
     return tuple(heapq.nsmallest(LEFTOVERS_SHOWN, (str(item.relative_to(path)) for item in there if item not in known)))

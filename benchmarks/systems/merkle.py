@@ -15,6 +15,7 @@ import time
 
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.provenance import merkle
+from memory_audit.provenance.tiles import TiledTree
 
 LIMIT = 1.3
 
@@ -37,9 +38,9 @@ def tree_root(leaves: list[bytes]) -> bytes:
 
 def append_all(hashes: list[bytes]) -> bytes:
     """The same root, growing leaf by leaf."""
-    tree = merkle.CompactRange()
+    tree = TiledTree()
     for item in hashes:
-        tree.append(item)
+        tree.extend(item)
     return tree.root()
 
 

@@ -11,6 +11,8 @@ import shutil
 from base64 import b64decode, b64encode
 from dataclasses import replace
 
+import numpy as np
+
 from memory_audit.entry import Parent
 from memory_audit.provenance import dsse, merkle, strict_json
 from memory_audit.provenance.checkpoint import Checkpoint, log_origin, sign_checkpoint
@@ -25,6 +27,7 @@ from memory_audit.snapshot.columns.tables import (
     write_table,
     write_tombstones,
 )
+from memory_audit.snapshot.ids import id_digests
 from memory_audit.snapshot.layout import bucket_of, manifest_path, put_file
 from memory_audit.snapshot.manifest import PAYLOAD_TYPE, BucketFiles, checkpoints_root, tombstones_root
 from memory_audit.snapshot.publishing.publish import append_entries, create_store
@@ -274,6 +277,7 @@ class Attacker:
             held = [item for tenant in tenants for item in self.quarantined[tenant]]
             stones = [item for tenant in tenants for item in self.tombstones[tenant]]
             packed = b"".join(item for tenant in tenants for item in self.hashes[tenant])
+            known = np.unique(np.concatenate([id_digests(tenant, self._ids_of(tenant)) for tenant in tenants]))
             mine = {
                 tenant: sign_checkpoint(
                     Checkpoint(
@@ -286,7 +290,8 @@ class Attacker:
             }  # fmt: skip
             buckets[bucket] = BucketFiles(
                 data=(put_file(self.store, "data", bucket, write_table(write_entries(rows)), len(rows)),),
-                leaves=put_file(self.store, "leaves", bucket, packed, len(packed) // 32),
+                hashes=put_file(self.store, "edges", bucket, packed, len(packed) // 32),  # no log fills a tile
+                ids=(put_file(self.store, "ids", bucket, known.tobytes(), len(known)),),
                 tombstones=put_file(self.store, "tombstones", bucket, write_tombstones(stones), len(stones))
                 if stones
                 else None,
@@ -335,6 +340,10 @@ class Attacker:
     def _write_manifest(self, manifest, signer) -> None:
         data = dsse.seal(PAYLOAD_TYPE, manifest.payload(), [key_of(signer)])
         manifest_path(self.store, manifest.version).write_bytes(data)
+
+    def _ids_of(self, tenant):
+        entries = [item.entry for item in (*self.entries[tenant], *self.quarantined[tenant])]
+        return [item.entry_id for item in (*entries, *(stone.tombstone for stone in self.tombstones[tenant]))]
 
     def _place(self, tenant, index):
         return next(place for place, item in enumerate(self.entries[tenant]) if item.index == index)

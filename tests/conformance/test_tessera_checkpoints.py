@@ -1,4 +1,4 @@
-"""transparency-dev/tessera: the signed checkpoints of a log of 15 leaves at sizes 0 … 15, and its leaves."""
+"""transparency-dev/tessera: a log of 15 leaves in tiles, its signed checkpoints at sizes 0 … 15, and its leaves."""
 
 import hashlib
 
@@ -8,6 +8,7 @@ from memory_audit.errors import VerificationError
 from memory_audit.provenance.checkpoint import open_checkpoint
 from memory_audit.provenance.ed25519 import PublicKey
 from memory_audit.provenance.merkle import consistency_proof, root, unpack, verify_consistency
+from memory_audit.provenance.tiles import open_tiles
 from tests.conformance.vectors import vectors
 
 pytestmark = pytest.mark.tool("vectors")
@@ -32,6 +33,13 @@ def test_signature_and_root(size):
     opened = checkpoint(size)
     assert opened.size == size
     assert opened.root == root(leaf_hashes()[:size])
+
+
+@pytest.mark.parametrize("size", range(16))
+def test_the_tiles_of_every_size_open(size):
+    tree = open_tiles(size, lambda path: (LOG / path).read_bytes())
+    assert tree.root() == checkpoint(size).root
+    assert unpack(tree.leaf_hashes()) == leaf_hashes()[:size]
 
 
 @pytest.mark.parametrize("size", range(1, 16))

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from memory_audit.errors import VerificationError
 from memory_audit.provenance import merkle
 from memory_audit.provenance.checkpoint import Checkpoint, log_origin, sign_checkpoint
 from memory_audit.provenance.leaf import SIGNATURE_DOMAIN, encode_tombstone, entry_encoder
+from memory_audit.snapshot.bucket import check_root
 from memory_audit.snapshot.columns.tables import SignedEntry, SignedTombstone
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from memory_audit.entry import Entry
     from memory_audit.provenance.ed25519 import Signer
     from memory_audit.provenance.keys import Keyring
     from memory_audit.provenance.leaf import Tombstone
+    from memory_audit.provenance.tiles import TiledTree
     from memory_audit.snapshot.bucket import BucketView
 
 __all__ = ["LogWriter"]
@@ -25,33 +24,25 @@ __all__ = ["LogWriter"]
 class LogWriter:
     """One tenant's log while a version is being built: appends leaves, then signs the checkpoint."""
 
-    def __init__(self, store_id: str, tenant: str, hashes: Sequence[bytes] | bytes, keyring: Keyring) -> None:
+    def __init__(self, store_id: str, tenant: str, tree: TiledTree, keyring: Keyring) -> None:
         self.tenant = tenant
         self.origin = log_origin(store_id, tenant)
-        self._packed = bytearray(hashes if isinstance(hashes, bytes) else b"".join(hashes))
-        self._tree = merkle.CompactRange(bytes(self._packed))
+        self.tree = tree
         self._keyring = keyring
         self._encode = entry_encoder(self.origin, tenant)
         self._writers: dict[str, tuple[Signer, str]] = {}
-
-    def packed(self) -> bytes:
-        """Return the leaf hashes so far, concatenated."""
-        return bytes(self._packed)
 
     @classmethod
     def following(cls, view: BucketView, tenant: str, keyring: Keyring) -> Self:
         """Go on with the log that a bucket has of a tenant, or begin it.
 
         Raises:
-            VerificationError: its leaf hashes are not those of its checkpoint, or this does not verify.
+            VerificationError: the right edge of its tree is not that of its checkpoint, or this does not verify.
         """
-        log, checkpoint = cls(view.store_id, tenant, view.packed_hashes(tenant), keyring), view.checkpoint(tenant)
-        root, expected = log._tree.root(), merkle.EMPTY_ROOT if checkpoint is None else checkpoint.root
-        if root != expected:
-            raise VerificationError(
-                f"leaves of tenant {tenant!r:.80} have root {root.hex()}, expected {expected.hex()}"
-            )
-        return log
+        tree, checkpoint = view.tree(tenant), view.checkpoint(tenant)
+        if checkpoint is not None:
+            check_root(tree, checkpoint, f"the log of tenant {tenant!r:.80}")
+        return cls(view.store_id, tenant, tree, keyring)
 
     def append_entry(self, entry: Entry) -> SignedEntry:
         """Sign an entry for the next index and append it.
@@ -59,7 +50,7 @@ class LogWriter:
         Raises:
             UsageError: no key speaks for its principal.
         """
-        index = self._tree.size
+        index = self.tree.size
         writer = self._writers.get(entry.principal)
         if writer is None:
             key = self._keyring.writer_for(entry.principal)
@@ -75,7 +66,7 @@ class LogWriter:
         Raises:
             UsageError: too few auditors' keys.
         """
-        index = self._tree.size
+        index = self.tree.size
         leaf = encode_tombstone(tombstone, origin=self.origin, index=index)
         self._append(leaf)
         signatures = tuple(
@@ -84,11 +75,9 @@ class LogWriter:
         return SignedTombstone(tombstone=tombstone, index=index, signatures=signatures)
 
     def _append(self, leaf: bytes) -> None:
-        digest = merkle.leaf_hash(leaf)
-        self._packed += digest
-        self._tree.append(digest)
+        self.tree.extend(merkle.leaf_hash(leaf))
 
     def checkpoint(self) -> bytes:
         """Sign the log as it is now."""
-        checkpoint = Checkpoint(origin=self.origin, size=self._tree.size, root=self._tree.root())
+        checkpoint = Checkpoint(origin=self.origin, size=self.tree.size, root=self.tree.root())
         return sign_checkpoint(checkpoint, self._keyring.signers("log"))

@@ -5,7 +5,7 @@ Life of a version:
 1. The newest version is opened and verified, with the pin if there is one: nothing is built on a store that was
    rolled back or rewritten.
 2. Per bucket that changes: new leaves are signed by their writers and hashed onto the log, the log signs a checkpoint,
-   and data, leaf hashes, tombstones and checkpoints are written under their digests, each durable before the next.
+   and data, tiles, ids, tombstones and checkpoints are written under their digests, all durable before the next step.
 3. The manifest is signed, read back as its readers will, and created as `manifests/N+1.json` if that name is absent:
    this is the only step that readers see. Of two publishers exactly one gets the name; the other learns that its plan
    is stale.
@@ -21,12 +21,15 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from memory_audit.errors import StalePlanError, UsageError, VerificationError
 from memory_audit.provenance import durable
+from memory_audit.provenance.tiles import TiledTree
 from memory_audit.snapshot.bucket import read_data_file
 from memory_audit.snapshot.columns.tables import write_entries
+from memory_audit.snapshot.ids import gone_ids, id_digests, known_ids, read_runs, with_ids
 from memory_audit.snapshot.layout import bucket_of, has_store, hold, manifest_path, versions
 from memory_audit.snapshot.manifest import check_dated_near, open_manifest, sign_manifest
 from memory_audit.snapshot.publishing.draft import Draft
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from memory_audit.provenance.keys import Keyring
     from memory_audit.snapshot.bucket import BucketView
     from memory_audit.snapshot.columns.tables import SignedEntry
+    from memory_audit.snapshot.ids import Ids
     from memory_audit.snapshot.manifest import Manifest, Operation
     from memory_audit.snapshot.pin import Pin
 
@@ -104,9 +108,9 @@ def create_store(  # noqa: PLR0913
     durable.ensure_folder(path / "manifests")
     with hold(path):
         for bucket, tenants in sorted(additions.items()):
-            logs = {tenant: LogWriter(draft.store_id, tenant, (), keyring) for tenant in sorted(tenants)}
+            logs = {tenant: LogWriter(draft.store_id, tenant, TiledTree(), keyring) for tenant in sorted(tenants)}
             rows = [logs[tenant].append_entry(entry) for tenant in logs for entry in tenants[tenant]]
-            draft.write(bucket, data=[write_entries(rows)], logs=logs)
+            draft.write(bucket, data=[write_entries(rows)], logs=logs, ids=with_ids((), _digests(tenants)))
         return publish_manifest(path, draft.manifest("import", keyring, now_ms=now_ms, expires_ms=expires_ms), keyring)
 
 
@@ -119,7 +123,12 @@ def append_entries(  # noqa: PLR0913
     pin: Pin | None = None,
     expires_ms: int | None = None,
 ) -> Published:
-    """Append entries to a store as its next version.
+    """Append entries to a store as its next version; the cost follows what is appended, and not the store.
+
+    What is verified: the newest manifest, with the pin by the tiles of the prefix that it names; the checkpoints of all
+    logs by digest; of each log that grows the checkpoint's signature and, against its root, the right edge of the tree;
+    the ids that the bucket ever had, and its last data file where that is small enough to be written anew, by digest.
+    Neither older tiles nor the other entries, tombstones and signatures are read: `memory_audit.snapshot.verify` does.
 
     Raises:
         UsageError: no entries, an id that the log has or had, an unknown parent, a missing key, or a clock far ahead of
@@ -133,7 +142,7 @@ def append_entries(  # noqa: PLR0913
         check_dated_near(base.manifest, now_ms)
         draft = Draft.of(base)
         for bucket, additions in sorted(_by_bucket(entries).items()):
-            _append_to_bucket(draft, base.bucket(bucket, ids_only=True), additions, keyring)
+            _append_to_bucket(draft, base.bucket(bucket, logs_only=True), additions, keyring)
         return publish_manifest(path, draft.manifest("append", keyring, now_ms=now_ms, expires_ms=expires_ms), keyring)
 
 
@@ -221,11 +230,13 @@ def _append_to_bucket(
 ) -> None:
     logs: dict[str, LogWriter] = {}
     rows: list[SignedEntry] = []
+    runs = read_runs(draft.path, view.bucket, view.files)
     for tenant in sorted(additions):
-        named = {entry.entry_id for entry in additions[tenant]}
-        named |= {parent.entry_id for entry in additions[tenant] for parent in entry.parents}
-        known = dict.fromkeys(view.live_ids(tenant, named), "live")
-        known |= view.gone_ids(tenant)
+        new = {entry.entry_id for entry in additions[tenant]}
+        parents = {parent.entry_id for entry in additions[tenant] for parent in entry.parents}
+        known = dict.fromkeys(known_ids(runs, tenant, new | parents), "live")
+        if not new.isdisjoint(known) and view.files is not None:  # refused, and told why
+            known |= gone_ids(draft.path, view.bucket, view.files, tenant)
         check_new_entries(tenant, additions[tenant], known)
         log = logs[tenant] = LogWriter.following(view, tenant, keyring)
         rows.extend(log.append_entry(entry) for entry in additions[tenant])
@@ -236,9 +247,16 @@ def _append_to_bucket(
         table = pa.concat_tables([last, table]).sort_by([("tenant", "ascending"), ("leaf_index", "ascending")])
         kept = kept[:-1]
     draft.write(
-        view.bucket, data=[*kept, table], logs=logs, tombstones=view.tombstones,
+        view.bucket, data=[*kept, table], logs=logs, ids=with_ids(runs, _digests(additions)),
+        tombstones=view.files.tombstones if view.files else None,
         quarantine=view.files.quarantine if view.files else (), view=view,
     )  # fmt: skip
+
+
+def _digests(additions: Mapping[str, Sequence[Entry]]) -> Ids:
+    return np.concatenate(
+        [id_digests(tenant, (entry.entry_id for entry in entries)) for tenant, entries in additions.items()]
+    )
 
 
 def _by_bucket(entries: Iterable[Entry]) -> dict[int, dict[str, list[Entry]]]:

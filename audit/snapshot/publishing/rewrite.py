@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_audit.snapshot.columns.tables import ENTRY_SCHEMA
+from memory_audit.snapshot.ids import kept_ids
 from memory_audit.snapshot.layout import bucket_of, hold
 from memory_audit.snapshot.manifest import check_dated_near
 from memory_audit.snapshot.publishing.draft import Draft
@@ -113,7 +114,7 @@ def _rewrite_bucket(draft: Draft, view: BucketView, added: Sequence[Tombstone], 
     live, leaving = _staying(data, view.tables, lambda place: place not in kept)
     held, ended = _staying(quarantine, view.quarantine, lambda place: kept.get(place, False))
     draft.write(
-        view.bucket, logs=logs, tombstones=tombstones, view=view,
+        view.bucket, logs=logs, tombstones=tombstones, view=view, ids=kept_ids(draft.path, view.bucket, view.files),
         data=_merged(live, _parted(ended, lambda place: place not in kept)[0]),
         quarantine=_merged(held, _parted(leaving, lambda place: kept[place])[0]),
     )  # fmt: skip

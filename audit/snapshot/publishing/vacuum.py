@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING
 from memory_audit.errors import IncompleteError, UsageError, VerificationError
 from memory_audit.provenance import durable
 from memory_audit.provenance.folder_lock import is_of_this_machine
+from memory_audit.snapshot.bucket import tile_paths
 from memory_audit.snapshot.layout import behind_link, file_path, hold, manifest_path, stored_files, versions
 from memory_audit.snapshot.manifest import check_dated_near, files_of
 from memory_audit.snapshot.publishing.publish import publish_again
-from memory_audit.snapshot.reader import read_manifest
+from memory_audit.snapshot.reader import load_logs, read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -151,6 +152,7 @@ def _plan(path: Path, keyring: Keyring, now_ms: int, retention_ms: int, *, alone
                 gone.append(old)
     plan = _Plan(newest=newest, oldest=min(item.version for item in kept), gone=tuple(gone))
     wanted = _content(path, kept) | {manifest_path(path, item.version) for item in kept}
+    wanted.update(tile_paths(path, newest, load_logs(path, newest)))  # all tiles of older versions are among them
     named = _content(path, gone) - wanted
     plan.files.extend(file for file in sorted(named) if _is_there(path, file))  # also where a folder is a link
     known = wanted | named | set(_manifests(path, plan))

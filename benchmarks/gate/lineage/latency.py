@@ -27,6 +27,7 @@ from memory_audit.gate.gate import Gate
 from memory_audit.lineage.dag import Lineage
 from memory_audit.lineage.verified import VerifiedLineage
 from memory_audit.provenance.keys import generate_keys
+from memory_audit.provenance.tiles import TiledTree
 from memory_audit.snapshot.publishing.log_writer import LogWriter
 from memory_audit.snapshot.publishing.publish import create_store
 from memory_audit.snapshot.reader import open_snapshot
@@ -78,7 +79,9 @@ def measure(entries: int, repeats: int) -> list[dict[str, Any]]:
         names = [f"m{draw.randrange(entries)}" for _ in range(repeats)]
         rows.append(_timed("label of an entry", names, lineage.dag.label))
         rows.append(_timed("justifying path of an entry", names, lineage.dag.path))
-        writer = LogWriter(STORE_ID, TENANT, log.leaf_hashes, keyring)
+        tree = TiledTree()
+        tree.extend(b"".join(log.leaf_hashes))
+        writer = LogWriter(STORE_ID, TENANT, tree, keyring)
         rows.append(_timed("append: sign and log", following, writer.append_entry))
         rows.append(_timed("append: edges and label", following, lineage.dag.append))
         return rows

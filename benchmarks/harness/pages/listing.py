@@ -78,6 +78,7 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "merkle": (SYSTEMS, "How fast is the Merkle tree?", NOTHING),
     "verify": (SYSTEMS, "How fast are verifying and appending?", NOTHING),
     "verify_1e6": (SYSTEMS, "Likewise, at a million entries", NOTHING),
+    "append": (SYSTEMS, "What does an append to a large store cost?", NOTHING),
     "crash": (SYSTEMS, "Is anything lost when a publisher is killed?", NOTHING),
     "house": (SYSTEMS, "How large is the code, and what does it cost to install and import?", NOTHING),
     "ways": (SYSTEMS, "What do a write and an audit cost, and how does the code hold together?", NOTHING),

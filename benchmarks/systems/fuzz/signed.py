@@ -30,6 +30,7 @@ from memory_audit.provenance.key_files.token import TokenKey
 from memory_audit.provenance.keys import Keyring
 from memory_audit.provenance.leaf import LEAF_START, Tombstone, encode_entry, encode_tombstone
 from memory_audit.provenance.note import open_note, parse_note
+from memory_audit.provenance.tiles import edge_bytes
 from memory_audit.provenance.trust_policy import (
     ANY_PRINCIPAL,
     PAYLOAD_TYPE,
@@ -146,11 +147,11 @@ def _notes() -> list[Target]:
     checkpoint = Checkpoint(origin="memaudit/s/acme", size=TREE_SIZE, root=b"r" * 32)
     note = sign_checkpoint(checkpoint, [log])
     logs = encode_checkpoints({"acme": note})
-    leaf_file = FileRef(sha256="ab" * 32, size=TREE_SIZE * 32, rows=TREE_SIZE)
+    hashes = FileRef(sha256="ab" * 32, size=edge_bytes(TREE_SIZE), rows=edge_bytes(TREE_SIZE) // 32)
     vkeys = tuple(keyring().keys[role][0].public().vkey.encode() for role in ("log", "root"))
 
     def read_logs(data: bytes) -> None:
-        refs = parse_checkpoints(data, bucket_of("acme"), leaf_file, "f")
+        refs = parse_checkpoints(data, bucket_of("acme"), hashes, "f", tiled=True)
         same(encode_checkpoints({ref.tenant: ref.note for ref in refs}), data)
 
     def open_one(data: bytes) -> None:
@@ -264,10 +265,13 @@ def _seal() -> dict[str, object]:
 
 
 def _manifest(operation: Withdrawal) -> Manifest:
-    """One bucket with every kind of file that such a version has."""
+    """One bucket with every kind of file that such a version has; of the purification, in the layout without tiles."""
     ref = FileRef(sha256="ab" * 32, size=10, rows=1)
     held = (ref,) if operation == "quarantine" else ()
-    buckets = {7: BucketFiles(data=(ref,), leaves=ref, checkpoints=ref, tombstones=ref, quarantine=held)}
+    files = BucketFiles(
+        data=(ref,), hashes=ref, checkpoints=ref, tombstones=ref, quarantine=held, ids=held or None
+    )  # fmt: skip
+    buckets = {7: files}
     return Manifest(
         store_id=STORE, version=3, oldest=1, operation=operation, parent="ef" * 32, created_ms=NOW_MS,
         expires_ms=NOW_MS + 5, run_id="run", policy_version=1, policy_sha256=keyring().policy.digest,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
 
 from memory_audit.errors import EntryError, UsageError, VerificationError
 from memory_audit.formats.import_jsonl import parse_entries
+from memory_audit.provenance.keys import load_policy
+from memory_audit.provenance.tiles import open_tiles
 from memory_audit.snapshot.export_jsonl import memory_line
+from memory_audit.snapshot.reader import open_snapshot
 from tests.strategies import ENTRIES
 
 
@@ -71,6 +75,41 @@ def test_what_is_to_be_deleted_elsewhere_is_told_without_its_text(store, run):
     assert (code, row["tenant"], row["entry_id"], row["reason"]) == (0, "acme", "m1", "ticket 7")
     assert row["removed_at_ms"] > 0
     assert "answer" not in out
+
+
+def test_a_log_is_written_for_any_client_of_tiles(store, run, folder):
+    snapshot = open_snapshot(
+        store, load_policy(folder / "memaudit-keys" / "policy.json"), now_ms=time.time_ns() // 10**6
+    )
+    log = snapshot.log("acme")
+    for _ in range(2):
+        assert run("export", "store", "--tenant", "acme", "--tlog", "log")[:2] == (
+            0, f"log of 5 leaves in version {snapshot.version} written to log\n",
+        )  # fmt: skip
+    assert (folder / "log" / "checkpoint").read_bytes() == log.note
+    tree = open_tiles(log.checkpoint.size, lambda path: (folder / "log" / path).read_bytes())
+    assert (tree.root(), tree.leaf_hashes()) == (log.checkpoint.root, b"".join(log.leaf_hashes))
+    assert not any(b"case" in path.read_bytes() for path in (folder / "log").rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(("options", "problem"), [
+    (("--tlog", "log"), "name one tenant"),
+    (("--tlog", "log", "--tenant", "acme", "--out", "x"), "no --out"),
+    (("--tlog", "log", "--tenant", "acme", "--removed"), "ask for one of them"),
+    (("--tlog", "store/tiles/x", "--tenant", "acme"), "lies among the files of the store"),
+    (("--tlog", "memaudit-keys", "--tenant", "acme"), "is a key folder"),
+    (("--tlog", "taken", "--tenant", "acme"), "holds something else than this log"),
+    (("--tlog", "globex", "--tenant", "acme"), "holds something else than this log"),
+])  # fmt: skip
+def test_a_log_is_not_written_over_anything_else(store, run, folder, options, problem):
+    (folder / "taken").mkdir()
+    (folder / "taken" / "mine.txt").write_text("mine", encoding="utf-8")
+    assert run("export", "store", "--tenant", "globex", "--tlog", "globex")[0] == 0
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    code, _, err = run("export", "store", *options)
+    assert code == 2
+    assert problem in err
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_an_unknown_tenant_and_a_store_that_does_not_verify_write_nothing(store, run, folder):

@@ -1,14 +1,18 @@
 """Small stores for tests, and a file system that fails where a test says so."""
 
 import os
+import shutil
 import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
 from memory_audit.entry import Entry, Parent
-from memory_audit.provenance import durable
+from memory_audit.provenance import durable, merkle
 from memory_audit.provenance.keys import generate_keys
+from memory_audit.snapshot.layout import manifest_path, put_file, versions
+from memory_audit.snapshot.manifest import sign_manifest
 from memory_audit.snapshot.publishing.publish import append_entries, create_store
 from memory_audit.snapshot.publishing.purify import purify
 from memory_audit.snapshot.publishing.release import release
@@ -60,6 +64,25 @@ def _history():
         inside = sorted(path.rglob("*"))
         folders = [each.relative_to(path) for each in inside if each.is_dir()]
         return folders, {each.relative_to(path): each.read_bytes() for each in inside if each.is_file()}, purified
+
+
+def without_tiles(path):
+    """Write all versions of a store as programs did that knew no tiles: in their layout, and in their formats."""
+    parent, manifests = None, []
+    for version in versions(path):
+        snapshot = open_store(path, version=version, check_expiry=False)
+        buckets = {}
+        for bucket, files in snapshot.manifest.buckets.items():
+            view = snapshot.bucket(bucket)
+            packed = b"".join(view.tree(tenant).leaf_hashes() for tenant in sorted(view.refs))
+            leaves = put_file(path, "leaves", bucket, packed, len(packed) // merkle.HASH_BYTES)
+            buckets[bucket] = replace(files, hashes=leaves, ids=None)
+        manifests.append(replace(snapshot.manifest, buckets=buckets, parent=parent))
+        parent = manifests[-1].digest
+    for manifest in manifests:
+        manifest_path(path, manifest.version).write_bytes(sign_manifest(manifest, keyring()))
+    for folder in ("tiles", "edges", "ids"):
+        shutil.rmtree(path / folder, ignore_errors=True)
 
 
 def remove(path, removals, now_ms=NOW + 2, *, dry_run=False, operation="purify"):

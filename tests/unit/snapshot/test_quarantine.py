@@ -40,6 +40,7 @@ from tests.unit.snapshot.stores import (
     put_back,
     quarantine,
     remove,
+    without_tiles,
 )
 
 YEARS_MS = 3 * 366 * 86_400_000
@@ -164,6 +165,7 @@ def test_a_vacuum_erases_what_was_removed_out_of_quarantine_and_nothing_else_of_
 
 def test_a_store_without_quarantine_says_nothing_of_it(tmp_path):
     make_history(tmp_path / "s")
+    without_tiles(tmp_path / "s")
     for version in (1, 2, 3):
         manifest = payload(tmp_path / "s", version)
         assert manifest["format"] == "memaudit manifest v1"
@@ -175,13 +177,15 @@ def test_readers_that_do_not_know_quarantine_are_told_by_the_format(store):
     put_back(store, {"acme": ["e1"]}, now_ms=NOW + 3)
     put_back(store, {"acme": ["e2"]}, now_ms=NOW + 4)
     append_entries(store, [entry("acme", "e4")], keyring(), now_ms=NOW + 5)
+    without_tiles(store)
     stated = [(payload(store, n)["format"][-2:], payload(store, n)["operation"]) for n in (1, 2, 3, 4, 5)]
     assert stated == [("v1", "import"), ("v2", "quarantine"), ("v2", "release"), ("v2", "release"), ("v1", "append")]
 
 
 @pytest.mark.parametrize(("change", "problem"), [
     ({"format": "memaudit manifest v1"}, "unknown member 'quarantine'"),
-    ({"format": "memaudit manifest v3"}, "not a memaudit manifest v1"),
+    ({"format": "memaudit manifest v2"}, "expected memaudit manifest v3"),
+    ({"format": "memaudit manifest v9"}, "not a memaudit manifest v1, v2 or v3"),
     ({"operation": "append", "buckets": []}, "expected memaudit manifest v1"),
 ])  # fmt: skip
 def test_a_manifest_must_say_what_it_is(store, change, problem):
@@ -275,14 +279,19 @@ STEPS = st.lists(
 
 
 @settings(max_examples=12, deadline=None)
-@given(STEPS)
-def test_any_order_of_quarantines_releases_removals_and_appends_leaves_what_the_definition_says(steps):
-    """Files hold two rows, so that entries go back into the first, a middle and the last of several."""
+@given(STEPS, st.booleans())
+def test_any_order_of_quarantines_releases_removals_and_appends_leaves_what_the_definition_says(steps, old):
+    """Files hold two rows, so that entries go back into the first, a middle and the last of several.
+
+    An old store is one that a program without tiles has written: it goes on in tiles, and no entry is lost.
+    """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(draft, "ROWS_PER_FILE", 2)
         patch.setattr("memory_audit.snapshot.publishing.publish.MERGE_BELOW_ROWS", 2)
         store = Path(folder) / "s"
         make_store(store, tenants=TENANTS, size=7)
+        if old:
+            without_tiles(store)
         rows = {tenant: signed_rows(open_store(store), tenant) for tenant in TENANTS}
         state = {(tenant, name): "live" for tenant in TENANTS for name in rows[tenant]}
         for number, (step, chosen) in enumerate(steps):

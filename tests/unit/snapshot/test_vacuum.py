@@ -161,7 +161,7 @@ def stray(tmp_path):
     dated(store, LATER - 10 * WEEK_MS)  # files of versions that are kept, whatever their age
     bucket = next(store.glob("data/b=*")).name
     names = {
-        f"data/b=00/{DIGEST}.parquet", f"leaves/b=ff/{DIGEST}.bin", f"tombstones/b=00/{DIGEST}.parquet",
+        f"data/b=00/{DIGEST}.parquet", f"tiles/b=ff/{DIGEST}.bin", f"tombstones/b=00/{DIGEST}.parquet",
         f"checkpoints/b=00/{DIGEST}.json", f"scratch/{PARTIAL}", f"data/{bucket}/{PARTIAL}",
     }  # fmt: skip
     for name in names:
@@ -238,9 +238,9 @@ def test_links_and_folders_named_like_a_file_are_left_alone(tmp_path):
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(target)
     dangling.symlink_to(elsewhere / "nothing")
-    (store / "leaves").rename(elsewhere / "leaves")
-    (store / "leaves").symlink_to(elsewhere / "leaves")
-    (elsewhere / "leaves" / "b=00").symlink_to(elsewhere / "b=00")
+    (store / "edges").rename(elsewhere / "edges")
+    (store / "edges").symlink_to(elsewhere / "edges")
+    (elsewhere / "edges" / "b=00").symlink_to(elsewhere / "b=00")
     (store / "tombstones" / "b=00").symlink_to(elsewhere / "b=00")
     dated(tmp_path, LATER - 10 * WEEK_MS)
     for retention_ms in (WEEK_MS, 0):

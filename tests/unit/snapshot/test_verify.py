@@ -177,7 +177,7 @@ def test_tombstones_are_counted_and_not_only_stated(history, tmp_path):
         check(store)
 
 
-@pytest.mark.parametrize("planted", ["manifests/4.json", "data", "leaves"])
+@pytest.mark.parametrize("planted", ["manifests/4.json", "data", "edges", "ids"])
 def test_a_planted_pipe_is_refused_and_not_waited_for(history, tmp_path, planted):
     store, said = tmp_path / "s", []
     shutil.copytree(history, store)

@@ -1,0 +1,1 @@
+"""What size costs: large stores, many tenants, night after night."""
