@@ -117,7 +117,7 @@ def _searches(
 ) -> Iterator[tuple[str, TenantEvidence]]:
     """Yield a search for each event, by its id: in one search events would share what they find."""
     config, by_tenant = request.config, request.by_tenant
-    stores = {tenant: request.snapshot.entries(tenant) for tenant in by_tenant}
+    stores = {tenant: request.entries(tenant) for tenant in by_tenant}
     embed_texts(compared_texts(stores, by_tenant, config), executor, run)
     graphs = consistency_graphs(stores, config, executor, run)
     for tenant, events in by_tenant.items():

@@ -15,7 +15,7 @@ from memory_audit.errors import ModelError
 from memory_audit.events import Event
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.audit_memory import audit_memory
-from memory_audit.jobs.run.run_folder import RunFolder
+from memory_audit.jobs.run.run_folder import RunFolder, resumable
 from memory_audit.lineage.edges_file import EdgesFile
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.loading import ModelSpecs
@@ -123,7 +123,8 @@ def run_with(
     """Audit with everything that is not a finding held fixed; the executor is closed afterwards."""
     try:
         request = request_of(snapshot, harmful_events() if events is None else events, config)
-        return audit_memory(request, executor, RunFolder(out, request.identity), started_ms=NOW_MS)
+        with resumable():
+            return audit_memory(request, executor, RunFolder(out, request.identity), started_ms=NOW_MS)
     finally:
         executor.close()
 
@@ -131,6 +132,12 @@ def run_with(
 def run_local(snapshot: VerifiedSnapshot, out: Path, **options) -> AuditResult:  # noqa: ANN003
     generator = options.pop("generator", None)
     return run_with(LocalExecutor(FAKES, generator or FakeGenerator()), snapshot, out, **options)
+
+
+def group_of(run: Path) -> Path:
+    """Return the folder of a run's only group."""
+    (folder,) = (run / "groups").iterdir()
+    return folder
 
 
 def json_of(result: AuditResult) -> str:

@@ -50,7 +50,8 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "config": ("attribution", "lineage", "formats", "errors"),
     "calibration_file": ("attribution", "provenance", "formats", "entry", "errors"),
     "request": (
-        "calibration_file", "guard", "attribution", "lineage", "snapshot", "events", "config", "formats", "errors",
+        "calibration_file", "guard", "attribution", "lineage", "snapshot", "events", "config", "formats", "entry",
+        "errors",
     ),
     "report": (
         "calibration_file", "config", "attribution", "consistency", "lineage", "snapshot", "result", "fusion", "events",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from memory_audit.errors import ModelError, UsageError
+from memory_audit.errors import AnswerError, UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,7 +82,7 @@ def nearest(
         seed: Of faiss's clustering.
 
     Raises:
-        ModelError: the vectors are not finite or not of unit norm.
+        AnswerError: the vectors are not finite or not of unit norm.
         UsageError: k is less than 1.
     """
     check_vectors(vectors)
@@ -103,7 +103,7 @@ def all_pairs(vectors: NDArray[np.float32]) -> Neighbours:
     """Make every entry every other's neighbour: the paper's full graph, for small stores.
 
     Raises:
-        ModelError: the vectors are not finite or not of unit norm.
+        AnswerError: the vectors are not finite or not of unit norm.
         UsageError: more than ALL_PAIRS_LIMIT entries.
     """
     if len(vectors) > ALL_PAIRS_LIMIT:
@@ -115,14 +115,14 @@ def check_vectors(vectors: NDArray[np.float32]) -> None:
     """Check what an embedder gave, shape (texts, dimensions).
 
     Raises:
-        ModelError: another shape, or a row that is not of unit norm.
+        AnswerError: another shape, or a row that is not of unit norm.
     """
     if vectors.ndim != 2:  # noqa: PLR2004 - rows and columns
-        raise ModelError(f"embeddings have shape {vectors.shape}, expected (entries, dimensions)")
+        raise AnswerError(f"embeddings have shape {vectors.shape}, expected (entries, dimensions)")
     norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
     bad = np.flatnonzero(~(np.abs(norms - 1) <= UNIT_TOLERANCE))  # also true for NaN and infinity
     if len(bad):
-        raise ModelError(f"embedding {bad[0]} has norm {norms[bad[0]]:.4g}, expected 1; is the embedder normalising?")
+        raise AnswerError(f"embedding {bad[0]} has norm {norms[bad[0]]:.4g}, expected 1; is the embedder normalising?")
 
 
 def _steps(similarity: NDArray[np.float64]) -> NDArray[np.int64]:

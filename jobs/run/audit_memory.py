@@ -1,8 +1,9 @@
 """The whole audit on one screen: attribute, consistency, fuse, choose S, check S, report.
 
 Memory is never changed here: every event is judged against the same verified snapshot (batch protocol, paper sec. 5).
-All tenants go through each round together, so that a round is one map over the cluster. What a run learns is on disk
-as it arrives (`RunFolder`); started again, it asks only what is missing.
+All tenants of a request go through each round together, so that many small ones keep a backbone busy as a large one
+does; `memory_audit.jobs.run.groups` says how many these are. What a run learns is on disk as it arrives (`RunFolder`);
+started again, it asks only what is missing.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from memory_audit.fusion import choose_budget
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.graphs import consistency_graphs
 from memory_audit.jobs.run.replays import Replayer
-from memory_audit.jobs.run.run_files import LOG_FILE
-from memory_audit.jobs.run.run_folder import resumable
 from memory_audit.lineage.descendants import derivation_of
 from memory_audit.report.confidence import calibrated
 from memory_audit.report.findings import TenantEvidence, rank, removal_set, tenant_result
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 __all__ = ["audit_memory", "compared_texts", "retrieval_over", "run_searches", "search_settings"]
 
 
-@resumable()
 def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and two that listen
     request: AuditRequest,
     executor: Executor,
@@ -73,7 +71,7 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
     snapshot, config, by_tenant = request.snapshot, request.config, request.by_tenant
     replayer = Replayer(request, executor, run)
 
-    stores = {tenant: snapshot.entries(tenant) for tenant in by_tenant}
+    stores = {tenant: request.entries(tenant) for tenant in by_tenant}
     embed_texts(compared_texts(stores, by_tenant, config), executor, run)
     graphs = consistency_graphs(stores, config, executor, run)
     estimated: defaultdict[str, list[EstimatedEdge]] = defaultdict(list)
@@ -98,7 +96,6 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
         )  # fmt: skip
 
     run_searches(evidence, replayer)
-    run.write(LOG_FILE, log.data())
     evidence = {tenant: _chosen(found, config) for tenant, found in evidence.items()}
     evidence = _checked(evidence, replayer)
     run.flush()

@@ -29,12 +29,12 @@ from memory_audit.provenance.keys import Keyring, generate_keys, load_policy
 from memory_audit.provenance.trust_policy import Role, sign_policy
 from memory_audit.request import RUN_FORMAT
 from memory_audit.snapshot.attest import verify_attestation
-from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, keyring, make_snapshot, request_of
+from tests.audit_world import CONFIG, FAKES, NOW_MS, group_of, harmful_events, keyring, make_snapshot, request_of
 from tests.unit.jobs.test_changed_runs import frame
 from tests.unit.jobs.test_cli import AUDIT
 from tests.unit.jobs.test_cli_purge import PURGE, desk  # noqa: F401 - a fixture
 
-EVERY = {"run.json", "models.json", "result.json", "report.html", "hazards.json"}
+EVERY = {"run.json", "result.json", "report.html", "hazards.json"}
 
 
 def test_what_is_written_into_the_folder_after_the_look_is_not_purged(desk, run, monkeypatch):
@@ -64,7 +64,9 @@ def sealed(tmp_path_factory):
         sealer = Sealer(keyring())
         with closing(LocalExecutor(FAKES, FakeGenerator())) as executor:
             run = folder / name
-            result = run_audit(request_of(snapshot, events, digest=name), executor, run, now_ms=NOW_MS, sealer=sealer)
+            result, _ = run_audit(
+                request_of(snapshot, events, digest=name), executor, run, now_ms=NOW_MS, sealer=sealer
+            )
             write_block_records(snapshot, result, CONFIG, executor, run, sealer)
         sealer.seal(run, result.store, result.snapshot_version)
         assert open_sealed(run, keyring().policy).result.run_id == result.run_id
@@ -104,7 +106,7 @@ def test_a_run_with_any_file_cut_or_lengthened_is_refused(sealed, data):
         assert refused(sealed, name, changed)
 
 
-@pytest.mark.parametrize("name", sorted({*EVERY, SEAL_FILE} - {"models.json"}))
+@pytest.mark.parametrize("name", sorted({*EVERY, SEAL_FILE}))
 def test_a_file_of_another_run_in_its_place_is_refused(sealed, name):
     assert {*EVERY, SEAL_FILE} < set(files_of(sealed))
     assert refused(sealed, name, (sealed.parent / "other" / name).read_bytes())
@@ -120,8 +122,7 @@ def test_a_file_that_purge_reads_must_be_there(sealed, name, tmp_path):
 
 def test_shards_and_report_may_be_deleted_and_strange_files_are_not_read(sealed, tmp_path):
     run = shutil.copytree(sealed, tmp_path / "run")
-    for name in ("replays", "entailment", "embedding"):
-        shutil.rmtree(run / name)
+    shutil.rmtree(run / "groups")
     (run / "report.html").unlink()
     (run / "notes.txt").write_text("mine")
     assert open_sealed(run, keyring().policy).result == open_sealed(sealed, keyring().policy).result
@@ -185,7 +186,7 @@ def test_a_marker_that_no_encoding_can_hold_has_codes_too(tmp_path):
 
 def test_a_run_without_keys_is_one_of_codes_that_anybody_can_make(tmp_path):
     RunFolder(tmp_path / "run", {"a": "b"}).add_weights({"p": 0.5})
-    (shard,) = (tmp_path / "run" / "entailment").iterdir()
+    (shard,) = (group_of(tmp_path / "run") / "entailment").iterdir()
     assert shard.stem == Codes(b"", {"a": "b"}).of("entailment", "", shard.read_bytes())
     with pytest.raises(VerificationError):
         RunFolder(tmp_path / "run", {"a": "b"}, sealer=Sealer(keyring()))
