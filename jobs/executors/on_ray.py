@@ -253,7 +253,11 @@ class GpuShares:
 
 @ray.remote(num_cpus=1)  # type: ignore[untyped-decorator]
 def _task(pools: Mapping[str, ActorPool], sent: bytes) -> Any:
-    """Do a work; what it depends on is opened here, so that what is wrong with that is an error of the work."""
+    return _done(sent, pools)
+
+
+def _done(sent: bytes, pools: Mapping[str, ActorPool]) -> Any:
+    """Do a work; what it depends on is opened here, so that what is wrong with that is an error of the task."""
     version, work = pickle.loads(sent)  # noqa: S301 - from the driver of this cluster
     if version != VERSION:
         raise UsageError(f"a node has memory-audit {VERSION}, the driver {version}: install the same on all")

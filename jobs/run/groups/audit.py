@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -156,7 +157,7 @@ class GroupAudit:
             if of_whole_run(error):
                 raise
             if len(tenants) == 1:
-                return [], [], {tenants[0]: error}
+                return [], [], {tenants[0]: _sendable(error)}
             middle = len(tenants) // 2
             first, second = (self._audit(half, run, executor) for half in (tenants[:middle], tenants[middle:]))
             return first[0] + second[0], first[1] + second[1], first[2] | second[2]
@@ -196,6 +197,15 @@ class GroupAudit:
 def of_whole_run(error: Exception) -> bool:
     """Tell whether an error ends a run; else it is that of one tenant, or of what is asked about it."""
     return isinstance(error, AuditError | MemoryError) and not isinstance(error, _OF_ONE_TENANT)
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return an error as another process can have it: some defects of a user's code hold what cannot be sent."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    except Exception:  # noqa: BLE001 - whatever its own code raises
+        return AuditError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def merged(results: Sequence[AuditResult]) -> AuditResult:
