@@ -39,7 +39,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "parquet": ("parquet_layout", "entry", "errors"),
     "formats": ("text", "entry", "errors"),
     "events": ("formats", "entry", "errors"),
-    "result": ("attribution", "events"),
+    "result": ("attribution", "consistency", "events"),
     "provenance": ("formats", "entry", "errors"),
     "snapshot": ("provenance", "parquet", "formats", "entry", "errors"),
     "consistency": ("entry", "errors"),

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import networkx as nx
 
-from memory_audit.consistency.graph import CONTRADICTION_WEIGHT, FLAG_DEVIATIONS
+from memory_audit.consistency.distribution import FLAG_DEVIATIONS
+from memory_audit.consistency.graph import CONTRADICTION_WEIGHT
 from memory_audit.report.untrusted import as_line
 
 if TYPE_CHECKING:

@@ -105,6 +105,12 @@ class Settings(CalibrationSettings):
     attribution: Annotated[
         str | None, typer.Option(help="set, or loo for the paper's plain leave-one-out; default: set.")
     ] = None
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            help="local compares what a search examines, full every memory, as loo and a budget do; default: local."
+        ),
+    ] = None
     calibration: Annotated[
         str | None, typer.Option(help="File of `memaudit calibrate`; default: none, and findings have no p.")
     ] = None

@@ -533,18 +533,18 @@ def test_a_benign_memory_removed_before_the_poison_is_put_back():
 
     world = World(8, {"query 0": [0, 1, 2, 3, 4, 5, 6, 7]}, lean)
     events = [make_event(0, query="query 0")]
-    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), inconsistency={"m000": 9.0})
+    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), fits_in=lambda name: name != "m000")
     world.run(search)
     assert search.removal.ids == {"m001"}
     assert search.states["e000"].status == "cleared"
 
 
-@pytest.mark.parametrize(("inconsistency", "attributed"), [(2.0, True), (1.0, True), (0.5, False)])
-def test_a_memory_that_fits_in_better_than_the_median_needs_more_evidence(inconsistency, attributed):
+@pytest.mark.parametrize("attributed", [True, False])
+def test_a_memory_that_fits_in_better_than_the_median_needs_more_evidence(attributed):
     world = World(8, {"query 0": list(range(8))}, hijack({0}, nats=2.2))
-    cas = {f"m{number:03d}": 1.0 for number in range(8)} | {"m000": inconsistency}
     events = [make_event(0, query="query 0")]
-    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), inconsistency=cas)
+    settings = SearchSettings(attribution_nats=2.0)
+    search = SetSearch(world.memory, events, settings, fits_in=lambda name: name == "m000" and not attributed)
     world.run(search)
     assert set(search.removal.removed) == ({"m000"} if attributed else set())
     assert set(search.removal.suspected) == (set() if attributed else {"m000"})
@@ -552,9 +552,9 @@ def test_a_memory_that_fits_in_better_than_the_median_needs_more_evidence(incons
 
 def test_a_harm_score_that_flips_is_attributed_to_a_memory_that_fits_in_too():
     world = World(8, {"query 0": list(range(8))}, hijack({0}), logprobs=False)
-    cas = {f"m{number:03d}": 1.0 for number in range(8)} | {"m000": 0.0}
     events = [make_event(0, query="query 0")]
-    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), inconsistency=cas)
+    settings = SearchSettings(attribution_nats=2.0)
+    search = SetSearch(world.memory, events, settings, fits_in=lambda name: name == "m000")
     world.run(search)
     assert search.removal.removed["m000"].startswith("alone raises")
 

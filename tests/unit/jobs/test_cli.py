@@ -565,7 +565,7 @@ def test_the_key_of_a_server_is_named_by_its_variable(store, run, desk, monkeypa
 def test_help_names_the_defaults_that_hold_where_flags_and_file_say_nothing(run):
     told = " ".join(run("audit", "--help")[1].split())
     settings = {item.name: item.default for item in dataclasses.fields(AuditConfig)}
-    for name in ("alpha", "k", "retrieval", "attribution", "backbone", "nli", "embedder", "descendants"):
+    for name in ("alpha", "k", "retrieval", "attribution", "graph", "backbone", "nli", "embedder", "descendants"):
         text = told[told.index(f"--{name} <") :]
         assert text[text.index("default: ") + len("default: ") :].startswith(f"{settings[name]}. "), name
 
