@@ -62,8 +62,7 @@ class LocalExecutor:
 
     def replay(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
         """See `Executor.replay`."""
-        generator = self.backbone
-        return stream_outcomes(groups, program, lambda _: generator, self._running_loop())
+        return stream_outcomes(groups, program, self._serving, self._running_loop())
 
     def each(self, works: Sequence[Work[T]]) -> Iterator[T]:
         """See `Executor.each`; one after the other."""
@@ -73,6 +72,10 @@ class LocalExecutor:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """See `Executor.run`."""
         return self._running_loop().run_until_complete(work)
+
+    def _serving(self, _event_id: str) -> Generator:
+        """Return what answers the questions of an event."""
+        return self.backbone
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:

@@ -20,7 +20,6 @@ continues.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pickle
 import signal
@@ -31,14 +30,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Any, TypeVar
+from zlib import crc32
 
 import ray
 from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 
 from memory_audit.errors import ModelError, UsageError
-from memory_audit.jobs.executors.replay_group import stream_outcomes
+from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.models.backbone.generator_vllm import SHARED_GPU
-from memory_audit.models.loading import served_here
+from memory_audit.models.loading import OPENAI_PREFIX, served_here
 from memory_audit.models.ray_actors import (
     PATIENCE_S,
     EmbedderActor,
@@ -51,11 +51,9 @@ from memory_audit.models.ray_actors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from memory_audit.attribution.replays.ablation import Outcome
     from memory_audit.jobs.executors.executor import Work
-    from memory_audit.jobs.executors.replay_group import Program, ReplayGroup
     from memory_audit.models.loading import ModelSpecs
     from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
     from memory_audit.models.ray_actors import ActorPool
@@ -64,7 +62,6 @@ __all__ = ["GpuShares", "RayExecutor"]
 
 T = TypeVar("T")
 
-ROLES = ("backbone", "embedder", "nli")
 VERSION = installed("memory-audit")
 
 TASK_RETRIES = 3
@@ -86,15 +83,20 @@ LOOK_S = 5.0
 """How often a driver that waits looks whether any node is left that could do what it waits for."""
 
 
-class _PoolExecutor:
-    """Implements all of `memory_audit.jobs.executors.executor.Executor` but `each` over pools of actors."""
+class _OnPools(LocalExecutor):
+    """An executor whose models are pools of actors; a backbone behind a URL needs none, and is asked from here."""
 
-    _pools: Mapping[str, ActorPool]
+    def __init__(self, specs: ModelSpecs) -> None:
+        super().__init__(specs)
+        self._homes: dict[str, int] = {}
+
+    def _pool(self, role: str) -> ActorPool:
+        raise NotImplementedError
 
     @property
     def backbone(self) -> Generator:
         """See `Executor.backbone`."""
-        return RemoteGenerator(self._pool("backbone"))
+        return super().backbone if _behind_url(self._specs) else RemoteGenerator(self._pool("backbone"))
 
     @property
     def embedder(self) -> Embedder:
@@ -106,38 +108,26 @@ class _PoolExecutor:
         """See `Executor.entailment`; as `embedder`."""
         return RemoteEntailment(self._pool("nli"))
 
-    def replay(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
-        """See `Executor.replay`; all questions of an event go to one replica."""
-        pool = self._pool("backbone")
-        loop = asyncio.new_event_loop()
-        try:
-            yield from stream_outcomes(groups, program, lambda event_id: RemoteGenerator(pool, group=event_id), loop)
-        finally:
-            loop.close()
+    def _serving(self, event_id: str) -> Generator:
+        """Return what answers all questions of an event: one replica, and each gets as many events."""
+        if _behind_url(self._specs):
+            return super().backbone
+        home = self._homes.setdefault(event_id, len(self._homes) or crc32(event_id.encode()))
+        return RemoteGenerator(self._pool("backbone"), home=home)
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """See `Executor.run`."""
-        return asyncio.run(work)
+
+class _InTask(_OnPools):
+    """What a task asks, which its driver started and will end."""
+
+    def __init__(self, specs: ModelSpecs, pools: Mapping[str, ActorPool]) -> None:
+        super().__init__(specs)
+        self._pools = pools
 
     def _pool(self, role: str) -> ActorPool:
         return self._pools[role]
 
 
-class _InTask(_PoolExecutor):
-    """What a task asks, which its driver started and will end."""
-
-    def __init__(self, pools: Mapping[str, ActorPool]) -> None:
-        self._pools = pools
-
-    def each(self, works: Sequence[Work[T]]) -> Iterator[T]:
-        """See `Executor.each`; in this task."""
-        return (work(self) for work in works)
-
-    def close(self) -> None:
-        """Leave the models to the driver."""
-
-
-class RayExecutor(_PoolExecutor):
+class RayExecutor(_OnPools):
     """Implements `memory_audit.jobs.executors.executor.Executor`.
 
     Args:
@@ -147,7 +137,7 @@ class RayExecutor(_PoolExecutor):
     """
 
     def __init__(self, specs: ModelSpecs, *, address: str | None = None, replicas: int = 0) -> None:
-        self._specs = specs
+        super().__init__(specs)
         self._replicas = replicas
         self._pools: dict[str, ActorPool] = {}
         self._shares: GpuShares | None = None
@@ -175,7 +165,8 @@ class RayExecutor(_PoolExecutor):
         """See `Executor.each`; each work is a task, those given first are begun first."""
         if not works:
             return
-        pools = ray.put({role: self._pool(role) for role in ROLES})
+        roles = ("embedder", "nli") if _behind_url(self._specs) else ("backbone", "embedder", "nli")
+        pools = ray.put({role: self._pool(role) for role in roles})
         waiting, tasks = deque(works), {}
         alone_s = 0.0
         # Tasks that are left when this ends early are not cancelled: cancelling one that is just finishing ends Ray's
@@ -185,7 +176,8 @@ class RayExecutor(_PoolExecutor):
             while waiting and len(tasks) < max(WAITING * cpus, 1):
                 work = waiting.popleft()
                 memory = min(work.memory_bytes, int(SPARE * _largest_memory_bytes()))
-                tasks[_task.options(memory=memory, max_retries=TASK_RETRIES).remote(pools, _sent(work))] = work
+                sent = _sent(_shared_out(self._specs, cpus), work)
+                tasks[_task.options(memory=memory, max_retries=TASK_RETRIES).remote(pools, sent)] = work
             ready, _ = ray.wait(list(tasks), num_returns=1, timeout=LOOK_S)
             alone_s = 0.0 if ready or cpus >= 1 else alone_s + LOOK_S
             if alone_s > PATIENCE_S:
@@ -195,6 +187,7 @@ class RayExecutor(_PoolExecutor):
 
     def close(self) -> None:
         """End the actors, and Ray if this executor started it."""
+        super().close()
         for pool in self._pools.values():
             pool.stop()
         self._pools.clear()
@@ -258,10 +251,24 @@ def _task(pools: Mapping[str, ActorPool], sent: bytes) -> Any:
 
 def _done(sent: bytes, pools: Mapping[str, ActorPool]) -> Any:
     """Do a work; what it depends on is opened here, so that what is wrong with that is an error of the task."""
-    version, work = pickle.loads(sent)  # noqa: S301 - from the driver of this cluster
+    version, specs, work = pickle.loads(sent)  # noqa: S301 - from the driver of this cluster
     if version != VERSION:
         raise UsageError(f"a node has memory-audit {VERSION}, the driver {version}: install the same on all")
-    return pickle.loads(work)(_InTask(pools))  # noqa: S301
+    executor = _InTask(specs, pools)
+    try:
+        return pickle.loads(work)(executor)  # noqa: S301
+    finally:
+        executor.close()
+
+
+def _behind_url(specs: ModelSpecs) -> bool:
+    return specs.backbone.startswith(OPENAI_PREFIX)
+
+
+def _shared_out(specs: ModelSpecs, tasks: float) -> ModelSpecs:
+    """Return what each of so many tasks is told of the models: all together open as many connections as one process."""
+    connections = max(1, specs.http.connections // max(1, int(tasks)))
+    return replace(specs, http=replace(specs.http, connections=connections))
 
 
 def _largest_memory_bytes() -> float:
@@ -270,8 +277,8 @@ def _largest_memory_bytes() -> float:
     return max((resources.get("memory", 0.0) for resources in found), default=0.0)
 
 
-def _sent(work: Work[Any]) -> bytes:
-    return pickle.dumps((VERSION, pickle.dumps(work)))
+def _sent(specs: ModelSpecs, work: Work[Any]) -> bytes:
+    return pickle.dumps((VERSION, specs, pickle.dumps(work)))
 
 
 def _result(task: Any, work: Work[T]) -> T:

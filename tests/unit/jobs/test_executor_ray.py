@@ -136,6 +136,6 @@ def test_a_work_whose_process_ends_each_time_has_failed_and_no_other(task_fails,
 
 
 def test_another_version_of_the_package_on_a_node_is_told_in_one_line():
-    sent = pickle.dumps(("0.0.1", b""))
+    sent = pickle.dumps(("0.0.1", FAKES, b""))
     with pytest.raises(UsageError, match=r"^a node has memory-audit .*, the driver 0\.0\.1: install the same on all$"):
         _done(sent, {})
