@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPENAI_PREFIX", "ModelSpecs", "Part", "backbone_id", "embedder_id", "entailment_id", "gpu_present",
-    "load_behaviour_reader", "load_embedder", "load_entailment", "load_generator", "load_probe", "named_backbone", "packaged_together",
-    "prepare", "require_vllm", "served_here",
+    "load_behaviour_reader", "load_embedder", "load_entailment", "load_generator", "load_probe", "named_backbone",
+    "packaged_together", "prepare", "require_vllm", "served_here",
 ]  # fmt: skip
 
 FAKE = "fake"

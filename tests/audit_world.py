@@ -16,7 +16,7 @@ from memory_audit.errors import ModelError
 from memory_audit.events import Event
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.audit_memory import audit_memory
-from memory_audit.jobs.run.run_audit import run_audit
+from memory_audit.jobs.run.run_audit import audit_all
 from memory_audit.jobs.run.run_folder import RunFolder, resumable
 from memory_audit.lineage.edges_file import EdgesFile
 from memory_audit.models.fakes import FakeGenerator
@@ -137,7 +137,7 @@ def run_groups(
     """Audit as a command does, group by group, with the time it took held fixed; the executor is closed afterwards."""
     try:
         request = request_of(snapshot, harmful_events() if events is None else events)
-        result, failed = run_audit(request, executor, out, now_ms=NOW_MS)
+        result, failed = audit_all(request, executor, out, now_ms=NOW_MS)
         return replace(result, seconds=0.0), failed
     finally:
         executor.close()

@@ -155,7 +155,7 @@ def audited(
     opened = time.perf_counter()
     request = AuditRequest(snapshot=snapshot, events=EventsFile(events=events, digest=night), config=CONFIG)
     with reporter:
-        result, _ = run_audit(request, executor, folder / night, now_ms=NOW_MS, earlier=earlier)
+        result = run_audit(request, executor, folder / night, now_ms=NOW_MS, earlier=earlier)
     whole = time.perf_counter() - start
     removed = set(result.tenants[0].removal.removed)
     stages = {name: round(seconds, 2) for name, seconds in sorted(reporter.seconds.items())}

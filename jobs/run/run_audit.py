@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from memory_audit.result import AuditResult
 
 __all__ = [
-    "REPORT_FILE", "Sealed", "audit_and_seal", "make_executor", "model_specs", "name_backbone", "prepare_models",
-    "read_result", "run_audit", "start_models",
+    "REPORT_FILE", "Sealed", "audit_all", "audit_and_seal", "make_executor", "model_specs", "name_backbone",
+    "prepare_models", "read_result", "run_audit", "start_models",
 ]  # fmt: skip
 
 REPORT_FILE = "report.html"
@@ -99,7 +99,7 @@ def start_models(request: AuditRequest, *, local: bool, address: str | None) -> 
     return make_executor(model_specs(request.config), local=local or not request.by_tenant, address=address)
 
 
-def run_audit(  # noqa: PLR0913 - the parts of a run
+def audit_all(  # noqa: PLR0913 - the parts of a run
     request: AuditRequest,
     executor: Executor,
     out: Path,
@@ -139,6 +139,19 @@ def run_audit(  # noqa: PLR0913 - the parts of a run
     return result, run.failed
 
 
+def run_audit(  # noqa: PLR0913 - the parts of a run
+    request: AuditRequest,
+    executor: Executor,
+    out: Path,
+    *,
+    now_ms: int,
+    earlier: EarlierRun | None = None,
+    sealer: Sealer | None = None,
+) -> AuditResult:
+    """Audit as `audit_all` does; the result alone says which tenants were not examined."""
+    return audit_all(request, executor, out, now_ms=now_ms, earlier=earlier, sealer=sealer)[0]
+
+
 def audit_and_seal(  # noqa: PLR0913 - the parts of a run
     request: AuditRequest,
     executor: Executor,
@@ -148,9 +161,9 @@ def audit_and_seal(  # noqa: PLR0913 - the parts of a run
     now_ms: int,
     earlier: EarlierRun | None = None,
 ) -> Sealed:
-    """Audit, read the hazards of what would go, end the executor, and seal the run. Raises like `run_audit`."""
+    """Audit, read the hazards of what would go, end the executor, and seal the run. Raises like `audit_all`."""
     try:
-        result, failed = run_audit(request, executor, out, now_ms=now_ms, earlier=earlier, sealer=sealer)
+        result, failed = audit_all(request, executor, out, now_ms=now_ms, earlier=earlier, sealer=sealer)
         # A later purge may take the quarantined ones too: their hazards are read while the backbone is loaded.
         write_block_records(request.snapshot, result.with_quarantined(), request.config, executor, out, sealer)
     finally:

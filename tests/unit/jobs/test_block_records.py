@@ -57,7 +57,7 @@ def locked(snapshot, folder, reader, monkeypatch):
     monkeypatch.setattr("memory_audit.jobs.run.block_records.load_behaviour_reader", lambda _: reader)
     generator, request = FakeGenerator(), request_of(snapshot, harmful_events())
     with closing(LocalExecutor(FAKES, generator)) as executor:
-        found, _ = run_audit(request, executor, folder, now_ms=NOW_MS)
+        found = run_audit(request, executor, folder, now_ms=NOW_MS)
         write_block_records(snapshot, found, CONFIG, executor, folder)
     return (folder / "hazards.json").read_bytes(), generator.requests
 

@@ -186,7 +186,7 @@ def test_signed_parents_crowd_no_estimate_out_and_none_crowds_them_out(tmp_path,
 def test_an_estimated_edge_quarantines_and_makes_no_label_better(snapshot, audited, tmp_path):
     edges = (EstimatedEdge(tenant="acme", child="ok07", parent="bad0", weight_ppm=900_000),)
     with closing(LocalExecutor(FAKES, FakeGenerator())) as executor:
-        result, _ = run_audit(request_of(snapshot, EVENTS, edges=edges), executor, tmp_path / "run", now_ms=NOW_MS)
+        result = run_audit(request_of(snapshot, EVENTS, edges=edges), executor, tmp_path / "run", now_ms=NOW_MS)
     assert removed(result) == removed(audited)
     found = descendants(result)["ok07"]
     assert (found.proposal, found.estimated) == ("quarantine", True)

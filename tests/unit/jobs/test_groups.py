@@ -18,7 +18,7 @@ from memory_audit.errors import AnswerError, EventError, ModelError, UsageError,
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.groups import plan
 from memory_audit.jobs.run.groups.plan import groups_of, may_share_tenants
-from memory_audit.jobs.run.run_audit import run_audit
+from memory_audit.jobs.run.run_audit import audit_all
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.report.json import to_record
 from memory_audit.snapshot.layout import bucket_of, by_bucket
@@ -66,7 +66,7 @@ def by_bucket_alone(monkeypatch):
 def audit(snapshot, out, events=EVENTS, generator=None, config=CONFIG):
     generator = FakeGenerator() if generator is None else generator
     with closing(LocalExecutor(FAKES, generator)) as executor:
-        result, failed = run_audit(request_of(snapshot, events, config), executor, out, now_ms=NOW_MS)
+        result, failed = audit_all(request_of(snapshot, events, config), executor, out, now_ms=NOW_MS)
     return result, failed, generator.requests
 
 

@@ -50,7 +50,7 @@ def modules(tmp_path, monkeypatch):
 def audit(snapshot, out, config=CONFIG, *, now_ms=NOW_MS):
     generator = FakeGenerator()
     with closing(LocalExecutor(FAKES, generator)) as executor:
-        result, _ = run_audit(request_of(snapshot, EVENTS, config, digest=DIGEST), executor, out, now_ms=now_ms)
+        result = run_audit(request_of(snapshot, EVENTS, config, digest=DIGEST), executor, out, now_ms=now_ms)
     return result, generator.requests
 
 

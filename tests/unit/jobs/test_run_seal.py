@@ -64,9 +64,7 @@ def sealed(tmp_path_factory):
         sealer = Sealer(keyring())
         with closing(LocalExecutor(FAKES, FakeGenerator())) as executor:
             run = folder / name
-            result, _ = run_audit(
-                request_of(snapshot, events, digest=name), executor, run, now_ms=NOW_MS, sealer=sealer
-            )
+            result = run_audit(request_of(snapshot, events, digest=name), executor, run, now_ms=NOW_MS, sealer=sealer)
             write_block_records(snapshot, result, CONFIG, executor, run, sealer)
         sealer.seal(run, result.store, result.snapshot_version)
         assert open_sealed(run, keyring().policy).result.run_id == result.run_id
