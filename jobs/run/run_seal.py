@@ -86,7 +86,7 @@ class Part:
         """What the group's folder holds: file name to SHA-256 (hex)."""
 
     def codes(self, _identity: Mapping[str, str]) -> Codes:
-        """Return the codes of this group, see `Sealer.part`."""
+        """Return the codes of this group's folder."""
         return self._codes
 
     def note(self, name: str, data: bytes) -> None:
@@ -120,10 +120,6 @@ class Sealer:
     def codes(self, identity: Mapping[str, str]) -> Codes:
         """Return the codes of the run that depends on `identity`."""
         return Codes(self._secret, identity)
-
-    def part(self, identity: Mapping[str, str]) -> Part:
-        """Return what the audit of a group needs, whose folder depends on `identity`."""
-        return Part(self.codes(identity))
 
     def look(self, run: Path) -> None:
         """Learn what an earlier start sealed in a run folder.

@@ -19,10 +19,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.trace import SearchLog
+from memory_audit.counted import counted
 from memory_audit.errors import AnswerError, AuditError, EventError, ScoringError, UsageError, VerificationError
 from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import read_regular
 from memory_audit.formats.records import convert
+from memory_audit.jobs.progress import say
 from memory_audit.jobs.run.audit_memory import audit_memory
 from memory_audit.jobs.run.run_files import LOG_FILE
 from memory_audit.jobs.run.run_folder import RunFolder
@@ -124,6 +126,8 @@ class GroupAudit:
         except VerificationError as error:
             return self.failed(error)
         known = _answers(run)
+        if run.outcomes:
+            say(f"resuming, with {counted(len(run.outcomes), 'replay')} known")
         results, logs, failed = self._audit(self.group.tenants, run, executor)
         result = None
         if results:

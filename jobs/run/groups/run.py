@@ -49,7 +49,6 @@ class GroupedRun:
     Args:
         path: The folder; made if absent.
         request: What is asked.
-        started_ms: When the run was first started, Unix milliseconds.
         earlier: A run whose comparisons and embeddings are taken over.
         sealer: Learns what the run holds; None is one without keys.
 
