@@ -29,7 +29,7 @@ from memory_audit.provenance.keys import Keyring, generate_keys, load_policy
 from memory_audit.provenance.trust_policy import Role, sign_policy
 from memory_audit.request import RUN_FORMAT
 from memory_audit.snapshot.attest import verify_attestation
-from tests.audit_world import CONFIG, FAKES, NOW_MS, group_of, harmful_events, keyring, make_snapshot, request_of
+from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, keyring, make_snapshot, request_of
 from tests.unit.jobs.test_changed_runs import frame
 from tests.unit.jobs.test_cli import AUDIT
 from tests.unit.jobs.test_cli_purge import PURGE, desk  # noqa: F401 - a fixture
@@ -184,7 +184,7 @@ def test_a_marker_that_no_encoding_can_hold_has_codes_too(tmp_path):
 
 def test_a_run_without_keys_is_one_of_codes_that_anybody_can_make(tmp_path):
     RunFolder(tmp_path / "run", {"a": "b"}).add_weights({"p": 0.5})
-    (shard,) = (group_of(tmp_path / "run") / "entailment").iterdir()
+    (shard,) = (tmp_path / "run" / "entailment").iterdir()
     assert shard.stem == Codes(b"", {"a": "b"}).of("entailment", "", shard.read_bytes())
     with pytest.raises(VerificationError):
         RunFolder(tmp_path / "run", {"a": "b"}, sealer=Sealer(keyring()))
