@@ -167,7 +167,8 @@ class RayExecutor(_OnPools):
             return
         roles = ("embedder", "nli") if _behind_url(self._specs) else ("backbone", "embedder", "nli")
         pools = ray.put({role: self._pool(role) for role in roles})
-        waiting, tasks = deque(works), {}
+        waiting = deque(works)
+        tasks: dict[Any, Work[T]] = {}
         alone_s = 0.0
         # Tasks that are left when this ends early are not cancelled: cancelling one that is just finishing ends Ray's
         # driver on the spot (a failed check in its task manager). They end with the models they ask, or the driver.
