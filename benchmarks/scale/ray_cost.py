@@ -1,6 +1,6 @@
 """What Ray itself costs an audit of many tenants, and what more nodes bring.
 
-    python -m benchmarks.scale.ray_cost [--tenants 100] [--events 2]        # 5 minutes
+    python -m benchmarks.scale.ray_cost [--tenants 50] [--events 2]        # 5 minutes
 
 The backbone is a stand-in that answers AT_ONCE requests at a time, each in 50 ms: what an engine would take stays the
 same, and what is left is this project's and Ray's own. Events reproduce, and each is searched to its end.
@@ -172,7 +172,7 @@ def audited(nodes: int, tenants: int, events: int) -> dict[str, float]:
 def main(arguments: Sequence[str] | None = None, results_folder: Path = RESULTS) -> None:
     """Measure what is missing, and state the bars."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tenants", type=int, default=100)
+    parser.add_argument("--tenants", type=int, default=50)
     parser.add_argument("--events", type=int, default=2)
     parser.add_argument("--one", type=int, metavar="NODES", help="only this audit, printed as a line of JSON")
     options = parser.parse_args(arguments)
