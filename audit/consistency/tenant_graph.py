@@ -101,19 +101,19 @@ class TenantGraph:
         """
         if self._vectors is None:
             raise ValueError("a graph plans once it is embedded")
-        nodes = self._nodes[0]
+        nodes, known = self._nodes[0], self._known
         wanted = nodes[[self.places[name] for name in entry_ids if name in self.places]]
-        if self._known is None:
+        if known is None:
             drawn = np.arange(len(nodes)) if self.whole else sampled(len(nodes), self._seed)
             wanted = np.concatenate([wanted, nodes[drawn]])
         wanted = np.unique(wanted)
         everything = len(self.entries) <= self._all_pairs_below
         self._found = nearest(
             self._vectors, max(len(self._vectors) - 1, 1) if everything else self._neighbours,
-            rows=None if self.whole else wanted[self._rows[wanted] < 0], seed=self._seed,
+            rows=None if self.whole and known is None else wanted[self._rows[wanted] < 0], seed=self._seed,
         )  # fmt: skip
-        if self._known is not None:
-            self._found = self._known.neighbours.beside(self._found)
+        if known is not None:
+            self._found = known.neighbours.beside(self._found)
         asked = self._found.pairs[~self._is_known(self._found)]
         firsts = self._nodes[1]
         return [(self.entries[a].text, self.entries[b].text) for a, b in firsts[asked].tolist()]

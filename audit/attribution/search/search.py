@@ -201,19 +201,22 @@ class SetSearch:
 
         There is none before harm was reproduced that memory causes: steps 1 and 2 weigh nothing.
         """
-        if self._state.phase in UNWEIGHED:
+        events = self._state.evidence_events()
+        if self._state.phase in UNWEIGHED or not events:
             return frozenset()
-        retrieved = {name for state in self._state.evidence_events() for name in self._state.context(state)}
+        retrieved = {name for state in events for name in self._state.context(state)}
         examined = retrieved | self._state.given.seen.examined
         return frozenset(name for name in examined if self.rule.fits_in(name) is None)
 
     def plan(self) -> tuple[Ablation, ...]:
-        """Return the next round, by event, the full prompt first; empty when the search is over, or `awaited` holds it.
+        """Return the next round, by event, the full prompt first; empty when the search is over, or waits.
 
-        What is awaited is to be known before the outcomes of the round are observed.
+        It waits for what is `awaited`; that is also to be known before the outcomes of the round are observed.
         """
         settings, seen = self._state.given.settings, self._state.given.seen
         while self._state.phase != "done" or self._close():
+            if self.awaited:
+                return ()
             self._rounds += 1
             if self._rounds > settings.max_rounds:
                 self._give_up(f"no end after {settings.max_rounds} rounds")
@@ -222,8 +225,6 @@ class SetSearch:
             self._state = asked.noted
             unique = self._distinct(asked.asked)
             if not unique:
-                if self.awaited:
-                    return ()
                 self._advance()
                 continue
             budget = settings.max_replays
