@@ -87,7 +87,7 @@ class GroupedRun:
         known = [group.finished() for group in groups]
         open_groups = [group for group, found in zip(groups, known, strict=True) if found is None]
         founds = {found.group: found for found in known if found is not None}
-        if founds and open_groups:
+        if founds:
             say(f"resuming, with {len(founds)} of {counted(len(groups), 'group')} of tenants finished")
         if open_groups:
             self.sealer.open(self.path)
