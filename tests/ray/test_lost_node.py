@@ -52,10 +52,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     save_policy(keyring().policy, folder / "policy.json")
     # Not pytest's folder, whose name is too long for Ray's sockets; and not /tmp/ray, which `ray.init()` looks into.
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as scratch:
+        path = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
         with (folder / "printed").open("wb") as printed:
             program = subprocess.Popen(
                 [sys.executable, "-m", "tests.ray.losing_nodes", str(folder)],
-                cwd=REPOSITORY, env=os.environ | {"RAY_TMPDIR": scratch, "PYTHONPATH": str(REPOSITORY)},
+                cwd=REPOSITORY, env=os.environ | {"RAY_TMPDIR": scratch, "PYTHONPATH": path},
                 stdout=printed, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
             try:
