@@ -34,7 +34,8 @@ def sizes(tenants: int) -> list[int]:
 
 def store_of(product: Any, tenants: int, folder: Path, keyring: Any) -> None:
     """Publish the store."""
-    entries, first = [], 0
+    entries: list[Any] = []
+    first = 0
     for tenant, size in enumerate(sizes(tenants)):
         entries += [replace(product.memory(number), tenant=f"t{tenant}") for number in range(first, first + size)]
         first += size
