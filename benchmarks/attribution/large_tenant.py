@@ -183,7 +183,8 @@ def main() -> None:
     parser.add_argument("--memories", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--events", type=int, default=8)
     options = parser.parse_args()
-    results = ResultFile("large_tenant", "python -m benchmarks.attribution.large_tenant", {"events": options.events})
+    config = {"events": options.events, "graph": [CONFIG.graph, "full"]}
+    results = ResultFile("large_tenant", "python -m benchmarks.attribution.large_tenant", config)
     for count in options.memories:
         if any(row["memories"] == count for row in results.rows):
             continue

@@ -30,6 +30,7 @@ NIGHT = Path("benchmarks/scale/one_quiet_night.py")
 LARGE_TENANT = {"before": "benchmarks.large_tenant", "after": "benchmarks.attribution.large_tenant"}
 RATIOS = {
     "seconds": ("wall time of a quiet night", 0.1),
+    "cpu_seconds": ("processor time of a quiet night", 0.1),
     "peak_mib": ("driver's peak memory on a quiet night", 0.3),
     "result_bytes": ("bytes of its result", 0.1),
 }
