@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 
 REPOSITORY = Path(__file__).parents[2]
 DEADLINE_S = 200.0
-"""Less than pytest has here, which would end the test without its cleaning up. It takes 110 s where two cores are busy."""
+"""Less than pytest has here, which would end the test without its cleaning up. It takes 110 s on two busy cores."""
 
 
 @dataclass(frozen=True, kw_only=True)
