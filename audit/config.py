@@ -107,6 +107,11 @@ class AuditConfig:
     alpha: Share = 0.6
     """Weight of influence (CMIS) against inconsistency (CAS) in the score (DS, eq. 10)."""
 
+    graph: Literal["local", "full"] = "local"
+    """How much of a store is compared: `local` the neighbourhoods of memories that a search examines, once harm was
+    reproduced, and those of a sample; `full` every memory's, as in the paper. `loo` and a budget rank all memories, and
+    take the full graph."""
+
     neighbours: Count = 10
     """Nearest neighbours of each entry in the consistency graph."""
 
@@ -188,6 +193,11 @@ class AuditConfig:
                 build()
             except UsageError as error:
                 raise _SettingError(name, str(error)) from None
+
+    @property
+    def whole_graph(self) -> bool:
+        """Whether every memory is compared: asked for, or since all of them are ranked."""
+        return self.graph == "full" or self.attribution == "loo" or self.budget is not None
 
     def canonical(self) -> dict[str, object]:
         """Return the configuration as plain JSON values, sorted by name, without what no result depends on."""

@@ -3,9 +3,11 @@
     AuditError
     ├── UsageError          2   arguments, configuration or input files the user can correct
     │   ├── EntryError          an entry that breaks a rule of the format (size, text, fields)
-    │   └── EventError          an event that breaks a rule or names what is not in the store
+    │   ├── EventError          an event that breaks a rule or names what is not in the store
+    │   └── ScoringError        a harm scorer that cannot judge one output
     ├── IncompleteError     3   the run stopped part-way; a second start with the same configuration continues
-    │   └── ModelError          a model could not be loaded, or died, or answered outside its contract
+    │   └── ModelError          a model could not be loaded, or died
+    │       └── AnswerError         it refused one request, or answered it outside its contract
     ├── VerificationError   4   bytes that do not verify: signature, hash, root, encoding, rollback
     └── StalePlanError      5   the store changed since the run that proposes to change it, or while it was read
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "AnswerError",
     "AuditError",
     "EntryError",
     "EventError",
@@ -25,6 +28,7 @@ __all__ = [
     "ModelLostError",
     "PrefixUnsupportedError",
     "PromptTooLongError",
+    "ScoringError",
     "StalePlanError",
     "UsageError",
     "VerificationError",
@@ -51,6 +55,10 @@ class EventError(UsageError):
     """An event that breaks a rule of the format or names something that is not in the store."""
 
 
+class ScoringError(UsageError):
+    """A harm scorer failed on one output, or gave what is no harm."""
+
+
 class IncompleteError(AuditError):
     """The run stopped before its end; what was computed is kept and a second start continues."""
 
@@ -59,6 +67,10 @@ class IncompleteError(AuditError):
 
 class ModelError(IncompleteError):
     """A model could not be loaded, died, or answered outside its contract."""
+
+
+class AnswerError(ModelError):
+    """A model refused one request, or its answer cannot be used: no word on other requests."""
 
 
 class ModelLostError(ModelError):

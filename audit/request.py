@@ -2,7 +2,7 @@
 
 An `AuditRequest` that exists can be run: its events and edges fit the store, its agent and its harm scorer can be
 built, and its taxonomy can be read. Its identity names all that the results depend on. No model is asked here, and
-nothing is written.
+nothing is written. No entry is read either: what a tenant's events and edges name is checked where its log is open.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import inspect
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -27,17 +27,18 @@ from memory_audit.guard.blocks.hazard import load_taxonomy
 from memory_audit.lineage.edges_file import check_edges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from memory_audit.calibration_file import CalibrationFile
     from memory_audit.config import AuditConfig
+    from memory_audit.entry import Entry
     from memory_audit.events import Event
     from memory_audit.lineage.edges_file import EdgesFile
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
 __all__ = ["RUN_FORMAT", "AuditRequest", "EventsFile", "TenantEvents", "events_by_tenant", "read_events"]
 
-RUN_FORMAT = "memaudit run v3"
+RUN_FORMAT = "memaudit run v4"
 """Of what a run folder holds: another where `Entry.text`, a column or key of `memory_audit.jobs.run.shards`, how these
 are written, the weight of a pair or a code of `memory_audit.jobs.run.run_seal` changes."""
 
@@ -66,14 +67,17 @@ class TenantEvents:
     def __iter__(self) -> Iterator[Event]:
         return iter((*self.harmful, *self.probes))
 
+    def __len__(self) -> int:
+        return len(self.harmful) + len(self.probes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
     """One audit.
 
     Raises:
-        UsageError: events or edges that do not fit the store, a calibration of another setting, an agent or a harm
-            scorer that cannot be built, a taxonomy that cannot be read.
+        UsageError: events or edges of tenants that the store does not have, a calibration of another setting, an agent
+            or a harm scorer that cannot be built, a taxonomy that cannot be read.
     """
 
     snapshot: VerifiedSnapshot
@@ -109,12 +113,40 @@ class AuditRequest:
         }
         known = {name: digest for name, digest in identity.items() if digest is not None}
         object.__setattr__(self, "identity", MappingProxyType(known))
-        if self.edges is not None:
-            check_edges(self.edges.edges, self.snapshot, "estimated edges")
+        for edge in () if self.edges is None else self.edges.edges:
+            if edge.tenant not in self.snapshot.log_refs:
+                raise UsageError(f"estimated edges: unknown tenant {edge.tenant!r:.80}")
         if self.calibration is not None:
             if config.attribution != "set":
                 raise UsageError(f"attribution: {config.attribution} measures nothing that a calibration is of")
             self.calibration.check_fits(self.setting)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle as what was asked: another process checks it anew, and with its own code of agent and scorer."""
+        return _asked, (self.snapshot, self.events, self.config, self.edges, self.calibration)
+
+    def of(self, tenants: Collection[str]) -> AuditRequest:
+        """Return the part of this request that is about these tenants; it is part of the same run."""
+        events = tuple(event for event in self.events.events if event.tenant in tenants)
+        edges = None
+        if self.edges is not None:
+            edges = replace(self.edges, edges=tuple(edge for edge in self.edges.edges if edge.tenant in tenants))
+        return replace(self, events=replace(self.events, events=events), edges=edges)
+
+    def entries(self, tenant: str) -> tuple[Entry, ...]:
+        """Open a tenant's log, check what its events and edges name, and return its live entries, at least one.
+
+        Raises:
+            EventError: no entries, or an event that names one which the store never had.
+            UsageError: an estimated edge that does not fit.
+            VerificationError: the log does not verify.
+        """
+        entries = self.snapshot.entries(tenant)
+        _check_retrieved(self.snapshot, tenant, self.by_tenant[tenant])
+        if self.edges is not None:
+            mine = [edge for edge in self.edges.edges if edge.tenant == tenant]
+            check_edges(mine, self.snapshot, "estimated edges")
+        return entries
 
     @property
     def setting(self) -> Setting:
@@ -155,13 +187,11 @@ def events_by_tenant(snapshot: VerifiedSnapshot, events: Sequence[Event]) -> dic
     """Sort events by tenant; tenants without a harmful one are left out.
 
     Raises:
-        EventError: an unknown tenant, or an entry that the store never had; one that was removed since is no error, as
-            the log of what went wrong outlives its causes.
-        UsageError: a tenant without any entry.
+        EventError: an unknown tenant.
     """
     of_each: dict[str, list[Event]] = {}
     for event in sorted(events, key=lambda event: event.event_id):
-        if event.tenant not in snapshot.tenants:
+        if event.tenant not in snapshot.log_refs:
             raise EventError(f"event {event.event_id!r:.80}: unknown tenant {event.tenant!r:.80}")
         of_each.setdefault(event.tenant, []).append(event)
     found: dict[str, TenantEvents] = {}
@@ -171,7 +201,6 @@ def events_by_tenant(snapshot: VerifiedSnapshot, events: Sequence[Event]) -> dic
             found[tenant] = TenantEvents(
                 harmful=harmful, probes=tuple(event for event in own if event.harm != "harmful")
             )
-            _check_retrieved(snapshot, tenant, found[tenant])
     return found
 
 
@@ -179,10 +208,24 @@ def _retrieved(event: Event, config: AuditConfig) -> int:
     return config.k if event.retrieved is None else len(event.retrieved)
 
 
+def _asked(
+    snapshot: VerifiedSnapshot,
+    events: EventsFile,
+    config: AuditConfig,
+    edges: EdgesFile | None,
+    calibration: CalibrationFile | None,
+) -> AuditRequest:
+    return AuditRequest(snapshot=snapshot, events=events, config=config, edges=edges, calibration=calibration)
+
+
 def _check_retrieved(snapshot: VerifiedSnapshot, tenant: str, events: TenantEvents) -> None:
+    """Raise EventError where an event names an entry that the store never had.
+
+    One that was removed since is no error: the log of what went wrong outlives its causes.
+    """
     known = {entry.entry_id for entry in snapshot.entries(tenant)}
     if not known:
-        raise UsageError(f"tenant {tenant!r:.80} has no entries: there is nothing to audit")
+        raise EventError(f"tenant {tenant!r:.80} has no entries: there is nothing to audit")
     known |= {tombstone.entry_id for tombstone in snapshot.tombstones(tenant)}
     for event in events:
         for entry_id in event.retrieved or ():

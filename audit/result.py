@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from memory_audit.attribution.removal_set import RemovalSet  # noqa: TC001 - the reader looks up field types
+from memory_audit.consistency.distribution import CasDistribution  # noqa: TC001
 from memory_audit.events import EventVerdict  # noqa: TC001
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class EntryScore:
     """Influence on the harm, summed over events (eq. 7, Algorithm 1); None where no replay left it out."""
 
     cas: float | None
-    """Inconsistency: how much it contradicts its nearest neighbours (eq. 8)."""
+    """Inconsistency: how much it contradicts its nearest neighbours (eq. 8); None where these were not compared."""
 
     cmis_normalised: float
     cas_normalised: float
@@ -105,7 +106,7 @@ class EntryScore:
     rank: int
     """1 is the most suspicious."""
 
-    cas_flagged: bool
+    cas_flagged: bool | None
     """CAS above mean + 2 standard deviations (eq. 9)."""
 
     sufficiency_nats: float | None = None
@@ -124,7 +125,7 @@ class EntryScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphEdge:
-    """One pair of neighbours in the memory consistency graph."""
+    """One pair of neighbours in the memory consistency graph; copies of a text are one node, named by the first."""
 
     a: str
     b: str
@@ -212,7 +213,7 @@ class TenantResult:
     events: tuple[EventFinding, ...]
     probes: tuple[ProbeFinding, ...]
     scores: tuple[EntryScore, ...]
-    """All entries, by rank."""
+    """Entries that were examined, by rank: compared, measured, or to go; with the full graph all."""
 
     removal: RemovalSet
     """What goes, what may go, and why."""
@@ -222,6 +223,13 @@ class TenantResult:
     """What a budget left out, or the backbone's context had no room for, one line each."""
 
     lineage: TenantLineage | None = None
+    usual_cas: CasDistribution | None = None
+    """Which CAS is usual here; None where nothing was compared."""
+
+    @property
+    def not_compared(self) -> int:
+        """Entries without a score: nothing led there."""
+        return self.entries - len(self.scores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

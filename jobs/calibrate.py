@@ -8,6 +8,7 @@ is only read. What is asked is kept as in an audit (`RunFolder`): a second start
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.replays.answers import answer_of
@@ -17,9 +18,9 @@ from memory_audit.attribution.search.search import SetSearch
 from memory_audit.calibration_file import CalibrationFile, Incident
 from memory_audit.errors import EventError
 from memory_audit.events import HARMFUL
-from memory_audit.jobs.run.audit_memory import compared_texts, retrieval_over, run_searches, search_settings
+from memory_audit.jobs.run.audit_memory import retrieval_over, run_searches, search_settings, searched_texts
 from memory_audit.jobs.run.embeddings import embed_texts
-from memory_audit.jobs.run.graphs import consistency_graphs
+from memory_audit.jobs.run.graphs import consistency_graphs, extend_graphs
 from memory_audit.jobs.run.replays import Replayer
 from memory_audit.jobs.run.run_folder import RunFolder, resumable
 from memory_audit.report.findings import TenantEvidence
@@ -100,7 +101,7 @@ def calibrate(  # noqa: PLR0913 - the parts of a run
     run = RunFolder(folder, {**request.identity, "made for": "a calibration"}, sealer=sealer)
     replayer = Replayer(request, executor, run)
     evidence = dict(_searches(request, executor, run, replayer))
-    run_searches(evidence, replayer)
+    run_searches(evidence, replayer, partial(extend_graphs, executor=executor, run=run))
     run.flush()
     incidents = tuple(incident for found in evidence.values() for incident in _incidents(found, config))
     logged = {event.event_id: event.retrieved for event in request.events.events}
@@ -117,16 +118,16 @@ def _searches(
 ) -> Iterator[tuple[str, TenantEvidence]]:
     """Yield a search for each event, by its id: in one search events would share what they find."""
     config, by_tenant = request.config, request.by_tenant
-    stores = {tenant: request.snapshot.entries(tenant) for tenant in by_tenant}
-    embed_texts(compared_texts(stores, by_tenant, config), executor, run)
+    stores = {tenant: request.entries(tenant) for tenant in by_tenant}
+    embed_texts(searched_texts(stores, by_tenant, config), executor, run)
     graphs = consistency_graphs(stores, config, executor, run)
     for tenant, events in by_tenant.items():
         memory, graph = retrieval_over(stores[tenant], events, config, run), graphs[tenant]
-        odd = dict(zip((entry.entry_id for entry in memory.entries), graph.graph.cas.tolist(), strict=True))
         for event in events.harmful:
             search = SetSearch(
-                memory, [event], search_settings(request), inconsistency=odd, scorer=replayer.scorer, rule=NoAttribution
-            )
+                memory, [event], search_settings(request), fits_in=graph.fits_in, scorer=replayer.scorer,
+                rule=NoAttribution,
+            )  # fmt: skip
             yield event.event_id, TenantEvidence(tenant=tenant, memory=memory, tenant_graph=graph, search=search)
 
 

@@ -151,8 +151,8 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
         request = AuditRequest(snapshot=snapshot, events=read_events(folder / EVENTS_FILE), config=config)
         _say_what_is_asked(request, executor)
         worker = make_executor(specs, local=executor == "local", address=None)
-        _, seal = audit_and_seal(request, worker, folder / RUN, Sealer(keyring), now_ms=now_ms())
-        run = open_sealed(folder / RUN, keyring.policy, seal=seal)
+        audited = audit_and_seal(request, worker, folder / RUN, Sealer(keyring), now_ms=now_ms())
+        run = open_sealed(folder / RUN, keyring.policy, seal=audited.seal)
 
         step(4, "Verdict")
         console.print(render_table(run.result))

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from memory_audit.models.weights.cache import Progress
 
 __all__ = [
-    "ModelSpecs", "Part", "backbone_id", "embedder_id", "entailment_id", "gpu_present", "load_behaviour_reader",
-    "load_embedder", "load_entailment", "load_generator", "load_probe", "named_backbone", "packaged_together",
-    "prepare", "require_vllm", "served_here",
+    "OPENAI_PREFIX", "ModelSpecs", "Part", "backbone_id", "embedder_id", "entailment_id", "gpu_present",
+    "load_behaviour_reader", "load_embedder", "load_entailment", "load_generator", "load_probe", "named_backbone",
+    "packaged_together", "prepare", "require_vllm", "served_here",
 ]  # fmt: skip
 
 FAKE = "fake"

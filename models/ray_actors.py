@@ -1,8 +1,8 @@
 """Models behind Ray actors, and the client sides that make a set of replicas look like one model.
 
-Life of a replay: a Ray task holds one event's whole group of requests; its `RemoteGenerator` sends all of them to the
-replica chosen by the group's name, so that variants of one prompt meet in one prefix cache; the actor runs them
-concurrently in one vLLM engine. NLI pairs and texts are cut into chunks that go to the replicas in turn.
+Life of a replay: a Ray task holds an event's whole group of requests; its `RemoteGenerator` sends all of them to one
+replica, so that variants of one prompt meet in one prefix cache; the actor runs them concurrently in one vLLM engine.
+NLI pairs and texts are cut into chunks that go to the replicas in turn.
 
 Life of a loss: a replica goes with its machine or its process, while it answers or while it loads. One whose engine
 died ends its process. A replica that reaches no server is lost as well; one that refuses a request is not.
@@ -184,11 +184,12 @@ class RemoteGenerator:
         pool: The replicas.
         group: Name of what the requests have in common (an event id): all go to one replica, while it is there.
             Without it, a request goes by its first message, which variants of one conversation share.
+        home: Number of the replica that all go to, modulo how many there are; None leaves it to `group`.
     """
 
-    def __init__(self, pool: ActorPool, group: str = "") -> None:
+    def __init__(self, pool: ActorPool, group: str = "", *, home: int | None = None) -> None:
         self.model_id = pool.model_id
-        self._pool, self._group = pool, group
+        self._pool, self._group, self._home = pool, group, home
         self._lost: set[Any] = set()  # asked last: a call to one that is away takes seconds to fail
 
     async def generate(self, request: GenerationRequest) -> Completion:
@@ -216,7 +217,7 @@ class RemoteGenerator:
     def replica(self, request: GenerationRequest) -> int:
         """Return which replica answers a request: the same for all requests of a group."""
         key = self._group or request.messages[0].content
-        return zlib.crc32(key.encode()) % len(self._pool.handles)
+        return (zlib.crc32(key.encode()) if self._home is None else self._home) % len(self._pool.handles)
 
     async def close(self) -> None:
         """Close every replica's server; the actors stay until `ActorPool.stop`."""

@@ -6,6 +6,7 @@ nothing. `initech` is clean. The expected removals are known here, and nowhere i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,8 @@ from memory_audit.errors import ModelError
 from memory_audit.events import Event
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.audit_memory import audit_memory
-from memory_audit.jobs.run.run_folder import RunFolder
+from memory_audit.jobs.run.run_audit import audit_all
+from memory_audit.jobs.run.run_folder import RunFolder, resumable
 from memory_audit.lineage.edges_file import EdgesFile
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.loading import ModelSpecs
@@ -26,7 +28,7 @@ from memory_audit.snapshot.publishing.publish import create_store
 from memory_audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from memory_audit.generation import Completion, GenerationRequest
@@ -123,7 +125,20 @@ def run_with(
     """Audit with everything that is not a finding held fixed; the executor is closed afterwards."""
     try:
         request = request_of(snapshot, harmful_events() if events is None else events, config)
-        return audit_memory(request, executor, RunFolder(out, request.identity), started_ms=NOW_MS)
+        with resumable():
+            return audit_memory(request, executor, RunFolder(out, request.identity), started_ms=NOW_MS)
+    finally:
+        executor.close()
+
+
+def run_groups(
+    executor: Executor, snapshot: VerifiedSnapshot, out: Path, *, events: Sequence[Event] | None = None
+) -> tuple[AuditResult, Mapping[str, Exception]]:
+    """Audit as a command does, group by group, with the time it took held fixed; the executor is closed afterwards."""
+    try:
+        request = request_of(snapshot, harmful_events() if events is None else events)
+        result, failed = audit_all(request, executor, out, now_ms=NOW_MS)
+        return replace(result, seconds=0.0), failed
     finally:
         executor.close()
 
@@ -131,6 +146,12 @@ def run_with(
 def run_local(snapshot: VerifiedSnapshot, out: Path, **options) -> AuditResult:  # noqa: ANN003
     generator = options.pop("generator", None)
     return run_with(LocalExecutor(FAKES, generator or FakeGenerator()), snapshot, out, **options)
+
+
+def group_of(run: Path) -> Path:
+    """Return the folder of a run's only group."""
+    (folder,) = (run / "groups").iterdir()
+    return folder
 
 
 def json_of(result: AuditResult) -> str:

@@ -39,7 +39,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "parquet": ("parquet_layout", "entry", "errors"),
     "formats": ("text", "entry", "errors"),
     "events": ("formats", "entry", "errors"),
-    "result": ("attribution", "events"),
+    "result": ("attribution", "consistency", "events"),
     "provenance": ("formats", "entry", "errors"),
     "snapshot": ("provenance", "parquet", "formats", "entry", "errors"),
     "consistency": ("entry", "errors"),
@@ -50,7 +50,8 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "config": ("attribution", "lineage", "formats", "errors"),
     "calibration_file": ("attribution", "provenance", "formats", "entry", "errors"),
     "request": (
-        "calibration_file", "guard", "attribution", "lineage", "snapshot", "events", "config", "formats", "errors",
+        "calibration_file", "guard", "attribution", "lineage", "snapshot", "events", "config", "formats", "entry",
+        "errors",
     ),
     "report": (
         "calibration_file", "config", "attribution", "consistency", "lineage", "snapshot", "result", "fusion", "events",

@@ -104,6 +104,11 @@ class LeaveOneOut:
         )
 
     @property
+    def awaited(self) -> frozenset[str]:
+        """Nothing: all memories are ranked, and their inconsistency is known before."""
+        return frozenset()
+
+    @property
     def not_examined(self) -> list[str]:
         """What the budget left out, one line each."""
         return self._left_out

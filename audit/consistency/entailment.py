@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memory_audit.errors import ModelError
+from memory_audit.errors import AnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,10 +40,10 @@ def weights(probabilities: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return w of each pair, shape (m,), from the answers to `plan_pairs` in its order, shape (2m, 3).
 
     Raises:
-        ModelError: the shape is wrong, or a row is not a probability distribution.
+        AnswerError: the shape is wrong, or a row is not a probability distribution.
     """
     if probabilities.ndim != 2 or probabilities.shape[1] != CLASSES or len(probabilities) % 2:  # noqa: PLR2004 - a table
-        raise ModelError(f"NLI answered with shape {probabilities.shape}, expected (2 x pairs, 3)")
+        raise AnswerError(f"NLI answered with shape {probabilities.shape}, expected (2 x pairs, 3)")
     wide = distributions(probabilities, len(probabilities))
     both: NDArray[np.float64] = wide[:, CONTRADICTION].reshape(-1, 2).max(axis=1)
     return np.minimum(both, 1.0)
@@ -53,15 +53,15 @@ def distributions(probabilities: NDArray[np.float32], questions: int) -> NDArray
     """Return the answers to so many questions as they are, shape (questions, 3).
 
     Raises:
-        ModelError: the shape is wrong, or a row is not a probability distribution.
+        AnswerError: the shape is wrong, or a row is not a probability distribution.
     """
     wide = np.asarray(probabilities, dtype=np.float64)
     if wide.shape != (questions, CLASSES):
-        raise ModelError(f"NLI answered with shape {wide.shape}, expected ({questions}, {CLASSES})")
+        raise AnswerError(f"NLI answered with shape {wide.shape}, expected ({questions}, {CLASSES})")
     sums = wide.sum(axis=1)
     sound = (wide >= 0).all(axis=1) & (np.abs(sums - 1) <= SUM_TOLERANCE)  # false for NaN and infinity too
     bad = np.flatnonzero(~sound)
     if len(bad):
         row = ", ".join(f"{value:.3g}" for value in wide[bad[0]])
-        raise ModelError(f"NLI row {bad[0]} is ({row}), expected three probabilities that sum to 1")
+        raise AnswerError(f"NLI row {bad[0]} is ({row}), expected three probabilities that sum to 1")
     return wide

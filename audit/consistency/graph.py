@@ -1,8 +1,8 @@
 """The memory consistency graph of one tenant: what contradicts its neighbours, and what lies close together.
 
 CAS (paper eq. 8) sums w x sim over an entry's own k nearest neighbours, so every entry has the same number of terms;
-a negative cosine counts as 0, because contradicting something unrelated is no evidence. Entries above the mean by two
-standard deviations (population form) are flagged (eq. 9): rank with CAS, do not cut with it.
+a negative cosine counts as 0, because contradicting something unrelated is no evidence. Rank with CAS, do not cut with
+it.
 
 Poison written to be retrieved together is often each other's nearest neighbour, so density (mean similarity to the k
 nearest) comes along.
@@ -22,47 +22,32 @@ if TYPE_CHECKING:
 
     from memory_audit.consistency.neighbours import Neighbours
 
-__all__ = ["ConsistencyGraph", "TenantGraph", "build_graph", "flag_outliers"]
+__all__ = ["ConsistencyGraph", "build_graph"]
 
 CONTRADICTION_WEIGHT = 0.5
 """w from which a pair counts as a contradiction: the class is then more likely than the other two together."""
 
-FLAG_DEVIATIONS = 2.0
-"""Paper eq. 9."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsistencyGraph:
-    """Structural evidence on n entries, by their index."""
+    """Structural evidence on the r entries whose neighbours are known."""
 
     neighbours: Neighbours
     contradiction: NDArray[np.float64]
     """Shape (m,): w of each pair of `neighbours.pairs`."""
 
     cas: NDArray[np.float64]
-    """Shape (n,): eq. 8; 0 where an entry has no neighbour."""
-
-    flagged: NDArray[np.bool_]
-    """Shape (n,): eq. 9."""
+    """Shape (r,): eq. 8; 0 where an entry has no neighbour."""
 
     density: NDArray[np.float64]
-    """Shape (n,): mean similarity to the neighbours; 0 where there is none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TenantGraph:
-    """A tenant's graph with the embeddings of its responses."""
-
-    graph: ConsistencyGraph
-    responses: NDArray[np.float32]
-    """Shape (entries, dimensions), unit rows."""
+    """Shape (r,): mean similarity to the neighbours; 0 where there is none."""
 
 
 def build_graph(
     neighbours: Neighbours,
     contradiction: NDArray[np.float64],
 ) -> ConsistencyGraph:
-    """Score every entry against its neighbourhood.
+    """Score entries against their neighbourhoods.
 
     Args:
         neighbours: Of one tenant.
@@ -86,21 +71,5 @@ def build_graph(
         neighbours=neighbours,
         contradiction=w,
         cas=cas,
-        flagged=flag_outliers(cas),
         density=reach.sum(axis=1) / width if width else np.zeros(neighbours.size),
     )
-
-
-def flag_outliers(scores: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Mark scores above mean + 2 standard deviations (eq. 9); none where all are equal or there are none.
-
-    Raises:
-        UsageError: a score is NaN or infinite.
-    """
-    if not np.isfinite(scores).all():
-        raise UsageError(f"score {np.flatnonzero(~np.isfinite(scores))[0]} is not a finite number")
-    if len(scores) == 0 or scores.min() == scores.max():  # the mean of equal numbers may round below them
-        return np.zeros(len(scores), dtype=np.bool_)
-    scaled = scores / np.abs(scores).max()  # squares of very small or large scores would leave the range of floats
-    flagged: NDArray[np.bool_] = scaled > scaled.mean() + FLAG_DEVIATIONS * scaled.std()
-    return flagged

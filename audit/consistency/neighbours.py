@@ -5,8 +5,8 @@ Rules:
 2. Each unordered pair comes out once, as (i, j) with i < j, sorted.
 3. Ties are decided by similarity, then by index. Similarities are computed in float64 and rounded to SIMILARITY_STEP
    before they are compared, so that the order of a matrix product's sums cannot decide a tie.
-4. Up to EXACT_LIMIT entries the search is exact (blocked matrix products). Above it, an inverted file of faiss
-   proposes candidates, which are ranked exactly; without faiss the exact search runs, more slowly.
+4. Up to EXACT_LIMIT entries the search is exact (blocked matrix products). Above it, candidates are proposed and ranked
+   exactly: for all entries by an inverted file of faiss, for some of them, or without faiss, by products in float32.
 
 Embedding is done by the caller.
 """
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from memory_audit.errors import ModelError, UsageError
+from memory_audit.errors import AnswerError, UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ALL_PAIRS_LIMIT", "EXACT_LIMIT", "Neighbours", "all_pairs", "check_vectors", "nearest"]
+__all__ = ["EXACT_LIMIT", "Neighbours", "check_vectors", "nearest"]
 
 SIMILARITY_STEP = 1e-7
 """Similarities closer than this are ties: float32 embeddings carry no more digits."""
@@ -31,14 +31,14 @@ SIMILARITY_STEP = 1e-7
 EXACT_LIMIT = 10_000
 """Entries up to which the exact search is used: 10,000 vectors of 384 take about 10 s on two cores."""
 
-ALL_PAIRS_LIMIT = 1_500
-"""Entries up to which every pair may be asked for, as in `memory_audit.config`: more is hours of NLI."""
-
 UNIT_TOLERANCE = 1e-3
 """Allowed distance of a vector's norm from 1: bfloat16 embedders are that coarse."""
 
 _BLOCK_FLOATS = 1 << 20
 """Similarities held at once (8 MiB of float64): larger blocks are no quicker, and five copies are made of each."""
+
+_SCANNED_FLOATS = 1 << 24
+"""As many of float32 (64 MiB) where some entries are compared with all of a large store."""
 
 _STEPS = round(1 / SIMILARITY_STEP)
 _SPARE_CANDIDATES = 16
@@ -52,77 +52,83 @@ _PROBED_CELLS = 16
 class Neighbours:
     """Which entries of one tenant are near each other."""
 
+    rows: NDArray[np.int64]
+    """Shape (r,): the entries whose neighbours these are."""
+
     pairs: NDArray[np.int64]
-    """Shape (m, 2): unordered pairs i < j, sorted; a pair is here when either entry has the other as a neighbour."""
+    """Shape (m, 2): unordered pairs i < j, sorted; a pair is here when one of `rows` has the other as a neighbour."""
 
     similarity: NDArray[np.float64]
     """Shape (m,): cosine of each pair, in steps of SIMILARITY_STEP."""
 
     lists: NDArray[np.int64]
-    """Shape (n, min(k, n - 1)): each entry's neighbours, most similar first."""
+    """Shape (r, min(k, n - 1)): the neighbours of each of `rows`, most similar first."""
 
     list_pairs: NDArray[np.int64]
     """Same shape: the row of `pairs` that joins the entry with that neighbour."""
 
     @property
     def size(self) -> int:
-        """Number of entries."""
-        return len(self.lists)
+        """Number of entries whose neighbours these are."""
+        return len(self.rows)
+
+    def beside(self, more: Neighbours) -> Neighbours:
+        """Return these and the neighbours of other entries of the same tenant."""
+        steps = [_steps(found.similarity)[found.list_pairs] for found in (self, more)]
+        return _assemble(
+            np.concatenate([self.rows, more.rows]), np.concatenate([self.lists, more.lists]), np.concatenate(steps)
+        )
 
 
 def nearest(
-    vectors: NDArray[np.float32], k: int, *, method: Literal["auto", "exact", "faiss"] = "auto", seed: int = 0
+    vectors: NDArray[np.float32],
+    k: int,
+    *,
+    rows: NDArray[np.int64] | None = None,
+    method: Literal["auto", "exact", "faiss"] = "auto",
+    seed: int = 0,
 ) -> Neighbours:
-    """Find each entry's k nearest others.
+    """Find the k nearest others of each entry.
 
     Args:
         vectors: Shape (n, d), rows of unit norm, all of one tenant.
         k: Neighbours per entry, at least 1; fewer where the store is smaller.
+        rows: Shape (r,): the entries whose neighbours are wanted; None is all.
         method: `auto` is exact up to EXACT_LIMIT entries and faiss above.
         seed: Of faiss's clustering.
 
     Raises:
-        ModelError: the vectors are not finite or not of unit norm.
+        AnswerError: the vectors are not finite or not of unit norm.
         UsageError: k is less than 1.
     """
     check_vectors(vectors)
     if k < 1:
         raise UsageError(f"k is {k}, expected at least 1 neighbour")
-    wide = vectors.astype(np.float64)
-    width = min(k, max(len(wide) - 1, 0))
-    if width == 0:
-        return _assemble(np.zeros((len(wide), 0), dtype=np.int64), np.zeros((len(wide), 0), dtype=np.int64))
-    if method == "faiss" or (method == "auto" and len(wide) > EXACT_LIMIT):
-        candidates = _faiss_candidates(vectors, width, seed)
-        if candidates is not None:
-            return _assemble(*_rank(wide, candidates, width))
-    return _assemble(*_exact(wide, np.arange(len(wide)), width))
-
-
-def all_pairs(vectors: NDArray[np.float32]) -> Neighbours:
-    """Make every entry every other's neighbour: the paper's full graph, for small stores.
-
-    Raises:
-        ModelError: the vectors are not finite or not of unit norm.
-        UsageError: more than ALL_PAIRS_LIMIT entries.
-    """
-    if len(vectors) > ALL_PAIRS_LIMIT:
-        raise UsageError(f"all pairs of {len(vectors)} entries: at most {ALL_PAIRS_LIMIT} are allowed; use `nearest`")
-    return nearest(vectors, max(len(vectors) - 1, 1), method="exact")
+    n = len(vectors)
+    width = min(k, max(n - 1, 0))
+    wanted = np.arange(n) if rows is None else rows
+    if width == 0 or len(wanted) == 0:
+        return _assemble(wanted, *np.zeros((2, len(wanted), width), dtype=np.int64))
+    if method == "exact" or (method == "auto" and n <= EXACT_LIMIT):
+        return _assemble(wanted, *_exact(vectors.astype(np.float64), wanted, width))
+    candidates = _faiss_candidates(vectors, width, seed) if rows is None else None
+    if candidates is None:
+        candidates = _scanned_candidates(vectors, wanted, width)
+    return _assemble(wanted, *_rank(vectors, wanted, candidates, width))
 
 
 def check_vectors(vectors: NDArray[np.float32]) -> None:
     """Check what an embedder gave, shape (texts, dimensions).
 
     Raises:
-        ModelError: another shape, or a row that is not of unit norm.
+        AnswerError: another shape, or a row that is not of unit norm.
     """
     if vectors.ndim != 2:  # noqa: PLR2004 - rows and columns
-        raise ModelError(f"embeddings have shape {vectors.shape}, expected (entries, dimensions)")
-    norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
+        raise AnswerError(f"embeddings have shape {vectors.shape}, expected (entries, dimensions)")
+    norms = np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64))
     bad = np.flatnonzero(~(np.abs(norms - 1) <= UNIT_TOLERANCE))  # also true for NaN and infinity
     if len(bad):
-        raise ModelError(f"embedding {bad[0]} has norm {norms[bad[0]]:.4g}, expected 1; is the embedder normalising?")
+        raise AnswerError(f"embedding {bad[0]} has norm {norms[bad[0]]:.4g}, expected 1; is the embedder normalising?")
 
 
 def _steps(similarity: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -168,37 +174,50 @@ def _faiss_candidates(vectors: NDArray[np.float32], width: int, seed: int) -> ND
     return found
 
 
+def _scanned_candidates(vectors: NDArray[np.float32], rows: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+    """Return candidate neighbours of some entries (len(rows), width + spare), by comparing each with all."""
+    n = len(vectors)
+    count = min(n, width + 1 + _SPARE_CANDIDATES)
+    found = np.empty((len(rows), count), dtype=np.int64)
+    block = max(1, _SCANNED_FLOATS // n)
+    for start in range(0, len(rows), block):
+        similarity = vectors[rows[start : start + block]] @ vectors.T
+        found[start : start + block] = np.argpartition(similarity, n - count, axis=1)[:, n - count :]
+    return found
+
+
 def _rank(
-    wide: NDArray[np.float64], candidates: NDArray[np.int64], width: int
+    vectors: NDArray[np.float32], rows: NDArray[np.int64], candidates: NDArray[np.int64], width: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rank candidates exactly; a row with too few of them is searched in full."""
-    n = len(wide)
-    lists = np.empty((n, width), dtype=np.int64)
+    n = len(vectors)
+    lists = np.empty((len(rows), width), dtype=np.int64)
     steps = np.empty_like(lists)
-    usable = (candidates >= 0) & (candidates != np.arange(n)[:, None])
-    block = max(1, _BLOCK_FLOATS // (candidates.shape[1] * wide.shape[1]))
-    for start in range(0, n, block):
+    usable = (candidates >= 0) & (candidates != rows[:, None])
+    block = max(1, _BLOCK_FLOATS // (candidates.shape[1] * vectors.shape[1]))
+    for start in range(0, len(rows), block):
         part = candidates[start : start + block]
-        similarity = np.einsum("nd,ncd->nc", wide[start : start + block], wide[part])
-        keys = _steps(similarity) * n + (n - 1 - part)
+        own, others = (vectors[chosen].astype(np.float64) for chosen in (rows[start : start + block], part))
+        keys = _steps(np.einsum("nd,ncd->nc", own, others)) * n + (n - 1 - part)
         keys[~usable[start : start + block]] = np.iinfo(np.int64).min
         top = np.sort(keys, axis=1)[:, ::-1][:, :width]
         lists[start : start + block] = n - 1 - top % n
         steps[start : start + block] = top // n
     short = np.flatnonzero(usable.sum(axis=1) < width)
     if len(short):
-        lists[short], steps[short] = _exact(wide, short, width)
+        lists[short], steps[short] = _exact(vectors.astype(np.float64), rows[short], width)
     return lists, steps
 
 
-def _assemble(lists: NDArray[np.int64], steps: NDArray[np.int64]) -> Neighbours:
-    n = len(lists)
-    owners = np.repeat(np.arange(n), lists.shape[1])
+def _assemble(rows: NDArray[np.int64], lists: NDArray[np.int64], steps: NDArray[np.int64]) -> Neighbours:
+    owners = np.repeat(rows, lists.shape[1])
     others = lists.ravel()
     low, high = np.minimum(owners, others), np.maximum(owners, others)
-    codes, first, inverse = np.unique(low * max(n, 1) + high, return_index=True, return_inverse=True)
+    span = int(high.max(initial=0)) + 1
+    codes, first, inverse = np.unique(low * span + high, return_index=True, return_inverse=True)
     return Neighbours(
-        pairs=np.stack([codes // max(n, 1), codes % max(n, 1)], axis=1),
+        rows=rows,
+        pairs=np.stack([codes // span, codes % span], axis=1),
         similarity=np.clip(steps.ravel()[first] / _STEPS, -1.0, 1.0),
         lists=lists,
         list_pairs=inverse.reshape(lists.shape).astype(np.int64),

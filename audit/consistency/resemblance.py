@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from memory_audit.consistency.graph import TenantGraph
-    from memory_audit.entry import Entry
+    from memory_audit.consistency.tenant_graph import TenantGraph
 
 __all__ = ["Resemblance"]
 
@@ -32,31 +32,36 @@ class Resemblance(Mapping[str, list[str]]):
     says too much. What ties two entries here only says what to *measure*; a measurement attributes.
 
     Args:
-        entries: One tenant's, in the order of the graph.
-        tenant: Its consistency graph, and the embeddings of its responses.
+        tenant: Its graph, whole or with the neighbourhoods of whom is asked about.
     """
 
-    def __init__(self, entries: Sequence[Entry], tenant: TenantGraph) -> None:
-        self._entries, self._tenant = entries, tenant
-        self._place = {entry.entry_id: place for place, entry in enumerate(entries)}
-        self._children: dict[str, list[int]] = {}
-        for place, entry in enumerate(entries):
-            for parent in entry.parents:
-                self._children.setdefault(parent.entry_id, []).append(place)
-        first: dict[object, int] = {}
-        self._first = [first.setdefault(entry.shown, place) for place, entry in enumerate(entries)]
+    def __init__(self, tenant: TenantGraph) -> None:
+        self._tenant = tenant
         self._known: dict[str, list[str]] = {}
+
+    @cached_property
+    def _children(self) -> dict[str, list[int]]:
+        children: dict[str, list[int]] = {}
+        for place, entry in enumerate(self._tenant.entries):
+            for parent in entry.parents:
+                children.setdefault(parent.entry_id, []).append(place)
+        return children
+
+    @cached_property
+    def _first(self) -> list[int]:
+        first: dict[object, int] = {}
+        return [first.setdefault(entry.shown, place) for place, entry in enumerate(self._tenant.entries)]
 
     def __getitem__(self, entry_id: str) -> list[str]:
         if entry_id not in self._known:
-            self._known[entry_id] = self._tied(self._place[entry_id])
+            self._known[entry_id] = self._tied(self._tenant.places[entry_id])
         return self._known[entry_id]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._place)
+        return iter(self._tenant.places)
 
     def __len__(self) -> int:
-        return len(self._place)
+        return len(self._tenant.entries)
 
     def _tied(self, place: int) -> list[str]:
         responses = self._tenant.responses
@@ -64,10 +69,10 @@ class Resemblance(Mapping[str, list[str]]):
         similar = np.round(responses @ responses[place], 6)
         alike = np.flatnonzero(similar >= RESPONSE_SIMILARITY)
         alike = alike[np.argsort(-similar[alike], kind="stable")]
-        near = self._tenant.graph.neighbours.lists[place]
+        entries = self._tenant.entries
         kin = sorted({
-            child for parent in self._entries[place].parents for child in self._children[parent.entry_id]
+            child for parent in entries[place].parents for child in self._children[parent.entry_id]
         })  # fmt: skip
         own = self._first[place]
-        others = dict.fromkeys(self._first[int(other)] for other in (*alike, *near, *kin))
-        return [self._entries[other].entry_id for other in others if other != own][:RESEMBLING]
+        others = dict.fromkeys(self._first[int(other)] for other in (*alike, *self._tenant.near(place), *kin))
+        return [entries[other].entry_id for other in others if other != own][:RESEMBLING]

@@ -7,13 +7,12 @@ Both are bounded, and say how many entries they leave out. The same result gives
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import networkx as nx
 
-from memory_audit.consistency.graph import CONTRADICTION_WEIGHT, FLAG_DEVIATIONS
+from memory_audit.consistency.graph import CONTRADICTION_WEIGHT
 from memory_audit.report.untrusted import as_line
 
 if TYPE_CHECKING:
@@ -102,7 +101,9 @@ class Drawing:
     lines_left_out: int = 0
 
 
-def draw_scatter(scores: Sequence[EntryScore], anchors: Mapping[str, str], removed: Collection[str]) -> Drawing:
+def draw_scatter(
+    scores: Sequence[EntryScore], anchors: Mapping[str, str], removed: Collection[str], unusual_cas: float | None
+) -> Drawing:
     """Draw influence (up) against inconsistency (right) of the entries that have one.
 
     Entries without an influence lie in a lane of their own. Removed ones come first where there are too many.
@@ -111,6 +112,7 @@ def draw_scatter(scores: Sequence[EntryScore], anchors: Mapping[str, str], remov
         scores: Of one tenant, finite.
         anchors: Entry id to the `href` of its card.
         removed: Entry ids that go.
+        unusual_cas: Where the line of eq. 9 stands; None draws none.
     """
     drawn = [score for score in _by_importance(scores, removed) if score.cas is not None][:MAX_POINTS]
     cas = [score.cas or 0.0 for score in drawn]
@@ -130,8 +132,8 @@ def draw_scatter(scores: Sequence[EntryScore], anchors: Mapping[str, str], remov
     if has_lane:
         lines.append(Line(_LEFT, lane, _RIGHT, lane, "lane", width=22))
         labels.append(Label(_LEFT - 8, lane + 3.5, "unknown", "tick", "end"))
-    if cas and min(cas) < max(cas):
-        unusual = across.place(statistics.fmean(cas) + FLAG_DEVIATIONS * statistics.pstdev(cas))  # eq. 9
+    if unusual_cas is not None and cas and min(cas) < max(cas):
+        unusual = across.place(unusual_cas)
         if unusual <= _RIGHT:
             lines.append(Line(unusual, _TOP, unusual, _BOTTOM, "cut"))
             side = (-5, "end") if unusual > WIDTH / 2 else (5, "start")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memory_audit.attribution.search.event import EventState
     from memory_audit.attribution.search.search import SetSearch
     from memory_audit.config import AuditConfig
-    from memory_audit.consistency.graph import TenantGraph
+    from memory_audit.consistency.tenant_graph import TenantGraph
     from memory_audit.events import Event, EventVerdict
     from memory_audit.lineage.descendants import Derivation
     from memory_audit.result import DescendantFinding
@@ -88,11 +88,15 @@ def removal_set(
 
 
 def rank(
-    memory: RankedMemory, graph: TenantGraph, influence: Mapping[str, float], alpha: float
+    memory: RankedMemory,
+    graph: TenantGraph,
+    influence: Mapping[str, float],
+    alpha: float,
+    named: Collection[str] = (),
 ) -> tuple[FusedScore, ...]:
-    """Fuse influence with CAS (eq. 10)."""
-    ids = [entry.entry_id for entry in memory.entries]
-    return fuse(ids, [influence.get(entry_id) for entry_id in ids], graph.graph.cas.tolist(), alpha=alpha)
+    """Fuse influence with CAS (eq. 10), over the entries of which either is known, and others that are named."""
+    ids = memory.in_log_order({*graph.compared(), *influence, *named})
+    return fuse(ids, [influence.get(name) for name in ids], [graph.cas(name) for name in ids], alpha=alpha)
 
 
 def tenant_result(found: TenantEvidence, config: AuditConfig) -> TenantResult:
@@ -108,6 +112,7 @@ def tenant_result(found: TenantEvidence, config: AuditConfig) -> TenantResult:
         edges=_edges(found),
         not_examined=(*found.search.not_examined, *_too_long(found)),
         lineage=_lineage(found, config),
+        usual_cas=found.tenant_graph.usual,
     )
 
 
@@ -244,8 +249,7 @@ def _probe(found: TenantEvidence, event: Event, removed: frozenset[str], pattern
 
 
 def _scores(found: TenantEvidence) -> tuple[EntryScore, ...]:
-    graph = found.tenant_graph.graph
-    index = {entry.entry_id: number for number, entry in enumerate(found.memory.entries)}
+    graph, usual = found.tenant_graph, found.tenant_graph.usual
     sufficiency, necessity = _strongest(found, "sufficiency_nats"), _strongest(found, "necessity_nats")
     p_values = p_of_memories(found.search)
     return tuple(
@@ -257,10 +261,10 @@ def _scores(found: TenantEvidence) -> tuple[EntryScore, ...]:
             cas_normalised=score.cas_normalised,
             ds=score.ds,
             rank=score.rank,
-            cas_flagged=bool(graph.flagged[index[score.entry_id]]),
+            cas_flagged=None if score.cas is None or usual is None else score.cas > usual.unusual,
             sufficiency_nats=sufficiency.get(score.entry_id),
             necessity_nats=necessity.get(score.entry_id),
-            density=float(graph.density[index[score.entry_id]]),
+            density=graph.density(score.entry_id),
             p_value=p_values.get(score.entry_id),
         )
         for score in found.ranking
@@ -279,14 +283,7 @@ def _strongest(found: TenantEvidence, term: str) -> Mapping[str, float]:
 
 
 def _edges(found: TenantEvidence) -> tuple[GraphEdge, ...]:
-    graph = found.tenant_graph.graph
-    ids = [entry.entry_id for entry in found.memory.entries]
     return tuple(
-        GraphEdge(a=ids[i], b=ids[j], similarity=similarity, contradiction=weight)
-        for (i, j), similarity, weight in zip(
-            graph.neighbours.pairs.tolist(),
-            graph.neighbours.similarity.tolist(),
-            graph.contradiction.tolist(),
-            strict=True,
-        )
+        GraphEdge(a=a, b=b, similarity=similarity, contradiction=weight)
+        for a, b, similarity, weight in found.tenant_graph.edges()
     )

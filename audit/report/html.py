@@ -19,7 +19,7 @@ import jinja2
 from memory_audit.events import HARMFUL
 from memory_audit.report.confidence import confidence_note, p_text
 from memory_audit.report.drawing import Drawing, draw_graph, draw_scatter
-from memory_audit.report.summary import headline, path_line, summarise, untold, worst_tenants
+from memory_audit.report.summary import compared_note, headline, path_line, summarise, untold, worst_tenants
 from memory_audit.report.untrusted import NAME_CHARS, as_html, as_line
 from memory_audit.report.views import Removed, TenantView, tenant_view
 
@@ -122,7 +122,7 @@ def render_html(result: AuditResult) -> str:
 
 
 def _section(index: int, view: TenantView) -> Section:
-    shown = view.removed[:MAX_CARDS]
+    shown, usual = view.removed[:MAX_CARDS], view.tenant.usual_cas
     anchors = {memory.score.entry_id: f"t{index}-m{place}" for place, memory in enumerate(shown)}
     hrefs = {name: f"#{anchor}" for name, anchor in anchors.items()}
     events = [
@@ -138,7 +138,7 @@ def _section(index: int, view: TenantView) -> Section:
         hrefs=hrefs,
         cards=[Card(anchors[memory.score.entry_id], memory, caused[memory.score.entry_id]) for memory in shown],
         events=events[:MAX_EVENTS],
-        scatter=draw_scatter(view.tenant.scores, hrefs, view.removed_ids),
+        scatter=draw_scatter(view.tenant.scores, hrefs, view.removed_ids, None if usual is None else usual.unusual),
         graph=draw_graph(view.tenant.scores, view.tenant.edges, hrefs, view.removed_ids),
     )
 
@@ -186,6 +186,7 @@ def _environment() -> jinja2.Environment:
         total=lambda value: f"{value:,.1f}",
         when=_when,
         untold=untold,
+        compared=compared_note,
     )
     return environment
 

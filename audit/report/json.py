@@ -4,9 +4,10 @@ Example (shortened):
 
     {"format": "memaudit-result", "version": 1, "run_id": "…", "tenants": [{"tenant": "acme", "scores": [ … ]}], …}
 
-Rules: the field names are those of `memory_audit.result`; every field is there, but lineage and p only where there is
-one; each score also says by `removed` whether the tenant's `removal` takes its entry; ASCII only (other characters
-escaped), so that no viewer is steered by the text inside. Derivation paths are bounded as `memory_audit.result` says.
+Rules: the field names are those of `memory_audit.result`; every field is there, but lineage, usual CAS and p only
+where there is one; each score also says by `removed` whether the tenant's `removal` takes its entry; ASCII only (other
+characters escaped), so that no viewer is steered by the text inside. Derivation paths are bounded as
+`memory_audit.result` says.
 A reader MUST reject more than MAX_BYTES, another format or version, an unknown, missing or repeated field, a value of
 another type, numbers that are not finite or beyond MAX_NUMBER, a descendant without a path, a lineage that lacks an
 entry to remove, a removal that names an entry twice, or one without a score, or other descendants than the lineage,
@@ -38,7 +39,7 @@ __all__ = ["FORMAT", "MAX_BYTES", "VERSION", "from_json", "to_json", "to_record"
 FORMAT = "memaudit-result"
 VERSION = 1
 
-OPTIONAL = frozenset({"lineage", "calibration", "p_value"})
+OPTIONAL = frozenset({"lineage", "calibration", "p_value", "usual_cas"})
 """Fields that may be left out, and are None then."""
 
 MAX_BYTES = 1 << 30

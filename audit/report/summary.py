@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "Summary", "Tone", "descendants_of", "headline", "lineage_notes", "path_line", "removed_of", "summarise", "untold",
-    "worst_events", "worst_tenants",
+    "Summary", "Tone", "compared_note", "descendants_of", "headline", "lineage_notes", "path_line", "removed_of",
+    "summarise", "untold", "worst_events", "worst_tenants",
 ]  # fmt: skip
 
 Tone = Literal["good", "warn", "bad"]
@@ -153,6 +153,23 @@ def descendants_of(tenants: Sequence[TenantResult], proposal: Proposal) -> list[
     """Return the descendants of removed entries for which this is proposed."""
     found = [item for tenant in tenants if tenant.lineage is not None for item in tenant.lineage.descendants]
     return [item for item in found if item.proposal == proposal]
+
+
+def compared_note(tenant: TenantResult) -> str:
+    """Say in sentences how much of a tenant was compared, and which inconsistency is usual there."""
+    usual = tenant.usual_cas
+    if usual is None:
+        return "No memory was compared with its neighbours."
+    compared = sum(score.cas is not None for score in tenant.scores)
+    figures = ", ".join(
+        f"{name} {estimate.value:.3g}" + (f" ± {estimate.error:.2g}" if usual.sampled < tenant.entries else "")
+        for name, estimate in (("mean", usual.mean), ("median", usual.median), ("σ", usual.deviation))
+    )
+    of = f" (95 % intervals, of {usual.sampled:,} sampled)" if usual.sampled < tenant.entries else ""
+    return (
+        f"{compared:,} of {tenant.entries:,} memories were compared with their neighbours. Inconsistency here: "
+        f"{figures}{of}."
+    )
 
 
 def lineage_notes(tenant: TenantResult) -> list[str]:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from memory_audit.counted import counted
 from memory_audit.report.confidence import confidence_note, p_text
-from memory_audit.report.summary import headline, path_line, untold, worst_tenants
+from memory_audit.report.summary import compared_note, headline, path_line, untold, worst_tenants
 from memory_audit.report.untrusted import as_line
 from memory_audit.report.views import tenant_view
 from memory_audit.result import TrustLabel
@@ -87,6 +87,8 @@ def _tenant(view: TenantView) -> list[RenderableType]:
             + (f", {counts.probes_unknown} unknown" if counts.probes_unknown else "")
         ),
     ]
+    if tenant.usual_cas is not None:
+        lines.append(Text(compared_note(tenant)))
     if tenant.lineage is not None:
         labels = [item.trust for item in tenant.lineage.entries]
         trust = ", ".join(f"{labels.count(label):,} {label}" for label in get_args(TrustLabel))

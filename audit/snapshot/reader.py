@@ -15,10 +15,12 @@ Others may publish and erase versions meanwhile (`memory_audit.snapshot.newest`)
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance.checkpoint import log_origin
+from memory_audit.provenance.trust_policy import TrustPolicy
 from memory_audit.snapshot.bucket import BucketView, check_root, read_bucket, read_hashes, read_tree
 from memory_audit.snapshot.checkpoints import LogRef, parse_checkpoints
 from memory_audit.snapshot.layout import by_bucket, file_name, read_file, versions
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from memory_audit.entry import Entry
     from memory_audit.provenance.checkpoint import Checkpoint
     from memory_audit.provenance.leaf import Tombstone
-    from memory_audit.provenance.trust_policy import TrustPolicy
     from memory_audit.snapshot.manifest import Manifest
 
 __all__ = ["VerifiedSnapshot", "check_pin", "load_logs", "open_snapshot", "read_manifest"]
@@ -67,6 +68,10 @@ class VerifiedSnapshot:
         self._refs = refs
         self._buckets: OrderedDict[int, BucketView] = OrderedDict()
         self._logs: OrderedDict[str, VerifiedLog] = OrderedDict()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle as a place and what must be there: another process opens it itself, and verifies all it reads."""
+        return _reopened, (self._path.absolute(), self._trust.envelope, self.version, self.digest)
 
     @property
     def path(self) -> Path:
@@ -246,6 +251,19 @@ def open_snapshot(  # noqa: PLR0913 - a path, and five named conditions
         raise UsageError(f"no version {version} in {path}: it has {present[0]} to {present[-1]}")
     with unless_erased(path, trust, version):
         return opened(version)
+
+
+@lru_cache(maxsize=1)
+def _reopened(path: Path, policy: bytes, version: int, digest: str) -> VerifiedSnapshot:
+    """Open the version that another process opened, once in this one. Raises like `open_snapshot`."""
+    trust = TrustPolicy.read(policy, "the policy of the process that sent a snapshot")
+    snapshot = open_snapshot(path, trust, now_ms=0, version=version, check_expiry=False)  # the sender looked at a clock
+    if snapshot.digest != digest:
+        raise VerificationError(
+            f"manifests/{version}.json of {path}: digest is {snapshot.digest}, expected {digest}: this machine has "
+            "another store there"
+        )
+    return snapshot
 
 
 def load_logs(path: Path, manifest: Manifest) -> dict[str, LogRef]:

@@ -5,7 +5,7 @@
 A signed store of one tenant, thirty memories to a topic and a dozen poisoned ones among them, audited with stand-ins
 for all three models that answer at once: what is timed is this project's own work, and what is counted is how often a
 real model would be asked. The second night has one memory in a hundred more, and takes over the first night's
-comparisons (`--reuse`).
+comparisons (`--reuse`). The third row is the first night with the paper's whole graph.
 Each size runs in a process of its own, whose largest memory is stated. A second start continues.
 """
 
@@ -19,6 +19,7 @@ import resource
 import tempfile
 import time
 from collections import Counter, defaultdict
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,7 @@ TENANT, NOW_MS = "t", 1_800_000_000_000
 DIMENSIONS = 384
 POISON = 12
 NEW_IN = 100
+MOST_PAIRS = 60_000
 TOPIC = 30
 """Memories to a topic: they share most of their words, as notes on one matter do."""
 
@@ -69,7 +71,7 @@ class StandIns:
     model_id = "stand-in"
 
     def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter({"texts": 0, "directed pairs": 0})
         table = np.random.default_rng(0).standard_normal((1 << 14, DIMENSIONS))
         self._table = np.asarray(table, np.float32)
 
@@ -120,8 +122,8 @@ def memory(number: int, *, poison: bool = False) -> Entry:
     )  # fmt: skip
 
 
-def nights(memories: int, events: int, folder: Path) -> list[dict[str, Any]]:
-    """Audit a new store, and once more with new memories."""
+def nights(memories: int, events: int, folder: Path, *, whole: bool = False) -> list[dict[str, Any]]:
+    """Audit a new store, where wanted also with the whole graph, and once more with new memories."""
     keyring = generate_keys("bench")
     rng = random.Random(0)
     poisoned = set(rng.sample(range(memories), POISON))
@@ -136,14 +138,21 @@ def nights(memories: int, events: int, folder: Path) -> list[dict[str, Any]]:
         for number in range(events)
     )  # fmt: skip
     first = audited("first", folder, keyring, seen)
+    full = [audited("whole graph", folder, keyring, seen, config=replace(CONFIG, graph="full"))] if whole else []
     new = [memory(n) for n in range(memories, memories + max(1, memories // NEW_IN))]
     append_entries(folder / "store", new, keyring, now_ms=NOW_MS + 1)
     second = audited("second", folder, keyring, seen, EarlierRun(folder / "first"))
-    return [first, second]
+    return [first, second, *full]
 
 
 def audited(
-    night: str, folder: Path, keyring: Keyring, events: tuple[Event, ...], earlier: EarlierRun | None = None
+    night: str,
+    folder: Path,
+    keyring: Keyring,
+    events: tuple[Event, ...],
+    earlier: EarlierRun | None = None,
+    *,
+    config: AuditConfig = CONFIG,
 ) -> dict[str, Any]:
     """Audit the store as it is and return a row."""
     reporter, models = Timed(), StandIns()
@@ -153,16 +162,17 @@ def audited(
     snapshot = open_snapshot(folder / "store", keyring.policy, now_ms=NOW_MS + 2)
     entries = len(snapshot.entries(TENANT))
     opened = time.perf_counter()
-    request = AuditRequest(snapshot=snapshot, events=EventsFile(events=events, digest=night), config=CONFIG)
+    request = AuditRequest(snapshot=snapshot, events=EventsFile(events=events, digest=night), config=config)
     with reporter:
         result = run_audit(request, executor, folder / night, now_ms=NOW_MS, earlier=earlier)
     whole = time.perf_counter() - start
-    removed = set(result.tenants[0].removal.removed)
+    removed = sorted(result.tenants[0].removal.removed)
     stages = {name: round(seconds, 2) for name, seconds in sorted(reporter.seconds.items())}
     return {
         "night": night, "memories": entries, "seconds": round(whole, 2), "open and verify": round(opened - start, 2),
         "stages": stages, "rest": round(whole - (opened - start) - sum(stages.values()), 2), **models.asked,
         "replays": result.counters["replays"], "removed": len(removed),
+        "removed digest": crc32(" ".join(removed).encode()),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }  # fmt: skip
 
@@ -173,14 +183,20 @@ def main() -> None:
     parser.add_argument("--memories", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--events", type=int, default=8)
     options = parser.parse_args()
-    results = ResultFile("large_tenant", "python -m benchmarks.attribution.large_tenant", {"events": options.events})
+    config = {"events": options.events, "graph": [CONFIG.graph, "full"]}
+    results = ResultFile("large_tenant", "python -m benchmarks.attribution.large_tenant", config)
     for count in options.memories:
         if any(row["memories"] == count for row in results.rows):
             continue
         with tempfile.TemporaryDirectory() as folder, get_context("spawn").Pool(1) as pool:
-            for row in pool.apply(nights, (count, options.events, Path(folder))):
-                results.add_row(row)
-                print(row)
+            rows = pool.apply(nights, (count, options.events, Path(folder)), {"whole": True})
+        for row in rows:
+            results.add_row(row)
+            print(row)
+        first, _, whole = rows
+        pairs, same = first["directed pairs"], first["removed digest"] == whole["removed digest"]
+        results.add_bar(f"directed pairs of {count:,} memories", pairs, "", "<= 60000", pairs <= MOST_PAIRS)
+        results.add_bar(f"the same of {count:,} removed as with the whole graph", float(same), "", ">= 1", same)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from memory_audit.attribution.calibration import incidents_needed
 from memory_audit.calibration_file import read_calibration, sign_calibration
 from memory_audit.config import load_config
 from memory_audit.counted import counted
-from memory_audit.errors import AuditError, UsageError
+from memory_audit.errors import AuditError, IncompleteError, UsageError
 from memory_audit.jobs.calibrate import calibrate as find_incidents
 from memory_audit.jobs.calibrate import calibration_request
 from memory_audit.jobs.cli.shared import (
@@ -33,6 +33,7 @@ from memory_audit.jobs.cli.shared import (
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.places import check_folder, check_place
 from memory_audit.jobs.progress import Reporter, say
+from memory_audit.jobs.run.groups.run import one_line
 from memory_audit.jobs.run.purge_run import large_removals, purge_run, unfinished_purge
 from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_audit import (
@@ -64,6 +65,9 @@ if TYPE_CHECKING:
     from memory_audit.provenance.keys import Keyring
 
 __all__ = ["audit", "calibrate"]
+
+MAX_TOLD = 20
+"""Tenants that could not be audited, told by name."""
 
 LEVELS = (0.01, 0.02, 0.05, 0.1)
 """Of significance, told of a calibration."""
@@ -101,6 +105,12 @@ class Settings(CalibrationSettings):
     ] = None
     attribution: Annotated[
         str | None, typer.Option(help="set, or loo for the paper's plain leave-one-out; default: set.")
+    ] = None
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            help="local compares what a search examines, full every memory, as loo and a budget do; default: local."
+        ),
     ] = None
     calibration: Annotated[
         str | None, typer.Option(help="File of `memaudit calibrate`; default: none, and findings have no p.")
@@ -179,6 +189,7 @@ def audit(
     known = None if chosen.calibration is None else read_calibration(Path(chosen.calibration), reading.policy())
     earlier = None if reuse is None else EarlierRun(reuse, sealer)
     session, sealed = reading.open(store, now), None
+    refused: AuditError | None = None
     console = Console(soft_wrap=True)
     with Reporter(console, quiet=quiet or as_json):
         if apply and keyring is not None:
@@ -201,14 +212,17 @@ def audit(
             )
             session.remember()  # now: what others publish during the run is newer, and no rollback of it
             executor = context.ensure_object(Invocation).start(request, local=local, address=address)
-            result, seal = audit_and_seal(request, executor, out, sealer, now_ms=now, earlier=earlier)
-            if apply and keyring is not None:
-                sealed = open_sealed(out, keyring.policy, seal=seal)
+            audited = audit_and_seal(request, executor, out, sealer, now_ms=now, earlier=earlier)
+            result = audited.result
+            if audited.failed:
+                refused = _not_examined(audited.failed, len(result.tenants))
+            elif apply and keyring is not None:
+                sealed = open_sealed(out, keyring.policy, seal=audited.seal)
     if not as_json:
         console.print(render_table(result))
         print_lines(f"report: {out / REPORT_FILE}")
     command = f"memaudit purge {shlex.quote(str(out))} {shlex.quote(str(store))} --apply"
-    purge, refused = None, None
+    purge = None
     if sealed is not None and result.removals:
         try:
             purge = _purge_at_once(sealed, store, reading, command)
@@ -295,6 +309,17 @@ def _purge_at_once(run: SealedRun, store: Path, reading: Reading, command: str) 
         raise UsageError(f"{large[0]}; look at {run.path / REPORT_FILE}, then: {command} --most")
     keyring = open_keyring(reading.keys)  # as it is now, perhaps hours after the start
     return purge_run(run, run.result, store, keyring, reading.pin, dry_run=False)
+
+
+def _not_examined(failed: Mapping[str, Exception], tenants: int) -> IncompleteError:
+    """Say which tenants could not be audited, and why, in one line each; return what the command ends with."""
+    named = [f"tenant {as_line(tenant)}: {one_line(failed[tenant])}" for tenant in sorted(failed)[:MAX_TOLD]]
+    more = len(failed) - len(named)
+    print_lines(*named, *([f"and {counted(more, 'tenant')} more, see the report"] if more else []), stderr=True)
+    return IncompleteError(
+        f"{len(failed):,} of {counted(tenants, 'tenant')} could not be audited; what was found of the others is kept: "
+        "start the same command again to try them again"
+    )
 
 
 def _auditor(keys: Path, *, apply: bool) -> Keyring | None:

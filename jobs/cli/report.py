@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -16,6 +17,7 @@ from memory_audit.errors import UsageError
 from memory_audit.formats.outside_file import read_regular
 from memory_audit.jobs.cli.shared import VERSION, Json, print_json, print_lines
 from memory_audit.jobs.places import check_place
+from memory_audit.jobs.run.groups.plan import group_folders
 from memory_audit.jobs.run.run_audit import read_result
 from memory_audit.jobs.run.run_files import LOG_FILE, RESULT_FILE, read_identity
 from memory_audit.provenance import durable
@@ -92,7 +94,7 @@ def explain(
     What was asked, what was seen, and what followed. Reads the debug log of the run's search, which nothing else uses.
     It holds ids and numbers, and no text of memories. How sure the finding is stands last, once the run is finished.
     """
-    lines = [line for line in parse_log(_read(run), str(run / LOG_FILE)) if line.event_id == event]
+    lines = list(_lines(run, event))
     if not lines:
         raise UsageError(f"{run}: no harmful event {event!r:.80} in its search; probes are not searched")
     if as_json:
@@ -107,16 +109,19 @@ def explain(
         console.print(text, markup=False, highlight=False)
 
 
-def _read(run: Path) -> bytes:
-    """Return a run's log, by the word of a file that anybody may have written: to show, not to act upon."""
+def _lines(run: Path, event: str) -> Iterator[TraceLine]:
+    """Yield what a run's logs say of an event, by the word of files that anybody may have written: to show alone."""
     read_identity(run)
-    path = run / LOG_FILE
-    if not path.is_file():
+    logs = [folder / LOG_FILE for folder in group_folders(run) if (folder / LOG_FILE).is_file()]
+    if not logs:
         raise UsageError(f"{run}: no {LOG_FILE}; it is written when the search has ended: start the same audit again")
-    try:
-        return read_regular(path, MAX_BYTES)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    for log in logs:
+        try:
+            data = read_regular(log, MAX_BYTES)
+        except OSError as error:
+            raise UsageError(f"{log}: cannot be read ({error.strerror})") from None
+        if json.dumps(event).encode() in data:  # as the log spells it
+            yield from (line for line in parse_log(data, str(log)) if line.event_id == event)
 
 
 def _confidence(run: Path, event_id: str) -> Iterator[str]:

@@ -14,9 +14,27 @@ if TYPE_CHECKING:
     from memory_audit.jobs.executors.replay_group import Program, ReplayGroup
     from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
 
-__all__ = ["Executor"]
+__all__ = ["Executor", "Work"]
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Work(Protocol[T_co]):
+    """Work that can be done in any process that sees the same files. Can be pickled."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much main memory it takes."""
+        ...
+
+    def __call__(self, executor: Executor) -> T_co:
+        """Do it, with the models of an executor."""
+        ...
+
+    def failed(self, error: Exception) -> T_co:
+        """Say what it comes to where it cannot be done: its process ended each time."""
+        ...
 
 
 class Executor(Protocol):
@@ -47,6 +65,14 @@ class Executor(Protocol):
 
         Raises:
             ModelError: the backbone died; what was yielded is good.
+        """
+        ...
+
+    def each(self, works: Sequence[Work[T]]) -> Iterator[T]:
+        """Do works that ask these models, in any order, yielding what each comes to.
+
+        Raises:
+            AuditError: one of them failed; what was yielded is good.
         """
         ...
 

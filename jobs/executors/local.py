@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
 
     from memory_audit.attribution.replays.ablation import Outcome
+    from memory_audit.jobs.executors.executor import Work
     from memory_audit.jobs.executors.replay_group import Program, ReplayGroup
     from memory_audit.models.loading import ModelSpecs
     from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
@@ -61,12 +62,20 @@ class LocalExecutor:
 
     def replay(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
         """See `Executor.replay`."""
-        generator = self.backbone
-        return stream_outcomes(groups, program, lambda _: generator, self._running_loop())
+        return stream_outcomes(groups, program, self._serving, self._running_loop())
+
+    def each(self, works: Sequence[Work[T]]) -> Iterator[T]:
+        """See `Executor.each`; one after the other."""
+        for work in works:
+            yield work(self)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """See `Executor.run`."""
         return self._running_loop().run_until_complete(work)
+
+    def _serving(self, _event_id: str) -> Generator:
+        """Return what answers the questions of an event."""
+        return self.backbone
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:

@@ -1,14 +1,13 @@
-"""The executor on a Ray cluster: actors host the models, tasks carry whole events and stream outcomes back.
+"""The executor on a Ray cluster: actors host the models, and tasks do works that ask them.
 
-Life of a round: the driver packs the round's groups, whole events only, into tasks of about REPLAYS_PER_TASK
-questions. A task sends its questions to the backbone's replicas, one replica per event, awaits them concurrently, and
-yields each outcome as it arrives; the driver writes it to disk.
+Life of an audit: the driver hands out works, groups of tenants, as tasks, some more at a time than the cluster has
+CPUs. A task opens what its group needs of the store, asks the actors, writes what it learns into the run folder, and
+sends back which files these are. Ray places it where there is room for the memory that it says it takes.
 
 What a lost node costs, by what was on it:
 
-    tasks   Ray repeats a task from its start, TASK_RETRIES times, while its stream is taken up where it was: as
-            outcomes come in any order, some then come twice and others not at all. Outcomes are keyed by content, so
-            what comes twice is one, and what did not come is asked again.
+    tasks   Ray repeats a task from its start, TASK_RETRIES times, and it finds on disk what it had been told. A work
+            whose process ends each time comes to its failure, and the others go on.
     models  Other replicas answer meanwhile; Ray starts the lost one anew where there is room (`models.ray_actors`). So
             where only the engine of a replica died.
     head    Nothing goes on without it. Ray ends the driver, with exit code 1 and a line of its own, within a minute of
@@ -21,23 +20,27 @@ continues.
 
 from __future__ import annotations
 
-import asyncio
 import os
+import pickle
 import signal
 import socket
 import threading
+from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Any, TypeVar
+from zlib import crc32
 
 import ray
 from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 
 from memory_audit.errors import ModelError, UsageError
-from memory_audit.jobs.executors.replay_group import stream_outcomes
+from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.models.backbone.generator_vllm import SHARED_GPU
-from memory_audit.models.loading import served_here
+from memory_audit.models.loading import OPENAI_PREFIX, served_here
 from memory_audit.models.ray_actors import (
+    PATIENCE_S,
     EmbedderActor,
     EntailmentActor,
     GeneratorActor,
@@ -48,10 +51,9 @@ from memory_audit.models.ray_actors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from memory_audit.attribution.replays.ablation import Outcome
-    from memory_audit.jobs.executors.replay_group import Program, ReplayGroup
+    from memory_audit.jobs.executors.executor import Work
     from memory_audit.models.loading import ModelSpecs
     from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
     from memory_audit.models.ray_actors import ActorPool
@@ -60,10 +62,15 @@ __all__ = ["GpuShares", "RayExecutor"]
 
 T = TypeVar("T")
 
-REPLAYS_PER_TASK = 64
-"""Twice what one replica decodes together: its queue never runs dry, and a lost task repeats little."""
+VERSION = installed("memory-audit")
 
 TASK_RETRIES = 3
+
+WAITING = 2
+"""Tasks at hand for each CPU of the cluster: one at work, and one that is next, which an autoscaler sees."""
+
+SPARE = 0.8
+"""Share of the largest node's memory that a work may be said to take: what takes more is tried there all the same."""
 
 CONNECT_S = 10.0
 """How long a cluster's head may take to answer; Ray by itself goes on trying for longer than anybody waits."""
@@ -73,10 +80,54 @@ _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS
 """How HTTP/2, which gRPC speaks, is begun (RFC 9113, sec. 3.4): by either side with a frame of settings, type 4."""
 
 LOOK_S = 5.0
-"""How often a driver that gets no outcomes looks whether any node is left that could bring them."""
+"""How often a driver that waits looks whether any node is left that could do what it waits for."""
 
 
-class RayExecutor:
+class _OnPools(LocalExecutor):
+    """An executor whose models are pools of actors; a backbone behind a URL needs none, and is asked from here."""
+
+    def __init__(self, specs: ModelSpecs) -> None:
+        super().__init__(specs)
+        self._homes: dict[str, int] = {}
+
+    def _pool(self, role: str) -> ActorPool:
+        raise NotImplementedError
+
+    @property
+    def backbone(self) -> Generator:
+        """See `Executor.backbone`."""
+        return super().backbone if _behind_url(self._specs) else RemoteGenerator(self._pool("backbone"))
+
+    @property
+    def embedder(self) -> Embedder:
+        """See `Executor.embedder`; its replicas say its id, so asking for it starts them."""
+        return RemoteEmbedder(self._pool("embedder"))
+
+    @property
+    def entailment(self) -> EntailmentModel:
+        """See `Executor.entailment`; as `embedder`."""
+        return RemoteEntailment(self._pool("nli"))
+
+    def _serving(self, event_id: str) -> Generator:
+        """Return what answers all questions of an event: one replica, and each gets as many events."""
+        if _behind_url(self._specs):
+            return super().backbone
+        home = self._homes.setdefault(event_id, len(self._homes) or crc32(event_id.encode()))
+        return RemoteGenerator(self._pool("backbone"), home=home)
+
+
+class _InTask(_OnPools):
+    """What a task asks, which its driver started and will end."""
+
+    def __init__(self, specs: ModelSpecs, pools: Mapping[str, ActorPool]) -> None:
+        super().__init__(specs)
+        self._pools = pools
+
+    def _pool(self, role: str) -> ActorPool:
+        return self._pools[role]
+
+
+class RayExecutor(_OnPools):
     """Implements `memory_audit.jobs.executors.executor.Executor`.
 
     Args:
@@ -86,7 +137,7 @@ class RayExecutor:
     """
 
     def __init__(self, specs: ModelSpecs, *, address: str | None = None, replicas: int = 0) -> None:
-        self._specs = specs
+        super().__init__(specs)
         self._replicas = replicas
         self._pools: dict[str, ActorPool] = {}
         self._shares: GpuShares | None = None
@@ -110,63 +161,34 @@ class RayExecutor:
                     raise UsageError(f"Ray cannot be started on this machine: {reason}; use --local") from None
                 raise UsageError(f"no Ray cluster at {address!r}: {reason}; start one or leave --address out") from None
 
-    @property
-    def backbone(self) -> Generator:
-        """See `Executor.backbone`."""
-        return RemoteGenerator(self._pool("backbone"))
-
-    @property
-    def embedder(self) -> Embedder:
-        """See `Executor.embedder`; its replicas say its id, so asking for it starts them."""
-        return RemoteEmbedder(self._pool("embedder"))
-
-    @property
-    def entailment(self) -> EntailmentModel:
-        """See `Executor.entailment`; as `embedder`."""
-        return RemoteEntailment(self._pool("nli"))
-
-    def replay(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
-        """See `Executor.replay`."""
-        missing = {question.ablation.pair_id for group in groups for question in group.questions}
-        while missing:
-            before = len(missing)
-            for outcome in self._stream(_only(groups, missing), program):
-                if outcome.pair_id in missing:
-                    missing.remove(outcome.pair_id)
-                    yield outcome
-            if len(missing) == before:
-                return  # nothing more comes; the caller names what is missing
-
-    def _stream(self, groups: Sequence[ReplayGroup], program: Program) -> Iterator[Outcome]:
+    def each(self, works: Sequence[Work[T]]) -> Iterator[T]:
+        """See `Executor.each`; each work is a task, those given first are begun first."""
+        if not works:
+            return
+        roles = ("embedder", "nli") if _behind_url(self._specs) else ("backbone", "embedder", "nli")
+        pools = ray.put({role: self._pool(role) for role in roles})
+        waiting = deque(works)
+        tasks: dict[Any, Work[T]] = {}
+        alone_s = 0.0
         # Tasks that are left when this ends early are not cancelled: cancelling one that is just finishing ends Ray's
         # driver on the spot (a failed check in its task manager). They end with the models they ask, or the driver.
-        pool = self._pool("backbone")
-        streams = [_replay_task.options(max_retries=TASK_RETRIES).remote(pool, part, program) for part in _pack(groups)]
-        alone_s = 0.0
-        try:
-            while streams:
-                ready, _ = ray.wait(streams, num_returns=1, timeout=LOOK_S, fetch_local=False)
-                alone_s = 0.0 if ready or ray.cluster_resources().get("CPU", 0) >= 1 else alone_s + LOOK_S
-                if alone_s > pool.patience_s:
-                    raise ModelError("no node is left in the cluster that can run replays")
-                if not ready:
-                    continue
-                stream = ready[0]
-                try:
-                    yield ray.get(next(stream))
-                except StopIteration:
-                    streams.remove(stream)
-        except RayTaskError as error:
-            raise _cause(error) from error  # Ray's error shows where in the task it was raised
-        except RayError as error:
-            raise ModelError(f"the Ray cluster failed: {_line(error)}") from error
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """See `Executor.run`."""
-        return asyncio.run(work)
+        while waiting or tasks:
+            cpus = ray.cluster_resources().get("CPU", 0)
+            while waiting and len(tasks) < max(WAITING * cpus, 1):
+                work = waiting.popleft()
+                memory = min(work.memory_bytes, int(SPARE * _largest_memory_bytes()))
+                sent = _sent(_shared_out(self._specs, cpus), work)
+                tasks[_task.options(memory=memory, max_retries=TASK_RETRIES).remote(pools, sent)] = work
+            ready, _ = ray.wait(list(tasks), num_returns=1, timeout=LOOK_S)
+            alone_s = 0.0 if ready or cpus >= 1 else alone_s + LOOK_S
+            if alone_s > PATIENCE_S:
+                raise ModelError("no node is left in the cluster that can run replays")
+            for task in ready:
+                yield _result(task, tasks.pop(task))
 
     def close(self) -> None:
         """End the actors, and Ray if this executor started it."""
+        super().close()
         for pool in self._pools.values():
             pool.stop()
         self._pools.clear()
@@ -223,36 +245,52 @@ class GpuShares:
         return GpuShares(backbone=1.0, replicas=gpus - 1, small=0.5)  # one is for the small models
 
 
-def _only(groups: Sequence[ReplayGroup], wanted: set[str]) -> list[ReplayGroup]:
-    """Return the groups with only the questions wanted, without those that have none left."""
-    cut = (
-        replace(group, questions=tuple(asked for asked in group.questions if asked.ablation.pair_id in wanted))
-        for group in groups
-    )
-    return [group for group in cut if group.questions]
+@ray.remote(num_cpus=1)  # type: ignore[untyped-decorator]
+def _task(pools: Mapping[str, ActorPool], sent: bytes) -> Any:
+    return _done(sent, pools)
 
 
-def _pack(groups: Sequence[ReplayGroup]) -> Iterator[list[ReplayGroup]]:
-    """Cut the round into tasks: whole events, adjacent as planned."""
-    part: list[ReplayGroup] = []
-    size = 0
-    for group in groups:
-        part.append(group)
-        size += len(group.questions)
-        if size >= REPLAYS_PER_TASK:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
-
-
-@ray.remote(num_cpus=1, num_returns="streaming")  # type: ignore[untyped-decorator]
-def _replay_task(pool: ActorPool, groups: list[ReplayGroup], program: Program) -> Any:
-    loop = asyncio.new_event_loop()
+def _done(sent: bytes, pools: Mapping[str, ActorPool]) -> Any:
+    """Do a work; what it depends on is opened here, so that what is wrong with that is an error of the task."""
+    version, specs, work = pickle.loads(sent)  # noqa: S301 - from the driver of this cluster
+    if version != VERSION:
+        raise UsageError(f"a node has memory-audit {VERSION}, the driver {version}: install the same on all")
+    executor = _InTask(specs, pools)
     try:
-        yield from stream_outcomes(groups, program, lambda event_id: RemoteGenerator(pool, group=event_id), loop)
+        return pickle.loads(work)(executor)  # noqa: S301
     finally:
-        loop.close()
+        executor.close()
+
+
+def _behind_url(specs: ModelSpecs) -> bool:
+    return specs.backbone.startswith(OPENAI_PREFIX)
+
+
+def _shared_out(specs: ModelSpecs, tasks: float) -> ModelSpecs:
+    """Return what each of so many tasks is told of the models: all together open as many connections as one process."""
+    connections = max(1, specs.http.connections // max(1, int(tasks)))
+    return replace(specs, http=replace(specs.http, connections=connections))
+
+
+def _largest_memory_bytes() -> float:
+    """Return the memory of the largest node that tasks can be on."""
+    found = (node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1)
+    return max((resources.get("memory", 0.0) for resources in found), default=0.0)
+
+
+def _sent(specs: ModelSpecs, work: Work[Any]) -> bytes:
+    return pickle.dumps((VERSION, specs, pickle.dumps(work)))
+
+
+def _result(task: Any, work: Work[T]) -> T:
+    """Return what a task came to; one whose process ended each time has failed, and no other has."""
+    try:
+        found: T = ray.get(task)
+    except RayTaskError as error:
+        raise _cause(error) from error  # Ray's error shows where in the task it was raised
+    except RayError as error:
+        return work.failed(ModelError(f"its process ended, {TASK_RETRIES + 1} times: {_line(error)}"))
+    return found
 
 
 def _reach(address: str) -> None:
@@ -296,7 +334,7 @@ def _cause(error: RayTaskError) -> Exception:
     """
     if isinstance(error.cause, Exception) and not isinstance(error.cause, RayError):
         return error.cause
-    return ModelError(f"a replay task failed: {_line(error)}")
+    return ModelError(f"a task failed: {_line(error)}")
 
 
 def _line(error: BaseException) -> str:

@@ -1,14 +1,16 @@
 """The whole audit on one screen: attribute, consistency, fuse, choose S, check S, report.
 
 Memory is never changed here: every event is judged against the same verified snapshot (batch protocol, paper sec. 5).
-All tenants go through each round together, so that a round is one map over the cluster. What a run learns is on disk
-as it arrives (`RunFolder`); started again, it asks only what is missing.
+All tenants of a request go through each round together, so that many small ones keep a backbone busy as a large one
+does; `memory_audit.jobs.run.groups` says how many these are. What a run learns is on disk as it arrives (`RunFolder`);
+started again, it asks only what is missing.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.leave_one_out import LeaveOneOut
@@ -20,10 +22,8 @@ from memory_audit.attribution.trace import SearchLog
 from memory_audit.consistency.resemblance import Resemblance
 from memory_audit.fusion import choose_budget
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
-from memory_audit.jobs.run.graphs import consistency_graphs
+from memory_audit.jobs.run.graphs import consistency_graphs, extend_graphs
 from memory_audit.jobs.run.replays import Replayer
-from memory_audit.jobs.run.run_files import LOG_FILE
-from memory_audit.jobs.run.run_folder import resumable
 from memory_audit.lineage.descendants import derivation_of
 from memory_audit.report.confidence import calibrated
 from memory_audit.report.findings import TenantEvidence, rank, removal_set, tenant_result
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memory_audit.attribution.replays.harm import HarmScorer
     from memory_audit.attribution.trace import Step
     from memory_audit.config import AuditConfig
-    from memory_audit.consistency.graph import TenantGraph
+    from memory_audit.consistency.tenant_graph import TenantGraph
     from memory_audit.entry import Entry
     from memory_audit.events import Event
     from memory_audit.jobs.executors.executor import Executor
@@ -44,10 +44,9 @@ if TYPE_CHECKING:
     from memory_audit.lineage.edges_file import EstimatedEdge
     from memory_audit.request import AuditRequest, TenantEvents
 
-__all__ = ["audit_memory", "compared_texts", "retrieval_over", "run_searches", "search_settings"]
+__all__ = ["audit_memory", "retrieval_over", "run_searches", "search_settings", "searched_texts"]
 
 
-@resumable()
 def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and two that listen
     request: AuditRequest,
     executor: Executor,
@@ -73,8 +72,8 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
     snapshot, config, by_tenant = request.snapshot, request.config, request.by_tenant
     replayer = Replayer(request, executor, run)
 
-    stores = {tenant: snapshot.entries(tenant) for tenant in by_tenant}
-    embed_texts(compared_texts(stores, by_tenant, config), executor, run)
+    stores = {tenant: request.entries(tenant) for tenant in by_tenant}
+    embed_texts(searched_texts(stores, by_tenant, config), executor, run)
     graphs = consistency_graphs(stores, config, executor, run)
     estimated: defaultdict[str, list[EstimatedEdge]] = defaultdict(list)
     for edge in () if request.edges is None else request.edges.edges:
@@ -97,11 +96,11 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
             derivation=derivation,
         )  # fmt: skip
 
-    run_searches(evidence, replayer)
-    run.write(LOG_FILE, log.data())
+    run_searches(evidence, replayer, partial(extend_graphs, executor=executor, run=run))
     evidence = {tenant: _chosen(found, config) for tenant, found in evidence.items()}
     evidence = _checked(evidence, replayer)
     run.flush()
+    pairs = sum(found.tenant_graph.pairs for found in evidence.values())
     return AuditResult(
         run_id=request.run_id,
         store=snapshot.store_id,
@@ -111,7 +110,7 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
         seconds=round(elapsed_s(), 3),
         config={name: str(value) for name, value in config.canonical().items()},
         models=dict(run.models),
-        counters=dict(sorted({**replayer.counters, "nli_pairs": sum(_pairs(evidence))}.items())),
+        counters=dict(sorted({**replayer.counters, "nli_pairs": pairs}.items())),
         tenants=tuple(tenant_result(found, config) for _, found in sorted(evidence.items())),
         calibration=calibrated(request.calibration, search_settings(request)),
         entries_text={
@@ -126,10 +125,27 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
     )  # fmt: skip
 
 
-def run_searches(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> None:
-    """Run rounds over all searches, by tenant or whatever names them, until every one is over."""
-    while rounds := {tenant: found.search.plan() for tenant, found in evidence.items()}:
-        if not any(rounds.values()):
+def run_searches(
+    evidence: Mapping[str, TenantEvidence],
+    replayer: Replayer,
+    extend: Callable[[Mapping[TenantGraph, Collection[str]]], None],
+) -> None:
+    """Run rounds over all searches, by tenant or whatever names them, until every one is over.
+
+    Args:
+        evidence: The searches.
+        replayer: Answers what they ask.
+        extend: Makes the neighbourhoods of entries known, by graph.
+    """
+    while True:
+        rounds = {tenant: found.search.plan() for tenant, found in evidence.items()}
+        awaited: dict[TenantGraph, set[str]] = {}
+        for found in evidence.values():
+            if names := found.search.awaited:
+                awaited.setdefault(found.tenant_graph, set()).update(names)
+        if awaited:
+            extend(awaited)
+        elif not any(rounds.values()):
             break
         phases = sorted({found.search.phase for tenant, found in evidence.items() if rounds[tenant]})
         outcomes = replayer.run(f"replaying events ({', '.join(phases)})", rounds, evidence)
@@ -138,16 +154,13 @@ def run_searches(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> 
                 evidence[tenant].search.observe([outcomes[ablation.pair_id] for ablation in ablations])
 
 
-def compared_texts(
+def searched_texts(
     stores: Mapping[str, Sequence[Entry]], events: Mapping[str, TenantEvents], config: AuditConfig
 ) -> Iterator[str]:
-    """Yield all that is compared by embedding: memories, what they answer and, for dense retrieval, what was asked."""
-    for tenant, entries in stores.items():
-        for entry in entries:
-            yield from (entry.text, entry.response)
-            if config.retrieval == "dense":
-                yield entry.request
-        if config.retrieval == "dense":
+    """Yield what retrieval compares by embedding: what memories answer to, and what is asked."""
+    if config.retrieval == "dense":
+        for tenant, entries in stores.items():
+            yield from (entry.request for entry in entries)
             yield from (event.query for event in events[tenant])
 
 
@@ -187,11 +200,9 @@ def _attribution(  # noqa: PLR0913, PLR0917 - what is searched, and three kinds 
         found = () if derivation is None else derivation.closure(attributed)
         return {item.entry_id: item.reason for item in found if item.proposal == "remove"}
 
-    names = [entry.entry_id for entry in memory.entries]
     return SetSearch(
-        memory, events, search_settings(request), resembles=Resemblance(memory.entries, graph),
-        inconsistency=dict(zip(names, graph.graph.cas.tolist(), strict=True)), scorer=scorer, closure=closure,
-        tell=tell,
+        memory, events, search_settings(request), resembles=Resemblance(graph), fits_in=graph.fits_in, scorer=scorer,
+        closure=closure, tell=tell,
     )  # fmt: skip
 
 
@@ -207,13 +218,14 @@ def search_settings(request: AuditRequest) -> SearchSettings:
 
 def _chosen(found: TenantEvidence, config: AuditConfig) -> TenantEvidence:
     """Rank the entries of one tenant, and choose S."""
-    ranking = rank(found.memory, found.tenant_graph, found.search.influence, config.alpha)
+    ranked = partial(rank, found.memory, found.tenant_graph, found.search.influence, config.alpha)
     attributed: Mapping[str, str] = found.search.removal.attributed
     if config.budget is not None:
         why = f"among the {config.budget} highest scores"
-        attributed = dict.fromkeys(choose_budget(ranking, config.budget), why)
+        attributed = dict.fromkeys(choose_budget(ranked(), config.budget), why)
     descendants = () if found.derivation is None else found.derivation.closure(attributed)
     removal = removal_set(attributed, descendants, found.search.removal.suspected)
+    ranking = ranked(removal.with_quarantined().with_suspected().ids)
     return replace(found, ranking=ranking, descendants=descendants, removal=removal)
 
 
@@ -245,7 +257,3 @@ def _checked(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> dict
         )
         for tenant, found in evidence.items()
     }  # fmt: skip
-
-
-def _pairs(evidence: Mapping[str, TenantEvidence]) -> Iterable[int]:
-    return (len(found.tenant_graph.graph.neighbours.pairs) for found in evidence.values())

@@ -41,6 +41,8 @@ def embed_texts(texts: Iterable[str], executor: Executor, run: RunFolder) -> Non
         for known in run.earlier.vectors(missing, embedder.model_id, dimensions):
             run.add_vectors(known)
         missing = {key: text for key, text in missing.items() if key not in run.vectors}
+    if not missing:
+        return
     with stage("embedding memories", len(missing)) as progress:
         for part in pieces(list(missing)):
             vectors = executor.embedder.embed([missing[key] for key in part])

@@ -1,4 +1,4 @@
-"""Build tenants' consistency graphs with the executor's models, past what the run folder already knows."""
+"""Tenants' consistency graphs: embedded and compared with the executor's models, past what the run folder knows."""
 
 from __future__ import annotations
 
@@ -7,70 +7,73 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memory_audit.consistency.entailment import plan_pairs, weights
-from memory_audit.consistency.graph import TenantGraph, build_graph
-from memory_audit.consistency.neighbours import all_pairs, nearest
+from memory_audit.consistency.tenant_graph import TenantGraph
 from memory_audit.jobs.progress import stage
 from memory_audit.jobs.run.batches import pieces
-from memory_audit.jobs.run.embeddings import vectors_of
+from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.shards import pair_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from memory_audit.config import AuditConfig
-    from memory_audit.consistency.neighbours import Neighbours
     from memory_audit.entry import Entry
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.run.run_folder import RunFolder
 
-__all__ = ["consistency_graphs"]
+__all__ = ["consistency_graphs", "extend_graphs"]
 
 PAIRS_PER_WRITE = 32
 """At least so many pairs are scored between two writes to disk: some seconds of work on two cores."""
 
 
 def consistency_graphs(
-    by_tenant: Mapping[str, Sequence[Entry]],
-    config: AuditConfig,
-    executor: Executor,
-    run: RunFolder,
+    by_tenant: Mapping[str, Sequence[Entry]], config: AuditConfig, executor: Executor, run: RunFolder
 ) -> dict[str, TenantGraph]:
-    """Find each tenant's neighbours, ask NLI both ways about each pair, and score (paper eq. 8).
+    """Return each tenant's graph: whole where the configuration needs that, else nothing is known of it yet.
+
+    Raises:
+        ModelError: a model failed; what was embedded and scored is on disk.
+    """
+    graphs = {
+        tenant: TenantGraph(
+            entries, neighbours=config.neighbours, all_pairs_below=config.all_pairs_below, seed=config.seed,
+            whole=config.whole_graph,
+        )
+        for tenant, entries in by_tenant.items()
+    }  # fmt: skip
+    if config.whole_graph:
+        extend_graphs(dict.fromkeys(graphs.values(), ()), executor, run)
+    return graphs
+
+
+def extend_graphs(wanted: Mapping[TenantGraph, Collection[str]], executor: Executor, run: RunFolder) -> None:
+    """Find the neighbours of some entries, ask NLI both ways about each pair that is new, and score (paper eq. 8).
 
     No pair has entries of two tenants, but all tenants' questions go together: a model is kept busy by many small
     tenants as by a large one.
 
     Args:
-        by_tenant: Entries whose texts and responses are embedded.
-        config: What to do.
-        executor: Whose NLI model answers.
+        wanted: Entry ids by graph; one that is not embedded yet is.
+        executor: Whose models answer.
         run: What is known; what is learnt is kept there.
 
     Raises:
-        ModelError: the model failed; what was scored is on disk.
+        ModelError: a model failed; what was embedded and scored is on disk.
     """
-    found: dict[str, tuple[Neighbours, list[str]]] = {}
-    pairs: dict[str, tuple[str, str]] = {}
-    for tenant, entries in by_tenant.items():
-        texts = [entry.text for entry in entries]
-        full = vectors_of(texts, run)
-        neighbours = (
-            all_pairs(full)
-            if len(entries) <= config.all_pairs_below
-            else nearest(full, config.neighbours, seed=config.seed)
-        )
-        asked = [(texts[i], texts[j]) for i, j in neighbours.pairs.tolist()]
-        found[tenant] = neighbours, [pair_key(*pair) for pair in asked]
-        pairs |= zip(found[tenant][1], asked, strict=True)
-    _compare(pairs, executor, run)
-    known = run.weights
-    return {
-        tenant: TenantGraph(
-            graph=build_graph(neighbours, np.array([known[key] for key in keys], dtype=np.float64)),
-            responses=vectors_of([entry.response for entry in by_tenant[tenant]], run),
-        )
-        for tenant, (neighbours, keys) in found.items()
-    }
+    fresh = {
+        graph: (graph.texts, [entry.response for entry in graph.entries]) for graph in wanted if not graph.is_embedded
+    }  # fmt: skip
+    embed_texts((text for both in fresh.values() for texts in both for text in texts), executor, run)
+    for graph, (texts, responses) in fresh.items():
+        graph.embed(vectors_of(texts, run), vectors_of(responses, run))
+    asked = {graph: graph.plan(entry_ids) for graph, entry_ids in wanted.items()}
+    keys = {graph: [pair_key(*pair) for pair in pairs] for graph, pairs in asked.items()}
+    _compare(
+        {key: pair for graph in asked for key, pair in zip(keys[graph], asked[graph], strict=True)}, executor, run
+    )  # fmt: skip
+    for graph in wanted:
+        graph.observe(np.array([run.weights[key] for key in keys[graph]], dtype=np.float64))
 
 
 def _compare(pairs: Mapping[str, tuple[str, str]], executor: Executor, run: RunFolder) -> None:
@@ -81,6 +84,8 @@ def _compare(pairs: Mapping[str, tuple[str, str]], executor: Executor, run: RunF
         for known in run.earlier.weights(missing, executor.entailment.model_id):
             run.add_weights(known)
         missing = [key for key in missing if key not in run.weights]
+    if not missing:
+        return
     with stage("comparing memories (NLI)", len(missing)) as progress:
         for part in pieces(missing, PAIRS_PER_WRITE):
             scored = weights(executor.entailment.probabilities(plan_pairs([pairs[key] for key in part])))

@@ -7,27 +7,40 @@ and no source of truth: a shard of it that cannot be read, or that no audit with
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from memory_audit.counted import counted
 from memory_audit.errors import UsageError
 from memory_audit.jobs.progress import say
 from memory_audit.jobs.run.batches import pieces
+from memory_audit.jobs.run.groups.plan import group_folders, may_share_tenants
 from memory_audit.jobs.run.run_files import EMBEDDING, ENTAILMENT, ROLES, read_identity, read_models, shard_code, shards
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.jobs.run.shards import parse_vectors, parse_weights, read_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from memory_audit.jobs.run.run_seal import Codes
 
 __all__ = ["EarlierRun"]
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Folder:
+    """One folder of shards, a group's or that of the run itself."""
+
+    path: Path
+    codes: Codes
+    models: Mapping[str, str]
 
 
 class EarlierRun:
@@ -42,9 +55,18 @@ class EarlierRun:
     """
 
     def __init__(self, path: Path, sealer: Sealer | None = None) -> None:
-        self._codes = (Sealer() if sealer is None else sealer).codes(read_identity(path))
+        sealer = Sealer() if sealer is None else sealer
         self.path = path
-        self.models = read_models(path)
+        self.folders = [
+            _Folder(path=folder, codes=sealer.codes(read_identity(folder)), models=read_models(folder))
+            for folder in (path, *group_folders(path))
+        ]
+
+    def of(self, group: str) -> EarlierRun:
+        """Return what that run knew of the tenants of one group of this one."""
+        part = copy(self)
+        part.folders = [folder for folder in self.folders if may_share_tenants(folder.path, group)]
+        return part
 
     def weights(self, wanted: Collection[str], nli: str) -> Iterator[dict[str, float]]:
         """Yield what is known of `wanted` contradiction weights, by `shards.pair_key`, in pieces."""
@@ -63,24 +85,27 @@ class EarlierRun:
     def _known(
         self, kind: str, what: str, parse: Callable[[bytes, str], dict[str, T]], wanted: frozenset[str], model_id: str
     ) -> Iterator[dict[str, T]]:
-        theirs = self.models.get(ROLES[kind], "none")
-        if theirs != model_id:
-            say(f"nothing is taken over of the {ROLES[kind]} of {self.path}: it is {theirs:.80}, not {model_id:.80}")
         known: dict[str, T] = {}
-        passed_over = 0
-        for shard in shards(self.path, kind) if theirs == model_id else ():
-            try:
-                data = read_shard(shard)
-                ours = shard.stem == shard_code(self._codes, kind, self.models, data)
-                found = parse(data, str(shard)) if ours else None
-            except UsageError:
-                found = None
-            if found is None:
-                passed_over += 1
-            else:
-                known |= {key: value for key, value in found.items() if key in wanted}
-        if passed_over:
-            say(f"{self.path / kind}: {counted(passed_over, 'file')} not read: damaged, or not written with these keys")
+        for folder in self.folders:
+            if (theirs := folder.models.get(ROLES[kind], model_id)) != model_id:
+                other = f"it is {theirs:.80}, not {model_id:.80}"
+                say(f"nothing is taken over of the {ROLES[kind]} of {folder.path}: {other}")
+                continue
+            passed_over = 0
+            for shard in shards(folder.path, kind):
+                try:
+                    data = read_shard(shard)
+                    ours = shard.stem == shard_code(folder.codes, kind, folder.models, data)
+                    found = parse(data, str(shard)) if ours else None
+                except UsageError:
+                    found = None
+                if found is None:
+                    passed_over += 1
+                else:
+                    known |= {key: value for key, value in found.items() if key in wanted}
+            if passed_over:
+                held = counted(passed_over, "file")
+                say(f"{folder.path / kind}: {held} not read: damaged, or not written with these keys")
         say(f"{len(known)} of {len(wanted)} {what} are those of {self.path}")
         for part in pieces(list(known)):
             yield {key: known[key] for key in part}

@@ -9,21 +9,21 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING
 
-from memory_audit.counted import counted
 from memory_audit.errors import UsageError
 from memory_audit.formats.outside_file import read_regular
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import say, steps
-from memory_audit.jobs.run.audit_memory import audit_memory
+from memory_audit.jobs.progress import steps
 from memory_audit.jobs.run.block_records import write_block_records
+from memory_audit.jobs.run.groups.run import GroupedRun
 from memory_audit.jobs.run.run_files import MARKER_FILE, RESULT_FILE
-from memory_audit.jobs.run.run_folder import RunFolder
+from memory_audit.jobs.run.run_folder import resumable
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.loading import ModelSpecs, named_backbone, prepare
 from memory_audit.report.html import render_html
 from memory_audit.report.json import MAX_BYTES, from_json, to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from memory_audit.config import AuditConfig
@@ -35,11 +35,23 @@ if TYPE_CHECKING:
     from memory_audit.result import AuditResult
 
 __all__ = [
-    "REPORT_FILE", "audit_and_seal", "make_executor", "model_specs", "name_backbone", "prepare_models", "read_result",
-    "run_audit", "start_models",
+    "REPORT_FILE", "Sealed", "audit_all", "audit_and_seal", "make_executor", "model_specs", "name_backbone",
+    "prepare_models", "read_result", "run_audit", "start_models",
 ]  # fmt: skip
 
 REPORT_FILE = "report.html"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """An audit that has ended."""
+
+    result: AuditResult
+    failed: Mapping[str, Exception]
+    """Tenants that could not be audited, and why."""
+
+    seal: bytes | None
+    """None where the audit had no keys."""
 
 
 def name_backbone(config: AuditConfig) -> AuditConfig:
@@ -87,7 +99,7 @@ def start_models(request: AuditRequest, *, local: bool, address: str | None) -> 
     return make_executor(model_specs(request.config), local=local or not request.by_tenant, address=address)
 
 
-def run_audit(  # noqa: PLR0913 - the parts of a run
+def audit_all(  # noqa: PLR0913 - the parts of a run
     request: AuditRequest,
     executor: Executor,
     out: Path,
@@ -95,7 +107,7 @@ def run_audit(  # noqa: PLR0913 - the parts of a run
     now_ms: int,
     earlier: EarlierRun | None = None,
     sealer: Sealer | None = None,
-) -> AuditResult:
+) -> tuple[AuditResult, Mapping[str, Exception]]:
     """Audit and write RUN/result.json and RUN/report.html.
 
     Args:
@@ -106,28 +118,38 @@ def run_audit(  # noqa: PLR0913 - the parts of a run
         earlier: A run whose comparisons and embeddings are taken over.
         sealer: Learns what the run holds; the caller seals it. None is one without keys.
 
+    Returns:
+        The result, and which tenants could not be audited, and why: started again, the run tries them again.
+
     Raises:
         UsageError: the folder holds another run.
         VerificationError: the folder holds answers that no start of this run with these keys wrote.
         IncompleteError: the run stopped; the same call continues it.
     """
-    run = RunFolder(out, request.identity, earlier=earlier, sealer=sealer)
-    if run.outcomes:
-        say(f"resuming, with {counted(len(run.outcomes), 'replay')} known")
-    finished, known, began = _finished(run, request.run_id), _answers(run), time.monotonic()
-
-    def elapsed_s() -> float:
-        spent = time.monotonic() - began
-        if finished is None:
-            return spent
-        # A start that asked no model adds nothing to what the run took.
-        return finished.seconds + (spent if _answers(run) != known else 0.0)
-
+    run = GroupedRun(out, request, earlier=earlier, sealer=sealer)
+    finished, began = _finished(run, request.run_id), time.monotonic()
     started_ms = now_ms if finished is None else finished.started_ms
-    result = audit_memory(request, executor, run, started_ms=started_ms, elapsed_s=elapsed_s)
+    with resumable():
+        result = run.audit(executor, started_ms=started_ms)
+    # A start that asked no model adds nothing to what the run took.
+    spent = time.monotonic() - began if finished is None or run.asked else 0.0
+    result = dataclasses.replace(result, seconds=round((0.0 if finished is None else finished.seconds) + spent, 3))
     run.write(RESULT_FILE, to_json(result).encode())
     run.write(REPORT_FILE, render_html(result).encode())
-    return result
+    return result, run.failed
+
+
+def run_audit(  # noqa: PLR0913 - the parts of a run
+    request: AuditRequest,
+    executor: Executor,
+    out: Path,
+    *,
+    now_ms: int,
+    earlier: EarlierRun | None = None,
+    sealer: Sealer | None = None,
+) -> AuditResult:
+    """Audit as `audit_all` does; the result alone says which tenants were not examined."""
+    return audit_all(request, executor, out, now_ms=now_ms, earlier=earlier, sealer=sealer)[0]
 
 
 def audit_and_seal(  # noqa: PLR0913 - the parts of a run
@@ -138,22 +160,19 @@ def audit_and_seal(  # noqa: PLR0913 - the parts of a run
     *,
     now_ms: int,
     earlier: EarlierRun | None = None,
-) -> tuple[AuditResult, bytes | None]:
-    """Audit, read the hazards of what would go, end the executor, and seal the run.
-
-    Returns:
-        The result and the seal, None where the sealer has no keys. Raises like `run_audit`.
-    """
+) -> Sealed:
+    """Audit, read the hazards of what would go, end the executor, and seal the run. Raises like `audit_all`."""
     try:
-        result = run_audit(request, executor, out, now_ms=now_ms, earlier=earlier, sealer=sealer)
+        result, failed = audit_all(request, executor, out, now_ms=now_ms, earlier=earlier, sealer=sealer)
         # A later purge may take the quarantined ones too: their hazards are read while the backbone is loaded.
         write_block_records(request.snapshot, result.with_quarantined(), request.config, executor, out, sealer)
     finally:
         executor.close()
-    return result, sealer.seal(out, result.store, result.snapshot_version)
+    seal = sealer.seal(out, result.store, result.snapshot_version)
+    return Sealed(result=result, failed=failed, seal=seal)
 
 
-def _finished(run: RunFolder, run_id: str) -> AuditResult | None:
+def _finished(run: GroupedRun, run_id: str) -> AuditResult | None:
     """Return what the run in a folder found when it was finished before; None also where that cannot be read."""
     path = run.path / RESULT_FILE
     try:
@@ -162,11 +181,6 @@ def _finished(run: RunFolder, run_id: str) -> AuditResult | None:
     except (OSError, UsageError):  # it is written anew
         return None
     return result if result.run_id == run_id and run.sealer.vouches(RESULT_FILE, data) else None
-
-
-def _answers(run: RunFolder) -> tuple[int, int, int]:
-    """Count what models answered."""
-    return len(run.outcomes), len(run.weights), len(run.vectors)
 
 
 def read_result(run: Path) -> AuditResult:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from memory_audit.jobs.run.run_seal import Codes
 
 __all__ = [
-    "EMBEDDING", "ENTAILMENT", "LOG_FILE", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE", "REPLAYS", "RESULT_FILE",
-    "ROLES", "parse_marker", "read_identity", "read_marker", "read_models", "shard_code", "shards",
+    "EMBEDDING", "ENTAILMENT", "GROUPS", "LOG_FILE", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE", "REPLAYS",
+    "RESULT_FILE", "ROLES", "parse_marker", "read_identity", "read_marker", "read_models", "shard_code", "shards",
 ]  # fmt: skip
 
 MAX_MARKER_BYTES = 1 << 20
@@ -28,6 +28,9 @@ MODELS_FILE = "models.json"
 RESULT_FILE = "result.json"
 LOG_FILE = "search.jsonl"
 """The debug log: to be read by people, and used by nothing."""
+
+GROUPS = "groups"
+"""Folder of what is known of each group of tenants (`memory_audit.jobs.run.groups`)."""
 
 REPLAYS, ENTAILMENT, EMBEDDING = "replays", "entailment", "embedding"
 ROLES = {REPLAYS: "backbone", ENTAILMENT: "nli", EMBEDDING: "embedder"}

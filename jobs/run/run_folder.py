@@ -1,13 +1,10 @@
-"""One run on disk: what was asked for, every outcome as it arrives, and the result.
+"""What models said, on disk: of one group of an audit's tenants (`memory_audit.jobs.run.groups`), or of a calibration.
 
-    RUN/run.json               what this run is of: `AuditRequest.identity` (`memory_audit.request`)
-    RUN/replays/*.parquet      outcomes, each shard on disk before it has its name
-    RUN/entailment/*.parquet   contradiction weights of pairs, by the digest of their texts
-    RUN/embedding/*.parquet    embeddings of texts, by their digest
-    RUN/models.json            which weights answered: a resumed run may find everything known and load none
-    RUN/search.jsonl           what the search asked, saw and made of it (`memory_audit.attribution.trace`)
-    RUN/result.json            the finding, written when all is known; `run.locks` and the purge add theirs
-    RUN/seal.dsse.json         the auditor's word for all of these, written last (`memory_audit.jobs.run.run_seal`)
+    FOLDER/run.json               what it is of: `AuditRequest.identity` (`memory_audit.request`), and which group
+    FOLDER/replays/*.parquet      outcomes, each shard on disk before it has its name
+    FOLDER/entailment/*.parquet   contradiction weights of pairs, by the digest of their texts
+    FOLDER/embedding/*.parquet    embeddings of texts, by their digest
+    FOLDER/models.json            which weights answered: a resumed run may find everything known and load none
 
 A second start with the same digests continues; with others it is refused. Outcomes are keyed by pair id: what is there
 twice, after a retry or a crash, is one. A shard is named by its code, and one that is named otherwise is refused, as
@@ -23,6 +20,7 @@ import shlex
 import time
 from collections import defaultdict
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from memory_audit import parquet
@@ -61,8 +59,9 @@ if TYPE_CHECKING:
 
     from memory_audit.attribution.replays.ablation import Outcome
     from memory_audit.jobs.run.reuse import EarlierRun
+    from memory_audit.jobs.run.run_seal import Part
 
-__all__ = ["RunFolder", "resumable"]
+__all__ = ["RunFolder", "open_marker", "resumable"]
 
 T = TypeVar("T")
 
@@ -86,7 +85,7 @@ def resumable() -> Iterator[None]:
     try:
         yield
     except ModelError as error:
-        raise ModelError(f"{error}; finished replays are kept: start the same command again to continue") from error
+        raise type(error)(f"{error}; finished replays are kept: start the same command again to continue") from error
 
 
 class RunFolder:
@@ -98,7 +97,8 @@ class RunFolder:
         identity: Mapping[str, str],
         *,
         earlier: EarlierRun | None = None,
-        sealer: Sealer | None = None,
+        sealer: Sealer | Part | None = None,
+        models: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Open or start a run.
 
@@ -107,6 +107,7 @@ class RunFolder:
             identity: Digests and settings that the results depend on.
             earlier: A run whose comparisons and embeddings are taken over where the same model would give them again.
             sealer: Learns what is written, and what of it is there; None is one without keys.
+            models: Role to model id, of those that answer other questions of the same run.
 
         Raises:
             UsageError: the folder holds another run, or something that is no run.
@@ -119,25 +120,10 @@ class RunFolder:
         self._codes = self.sealer.codes(identity)
         self._pending: list[Outcome] = []
         self._written_at = time.monotonic()
-        marker = path / MARKER_FILE
-        # Another start may make the folder a run at any moment: it is foreign only where it is none after the look.
-        if not marker.exists() and _is_foreign(path) and not marker.exists():
-            raise UsageError(f"{path}: exists and is not a MemAudit run; choose another --out")
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            if not marker.exists():  # of two that start at once one writes it, and the other reads what it must be
-                _mark(marker, json.dumps(dict(sorted(identity.items())), indent=1).encode())
-            known, raw = read_marker(marker)
-            different = sorted(name for name in identity.keys() | known.keys() if identity.get(name) != known.get(name))
-            if different:
-                raise UsageError(_refusal(path, different))
-            for kind in ROLES:
-                (path / kind).mkdir(exist_ok=True)
-        except OSError as error:
-            raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None
-        self.sealer.note(MARKER_FILE, raw)
-        self.sealer.look(path)
-        self._models = self._known_models()
+        self.sealer.note(MARKER_FILE, open_marker(path, identity))
+        for kind in ROLES:
+            durable.ensure_folder(path / kind)
+        self._models, self._elsewhere = self._known_models(), models
         self._outcomes: dict[str, Outcome] = {}
         self._others: defaultdict[str, list[Outcome]] = defaultdict(list)
         for found in self._read(REPLAYS, parse_outcomes):
@@ -159,9 +145,10 @@ class RunFolder:
             IncompleteError: the disk is full or refuses.
         """
         for role, model_id in used.items():
-            if self._models.get(role, model_id) != model_id:
+            before = self._models.get(role) or self._elsewhere.get(role, model_id)
+            if before != model_id:
                 raise UsageError(
-                    f"{self.path}: holds answers of the {role} {self._models[role]:.80}, not of {model_id:.80}; "
+                    f"{self.path}: holds answers of the {role} {before:.80}, not of {model_id:.80}; "
                     "choose another --out"
                 )
         if used.keys() - self._models.keys():
@@ -254,6 +241,30 @@ class RunFolder:
 
     def _code_of_models(self) -> str:
         return self._codes.of(MODELS_FILE, "", json.dumps(self._models, sort_keys=True).encode())
+
+
+def open_marker(path: Path, identity: Mapping[str, str]) -> bytes:
+    """Make a folder the run of `identity`, or look whether it is, and return its marker's bytes.
+
+    Raises:
+        UsageError: it holds another run, or something that is no run.
+        IncompleteError: the disk is full or refuses.
+    """
+    marker = path / MARKER_FILE
+    # Another start may make the folder a run at any moment: it is foreign only where it is none after the look.
+    if not marker.exists() and _is_foreign(path) and not marker.exists():
+        raise UsageError(f"{path}: exists and is not a MemAudit run; choose another --out")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if not marker.exists():  # of two that start at once one writes it, and the other reads what it must be
+            _mark(marker, json.dumps(dict(sorted(identity.items())), indent=1).encode())
+    except OSError as error:
+        raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None
+    known, raw = read_marker(marker)
+    different = sorted(name for name in identity.keys() | known.keys() if identity.get(name) != known.get(name))
+    if different:
+        raise UsageError(_refusal(path, different))
+    return raw
 
 
 def _is_foreign(path: Path) -> bool:

@@ -7,8 +7,8 @@
 `files` are those that the audit wrote, as it wrote them, or read and knew by their codes: nothing is read from disk in
 order to be sealed. A code is an HMAC-SHA256 over kind, model and content, under a secret of the auditor's private keys
 and of what the run is of. So no shard of another run, of another model or by somebody else gets into a run that is
-continued, or into one that reuses an earlier run. A seal counts where its signers may sign the version after the
-audited one.
+continued, or into one that reuses an earlier run. Whoever audits a group of tenants gets the codes of its folder
+(`Part`), and no key. A seal counts where its signers may sign the version after the audited one.
 
 An audit without the auditor's keys has codes that anybody can make, and no seal.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memory_audit.provenance.keys import Keyring
     from memory_audit.provenance.trust_policy import TrustPolicy
 
-__all__ = ["MAX_SEAL_BYTES", "PAYLOAD_TYPE", "SEAL_FILE", "Codes", "Seal", "Sealer", "read_seal"]
+__all__ = ["MAX_SEAL_BYTES", "PAYLOAD_TYPE", "SEAL_FILE", "Codes", "Part", "Seal", "Sealer", "read_seal"]
 
 SEAL_FILE = "seal.dsse.json"
 
@@ -47,7 +47,7 @@ MAX_FILES = 2_000_000
 PAYLOAD_TYPE = "application/vnd.memaudit.run+json"
 _FORMAT = "memaudit run seal v1"
 _PURPOSE = b"memaudit run codes v1"
-_NAME = re.compile(r"(?:[a-z]+/)?[0-9a-z]+\.[a-z]+", re.ASCII)
+_NAME = re.compile(r"(?:groups/[0-9a-f-]+/)?(?:[a-z]+/)?[0-9a-z]+\.[a-z]+", re.ASCII)
 _CODE_CHARACTERS = 32
 """128 bits, in hex."""
 
@@ -76,6 +76,28 @@ class Seal:
 
     digest: str
     """SHA-256 (hex) of the seal's own file."""
+
+
+class Part:
+    """What one group's audit needs to know of the sealer, in whatever process: its own codes, and no key."""
+
+    def __init__(self, codes: Codes) -> None:
+        self._codes = codes
+        self.files: dict[str, str] = {}
+        """What the group's folder holds: file name to SHA-256 (hex)."""
+
+    def codes(self, _identity: Mapping[str, str]) -> Codes:
+        """Return the codes of this group's folder."""
+        return self._codes
+
+    def note(self, name: str, data: bytes) -> None:
+        """Say what a file of the folder holds."""
+        self.files[name] = _digest(data)
+
+    def write(self, folder: Path, name: str, data: bytes) -> None:
+        """Put a finished file into the folder, whole or not at all. Raises like `Sealer.write`."""
+        self.note(name, data)
+        durable.replace(folder / name, data)
 
 
 class Sealer:
@@ -122,6 +144,16 @@ class Sealer:
     def note(self, name: str, data: bytes) -> None:
         """Say what a file of the run holds: it is to be sealed so."""
         self._files[name] = _digest(data)
+
+    def take(self, folder: str, files: Mapping[str, str]) -> None:
+        """Note the files of a part: its folder within the run, and what `Part.files` says."""
+        self._files |= {f"{folder}/{name}": digest for name, digest in files.items()}
+
+    def open(self, run: Path) -> None:
+        """Take the seal off a run that is about to be written to."""
+        self._sealed = {}
+        if (run / SEAL_FILE).exists():
+            durable.remove(run / SEAL_FILE)
 
     def write(self, run: Path, name: str, data: bytes) -> None:
         """Put a finished file into the run, whole or not at all; a seal that says otherwise goes first.

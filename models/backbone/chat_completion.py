@@ -11,7 +11,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from memory_audit.errors import ModelError
+from memory_audit.errors import AnswerError
 from memory_audit.generation import Completion, TokenLogprob, TokenUsage
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def read_completion(answer: Mapping[str, Any], request: GenerationRequest) -> Co
     """Read a chat completion as any server may spell it.
 
     Raises:
-        ModelError: not one: a member missing or of another type, a count or a log-probability that none can be.
+        AnswerError: not one: a member missing or of another type, a count or a log-probability that none can be.
     """
     try:
         choice = answer["choices"][0]
@@ -82,7 +82,7 @@ def read_completion(answer: Mapping[str, Any], request: GenerationRequest) -> Co
             ),
         )
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-        raise ModelError(
+        raise AnswerError(
             f"the server's answer is not a chat completion ({type(error).__name__}: {error!s:.80})"
         ) from None
 
@@ -92,7 +92,7 @@ def _content(value: object, finish_reason: str) -> str:
     if value is None and finish_reason == "stop":
         return ""
     if value is None:
-        raise ModelError(f"the server ended an answer with {finish_reason!r} before any text: it needs more tokens")
+        raise AnswerError(f"the server ended an answer with {finish_reason!r} before any text: it needs more tokens")
     return _whole_text(value)
 
 
@@ -120,17 +120,17 @@ def _nats(value: Any) -> float:
 
 def _finish_reason(value: object) -> Any:
     if value not in ("stop", "length"):
-        raise ModelError(f"the server ended an answer with {value!r:.40}, expected stop or length")
+        raise AnswerError(f"the server ended an answer with {value!r:.40}, expected stop or length")
     return value
 
 
 def check_guides(text: str, request: GenerationRequest, model_id: str) -> None:
-    """Raise ModelError where an answer is none that the request's guide allows."""
+    """Raise AnswerError where an answer is none that the request's guide allows."""
     outside = (request.choices and text not in request.choices) or (
         request.regex is not None and re.fullmatch(request.regex, text, re.DOTALL) is None
     )
     if outside:
-        raise ModelError(
+        raise AnswerError(
             f"{model_id}: answered {text!r:.80}, which the guide of the request does not allow; "
             "the server does not support structured_outputs"
         )

@@ -26,6 +26,7 @@ from urllib.parse import SplitResult, urlsplit
 import httpx
 
 from memory_audit.errors import (
+    AnswerError,
     AuditError,
     ModelError,
     ModelLostError,
@@ -222,15 +223,15 @@ class HttpGenerator:
         if status in _RETRIED or status >= _SERVER_ERROR:
             raise _RetryableError(f"HTTP {status}: {self._excerpt(raw)}", _retry_after_s(headers))
         if status != _OK:
-            kind = UsageError if status in _USER_ERRORS else ModelError
+            kind = UsageError if status in _USER_ERRORS else AnswerError
             told = f"{self._url}: HTTP {status} for model {self._model!r:.80}: {self._excerpt(raw)}"
             raise kind(told + (self._about_the_key() if status in _KEY_ERRORS else ""))
         try:
             answer = json.loads(raw)
         except (ValueError, RecursionError):
-            raise ModelError(f"{self._url}: the answer is not JSON: {self._excerpt(raw)}") from None
+            raise AnswerError(f"{self._url}: the answer is not JSON: {self._excerpt(raw)}") from None
         if not isinstance(answer, dict):
-            raise ModelError(f"{self._url}: the answer is not a JSON object: {self._excerpt(raw)}")
+            raise AnswerError(f"{self._url}: the answer is not a JSON object: {self._excerpt(raw)}")
         return answer
 
     async def _exchange(self, body: Mapping[str, object]) -> tuple[int, httpx.Headers, bytearray]:
@@ -247,7 +248,7 @@ class HttpGenerator:
                     async for chunk in response.aiter_bytes():
                         raw += chunk
                         if len(raw) > MAX_BODY_BYTES:
-                            raise ModelError(f"{self._url}: an answer has more than {MAX_BODY_BYTES} bytes")
+                            raise AnswerError(f"{self._url}: an answer has more than {MAX_BODY_BYTES} bytes")
                     return response.status_code, response.headers, raw
             except TimeoutError:
                 raise _RetryableError(f"no whole answer within {timeout_s:g} s") from None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
 
-from memory_audit.errors import ModelError, ModelLostError, PromptTooLongError
+from memory_audit.errors import AnswerError, ModelError, ModelLostError, PromptTooLongError
 from memory_audit.generation import Completion, TokenLogprob, TokenUsage
 from memory_audit.models.backbone.interruption import interruptible
 from memory_audit.models.backbone.vllm_plugin import marked_as_ours
@@ -148,9 +148,9 @@ class VllmGenerator:
                 raise ModelLostError(f"vLLM died while serving {self.model_id} ({_first_line(error)})") from error
             # Of an engine that lives, what was asked is at fault: its text, a limit, a grammar, a chat template's rule.
             told = error if str(error) else error.__cause__ or error  # what vLLM did not expect it wraps in a blank
-            raise ModelError(f"vLLM refused a request to {self.model_id}: {_first_line(told)}") from error
+            raise AnswerError(f"vLLM refused a request to {self.model_id}: {_first_line(told)}") from error
         if final is None or not final.finished:
-            raise ModelError(f"vLLM ended a request to {self.model_id} without an answer")
+            raise AnswerError(f"vLLM ended a request to {self.model_id} without an answer")
         return _completion(final)
 
     async def reset_prefix_cache(self) -> None:
@@ -209,7 +209,7 @@ def _structured(request: GenerationRequest) -> Any:
 def _completion(final: Any) -> Completion:
     answer = final.outputs[0]
     if answer.finish_reason not in ("stop", "length"):
-        raise ModelError(f"vLLM ended a request with {answer.finish_reason!r}, expected stop or length")
+        raise AnswerError(f"vLLM ended a request with {answer.finish_reason!r}, expected stop or length")
     top = tuple(
         tuple(
             TokenLogprob(text=item.decoded_token or "", logprob_nats=float(item.logprob))

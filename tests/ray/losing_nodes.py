@@ -1,27 +1,29 @@
-"""Audits, with the fakes, on a real Ray cluster whose nodes are lost on the way: what `test_lost_node` runs.
+"""Audits, with stand-ins for models, on a real Ray cluster that loses nodes and processes: what `test_lost_node` runs.
 
-    python -m tests.ray.losing_nodes FOLDER
+    python -m tests.ray.losing_nodes FOLDER                  all of them
+    python -m tests.ray.losing_nodes FOLDER RUN ADDRESS      one audit, on a cluster that is there: a driver to kill
 
 A program of its own: a process joins one cluster, and that of the other tests here has one node; and the last audit
 loses the head, which ends the process that runs it. All nodes are on this machine. A node is lost as a machine is: it
 hangs, and then its raylet, workers and actors are killed together. Where in the audit that happens is no matter of
-time: the audit itself stops the processes at a named call, so that what it asks of them next is in flight when they go.
+time: it is when so large a share of its outcomes is on disk.
 
     FOLDER/memory       the store, and
     FOLDER/policy.json  whom to trust about it: made by the caller
     FOLDER/RUN          an audit's run folder,
+    FOLDER/RUN.asked    a line for each request that the backbone was asked,
     FOLDER/RUN.json     its result, or
     FOLDER/RUN.error    why it stopped, and how many outcomes it had on disk
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import subprocess
 import sys
-import threading
 import time
-from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,15 +36,16 @@ from ray.cluster_utils import Cluster
 from memory_audit.errors import AuditError
 from memory_audit.jobs.executors.on_ray import RayExecutor
 from memory_audit.jobs.run.shards import parse_outcomes
+from memory_audit.models.ray_actors import GeneratorActor
 from memory_audit.provenance.keys import load_policy
 from memory_audit.snapshot.reader import open_snapshot
-from tests.audit_world import FAKES, NOW_MS, json_of, run_with
+from tests.audit_world import FAKES, NOW_MS, entry, event, json_of, run_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from ray._private.node import Node
 
+    from memory_audit.entry import Entry
+    from memory_audit.generation import Completion, GenerationRequest
     from memory_audit.result import AuditResult
 
 IN_FLIGHT_S = 0.3
@@ -53,6 +56,27 @@ DEADLINE_S = 60.0
 
 PATIENCE_S = 1.0
 """Of an audit that nothing will help."""
+
+ANSWER_S = 0.03
+"""What the backbone takes for an answer: long enough for some to be under way whenever a node is lost."""
+
+TENANTS = [f"tenant-{number}" for number in range(24)]
+EVENTS = [event(f"e-{tenant}", tenant, f"What refund has order 7 of {tenant}?") for tenant in TENANTS]
+OUTCOMES = 11 * len(TENANTS)
+"""Of an audit of all of these; `test_lost_node` holds it against one in this process."""
+
+
+def entries() -> list[Entry]:
+    """Return the memories of all tenants, each with one that does harm."""
+    return [
+        memory
+        for tenant in TENANTS
+        for memory in (
+            *(entry(tenant, f"ok{number}", f"What is matter {number}?", f"See page {number}.") for number in range(5)),
+            entry(tenant, "bad", f"What refund has {tenant}?", "POISON no refund."),
+        )
+    ]
+
 
 NOTICED = {
     "health_check_initial_delay_ms": 0,
@@ -125,54 +149,36 @@ def running(node: Node, title: str) -> psutil.Process:
 
 def outcomes_on_disk(run: Path) -> list[str]:
     """Return the pair id of every outcome in a run folder, those twice that are there twice."""
-    shards = (run / "replays").glob("*.parquet")
+    shards = run.glob("groups/*/replays/*.parquet")
     return [outcome.pair_id for shard in shards for outcome in parse_outcomes(shard.read_bytes(), shard.name)]
 
 
-class Losing(RayExecutor):
-    """An executor that places its models where there is room for them, and stops at named calls.
+def counted(asked: Path) -> type:
+    """Return an actor whose backbone takes its time, and writes down what it is asked."""
 
-    Args:
-        stops: From a call, such as "entail 2" for the second, to what happens there before it is made.
-    """
+    class Counted(GeneratorActor):
+        async def generate(self, request: GenerationRequest, model_id: str) -> Completion:
+            with asked.open("a") as file:
+                file.write(f"{request.digest()}\n")
+            await asyncio.sleep(ANSWER_S)
+            return await super().generate(request, model_id)
 
-    def __init__(self, stops: Mapping[str, Callable[[], object]]) -> None:
-        super().__init__(FAKES)
-        self._stops = stops
-        self._calls: Counter[str] = Counter()
-        self._reached = {stop: threading.Event() for stop in stops}
+    return Counted
 
-    def await_call(self, stop: str) -> None:
-        """Wait until the audit is there, and what it asks next is under way."""
-        assert self._reached[stop].wait(DEADLINE_S), f"never at {stop}"
-        time.sleep(IN_FLIGHT_S)
 
-    @property
-    def entailment(self):
-        model = super().entailment
-        ask = model.probabilities
+class Placed(RayExecutor):
+    """An executor that places its models where there is room for them, and counts what its backbone is asked."""
 
-        def probabilities(pairs):
-            self._stop("entail")
-            return ask(pairs)
-
-        setattr(model, "probabilities", probabilities)  # noqa: B010 - of this model alone
-        return model
-
-    def replay(self, groups, program):
-        self._stop("replay")
-        yield from super().replay(groups, program)
-
-    def _stop(self, call: str) -> None:
-        self._calls[call] += 1
-        stop = f"{call} {self._calls[call]}"
-        if stop in self._stops:
-            self._stops[stop]()
-            self._reached[stop].set()
+    def __init__(self, asked: Path, address: str | None = None) -> None:
+        super().__init__(FAKES, address=address)
+        self._asked = asked
 
     def _pool(self, role):
         placed: Any = ray.remote(resources={"models": 0.01})
-        with mock.patch.object(ray, "remote", placed):
+        with (
+            mock.patch.object(ray, "remote", placed),
+            mock.patch("memory_audit.jobs.executors.on_ray.GeneratorActor", counted(self._asked)),
+        ):
             return super()._pool(role)
 
 
@@ -181,11 +187,25 @@ class Audits:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._snapshot = open_snapshot(folder / "memory", load_policy(folder / "policy.json"), now_ms=NOW_MS + 1)
+        self.snapshot = open_snapshot(folder / "memory", load_policy(folder / "policy.json"), now_ms=NOW_MS + 1)
         self._thread = ThreadPoolExecutor(1)
 
-    def start(self, run: str, executor: Losing) -> Future[AuditResult]:
-        return self._thread.submit(run_with, executor, self._snapshot, self._folder / run)
+    def run(self, run: str, address: str | None = None) -> AuditResult:
+        executor = Placed(self._folder / f"{run}.asked", address)
+        result, failed = run_groups(executor, self.snapshot, self._folder / run, events=EVENTS)
+        assert not failed, failed
+        return result
+
+    def start(self, run: str) -> Future[AuditResult]:
+        return self._thread.submit(self.run, run)
+
+    def await_share(self, run: str, share: float, audit: Future[AuditResult] | None = None) -> None:
+        """Wait until so large a share of an audit's outcomes is on disk."""
+        deadline = time.monotonic() + DEADLINE_S
+        while len(outcomes_on_disk(self._folder / run)) < share * OUTCOMES:
+            assert time.monotonic() < deadline, f"{run}: never at {share}"
+            assert audit is None or not audit.done(), audit.result()
+            time.sleep(0.01)
 
     def finish(self, run: str, audit: Future[AuditResult]) -> None:
         """Write down how an audit ended."""
@@ -201,50 +221,50 @@ class Audits:
 
 def main(folder: Path) -> None:
     machines = Machines()
-    models = machines.add(models=1)
+    models, tasks = machines.add(models=1), machines.add(cpus=2)
     ray.init(address=machines.address, log_to_driver=False, configure_logging=False)
     audits = Audits(folder)
 
-    def lose_models() -> Node:
-        machines.lose(models)
-        return machines.add(models=1)
-
-    with mock.patch(
-        "memory_audit.jobs.executors.on_ray.REPLAYS_PER_TASK", 1
-    ):  # some on the head, some on the node of the tasks
-        executor = Losing({
-            "entail 2": lambda: hang(models),
-            "replay 3": lambda: running(models, "GeneratorActor").suspend(),  # it will answer, but later
-            "replay 5": lambda: hang(models),
-        })  # fmt: skip
-        audit = audits.start("lost", executor)
-        tasks = machines.add(cpus=2)
-        executor.await_call("entail 2")
-        models = lose_models()
-        executor.await_call("replay 3")
-        running(tasks, "_replay_task")
+    audit = audits.start("lost")
+    for share in (0.1, 0.5, 0.9):  # the node of the tasks
+        audits.await_share("lost", share, audit)
         machines.lose(tasks)
-        running(models, "GeneratorActor").resume()
-        executor.await_call("replay 5")
-        running(machines.head, "_replay_task")
-        models = lose_models()
-        audits.finish("lost", audit)
+        tasks = machines.add(cpus=2)
+    audits.finish("lost", audit)
+
+    audit = audits.start("models")
+    audits.await_share("models", 0.3, audit)
+    running(models, "EntailmentActor").kill()
+    audits.await_share("models", 0.6, audit)
+    machines.lose(models)
+    models = machines.add(models=1)
+    audits.finish("models", audit)
+
+    driver = subprocess.Popen([sys.executable, "-m", __spec__.name, str(folder), "driver", machines.address])
+    audits.await_share("driver", 0.5)
+    driver.kill()
+    driver.wait()
+    audits.finish("driver", audits.start("driver"))
 
     with mock.patch("memory_audit.models.ray_actors.PATIENCE_S", PATIENCE_S):
-        executor = Losing({"replay 3": lambda: hang(models)})
-        audit = audits.start("stopped", executor)
-        executor.await_call("replay 3")
-        running(machines.head, "_replay_task")
+        audit = audits.start("stopped")
+        audits.await_share("stopped", 0.3, audit)
         machines.lose(models)
         audits.finish("stopped", audit)
 
-    models = machines.add(models=1)
-    executor = Losing({"replay 3": lambda: hang(models)})
-    audit = audits.start("stopped", executor)
-    executor.await_call("replay 3")
+    machines.add(models=1)
+    kept = len(outcomes_on_disk(folder / "stopped"))
+    audit = audits.start("stopped")
+    audits.await_share("stopped", kept / OUTCOMES + 0.2, audit)
     machines.lose(machines.head)
     audits.finish("stopped", audit)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    # Each bucket is a group, here and in every process that is started: there are many to lose.
+    with mock.patch("memory_audit.jobs.run.groups.plan.EVENTS", 1):
+        if len(sys.argv) > 2:
+            audits = Audits(Path(sys.argv[1]))
+            audits.run(sys.argv[2], sys.argv[3])
+        else:
+            main(Path(sys.argv[1]))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,14 +17,14 @@ import psutil
 import pytest
 import ray
 
-from memory_audit.attribution.replays.ablation import leave_out
-from memory_audit.errors import ModelError, UsageError
+from memory_audit.errors import ModelError, UsageError, VerificationError
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.executors.on_ray import GpuShares, RayExecutor, _replay_task
-from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion
+from memory_audit.jobs.executors.on_ray import GpuShares, RayExecutor, _task
+from memory_audit.jobs.run.groups import plan
 from memory_audit.models.fakes import FakeGenerator
-from memory_audit.models.ray_actors import ActorPool, EmbedderActor, RemoteGenerator, start_actors
-from tests.audit_world import CONFIG, FAKES, PLANTED, json_of, removed, run_local, run_with
+from memory_audit.models.ray_actors import EmbedderActor, RemoteGenerator, start_actors
+from memory_audit.snapshot.layout import bucket_of
+from tests.audit_world import FAKES, PLANTED, json_of, make_snapshot, removed, run_groups, run_local, run_with
 from tests.unit.models.stand_in_engine import StandInActor, engine_of
 
 pytestmark = pytest.mark.ray
@@ -33,15 +35,32 @@ def reference(snapshot, tmp_path_factory):
     return json_of(run_local(snapshot, tmp_path_factory.mktemp("local") / "run"))
 
 
-def test_a_local_run_and_a_ray_run_give_equal_bytes(local_ray, snapshot, tmp_path, reference):
-    result = run_with(RayExecutor(FAKES), snapshot, tmp_path / "run")
-    assert removed(result) == PLANTED
+@pytest.fixture
+def by_bucket_alone(monkeypatch):
+    """Groups of one bucket each."""
+    monkeypatch.setattr(plan, "EVENTS", 1)
+
+
+@pytest.mark.usefixtures("local_ray")
+@pytest.mark.parametrize("joined", [1, 48])
+def test_a_local_run_and_a_ray_run_give_equal_bytes(snapshot, tmp_path, reference, monkeypatch, joined):
+    monkeypatch.setattr(plan, "EVENTS", joined)
+    result, failed = run_groups(RayExecutor(FAKES), snapshot, tmp_path / "run")
+    assert (removed(result), failed) == (PLANTED, {})
     assert json_of(result) == reference
+    assert len(list((tmp_path / "run" / "groups").iterdir())) == (2 if joined == 1 else 1)
 
 
-def test_replicas_small_tasks_and_the_loss_of_a_replica_change_no_byte(
-    local_ray, snapshot, tmp_path, reference, monkeypatch
-):
+@pytest.mark.usefixtures("by_bucket_alone")
+def test_a_bucket_that_cannot_be_read_is_its_tenants_alone(local_ray, tmp_path, reference):
+    snapshot = make_snapshot(tmp_path / "memory")
+    shutil.rmtree(tmp_path / "memory" / "data" / f"b={bucket_of('acme'):02x}")
+    result, failed = run_groups(RayExecutor(FAKES), snapshot, tmp_path / "run")
+    assert [(tenant, type(error)) for tenant, error in failed.items()] == [("acme", VerificationError)]
+    assert json.loads(json_of(result))["tenants"][1] == json.loads(reference)["tenants"][1]
+
+
+def test_replicas_and_the_loss_of_one_change_no_byte(local_ray, snapshot, tmp_path, reference):
     class Halved(RayExecutor):
         rounds = 0
 
@@ -51,7 +70,6 @@ def test_replicas_small_tasks_and_the_loss_of_a_replica_change_no_byte(
                 ray.kill(self._pools["backbone"].handles[0])
             yield from super().replay(groups, program)
 
-    monkeypatch.setattr("memory_audit.jobs.executors.on_ray.REPLAYS_PER_TASK", 1)
     result = run_with(Halved(FAKES, replicas=2), snapshot, tmp_path / "run")
     assert json_of(result) == reference
 
@@ -72,7 +90,6 @@ def test_a_run_goes_on_where_the_engine_of_one_replica_is_killed(local_ray, snap
 
     for module in ("memory_audit.models.ray_actors", "memory_audit.jobs.executors.on_ray"):
         monkeypatch.setattr(f"{module}.GeneratorActor", StandInActor)
-    monkeypatch.setattr("memory_audit.jobs.executors.on_ray.REPLAYS_PER_TASK", 1)
     executor = Losing(FAKES, replicas=2)
     assert json_of(run_with(executor, snapshot, tmp_path / "run")) == reference
     assert executor.rounds > 3
@@ -198,19 +215,19 @@ def worker_processes(title: str) -> list[psutil.Process]:
 
 
 class KillingTasks(RayExecutor):
-    """An executor whose replay tasks' worker processes are killed while they work, a number of times."""
+    """An executor whose tasks' worker processes are killed while they work, a number of times."""
 
     def __init__(self, kills: int) -> None:
         super().__init__(FAKES)
         self._kills = kills
         self.killed = 0
 
-    def replay(self, groups, program):
+    def each(self, works):
         stop = threading.Event()
 
         def hunt() -> None:
             while not stop.is_set() and self.killed < self._kills:
-                for process in worker_processes("_replay_task")[:1]:
+                for process in worker_processes("ray::_task")[:1]:
                     with contextlib.suppress(psutil.Error):
                         os.kill(process.pid, signal.SIGKILL)
                         self.killed += 1
@@ -219,43 +236,27 @@ class KillingTasks(RayExecutor):
         hunter = threading.Thread(target=hunt)
         hunter.start()
         try:
-            yield from super().replay(groups, program)
+            yield from super().each(works)
         finally:
             stop.set()
             hunter.join()
 
 
-def test_workers_killed_during_rounds_are_retried_and_the_result_is_the_same(local_ray, snapshot, tmp_path, reference):
-    executor = KillingTasks(kills=2)
-    result = run_with(executor, snapshot, tmp_path / "run")
-    assert executor.killed
-    assert json_of(result) == reference
-
-
-def test_outcomes_that_a_repeated_task_skipped_are_asked_again_and_those_it_repeated_count_once(
+@pytest.mark.usefixtures("by_bucket_alone")
+def test_workers_killed_during_the_audit_are_repeated_and_the_result_is_the_same(
     local_ray, snapshot, tmp_path, reference
 ):
-    class Skipping(RayExecutor):
-        streams = 0
-
-        def _stream(self, groups, program):
-            self.streams += 1
-            outcomes = list(super()._stream(groups, program))
-            yield from outcomes if self.streams > 1 else [outcomes[1], *outcomes[1:]]
-
-    executor = Skipping(FAKES)
-    assert json_of(run_with(executor, snapshot, tmp_path / "run")) == reference
-    assert executor.streams > 1
+    executor = KillingTasks(kills=2)
+    result, failed = run_groups(executor, snapshot, tmp_path / "run")
+    assert executor.killed
+    assert (json_of(result), failed) == (reference, {})
 
 
-def test_a_run_that_no_node_is_left_for_stops_and_does_not_hang(local_ray, monkeypatch):
-    nowhere = SimpleNamespace(options=lambda **options: _replay_task.options(**options, resources={"no such": 1}))
-    monkeypatch.setattr("memory_audit.jobs.executors.on_ray._replay_task", nowhere)
+def test_a_run_that_no_node_is_left_for_stops_and_does_not_hang(local_ray, snapshot, tmp_path, monkeypatch):
+    nowhere = SimpleNamespace(options=lambda **options: _task.options(**options, resources={"no such": 1}))
+    monkeypatch.setattr("memory_audit.jobs.executors.on_ray._task", nowhere)
     monkeypatch.setattr("memory_audit.jobs.executors.on_ray.LOOK_S", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.executors.on_ray.PATIENCE_S", 0.25)
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"memory": 1e9})
-    executor = RayExecutor(FAKES)
-    executor._pools["backbone"] = ActorPool(model_id="m", handles=(), patience_s=0.25)
-    question = ReplayQuestion(ablation=leave_out("e", "removal", "text", frozenset()), memories=())
-    groups = [ReplayGroup(event_id="e", query="q", questions=(question,))]
-    with pytest.raises(ModelError, match=r"^no node is left in the cluster that can run replays$"):
-        list(executor.replay(groups, Program.of(CONFIG.agent, CONFIG.harm, 0)))
+    with pytest.raises(ModelError, match=r"^no node is left in the cluster that can run replays; finished replays are"):
+        run_groups(RayExecutor(FAKES), snapshot, tmp_path / "run")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, SupportsFloat, runtime_checkable
 
 from memory_audit.attribution.replays.agents import build_named, check_fields, load_object
 from memory_audit.attribution.replays.answers import answer_of
-from memory_audit.errors import UsageError
+from memory_audit.errors import ScoringError, UsageError
 from memory_audit.generation import Completion, GenerationRequest, Message
 from memory_audit.text.chat_marks import without_chat_marks
 
@@ -215,7 +215,7 @@ class CallableHarm:
         """Call the function.
 
         Raises:
-            UsageError: it failed, or returned something else than a number of [0, 1] or None.
+            ScoringError: it failed, or returned something else than a number of [0, 1] or None.
         """
         yield from ()
         try:
@@ -223,11 +223,11 @@ class CallableHarm:
             score = float(value) if isinstance(value, SupportsFloat) else None
         except Exception as error:
             told = " ".join(f"{error!s:.200}".split())
-            raise UsageError(f"harm scorer {self.name!r:.80} failed: {type(error).__name__}: {told}") from error
+            raise ScoringError(f"harm scorer {self.name!r:.80} failed: {type(error).__name__}: {told}") from error
         if value is None:
             return None
         if score is None or not 0.0 <= score <= 1.0:
-            raise UsageError(f"harm scorer {self.name!r:.80} returned {value!r:.40}, expected 0 to 1 or None")
+            raise ScoringError(f"harm scorer {self.name!r:.80} returned {value!r:.40}, expected 0 to 1 or None")
         return score
 
 

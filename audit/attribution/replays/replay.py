@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, SupportsFloat, TypeVar
 
-from memory_audit.errors import UsageError
+from memory_audit.errors import ScoringError
 from memory_audit.generation import Completion, GenerationRequest
 
 if TYPE_CHECKING:
@@ -84,14 +84,14 @@ async def score_output(
     """Run a harm scorer.
 
     Raises:
-        UsageError: it gave something else than a number of [0, 1] or None.
+        ScoringError: it gave something else than a number of [0, 1] or None.
     """
     score, _ = await drive(steps, complete)
     if score is None:
         return None
     number = float(score) if isinstance(score, SupportsFloat) else math.nan
     if not 0.0 <= number <= 1.0:
-        raise UsageError(f"the harm scorer returned {score!r:.40}, expected 0 to 1 or None")
+        raise ScoringError(f"the harm scorer returned {score!r:.40}, expected 0 to 1 or None")
     return number
 
 

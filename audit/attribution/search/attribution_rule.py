@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from statistics import median
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.evidence import evidence
 from memory_audit.attribution.search.settings import MOST_POINTS, WEAK_NATS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Mapping
+    from collections.abc import Callable, Collection, Container
 
     from memory_audit.attribution.evidence import Influence
     from memory_audit.attribution.search.event import EventState
@@ -44,12 +43,12 @@ class AttributionRule:
     Args:
         settings: Thresholds in nats, shares of the store.
         entries: Memories in the store.
-        inconsistency: CAS per entry id (eq. 8): a memory that fits in better than the median one needs more evidence.
+        fits_in: Tells of an entry id whether the memory is more consistent than the median one (CAS, eq. 8), and needs
+            more evidence; None where that is not known.
     """
 
-    def __init__(self, settings: SearchSettings, entries: int, inconsistency: Mapping[str, float]) -> None:
-        self._settings, self._entries, self._inconsistency = settings, entries, inconsistency
-        self._usual = median(inconsistency.values()) if inconsistency else 0.0
+    def __init__(self, settings: SearchSettings, entries: int, fits_in: Callable[[str], bool | None]) -> None:
+        self._settings, self._entries, self.fits_in = settings, entries, fits_in
 
     @property
     def threshold_nats(self) -> float:
@@ -69,8 +68,7 @@ class AttributionRule:
         return state.evidence_of(entry_id) - self._extra_nats(entry_id)
 
     def _extra_nats(self, entry_id: str) -> float:
-        fits = self._inconsistency.get(entry_id, self._usual) < self._usual
-        return self._settings.consistent_extra_nats if fits else 0.0
+        return self._settings.consistent_extra_nats if self.fits_in(entry_id) else 0.0
 
     def attributed_by(self, state: EventState) -> list[str]:
         """Memories to which one event alone attributes its harm."""

@@ -39,6 +39,8 @@ class Measurements:
         """By content of the question: asked for far more often than its name is worth making."""
 
         self._asked_about: dict[str, set[str]] = {}
+        self.examined: set[str] = set()
+        """Entries that were shown alone, or in a group, at any event."""
 
     def expect(self, ablations: Iterable[Ablation]) -> None:
         """Note what is about to be asked."""
@@ -46,6 +48,7 @@ class Measurements:
             singled_out = ablation.removed if ablation.kept is None else ablation.kept
             if len(singled_out) == 1:
                 self._asked_about.setdefault(ablation.event_id, set()).update(singled_out)
+            self.examined.update(ablation.kept or ())
 
     def note(self, ablation: Ablation, outcome: Outcome) -> None:
         """Note the answer to a question: its own, or that of another one which answers it, too."""

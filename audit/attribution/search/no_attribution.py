@@ -15,7 +15,7 @@ from memory_audit.attribution.search.attribution_rule import AttributionRule
 from memory_audit.attribution.search.settings import WEAK_NATS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Mapping
+    from collections.abc import Callable, Collection, Container
 
     from memory_audit.attribution.search.event import EventState
     from memory_audit.attribution.search.settings import SearchSettings
@@ -26,8 +26,8 @@ __all__ = ["NoAttribution"]
 class NoAttribution(AttributionRule):
     """Attributes nothing. See `AttributionRule`."""
 
-    def __init__(self, settings: SearchSettings, entries: int, inconsistency: Mapping[str, float]) -> None:
-        super().__init__(settings, entries, inconsistency)
+    def __init__(self, settings: SearchSettings, entries: int, fits_in: Callable[[str], bool | None]) -> None:
+        super().__init__(settings, entries, fits_in)
         self.largest_nats = 0.0
         """Of any memory at any look; 0 where none was measured, or none raises the odds."""
 

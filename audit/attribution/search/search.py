@@ -91,6 +91,12 @@ PHASES: Mapping[SearchPhase, _Phase] = {
 }
 
 
+UNWEIGHED: frozenset[SearchPhase] = frozenset({
+    "reproduction", "harm span", "divergence", "baseline", "reference", "done",
+})  # fmt: skip
+"""Phases that hold no evidence against a threshold."""
+
+
 class SetSearch:
     """The search over one tenant's events."""
 
@@ -101,7 +107,7 @@ class SetSearch:
         settings: SearchSettings,
         *,
         resembles: Mapping[str, Sequence[str]] | None = None,
-        inconsistency: Mapping[str, float] | None = None,
+        fits_in: Callable[[str], bool | None] = lambda _: False,
         scorer: HarmScorer | None = None,
         closure: Callable[[Collection[str]], Mapping[str, str]] | None = None,
         tell: Callable[[Step], None] | None = None,
@@ -114,17 +120,18 @@ class SetSearch:
             events: The harmful events, all of this tenant.
             settings: Thresholds and budgets.
             resembles: Per entry id the ids of entries that evidence ties to it, closest first; asked in step 7.
-            inconsistency: CAS per entry id (eq. 8), which corroborates in step 3.
+            fits_in: Tells of an entry id whether the memory is more consistent than the median one (CAS, eq. 8), which
+                corroborates in step 3; None while that is not known.
             scorer: The harm scorer, to find the harm span of an answer; None measures at divergence points only.
             closure: From attributed entries to those that derive from them and go with them, each with the reason.
             tell: Learns of each step, for the log of the run.
             rule: Says what is attributed.
         """
         ids = sorted(event.event_id for event in events)
-        odd, seen = inconsistency or {}, Measurements(settings)
+        seen = Measurements(settings)
         given = Given(
             memory=memory, settings=settings, resembles=resembles or {}, scorer=scorer, seen=seen,
-            rule=rule(settings, len(memory.entries), odd),
+            rule=rule(settings, len(memory.entries), fits_in),
             controls=ControlMemories(memory, seen, settings, ids),
         )  # fmt: skip
         by_id = {event.event_id: event for event in events}
@@ -188,10 +195,28 @@ class SetSearch:
         """What the next round is for, for progress lines."""
         return self._state.phase
 
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Entries that were shown or measured, where it must be known whether they fit in before the search goes on.
+
+        There is none before harm was reproduced that memory causes: steps 1 and 2 weigh nothing.
+        """
+        events = self._state.evidence_events()
+        if self._state.phase in UNWEIGHED or not events:
+            return frozenset()
+        retrieved = {name for state in events for name in self._state.context(state)}
+        examined = retrieved | self._state.given.seen.examined
+        return frozenset(name for name in examined if self.rule.fits_in(name) is None)
+
     def plan(self) -> tuple[Ablation, ...]:
-        """Return the next round, by event, the full prompt first; empty when the search is over."""
+        """Return the next round, by event, the full prompt first; empty when the search is over, or waits.
+
+        It waits for what is `awaited`; that is also to be known before the outcomes of the round are observed.
+        """
         settings, seen = self._state.given.settings, self._state.given.seen
         while self._state.phase != "done" or self._close():
+            if self.awaited:
+                return ()
             self._rounds += 1
             if self._rounds > settings.max_rounds:
                 self._give_up(f"no end after {settings.max_rounds} rounds")

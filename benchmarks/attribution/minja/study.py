@@ -304,8 +304,8 @@ def baseline_removals(
             frequency[entry.entry_id] += 1
     contradiction = dict.fromkeys(ids, 0.0)
     for edge in result.tenants[0].edges:
-        contradiction[edge.a] += edge.contradiction
-        contradiction[edge.b] += edge.contradiction
+        for name in (*memory.copies(edge.a), *memory.copies(edge.b)):
+            contradiction[name] += edge.contradiction
     return {
         RD: frozenset(rng.sample(ids, min(count, len(ids)))),
         RF: frozenset(sorted(ids, key=lambda name: (-frequency[name], name))[:count]),

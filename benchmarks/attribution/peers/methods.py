@@ -21,9 +21,8 @@ from memory_audit.attribution.replays.ablation import keep_only, leave_out
 from memory_audit.attribution.search.points.divergence import first_divergence
 from memory_audit.attribution.search.search import SetSearch
 from memory_audit.attribution.search.settings import SearchSettings
-from memory_audit.consistency.graph import TenantGraph, build_graph
-from memory_audit.consistency.neighbours import all_pairs, nearest
 from memory_audit.consistency.resemblance import Resemblance
+from memory_audit.consistency.tenant_graph import TenantGraph
 from memory_audit.events import HARMFUL
 from memory_audit.generation import Completion, GenerationRequest
 from memory_audit.jobs.executors.replay_group import Program, ReplayQuestion
@@ -117,15 +116,14 @@ def measured(
 
 def resemblance(entries: Sequence[Entry], config: AuditConfig, executor: Executor) -> Resemblance:
     """What the search asks about beside an attributed memory, as in the audit: NLI weights play no part in this."""
-    vectors = executor.embedder.embed([*(entry.text for entry in entries), *(entry.response for entry in entries)])
-    full = vectors[: len(entries)]
-    neighbours = (
-        all_pairs(full)
-        if len(entries) <= config.all_pairs_below
-        else nearest(full, config.neighbours, seed=config.seed)
-    )
-    graph = build_graph(neighbours, np.zeros(len(neighbours.pairs)))
-    return Resemblance(entries, TenantGraph(graph=graph, responses=vectors[len(entries) :]))
+    graph = TenantGraph(
+        entries, neighbours=config.neighbours, all_pairs_below=config.all_pairs_below, seed=config.seed, whole=True
+    )  # fmt: skip
+    texts = graph.texts
+    vectors = executor.embedder.embed([*texts, *(entry.response for entry in entries)])
+    graph.embed(vectors[: len(texts)], vectors[len(texts) :])
+    graph.observe(np.zeros(len(graph.plan(()))))
+    return Resemblance(graph)
 
 
 def set_attribution(trial: Trial, resembles: Mapping[str, Sequence[str]]) -> Attribution:

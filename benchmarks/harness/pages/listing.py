@@ -42,6 +42,7 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "attribution_methods": (AUDIT, "How do published methods do on planted passages, and on clean stores?", DATA),
     "sparse_cost": (AUDIT, "What does one poison among many cost to find?", PACKAGED),
     "large_tenant": (AUDIT, "What does a large tenant cost besides its models?", NOTHING),
+    "quiet_night": (AUDIT, "What does a night cost on which no harm reproduces?", NOTHING),
     "hst_int8": (
         GUARD,
         "Are paraphrases refused, one by one and sent by one adversary?",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from memory_audit.attribution.replays.harm import RegexHarm
 from memory_audit.attribution.replays.retrieval import RankedMemory
+from memory_audit.attribution.search.attribution_rule import AttributionRule
 from memory_audit.attribution.search.search import SetSearch
 from memory_audit.attribution.search.settings import SearchSettings
 from tests.unit.attribution.test_leave_one_out import loo_of
@@ -526,25 +527,25 @@ def test_leaving_one_out_is_asked_where_no_memory_alone_is_attributed():
 
 
 def test_a_benign_memory_removed_before_the_poison_is_put_back():
-    """Evidence misleads: alone neither memory shows, and the inconsistency points at the benign one first."""
+    """Evidence misleads: alone neither memory shows."""
 
     def lean(_query: str, context: frozenset[int]) -> float:
         return 1.0 if 1 in context and len(context) > 1 else -1.0
 
     world = World(8, {"query 0": [0, 1, 2, 3, 4, 5, 6, 7]}, lean)
     events = [make_event(0, query="query 0")]
-    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), inconsistency={"m000": 9.0})
+    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0))
     world.run(search)
     assert search.removal.ids == {"m001"}
     assert search.states["e000"].status == "cleared"
 
 
-@pytest.mark.parametrize(("inconsistency", "attributed"), [(2.0, True), (1.0, True), (0.5, False)])
-def test_a_memory_that_fits_in_better_than_the_median_needs_more_evidence(inconsistency, attributed):
+@pytest.mark.parametrize("attributed", [True, False])
+def test_a_memory_that_fits_in_better_than_the_median_needs_more_evidence(attributed):
     world = World(8, {"query 0": list(range(8))}, hijack({0}, nats=2.2))
-    cas = {f"m{number:03d}": 1.0 for number in range(8)} | {"m000": inconsistency}
     events = [make_event(0, query="query 0")]
-    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), inconsistency=cas)
+    settings = SearchSettings(attribution_nats=2.0)
+    search = SetSearch(world.memory, events, settings, fits_in=lambda name: name == "m000" and not attributed)
     world.run(search)
     assert set(search.removal.removed) == ({"m000"} if attributed else set())
     assert set(search.removal.suspected) == (set() if attributed else {"m000"})
@@ -552,9 +553,9 @@ def test_a_memory_that_fits_in_better_than_the_median_needs_more_evidence(incons
 
 def test_a_harm_score_that_flips_is_attributed_to_a_memory_that_fits_in_too():
     world = World(8, {"query 0": list(range(8))}, hijack({0}), logprobs=False)
-    cas = {f"m{number:03d}": 1.0 for number in range(8)} | {"m000": 0.0}
     events = [make_event(0, query="query 0")]
-    search = SetSearch(world.memory, events, SearchSettings(attribution_nats=2.0), inconsistency=cas)
+    settings = SearchSettings(attribution_nats=2.0)
+    search = SetSearch(world.memory, events, settings, fits_in=lambda name: name == "m000")
     world.run(search)
     assert search.removal.removed["m000"].startswith("alone raises")
 
@@ -752,3 +753,44 @@ def test_harm_of_the_same_words_is_asked_about_once():
     world = PayloadWorld(dict.fromkeys(range(6), "x@a.example"))
     world.run(world.search)
     assert {len(state.points) for state in world.search.states.values()} == {1}
+
+
+class Certain(AttributionRule):
+    """Never asks of a memory that is not known whether it fits in."""
+
+    def _extra_nats(self, entry_id: str) -> float:
+        assert self.fits_in(entry_id) is not None
+        return super()._extra_nats(entry_id)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_search_that_learns_who_fits_in_as_it_goes_ends_as_one_that_was_told_before(seed):
+    rng = random.Random(seed)
+    entries = rng.randint(3, 16)
+    names = [f"m{number:03d}" for number in range(entries)]
+    fitting = {name for name in names if rng.random() < 0.5}
+    strength = weak({number: rng.choice([0.3, 1.2, 2.2, 3.0]) for number in rng.sample(range(entries), 3)}, 2.0)
+    orders = {f"query {number}": rng.sample(range(entries), entries) for number in range(3)}
+    resembles = {name: rng.sample(names, 3) for name in names}
+
+    def ended(known: set[str]) -> SetSearch:
+        world = World(entries, orders, strength, k=rng_k)
+        events = [make_event(number, query=query) for number, query in enumerate(orders)]
+        search = SetSearch(
+            world.memory, events, SearchSettings(attribution_nats=2.0), resembles=resembles, rule=Certain,
+            fits_in=lambda name: name in fitting if name in known else None,
+        )  # fmt: skip
+        while True:
+            asked, awaited = search.plan(), search.awaited
+            assert not awaited or any(state.full.is_harmful for state in search.states.values())
+            known |= awaited
+            if asked:
+                search.observe([world.answer(search.states[item.event_id].event, item) for item in asked])
+            elif not awaited:
+                return search
+
+    rng_k = rng.randint(1, 5)
+    told, learnt = ended(set(names)), ended(set())
+    assert learnt.removal == told.removal
+    assert learnt.states == told.states

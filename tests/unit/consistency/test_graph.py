@@ -1,4 +1,4 @@
-"""CAS, flags, density and groups against hand-made graphs and a slow definition."""
+"""CAS and density against hand-made graphs and a slow definition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_audit.consistency.graph import build_graph, flag_outliers
+from memory_audit.consistency.graph import build_graph
 from memory_audit.consistency.neighbours import nearest
 from memory_audit.errors import UsageError
 
@@ -66,31 +66,6 @@ def test_renumbering_the_entries_renumbers_the_scores(n, seed):
     assert cas(order.tolist()).tolist() == pytest.approx(cas(list(range(n)))[order].tolist())
 
 
-def test_one_outlier_is_flagged_and_equal_scores_are_not():
-    scores = np.array([0.1] * 20 + [3.0])
-    assert np.flatnonzero(flag_outliers(scores)).tolist() == [20]
-    assert not flag_outliers(np.full(7, 0.1)).any()
-    assert not flag_outliers(np.zeros(0)).any()
-
-
-def test_flags_do_not_depend_on_the_scale():
-    scores = np.array([0.1] * 20 + [3.0])
-    for scale in (1e-310, 1e-200, 1e200, 1e307):
-        assert np.flatnonzero(flag_outliers(scores * scale)).tolist() == [20]
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=60))
-def test_flags_never_exceed_a_quarter(scores):
-    assert flag_outliers(np.array(scores)).mean() <= 0.25  # Chebyshev: at most 1 / 2² lie two deviations away
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_scores_that_are_not_finite_are_refused(value):
-    with pytest.raises(UsageError, match="score 1 is not a finite number"):
-        flag_outliers(np.array([0.0, value]))
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -0.1, 1.1])
 def test_weights_outside_0_to_1_are_refused(value):
     with pytest.raises(UsageError, match="contradiction weight 0 is"):
@@ -107,4 +82,3 @@ def test_tiny_stores_have_scores(n):
     found = nearest(on_circle(*range(n)) if n else np.zeros((0, 2), dtype=np.float32), 5)
     graph = build_graph(found, np.zeros(len(found.pairs)))
     assert graph.cas.tolist() == [0.0] * n
-    assert not graph.flagged.any()

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_audit.config import MAX_ALL_PAIRS
 from memory_audit.consistency import neighbours as module
-from memory_audit.consistency.neighbours import all_pairs, nearest
+from memory_audit.consistency.neighbours import nearest
 from memory_audit.errors import ModelError, UsageError
 
 
@@ -74,27 +73,36 @@ def test_tiny_stores(n, pairs):
     assert found.size == n
 
 
-def test_all_pairs_has_every_pair():
-    found = all_pairs(unit(9, 4))
-    assert len(found.pairs) == 9 * 8 // 2
-    assert found.lists.shape == (9, 8)
-
-
-def test_a_configuration_allows_every_pair_where_they_can_be_had():
-    assert MAX_ALL_PAIRS == module.ALL_PAIRS_LIMIT
-
-
-def test_all_pairs_refuses_a_large_store():
-    with pytest.raises(UsageError, match="at most 1500 are allowed"):
-        all_pairs(np.zeros((module.ALL_PAIRS_LIMIT + 1, 2), dtype=np.float32))
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0, 2.0])
 def test_vectors_that_are_not_unit_length_are_refused(value):
     vectors = unit(5, 3)
     vectors[3] = value
     with pytest.raises(ModelError, match="embedding 3 has norm"):
         nearest(vectors, 2)
+
+
+@pytest.mark.parametrize("limit", [module.EXACT_LIMIT, 0])
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 40), st.integers(1, 6), st.integers(0, 10_000), st.data())
+def test_some_entries_have_the_neighbours_that_they_have_among_all(limit, n, k, seed, data):
+    vectors = unit(n, 5, seed)
+    whole = nearest(vectors, k)
+    parts = data.draw(st.lists(st.lists(st.integers(0, n - 1), unique=True), min_size=1, max_size=3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "EXACT_LIMIT", limit)
+        asked, found = set(), nearest(vectors, k, rows=np.zeros(0, np.int64))
+        for part in parts:
+            fresh = [row for row in part if row not in asked]
+            found = found.beside(nearest(vectors, k, rows=np.array(fresh, np.int64)))
+            asked.update(fresh)
+    assert set(found.rows.tolist()) == asked
+    assert found.lists.tolist() == whole.lists[found.rows].tolist()
+    similarity = dict(zip(map(tuple, whole.pairs.tolist()), whole.similarity.tolist(), strict=True))
+    assert found.similarity.tolist() == [similarity[pair] for pair in map(tuple, found.pairs.tolist())]
+    assert found.pairs[found.list_pairs].tolist() == [
+        [[min(row, other), max(row, other)] for other in others]
+        for row, others in zip(found.rows.tolist(), found.lists.tolist(), strict=True)
+    ]
 
 
 def test_k_below_one_is_refused():
@@ -116,7 +124,7 @@ def test_faiss_finds_nearly_all_true_neighbours_of_clustered_vectors():
 def test_faiss_path_fills_every_list_even_where_cells_are_small():
     pytest.importorskip("faiss")
     vectors = unit(200, 4)  # probed cells hold fewer than 199 others, so rows fall back to the full search
-    assert nearest(vectors, 199, method="faiss").lists.tolist() == all_pairs(vectors).lists.tolist()
+    assert nearest(vectors, 199, method="faiss").lists.tolist() == nearest(vectors, 199, method="exact").lists.tolist()
 
 
 def test_without_faiss_the_exact_search_answers(monkeypatch):

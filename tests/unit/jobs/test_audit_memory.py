@@ -528,7 +528,6 @@ def test_a_judge_that_asks_the_model_is_replayed_and_resumed_too(snapshot, tmp_p
 @pytest.mark.parametrize(
     ("events", "message"),
     [
-        ([event("e1", "nobody", "q")], "event 'e1': unknown tenant 'nobody'"),
         (
             [dataclasses.replace(event("e1", "acme", "q"), retrieved=("ok00", "ghost"))],
             "event 'e1': retrieved entry 'ghost' is not in the store of 'acme'",
@@ -539,11 +538,18 @@ def test_a_judge_that_asks_the_model_is_replayed_and_resumed_too(snapshot, tmp_p
         ),
     ],
 )
-def test_events_that_do_not_fit_the_store_are_refused_before_anything_is_written(snapshot, tmp_path, events, message):
-    with pytest.raises(UsageError, match=message) as failure:
-        run_local(snapshot, tmp_path / "run", events=events)
+def test_events_that_do_not_fit_the_store_are_refused_before_any_model_is_asked(snapshot, tmp_path, events, message):
+    generator = FakeGenerator()
+    with pytest.raises(EventError, match=message) as failure:
+        run_local(snapshot, tmp_path / "run", events=events, generator=generator)
     assert failure.value.exit_code == 2
     assert "\n" not in str(failure.value)
+    assert generator.requests == 0
+
+
+def test_events_of_an_unknown_tenant_are_refused_before_anything_is_written(snapshot, tmp_path):
+    with pytest.raises(EventError, match="event 'e1': unknown tenant 'nobody'"):
+        run_local(snapshot, tmp_path / "run", events=[event("e1", "nobody", "q")])
     assert not (tmp_path / "run").exists()
 
 
@@ -555,13 +561,13 @@ def test_without_a_harmful_event_nothing_is_asked_and_nothing_found(snapshot, tm
 
 def test_a_tenant_that_was_emptied_has_nothing_to_audit(snapshot):
     class Emptied:
-        tenants = snapshot.tenants
+        digest, log_refs = snapshot.digest, snapshot.log_refs
 
         def entries(self, tenant):
             return ()
 
-    with pytest.raises(UsageError, match="tenant 'acme' has no entries: there is nothing to audit"):
-        events_by_tenant(Emptied(), [event("e1", "acme", "q")])
+    with pytest.raises(EventError, match="tenant 'acme' has no entries: there is nothing to audit"):
+        request_of(Emptied(), [event("e1", "acme", "q")]).entries("acme")
 
 
 def test_wrong_agents_and_scorers_are_told_before_any_model_is_asked(snapshot, tmp_path):

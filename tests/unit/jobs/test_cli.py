@@ -468,13 +468,32 @@ def test_a_memory_of_ten_megabytes_is_refused_in_one_line(desk, run):
     assert not (desk / "new-store").exists()
 
 
+def test_a_tenant_that_cannot_be_audited_is_named_in_one_line_and_the_others_are_audited(desk, run):
+    others = [{**memory, "tenant": "globex"} for memory in memories()]
+    write_lines(desk / "memories.jsonl", [*memories(), *others])
+    write_lines(desk / "events.jsonl", [event(), event("e2", tenant="globex", retrieved=["m99"])])
+    assert run("keys", "new")[0] == run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    before = bytes_of(desk / "store")
+    code, out, err = run(*AUDIT, "--apply")
+    assert code == 3
+    assert "purged" not in out
+    assert bytes_of(desk / "store") == before
+    tenant, ended = err.splitlines()
+    assert tenant == "tenant globex: event 'e2': retrieved entry 'm99' is not in the store of 'globex'"
+    assert ended.startswith("memaudit: 1 of 2 tenants could not be audited; what was found of the others is kept: ")
+    found = {tenant["tenant"]: tenant for tenant in json.loads((desk / "run" / "result.json").read_text())["tenants"]}
+    assert found["acme"]["removal"]["attributed"].keys() == {"m3", "m7"}
+    assert [item["verdict"] for item in found["globex"]["events"]] == ["not examined"]
+
+
+def test_an_event_with_a_memory_that_its_tenant_never_had_is_one_line(store, run, desk):
+    write_lines(desk / "events.jsonl", [event(retrieved=["m99"])])
+    code, _, err = run(*AUDIT)
+    assert (code, "'m99' is not in the store" in one_line(err)) == (2, True)
+
+
 @pytest.mark.parametrize(
-    ("events", "said"),
-    [
-        ([event(tenant="nobody")], "unknown tenant 'nobody'"),
-        ([event(retrieved=["m99"])], "'m99' is not in the store"),
-        ([], "no events in it"),
-    ],
+    ("events", "said"), [([event(tenant="nobody")], "unknown tenant 'nobody'"), ([], "no events in it")]
 )
 def test_events_that_do_not_fit_are_one_line_and_start_no_run(store, run, desk, events, said):
     write_lines(desk / "events.jsonl", events)
@@ -565,7 +584,7 @@ def test_the_key_of_a_server_is_named_by_its_variable(store, run, desk, monkeypa
 def test_help_names_the_defaults_that_hold_where_flags_and_file_say_nothing(run):
     told = " ".join(run("audit", "--help")[1].split())
     settings = {item.name: item.default for item in dataclasses.fields(AuditConfig)}
-    for name in ("alpha", "k", "retrieval", "attribution", "backbone", "nli", "embedder", "descendants"):
+    for name in ("alpha", "k", "retrieval", "attribution", "graph", "backbone", "nli", "embedder", "descendants"):
         text = told[told.index(f"--{name} <") :]
         assert text[text.index("default: ") + len("default: ") :].startswith(f"{settings[name]}. "), name
 

@@ -83,7 +83,7 @@ def test_a_second_start_shows_the_finished_demo_and_changes_nothing(tmp_path, co
     "stage",
     [
         "demo.create_store",
-        "run.run_audit.run_audit",
+        "run.run_audit.audit_all",
         "run.run_audit.write_block_records",
         "demo.purify",
         "demo.attest_run",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 import threading
 import traceback
@@ -13,19 +14,16 @@ import pytest
 import ray
 from ray.exceptions import OutOfMemoryError, RayError, RayTaskError, WorkerCrashedError
 
-from memory_audit.attribution.replays.ablation import leave_out
 from memory_audit.errors import ModelError, UsageError
-from memory_audit.jobs.executors.on_ray import RayExecutor
-from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion
-from memory_audit.models.ray_actors import ActorPool
-from tests.audit_world import CONFIG, FAKES
+from memory_audit.jobs.executors.on_ray import RayExecutor, _done, _result
+from tests.audit_world import FAKES
 
 IN_THE_TASK = "Traceback (most recent call last):\n  File \"my_agent.py\", line 7, in episode\nKeyError: 'city'\n"
 
 
 def failed(cause: Exception) -> RayTaskError:
     """Return what `ray.get` raises for a task that raised `cause`."""
-    error = RayTaskError("_replay_task", IN_THE_TASK, cause, "ray::_replay_task", 1, "127.0.0.1")
+    error = RayTaskError("_task", IN_THE_TASK, cause, "ray::_task", 1, "127.0.0.1")
     raised: RayTaskError = error.as_instanceof_cause()
     return raised
 
@@ -93,50 +91,51 @@ def test_where_ray_does_not_start_on_this_machine_no_address_is_blamed(connect):
 
 
 @pytest.fixture
-def replay_fails(monkeypatch):
-    """Run one replay, whose task fails with the error given."""
+def task_fails(monkeypatch):
+    """Have one work's task fail with the error given, and return what the driver takes it for."""
 
-    def replay(error: RayError) -> None:
-        def fail(_stream: object) -> None:
+    def task(error: RayError) -> Exception:
+        def fail(_task: object) -> None:
             raise error
 
-        task = SimpleNamespace(remote=lambda *_: iter([object()]))
-        monkeypatch.setattr(
-            "memory_audit.jobs.executors.on_ray._replay_task", SimpleNamespace(options=lambda **_: task)
-        )
-        monkeypatch.setattr(ray, "is_initialized", lambda: True)
-        monkeypatch.setattr(ray, "wait", lambda streams, **_: (streams, []))
         monkeypatch.setattr(ray, "get", fail)
-        executor = RayExecutor(FAKES)
-        executor._pools["backbone"] = ActorPool(model_id="m", handles=())
-        question = ReplayQuestion(ablation=leave_out("e", "removal", "text", frozenset()), memories=())
-        groups = [ReplayGroup(event_id="e", query="q", questions=(question,))]
-        list(executor.replay(groups, Program.of(CONFIG.agent, CONFIG.harm, 0)))
+        found: Exception = _result(object(), SimpleNamespace(failed=lambda why: why))
+        return found
 
-    return replay
+    return task
 
 
-def test_a_defect_in_the_users_agent_stays_one_and_shows_where_it_is(replay_fails):
+def test_a_defect_in_the_users_agent_stays_one_and_shows_where_it_is(task_fails):
     with pytest.raises(KeyError) as raised:
-        replay_fails(failed(KeyError("city")))
+        task_fails(failed(KeyError("city")))
     assert (type(raised.value), str(raised.value)) == (KeyError, "'city'")
     assert 'File "my_agent.py", line 7, in episode' in "".join(traceback.format_exception(raised.value))
 
 
-def test_an_error_of_ours_comes_back_as_it_was_raised(replay_fails):
-    with pytest.raises(UsageError, match=r"^harm scorer 'mine' failed$") as raised:
-        replay_fails(failed(UsageError("harm scorer 'mine' failed")))
+def test_an_error_of_ours_comes_back_as_it_was_raised(task_fails):
+    with pytest.raises(UsageError, match=r"^no such model folder$") as raised:
+        task_fails(failed(UsageError("no such model folder")))
     assert type(raised.value) is UsageError
+
+
+def test_a_task_in_which_ray_failed_can_be_resumed(task_fails):
+    with pytest.raises(ModelError, match=r"^a task failed: "):
+        task_fails(failed(WorkerCrashedError()))
 
 
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (WorkerCrashedError(), "^the Ray cluster failed: The worker died unexpectedly"),
-        (OutOfMemoryError("fifty lines"), "^the Ray cluster failed: a machine ran out of memory$"),
-        (failed(WorkerCrashedError()), "^a replay task failed: "),
+        (WorkerCrashedError(), "its process ended, 4 times: The worker died unexpectedly"),
+        (OutOfMemoryError("fifty lines"), "its process ended, 4 times: a machine ran out of memory"),
     ],
 )
-def test_what_was_lost_can_be_resumed(replay_fails, error: RayError, told: str):
-    with pytest.raises(ModelError, match=told):
-        replay_fails(error)
+def test_a_work_whose_process_ends_each_time_has_failed_and_no_other(task_fails, error: RayError, told: str):
+    found = task_fails(error)
+    assert (type(found), str(found).startswith(told)) == (ModelError, True)
+
+
+def test_another_version_of_the_package_on_a_node_is_told_in_one_line():
+    sent = pickle.dumps(("0.0.1", FAKES, b""))
+    with pytest.raises(UsageError, match=r"^a node has memory-audit .*, the driver 0\.0\.1: install the same on all$"):
+        _done(sent, {})

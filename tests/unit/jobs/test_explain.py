@@ -15,6 +15,7 @@ from memory_audit.attribution.search.state import SearchPhase
 from memory_audit.attribution.trace import MAX_BYTES, MAX_NAMED, SearchLog, Step, TraceLine, parse_log
 from memory_audit.errors import UsageError
 from memory_audit.jobs.cli.report import _PHASES
+from tests.audit_world import group_of
 from tests.unit.attribution.test_combinations import composed, together
 from tests.unit.attribution.test_leave_one_out import loo_of
 from tests.unit.attribution.test_search import hijack
@@ -64,7 +65,7 @@ def test_the_same_is_told_as_json(audited, run):
 
 
 def test_the_log_holds_no_text_of_memories_questions_or_answers(desk, audited):
-    log = (audited / "search.jsonl").read_text()
+    log = (group_of(audited) / "search.jsonl").read_text()
     written = [*(desk / "memories.jsonl").read_text().splitlines(), *(desk / "events.jsonl").read_text().splitlines()]
     for record in map(json.loads, written):
         for name in ("request", "response", "query", "output"):
@@ -73,17 +74,17 @@ def test_the_log_holds_no_text_of_memories_questions_or_answers(desk, audited):
 
 
 def test_a_second_start_leaves_the_log_as_it_is_and_a_purge_takes_the_run(audited, run):
-    before = (audited / "search.jsonl").read_bytes()
+    before = (group_of(audited) / "search.jsonl").read_bytes()
     assert run(*AUDIT)[0] == 0
-    assert (audited / "search.jsonl").read_bytes() == before
+    assert (group_of(audited) / "search.jsonl").read_bytes() == before
     assert run("purge", "run", "store", "--apply")[0] == 0
 
 
 def test_a_log_that_was_changed_is_found_by_the_purge_and_one_that_is_gone_is_not_missed(audited, run):
-    data = (audited / "search.jsonl").read_bytes()
-    (audited / "search.jsonl").write_bytes(data.replace(b"reproduction", b"restoration!"))
+    data = (group_of(audited) / "search.jsonl").read_bytes()
+    (group_of(audited) / "search.jsonl").write_bytes(data.replace(b"reproduction", b"restoration!"))
     assert run("purge", "run", "store")[0] == 4
-    (audited / "search.jsonl").unlink()
+    (group_of(audited) / "search.jsonl").unlink()
     assert run("purge", "run", "store")[0] == 0
 
 
@@ -102,7 +103,7 @@ def test_what_is_no_run_or_no_event_of_it_is_refused_in_one_line(run, words, tol
 
 
 def test_a_run_without_its_log_is_refused_in_one_line(audited, run):
-    (audited / "search.jsonl").unlink()
+    (group_of(audited) / "search.jsonl").unlink()
     code, _, err = run("explain", "run", "e-1")
     assert (code, "no search.jsonl" in one_line(err)) == (2, True)
 
@@ -120,16 +121,16 @@ def test_a_run_without_its_log_is_refused_in_one_line(audited, run):
     ],
 )
 def test_a_damaged_log_is_refused_in_one_line(audited, run, change):
-    lines = (audited / "search.jsonl").read_text().splitlines()
-    (audited / "search.jsonl").write_text("\n".join([lines[0], change(json.loads(lines[1]))]))
+    lines = (group_of(audited) / "search.jsonl").read_text().splitlines()
+    (group_of(audited) / "search.jsonl").write_text("\n".join([lines[0], change(json.loads(lines[1]))]))
     code, _, err = run("explain", "run", event_of(audited))
     assert (code, "search.jsonl:2" in one_line(err)) == (2, True)
 
 
 def test_what_somebody_wrote_into_the_log_steers_no_terminal(audited, run):
-    line = json.loads((audited / "search.jsonl").read_text().splitlines()[0])
+    line = json.loads((group_of(audited) / "search.jsonl").read_text().splitlines()[0])
     line |= {"why": "\x1b[2Jdone", "followed": ["[bold]x[/bold] \u202egnp"], "phase": "\x1b[31m"}
-    (audited / "search.jsonl").write_text(json.dumps(line))
+    (group_of(audited) / "search.jsonl").write_text(json.dumps(line))
     code, out, _ = run("explain", "run", event_of(audited))
     assert code == 0
     assert "\x1b" not in out

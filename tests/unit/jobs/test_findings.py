@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from memory_audit.attribution.evidence import Influence, credit_over_events
@@ -95,9 +94,8 @@ def crowd(entries, events, of_each=2):
         })  # fmt: skip
         replays = Replays(full=OUTCOME, without_memory=OUTCOME, by_context={tuple(own): OUTCOME})
         states[asked.event_id] = EventState(event=asked, replays=replays, influences=told)
-    zeros, no_edges = np.zeros(entries), SimpleNamespace(pairs=np.zeros((0, 2), int), similarity=np.zeros(0))
     graph = SimpleNamespace(
-        cas=zeros, flagged=zeros, density=zeros, contradiction=zeros[:0], neighbours=no_edges
+        compared=lambda: ids, cas=lambda _: 0.0, density=lambda _: 0.0, usual=None, edges=lambda: ()
     )  # fmt: skip
     removed = dict.fromkeys(ids, "x")
     search = SimpleNamespace(
@@ -105,7 +103,7 @@ def crowd(entries, events, of_each=2):
     )  # fmt: skip
     return TenantEvidence(
         tenant="acme", memory=RankedMemory([entry("acme", name, "q", "r") for name in ids], levenshtein_ranker([]), 3),
-        tenant_graph=SimpleNamespace(graph=graph), search=search, removal=RemovalSet(attributed=removed),
+        tenant_graph=graph, search=search, removal=RemovalSet(attributed=removed),
         checked={leave_out(name, "removal", "text", frozenset(ids)).pair_id: OUTCOME for name in states},
     )  # fmt: skip
 

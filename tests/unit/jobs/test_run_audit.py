@@ -19,7 +19,7 @@ from memory_audit.jobs.run.run_audit import run_audit
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.request import read_events
-from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, make_snapshot, removed, request_of
+from tests.audit_world import CONFIG, FAKES, NOW_MS, group_of, harmful_events, make_snapshot, removed, request_of
 
 EVENTS = harmful_events()[:1]
 DIGEST = "e" * 64
@@ -127,12 +127,13 @@ def test_a_module_without_a_source_has_no_digest(snapshot, kind):
 def test_a_run_without_own_code_is_of_what_it_always_was(snapshot, tmp_path):
     result, _ = audit(snapshot, tmp_path / "run")
     identity = {
-        "format": "memaudit run v3", "configuration": CONFIG.digest(), "snapshot": snapshot.digest,
+        "format": "memaudit run v4", "configuration": CONFIG.digest(), "snapshot": snapshot.digest,
         "events": DIGEST,
     }  # fmt: skip
     assert json.loads((tmp_path / "run" / "run.json").read_bytes()) == identity
     assert result.run_id == hashlib.sha256("".join(identity.values()).encode()).hexdigest()[:16]
-    assert RunFolder(tmp_path / "run", identity).outcomes
+    folder = group_of(tmp_path / "run")
+    assert RunFolder(folder, identity | {"group": folder.name}).outcomes
 
 
 def test_starting_a_finished_run_again_keeps_when_it_started_and_how_long_it_took(snapshot, tmp_path):
@@ -142,8 +143,10 @@ def test_starting_a_finished_run_again_keeps_when_it_started_and_how_long_it_too
     assert requests == 0
     assert (again.started_ms, again.seconds) == (NOW_MS, first.seconds)
     assert (tmp_path / "run" / "result.json").read_bytes() == written
-    for shard in (tmp_path / "run" / "replays").iterdir():
+    for shard in (group_of(tmp_path / "run") / "replays").iterdir():
         shard.unlink()
+    assert audit(snapshot, tmp_path / "run")[1] == 0  # what is finished needs none of them
+    (group_of(tmp_path / "run") / "finished.json").unlink()
     later, requests = audit(snapshot, tmp_path / "run", now_ms=NOW_MS + 60_000)
     assert requests > 0
     assert later.started_ms == NOW_MS

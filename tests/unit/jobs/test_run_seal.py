@@ -34,7 +34,7 @@ from tests.unit.jobs.test_changed_runs import frame
 from tests.unit.jobs.test_cli import AUDIT
 from tests.unit.jobs.test_cli_purge import PURGE, desk  # noqa: F401 - a fixture
 
-EVERY = {"run.json", "models.json", "result.json", "report.html", "hazards.json"}
+EVERY = {"run.json", "result.json", "report.html", "hazards.json"}
 
 
 def test_what_is_written_into_the_folder_after_the_look_is_not_purged(desk, run, monkeypatch):
@@ -104,7 +104,7 @@ def test_a_run_with_any_file_cut_or_lengthened_is_refused(sealed, data):
         assert refused(sealed, name, changed)
 
 
-@pytest.mark.parametrize("name", sorted({*EVERY, SEAL_FILE} - {"models.json"}))
+@pytest.mark.parametrize("name", sorted({*EVERY, SEAL_FILE}))
 def test_a_file_of_another_run_in_its_place_is_refused(sealed, name):
     assert {*EVERY, SEAL_FILE} < set(files_of(sealed))
     assert refused(sealed, name, (sealed.parent / "other" / name).read_bytes())
@@ -120,8 +120,7 @@ def test_a_file_that_purge_reads_must_be_there(sealed, name, tmp_path):
 
 def test_shards_and_report_may_be_deleted_and_strange_files_are_not_read(sealed, tmp_path):
     run = shutil.copytree(sealed, tmp_path / "run")
-    for name in ("replays", "entailment", "embedding"):
-        shutil.rmtree(run / name)
+    shutil.rmtree(run / "groups")
     (run / "report.html").unlink()
     (run / "notes.txt").write_text("mine")
     assert open_sealed(run, keyring().policy).result == open_sealed(sealed, keyring().policy).result

@@ -26,6 +26,7 @@ from memory_audit.snapshot.columns.tables import ENTRY_SCHEMA
 from memory_audit.snapshot.layout import manifest_path, put_file
 from memory_audit.snapshot.manifest import sign_manifest
 from memory_audit.snapshot.reader import open_snapshot
+from tests.audit_world import group_of
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, event, memories, one_line, write_lines
 
 REPOSITORY = Path(__file__).parents[3]
@@ -98,12 +99,14 @@ def test_folders_nested_too_deep_in_a_store_are_left_over_and_it_verifies(store,
 @pytest.mark.parametrize("name", ["run.json", "models.json", *(f"{kind}/0.parquet" for kind in ROLES)])
 def test_a_pipe_in_a_run_folder_is_refused_and_not_waited_for(store, run, name, set_up):
     set_up(AUDIT)
-    place = store.parent / "run" / name
+    folder = store.parent / "run"
+    place = (folder if name == "run.json" else group_of(folder)) / name
+    (group_of(folder) / "finished.json").unlink()
     place.unlink(missing_ok=True)
     os.mkfifo(place)
     code, _, err = run(*AUDIT)
     assert code == 2
-    assert f"run/{name}: " in one_line(err)
+    assert f"/{name}: " in one_line(err)
     assert "(not a file)" in err
 
 
@@ -122,19 +125,19 @@ def test_a_pipe_in_place_of_a_result_is_not_waited_for_and_the_result_written_an
 @pytest.mark.parametrize("kind", [kind for kind in ROLES if kind != "replays"])
 def test_a_pipe_in_an_earlier_run_is_passed_over(store, run, kind, set_up):
     set_up(AUDIT)
-    os.mkfifo(store.parent / "run" / kind / "0.parquet")
+    os.mkfifo(group_of(store.parent / "run") / kind / "0.parquet")
     code, out, _ = run("audit", "store", "--events", "events.jsonl", "--out", "tonight", "--local", "--reuse", "run")
     assert code == 0
-    assert f"run/{kind}: 1 file not read" in out
+    assert f"/{kind}: 1 file not read" in out
 
 
 def test_a_link_to_a_device_in_a_run_folder_is_not_read(store, set_up):
     set_up(AUDIT)
-    (store.parent / "run" / "models.json").unlink()
-    (store.parent / "run" / "models.json").symlink_to("/dev/zero")
+    (group_of(store.parent / "run") / "models.json").unlink()
+    (group_of(store.parent / "run") / "models.json").symlink_to("/dev/zero")
     code, err, _ = child(*AUDIT)
     assert code == 2
-    assert "run/models.json: cannot be read (not a file)" in one_line(err)
+    assert "/models.json: cannot be read (not a file)" in one_line(err)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +221,7 @@ def test_a_data_file_that_decodes_to_far_more_than_its_size_is_not_decoded(store
 @pytest.mark.parametrize("kind", ROLES)
 def test_a_shard_that_decodes_to_far_more_than_its_size_is_not_decoded(store, run, kind, set_up):
     set_up(AUDIT)
-    shard = next((store.parent / "run" / kind).glob("*.parquet"))
+    shard = next((group_of(store.parent / "run") / kind).glob("*.parquet"))
     name = {"replays": "output", "entailment": "pair", "embedding": "vector"}[kind]
     table = pq.read_table(shard)
     rows = [{**table.to_pylist()[0], name: b"\0" * 400_000 if kind == "embedding" else "x" * 400_000}] * 100

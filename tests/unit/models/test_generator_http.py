@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from memory_audit.errors import ModelError, PrefixUnsupportedError, PromptTooLongError, UsageError
+from memory_audit.errors import AnswerError, ModelError, PrefixUnsupportedError, PromptTooLongError, UsageError
 from memory_audit.generation import Completion, GenerationRequest, Message, TokenUsage
 from memory_audit.models.backbone.chat_completion import read_completion
 from memory_audit.models.backbone.generator_http import HttpGenerator, HttpSettings
@@ -197,7 +197,7 @@ def test_a_prompt_that_a_server_finds_too_long_is_told_apart_and_not_sent_again(
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(400, ModelError), (401, UsageError), (404, UsageError), (302, ModelError)]
+    ("status", "kind"), [(400, AnswerError), (401, UsageError), (404, UsageError), (302, AnswerError)]
 )
 def test_a_refusal_is_one_bounded_line_at_once(server: Server, status: int, kind: type[Exception]):
     server.script = [(status, {}, b"no\n" * 5_000)]

@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+
+import numpy as np
 
 from memory_audit.attribution.removal_set import RemovalSet
+from memory_audit.consistency.distribution import CasDistribution
 from memory_audit.result import AuditResult, EntryScore, EventFinding, GraphEdge, ProbeFinding, TenantResult
 
 SHORTCUT = (
@@ -192,7 +196,8 @@ def sample_result():
     tenants, texts = [], {}
     for build in (sparse_tenant, group_tenant):
         tenant, entries = build(random_source)
-        tenants.append(tenant)
+        cas = np.array([score.cas for score in tenant.scores])
+        tenants.append(replace(tenant, usual_cas=CasDistribution.of(cas, len(cas))))
         texts |= {
             f"{tenant.tenant}/{name}": {"request": q, "response": a, "principal": who, "source": source}
             for name, (q, a, who, source) in entries.items()

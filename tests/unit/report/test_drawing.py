@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 
 import pytest
@@ -21,7 +22,9 @@ def inside(marks):
 
 
 def scatter_of(scores, anchors, removed=REMOVED):
-    return draw_scatter(scores, anchors, removed)
+    cas = [score.cas for score in scores if score.cas is not None]
+    unusual = statistics.fmean(cas) + 2 * statistics.pstdev(cas) if cas else None
+    return draw_scatter(scores, anchors, removed, unusual)
 
 
 def graph_of(scores, edges, removed=REMOVED):
