@@ -1,16 +1,23 @@
-"""`memaudit submit`, `status` and `logs`: commands as jobs of a Ray cluster. Ray is imported when one is run."""
+"""`memaudit submit` and `logs`: commands as jobs of a Ray cluster. `status`: of these, of runs and of nights."""
 
 from __future__ import annotations
 
 import datetime as dt
 import shlex
 import sys
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from memory_audit.errors import UsageError
+from memory_audit.jobs.cli.shared import print_lines
+from memory_audit.jobs.clock import now_ms
+from memory_audit.jobs.nightly.config import load_night
+from memory_audit.jobs.nightly.journal import progress_of
+from memory_audit.jobs.run.run_files import read_identity
+from memory_audit.jobs.run.run_seal import SEAL_FILE
+from memory_audit.jobs.status import STATUS_FILE, read_status, status_line
 from memory_audit.report.untrusted import as_line, runs
 
 __all__ = ["logs", "status", "submit"]
@@ -41,10 +48,27 @@ def submit(
 
 
 def status(
-    job: Annotated[str, typer.Argument(help="Job id, as `submit` printed it.")],
-    address: Dashboard,
+    job: Annotated[
+        str, typer.Argument(help="Run folder, configuration of a nightly job, or job id as `submit` printed it.")
+    ],
+    address: Annotated[
+        str | None, typer.Option(envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address, for a job.")
+    ] = None,
 ) -> None:
-    """Say how a submitted job is doing."""
+    """Say how a run, a night or a submitted job is doing."""
+    if Path(job).is_dir():
+        read_identity(Path(job))
+        told = read_status(Path(job) / STATUS_FILE)
+        ended = "sealed" if (Path(job) / SEAL_FILE).exists() else "not at work; the same command continues it"
+        print_lines(ended if told is None else status_line(told, now_ms()))
+        return
+    if Path(job).is_file():
+        runs = Path(job).absolute().parent / load_night(Path(job)).runs.folder
+        told = read_status(runs / STATUS_FILE)
+        print_lines(*progress_of(runs), *([] if told is None else [status_line(told, now_ms())]))
+        return
+    if address is None:
+        raise UsageError(f"{job!r:.140}: no such file or folder; of a job, give the --address of its Ray dashboard")
     from memory_audit.jobs import cluster  # noqa: PLC0415
 
     found = cluster.status(address, job)
