@@ -6,7 +6,7 @@ import datetime as dt
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from memory_audit.jobs.run.run_files import read_identity
 from memory_audit.jobs.run.run_seal import SEAL_FILE
 from memory_audit.jobs.status import STATUS_FILE, read_status, status_line
 from memory_audit.report.untrusted import as_line, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["logs", "status", "submit"]
 
@@ -56,19 +59,30 @@ def status(
     ] = None,
 ) -> None:
     """Say how a run, a night or a submitted job is doing."""
-    if Path(job).is_dir():
-        read_identity(Path(job))
-        told = read_status(Path(job) / STATUS_FILE)
-        ended = "sealed" if (Path(job) / SEAL_FILE).exists() else "not at work; the same command continues it"
-        print_lines(ended if told is None else status_line(told, now_ms()))
-        return
-    if Path(job).is_file():
-        runs = Path(job).absolute().parent / load_night(Path(job)).runs.folder
-        told = read_status(runs / STATUS_FILE)
-        print_lines(*progress_of(runs), *([] if told is None else [status_line(told, now_ms())]))
-        return
-    if address is None:
+    if Path(job).exists():
+        print_lines(*_at_work(Path(job)))
+    elif address is None:
         raise UsageError(f"{job!r:.140}: no such file or folder; of a job, give the --address of its Ray dashboard")
+    else:
+        _show_job(job, address)
+
+
+def _at_work(path: Path) -> Iterator[str]:
+    """Say what a run in a folder is doing, or the nightly job of a configuration."""
+    if path.is_dir():
+        read_identity(path)
+        told = read_status(path / STATUS_FILE)
+        if told is None:
+            yield "sealed" if (path / SEAL_FILE).exists() else "not at work; the same command continues it"
+    else:
+        runs = path.absolute().parent / load_night(path).runs.folder
+        yield from progress_of(runs)
+        told = read_status(runs / STATUS_FILE)
+    if told is not None:
+        yield status_line(told, now_ms())
+
+
+def _show_job(job: str, address: str) -> None:
     from memory_audit.jobs import cluster  # noqa: PLC0415
 
     found = cluster.status(address, job)

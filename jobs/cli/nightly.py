@@ -39,10 +39,11 @@ def nightly(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Import what is new, audit the tenants that have events, purge within the policy, and tell.
+    """Do a night: import, audit, purge, tell.
 
-    The same command continues a night that was stopped. Exit code 1 says that something waits for a person, 6 that
-    another command holds the store.
+    What the sources have new is imported, the tenants with harmful events are audited, and what was found is purged
+    where the policy allows all of it. The same command continues a night that was stopped. Exit code 1 says that
+    something waits for a person, 6 that another command holds the store.
     """
     chosen = load_night(config)
     if chosen.local and address is not None:

@@ -50,11 +50,7 @@ Name = Annotated[str, Meta(pattern=r"\A[^\0\r\n]+\Z", description="a text of one
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of the file."""
-
-
-class Source(Record):
+class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file of memories, as `memaudit import jsonl` takes it."""
 
     file: Name
@@ -68,7 +64,7 @@ class Source(Record):
     """Whether it holds all memories of its tenants every night, so that what it lacks is counted."""
 
 
-class Runs(Record):
+class Runs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where nights are kept."""
 
     folder: Name
@@ -78,7 +74,7 @@ class Runs(Record):
     """Nights kept whole. Of older ones stay the record, seals and attestations, which hold no memory text."""
 
 
-class Policy(Record):
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may be purged without a person; by default nothing."""
 
     most_entries: Annotated[int, Meta(ge=0, le=MAX_COUNT)] = 0
@@ -98,7 +94,7 @@ class Policy(Record):
             raise UsageError("policy: most_entries and most_share are given together; without them nothing is purged")
 
 
-class Mail(Record):
+class Mail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A folder that a mail server picks messages up from."""
 
     folder: Name
@@ -114,7 +110,7 @@ class Mail(Record):
                 raise UsageError(f"notify.mail.{name} is {text!r:.80}, expected an address like a@b.example") from None
 
 
-class Notify(Record):
+class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who is told."""
 
     webhook: Name | None = None
@@ -130,7 +126,7 @@ class Notify(Record):
             check_address(self.webhook)
 
 
-class Schedule(Record):
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `memaudit render` writes besides the command."""
 
     at: str = "02:30"
@@ -149,7 +145,7 @@ class Schedule(Record):
             raise UsageError(f'schedule.at is {self.at!r:.40}, expected a time like "02:30", in quotes')
 
 
-class NightConfig(Record):
+class NightConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
     store: Name
