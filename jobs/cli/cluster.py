@@ -71,9 +71,10 @@ def _at_work(path: Path) -> Iterator[str]:
     """Say what a run in a folder is doing, or the nightly job of a configuration."""
     if path.is_dir():
         read_identity(path)
-        told = read_status(path / STATUS_FILE)
+        sealed = (path / SEAL_FILE).exists()
+        told = None if sealed else read_status(path / STATUS_FILE)
         if told is None:
-            yield "sealed" if (path / SEAL_FILE).exists() else "not at work; the same command continues it"
+            yield "sealed" if sealed else "not at work; the same command continues it"
     else:
         runs = path.absolute().parent / load_night(path).runs.folder
         yield from progress_of(runs)

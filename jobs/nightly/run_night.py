@@ -12,6 +12,8 @@ from memory_audit.jobs.nightly.night import NightWork
 from memory_audit.jobs.nightly.notify import message, notify
 from memory_audit.jobs.places import check_outside_stores
 from memory_audit.jobs.progress import say
+from memory_audit.jobs.status import STATUS_FILE
+from memory_audit.provenance import durable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +60,7 @@ def run_night(
     with leased(Path(config.store), "nightly", wait_s=wait_s, new=True) as lease:
         runs = Path(config.runs.folder).absolute()
         night = open_night(runs, Path(config.store), now_ms)
+        durable.remove(runs / STATUS_FILE)  # of a night that was killed
         say(f"night {night.number}" + (f", continued after {', '.join(night.steps)}" if night.steps else ""))
         work = NightWork(config=config, night=night, keyring=keyring, lease=lease, start=start)
         steps = {"import": work.import_new, "events": work.collect, "audit": work.audit, "purge": work.purge}

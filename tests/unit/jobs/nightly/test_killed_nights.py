@@ -16,7 +16,7 @@ from tests.unit.jobs.nightly.conftest import WITHIN, record, write_job
 
 NIGHT = ("nightly", "nightly.yaml", "--quiet")
 VERIFY = ("verify", "store", "--quiet", "--attestation")
-STRIDE = 7
+STRIDE = 9
 """Every so many file operations: each step has more of them."""
 
 
