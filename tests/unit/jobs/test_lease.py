@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -119,20 +120,20 @@ def test_a_lease_that_is_held_is_renewed(store, monkeypatch):
 
 def test_of_two_who_find_a_free_lease_one_takes_it(store, monkeypatch):
     (store / "scratch").mkdir(parents=True)
-    real, rival = lease._is_free, []
+    real, rivals = lease._is_free, []
 
     def slow(path, *, now_s):
         free = real(path, now_s=now_s)
-        if not rival:
-            rival.append(True)
-            rival.append(lease._take(path.parent, "rival"))
+        if not rivals:
+            rivals.append(None)
+            rivals[0] = lease._take(path.parent, "rival")
         return free
 
     (store / "scratch" / "lease-4.json").write_bytes(b"{}")
     monkeypatch.setattr(lease, "_is_free", slow)
     assert lease._take(store / "scratch", "mine") is None
-    assert rival[1].path.name == "lease-5.json"
-    os.close(rival[1].descriptor)
+    assert rivals[0].path.name == "lease-5.json"
+    os.close(rivals[0].descriptor)
 
 
 def test_who_saw_an_old_view_of_the_folder_gives_way(store, monkeypatch):
@@ -153,7 +154,7 @@ def test_what_a_strangers_lease_says_does_no_harm(store, text):
     path = store / "scratch" / "lease-1.json"
     path.write_bytes(text)
     with path.open() as locked:
-        lease.fcntl.flock(locked, lease.fcntl.LOCK_EX)
+        fcntl.flock(locked, fcntl.LOCK_EX)
         with pytest.raises(HeldError) as refused, leased(store, "purge"):
             pass
     assert "\x1b" not in str(refused.value)

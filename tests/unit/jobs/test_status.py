@@ -11,7 +11,9 @@ from memory_audit.errors import UsageError
 from memory_audit.jobs import status
 from memory_audit.jobs.nightly import night as module
 from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.run.run_audit import audit_and_seal
 from memory_audit.jobs.status import STATUS_FILE, StatusFile, read_status, status_line
+from memory_audit.provenance import durable
 from tests.unit.jobs.nightly.conftest import desk, night  # noqa: F401 - fixtures
 
 AT = 1_760_000_000_000
@@ -20,7 +22,7 @@ AT = 1_760_000_000_000
 def test_a_stage_is_written_when_it_begins_now_and_then_and_when_it_ends(tmp_path, monkeypatch):
     path = tmp_path / STATUS_FILE
     written = []
-    monkeypatch.setattr(status.durable, "replace", lambda _, data: written.append(json.loads(data)))
+    monkeypatch.setattr(durable, "replace", lambda _, data: written.append(json.loads(data)))
     with Reporter(None, heard=StatusFile(path)).stage("comparing", 10) as stage:
         for _ in range(10):
             stage.advance()
@@ -80,7 +82,7 @@ def test_a_damaged_status_is_one_line(tmp_path, data):
 
 def test_a_night_at_work_and_one_that_ended(desk, run, night, monkeypatch):  # noqa: F811
     seen = []
-    audit = module.audit_and_seal
+    audit = audit_and_seal
 
     def looking(*arguments, **options):  # noqa: ANN002, ANN003
         found = audit(*arguments, **options)

@@ -11,6 +11,7 @@ from memory_audit.errors import EventError, HeldError, IncompleteError, StalePla
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.lease import leased
 from memory_audit.jobs.nightly.run_night import NEEDS_A_PERSON
+from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.provenance.keys import load_policy
 from memory_audit.snapshot.reader import open_snapshot
 from tests.unit.jobs.nightly.conftest import WITHIN, record, write_job
@@ -110,7 +111,7 @@ def test_a_store_that_changed_during_the_night_is_not_purged(desk, run, night, m
     write_lines(desk / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
     from memory_audit.jobs.nightly import night as module  # noqa: PLC0415
 
-    real = module.open_sealed
+    real = open_sealed
 
     def meanwhile(*arguments):  # noqa: ANN002
         monkeypatch.setattr(module, "open_sealed", real)
