@@ -9,7 +9,8 @@
     │   └── ModelError          a model could not be loaded, or died
     │       └── AnswerError         it refused one request, or answered it outside its contract
     ├── VerificationError   4   bytes that do not verify: signature, hash, root, encoding, rollback
-    └── StalePlanError      5   the store changed since the run that proposes to change it, or while it was read
+    ├── StalePlanError      5   the store changed since the run that proposes to change it, or while it was read
+    └── HeldError           6   another command has the lease of the store
 
 `memory_audit.jobs.cli.main` is the only place that turns these into a line on the terminal and an exit code.
 """
@@ -23,6 +24,7 @@ __all__ = [
     "AuditError",
     "EntryError",
     "EventError",
+    "HeldError",
     "IncompleteError",
     "ModelError",
     "ModelLostError",
@@ -95,3 +97,9 @@ class StalePlanError(AuditError):
     """The store is no longer the one that the run audited, or that a reader opened."""
 
     exit_code: ClassVar[int] = 5
+
+
+class HeldError(AuditError):
+    """Another command has the lease of the store, on this machine or another."""
+
+    exit_code: ClassVar[int] = 6

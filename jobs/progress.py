@@ -51,56 +51,74 @@ class Stage:
         total: How much of it; None where that is not known.
         bar: Shows it on a terminal; None for plain lines.
         console: Where those go; None says nothing.
+        heard: Is called with each stage that begins or goes on.
     """
 
-    def __init__(self, name: str, total: int | None, bar: Progress | None, console: Console | None) -> None:
-        self._name, self._total, self._console = name, total, console
+    def __init__(
+        self,
+        name: str,
+        total: int | None,
+        bar: Progress | None,
+        console: Console | None,
+        heard: Callable[[Stage], None] | None = None,
+    ) -> None:
+        self.name, self.total, self._console, self._heard = name, total, console, heard
         self._bar = bar
         self._task = bar.add_task(name, total=total) if bar is not None else None
-        self._done = 0
+        self.done = 0
         self._first: tuple[int, float] | None = None
         """How much came first, and when."""
 
         self._started = self._said = time.monotonic()
+        self._tell()
 
     def advance(self, count: int = 1) -> None:
         """Say that `count` more are done."""
-        self._done += count
+        self.done += count
         now = time.monotonic()
-        if self._first is None and self._done:
-            self._first = (self._done, now)
+        if self._first is None and self.done:
+            self._first = (self.done, now)
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=self._done)
-        elif now - self._said >= LINE_SECONDS and self._done != self._total:  # `finish` tells the end
+            self._bar.update(self._task, completed=self.done)
+        elif now - self._said >= LINE_SECONDS and self.done != self.total:  # `finish` tells the end
             self._said = now
             self._print(self._line(now - self._started))
+        self._tell()
 
     def _line(self, spent_s: float) -> str:
-        if not self._total:
-            return f"{self._name}: {self._done}"
-        spent = f", {spent_s:.0f} s" if self._done else ""
+        if not self.total:
+            return f"{self.name}: {self.done}"
+        spent = f", {spent_s:.0f} s" if self.done else ""
         left_s = self.left_s()
         left = "" if left_s is None else f", about {left_s:.0f} s left"
-        return f"{self._name}: {self._done}/{self._total}{spent}{left}"
+        return f"{self.name}: {self.done}/{self.total}{spent}{left}"
 
     def left_s(self) -> float | None:
         """Estimate what is left by the pace since the first completion; None before there is ground for it.
 
         The first is left out, as it bears the start-up; the pace counts once it was watched for as long as that took.
         """
-        if not self._total or self._first is None or self._done < max(LEAST_DONE, LEAST_SHARE * self._total):
+        if not self.total or self._first is None or self.done < max(LEAST_DONE, LEAST_SHARE * self.total):
             return None
         count, came = self._first
         watched = time.monotonic() - came
-        if self._done == count or watched < came - self._started:
+        if self.done == count or watched < came - self._started:
             return None
-        return watched / (self._done - count) * (self._total - self._done)
+        return watched / (self.done - count) * (self.total - self.done)
+
+    def spent_s(self) -> float:
+        """Return how long the stage has been under way, seconds."""
+        return time.monotonic() - self._started
+
+    def _tell(self) -> None:
+        if self._heard is not None:
+            self._heard(self)
 
     def finish(self) -> None:
         """Close the stage; a plain line only where it took long enough to wonder."""
         spent = time.monotonic() - self._started
         if self._bar is None and spent > WONDER_SECONDS:
-            self._print(f"{self._name}: {self._done} done in {spent:.1f} s")
+            self._print(f"{self.name}: {self.done} done in {spent:.1f} s")
 
     def _print(self, line: str) -> None:
         if self._console is not None:
@@ -124,10 +142,14 @@ class Reporter:
     Args:
         console: None, or `quiet`, shows nothing.
         quiet: Show nothing.
+        heard: Is called with each stage that begins or goes on, whatever is shown.
     """
 
-    def __init__(self, console: Console | None, *, quiet: bool = False) -> None:
+    def __init__(
+        self, console: Console | None, *, quiet: bool = False, heard: Callable[[Stage], None] | None = None
+    ) -> None:
         self._console = None if quiet else console
+        self._heard = heard
         self._before: list[Token[Reporter]] = []
 
     def __enter__(self) -> Self:
@@ -154,7 +176,7 @@ class Reporter:
         if self._console is None or not self._console.is_terminal:
             if announced:  # a terminal shows its bar at once
                 self.say(f"{name} …")
-            plain = Stage(name, total, None, self._console)
+            plain = Stage(name, total, None, self._console, self._heard)
             yield plain
             plain.finish()
             return
@@ -164,7 +186,7 @@ class Reporter:
             left,
         )  # fmt: skip
         with Progress(*columns, console=self._console, transient=False) as bar:
-            left.stage = Stage(name, total, bar, self._console)
+            left.stage = Stage(name, total, bar, self._console, self._heard)
             yield left.stage
 
     @contextmanager

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "PARTIAL", "create", "ensure_folder", "is_leftover", "read_bounded", "remove", "remove_leftovers", "replace",
-    "sync_folder",
+    "PARTIAL", "create", "ensure_folder", "is_leftover", "open_scratch", "read_bounded", "remove", "remove_leftovers",
+    "replace", "sync_folder",
 ]  # fmt: skip
 
 PARTIAL = re.compile(r"\.[0-9a-f]{24}\.part")
@@ -187,7 +187,7 @@ def read_bounded(path: Path, max_bytes: int, what: str) -> bytes:
 @contextlib.contextmanager
 def _written(folder: Path, data: bytes | Iterable[bytes], mode: int) -> Iterator[Path]:
     """Write a scratch file, and hold it until it has its final name."""
-    partial, descriptor = _open_scratch(folder, mode)
+    partial, descriptor = open_scratch(folder, mode)
     try:
         for part in (data,) if isinstance(data, bytes) else data:
             view = memoryview(part)
@@ -200,7 +200,8 @@ def _written(folder: Path, data: bytes | Iterable[bytes], mode: int) -> Iterator
         _unlink_quietly(partial)
 
 
-def _open_scratch(folder: Path, mode: int) -> tuple[Path, int]:
+def open_scratch(folder: Path, mode: int) -> tuple[Path, int]:
+    """Create a scratch file that is locked until it is closed; return it and its descriptor. Raises OSError."""
     while True:
         partial = folder / f".{secrets.token_hex(12)}.part"
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

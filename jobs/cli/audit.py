@@ -31,6 +31,7 @@ from memory_audit.jobs.cli.shared import (
     print_lines,
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
+from memory_audit.jobs.lease import leased
 from memory_audit.jobs.places import check_folder, check_place
 from memory_audit.jobs.progress import Reporter, say
 from memory_audit.jobs.run.groups.run import one_line
@@ -41,10 +42,11 @@ from memory_audit.jobs.run.run_audit import (
     audit_and_seal,
     name_backbone,
 )
-from memory_audit.jobs.run.run_files import read_identity
+from memory_audit.jobs.run.run_files import MARKER_FILE, read_identity
 from memory_audit.jobs.run.run_seal import SEAL_FILE, Sealer
 from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.jobs.spread_options import spread_options
+from memory_audit.jobs.status import STATUS_FILE, StatusFile
 from memory_audit.lineage.edges_file import read_edges
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE
@@ -191,7 +193,7 @@ def audit(
     session, sealed = reading.open(store, now), None
     refused: AuditError | None = None
     console = Console(soft_wrap=True)
-    with Reporter(console, quiet=quiet or as_json):
+    with StatusFile(out / STATUS_FILE, MARKER_FILE) as status, Reporter(console, quiet=quiet or as_json, heard=status):
         if apply and keyring is not None:
             check_dated_near(session.snapshot.manifest, now)
             asked = {"configuration": chosen.digest(), "events": told.digest}
@@ -308,7 +310,8 @@ def _purge_at_once(run: SealedRun, store: Path, reading: Reading, command: str) 
     if large := large_removals(run.result):
         raise UsageError(f"{large[0]}; look at {run.path / REPORT_FILE}, then: {command} --most")
     keyring = open_keyring(reading.keys)  # as it is now, perhaps hours after the start
-    return purge_run(run, run.result, store, keyring, reading.pin, dry_run=False)
+    with leased(store, "audit --apply"):
+        return purge_run(run, run.result, store, keyring, reading.pin, dry_run=False)
 
 
 def _not_examined(failed: Mapping[str, Exception], tenants: int) -> IncompleteError:

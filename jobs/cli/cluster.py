@@ -1,17 +1,27 @@
-"""`memaudit submit`, `status` and `logs`: commands as jobs of a Ray cluster. Ray is imported when one is run."""
+"""`memaudit submit` and `logs`: commands as jobs of a Ray cluster. `status`: of these, of runs and of nights."""
 
 from __future__ import annotations
 
 import datetime as dt
 import shlex
 import sys
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memory_audit.errors import UsageError
+from memory_audit.jobs.cli.shared import print_lines
+from memory_audit.jobs.clock import now_ms
+from memory_audit.jobs.nightly.config import load_night
+from memory_audit.jobs.nightly.journal import progress_of
+from memory_audit.jobs.run.run_files import read_identity
+from memory_audit.jobs.run.run_seal import SEAL_FILE
+from memory_audit.jobs.status import STATUS_FILE, read_status, status_line
 from memory_audit.report.untrusted import as_line, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["logs", "status", "submit"]
 
@@ -41,10 +51,39 @@ def submit(
 
 
 def status(
-    job: Annotated[str, typer.Argument(help="Job id, as `submit` printed it.")],
-    address: Dashboard,
+    job: Annotated[
+        str, typer.Argument(help="Run folder, configuration of a nightly job, or job id as `submit` printed it.")
+    ],
+    address: Annotated[
+        str | None, typer.Option(envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address, for a job.")
+    ] = None,
 ) -> None:
-    """Say how a submitted job is doing."""
+    """Say how a run, a night or a submitted job is doing."""
+    if Path(job).exists():
+        print_lines(*_at_work(Path(job)))
+    elif address is None:
+        raise UsageError(f"{job!r:.140}: no such file or folder; of a job, give the --address of its Ray dashboard")
+    else:
+        _show_job(job, address)
+
+
+def _at_work(path: Path) -> Iterator[str]:
+    """Say what a run in a folder is doing, or the nightly job of a configuration."""
+    if path.is_dir():
+        read_identity(path)
+        sealed = (path / SEAL_FILE).exists()
+        told = None if sealed else read_status(path / STATUS_FILE)
+        if told is None:
+            yield "sealed" if sealed else "not at work; the same command continues it"
+    else:
+        runs = path.absolute().parent / load_night(path).runs.folder
+        yield from progress_of(runs)
+        told = read_status(runs / STATUS_FILE)
+    if told is not None:
+        yield status_line(told, now_ms())
+
+
+def _show_job(job: str, address: str) -> None:
     from memory_audit.jobs import cluster  # noqa: PLC0415
 
     found = cluster.status(address, job)

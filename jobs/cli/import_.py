@@ -1,4 +1,4 @@
-"""`memaudit import`: memories into a signed store."""
+"""`memaudit import`: memories into a signed store, a new one or the next version."""
 
 from __future__ import annotations
 
@@ -8,24 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memory_audit.counted import counted
-from memory_audit.errors import StalePlanError, UsageError, VerificationError
+from memory_audit.errors import UsageError
 from memory_audit.formats.import_jsonl import read_entries
 from memory_audit.jobs.cli.shared import DEFAULT_KEYS, Json, Keys, PinFile, Store, open_keyring, print_json, print_lines
-from memory_audit.jobs.clock import now_ms, publisher_ms
-from memory_audit.jobs.places import check_outside_stores
-from memory_audit.jobs.store_session import StoreSession, check_pin_place, remember
-from memory_audit.snapshot.known_entries import Compared, all_signed, compared
-from memory_audit.snapshot.layout import has_store, versions
-from memory_audit.snapshot.pin import read_pin
-from memory_audit.snapshot.publishing.publish import append_entries, create_store
-from memory_audit.snapshot.reader import open_snapshot
+from memory_audit.jobs.clock import publisher_ms
+from memory_audit.jobs.import_memories import import_entries, line_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from memory_audit.entry import Entry
-    from memory_audit.provenance.keys import Keyring
-    from memory_audit.snapshot.publishing.publish import Published
+    from memory_audit.snapshot.known_entries import Compared
 
 __all__ = ["import_app"]
 
@@ -53,32 +43,11 @@ def import_jsonl(
     changes nothing.
     """
     now = publisher_ms(store)
-    defaults: dict[str, object] = {"principal": principal, "source": "external", "created_at_ms": now}
-    if tenant is not None:
-        defaults["tenant"] = tenant
-    entries = read_entries(file, defaults, once=True)
+    entries = read_entries(file, line_defaults(tenant, principal, now), once=True)
     if not entries:
         raise UsageError(f"{file}: no memories in it; nothing was written")
-    keyring = open_keyring(keys)
-    keyring.signers("log")  # whatever keeps a key locked is told before anything is written
-    for writer in {entry.principal for entry in entries}:
-        keyring.writer_for(writer)
-    check_pin_place(pin)
-    found = Compared(new=tuple(entries), known=0, removed=())
-    published: Published | None = None
-    if has_store(store):
-        session = StoreSession.open(store, keyring.policy, pin, now_ms=now, check_expiry=False)
-        if new_only:
-            found = compared(session.snapshot, entries)
-        if found.new:
-            found, published = _appended(session, found, entries, keyring, now)
-    else:
-        check_outside_stores(store)
-        _check_not_gone(store, pin)
-        published = create_store(store, found.new, keyring, now_ms=now)
-    snapshot = open_snapshot(store, keyring.policy, now_ms=now_ms(), check_expiry=published is not None)
-    remember(snapshot, pin, published=None if published is None else published.version)
-    made = snapshot if published is None else published
+    done = import_entries(entries, store, open_keyring(keys), pin, new_only=new_only, now=now)
+    found, made = done.found, done.snapshot if done.published is None else done.published
     if as_json:
         print_json({
             "version": made.version, "digest": made.digest, "imported": len(found.new), "known": found.known,
@@ -86,34 +55,6 @@ def import_jsonl(
         })  # fmt: skip
     else:
         _show(found, store, made.version)
-
-
-def _check_not_gone(store: Path, pin: Path | None) -> None:
-    """Refuse to make a store where one was seen.
-
-    Raises:
-        VerificationError: the pin is of a store, and there is none.
-    """
-    if pin is not None and (known := read_pin(pin)) is not None:
-        raise VerificationError(
-            f"pin {pin}: remembers version {known.version} of store {known.store_id}, and {store} holds none: "
-            "it is gone, or --pin names the wrong file"
-        )
-
-
-def _appended(
-    session: StoreSession, found: Compared, entries: Sequence[Entry], keyring: Keyring, now: int
-) -> tuple[Compared, Published | None]:
-    """Publish what is new; where all of it is there as it is, an earlier start of the same command did."""
-    base = session.snapshot
-    try:
-        return found, append_entries(base.path, found.new, keyring, now_ms=now, pin=session.known)
-    except UsageError:
-        if all_signed(base, entries, now):
-            return Compared(new=(), known=len(entries), removed=()), None
-        if versions(base.path)[-1] > base.version:  # the ids may be those of somebody else who was faster
-            raise StalePlanError(f"{base.path}: someone else published meanwhile; start again") from None
-        raise
 
 
 def _show(found: Compared, store: Path, version: int) -> None:

@@ -29,7 +29,8 @@ from memory_audit.jobs.cli.import_ import import_app
 from memory_audit.jobs.cli.keys.folder import keys_app
 from memory_audit.jobs.cli.keys.policy import keys_add, keys_revoke, keys_rotate, keys_threshold
 from memory_audit.jobs.cli.lineage import lineage_app
-from memory_audit.jobs.cli.maintenance import redate, vacuum
+from memory_audit.jobs.cli.maintenance import offboard, redate, vacuum
+from memory_audit.jobs.cli.nightly import nightly, render
 from memory_audit.jobs.cli.purge import purge, release
 from memory_audit.jobs.cli.report import explain, report
 from memory_audit.jobs.cli.shared import FINDINGS, VERSION, BackboneKeyEnv, Invocation, Json, print_json
@@ -42,18 +43,19 @@ __all__ = ["app", "main"]
 
 DEFECT, INTERRUPTED = 70, 130
 
-CONTINUED = frozenset({"audit", "calibrate", "demo", "purge"})
+CONTINUED = frozenset({"audit", "calibrate", "demo", "nightly", "offboard", "purge"})
 """Commands with a run folder, which the same command continues."""
 
 
 EXIT_CODES = """\b
 Exit codes:
   0    done, also with findings
-  1    findings, where --fail-on asks for them
+  1    findings, where --fail-on asks for them; a night that needs a person
   2    usage or configuration
   3    incomplete: start again to continue
   4    integrity or signature failure
   5    the store changed since the audit, or while it was read
+  6    another command holds the store
   70   a defect, here or in an agent or scorer of yours: the traceback says where
   130  interrupted
 """
@@ -189,7 +191,10 @@ keys_app.command("rotate")(keys_rotate)
 keys_app.command("add")(keys_add)
 keys_app.command("revoke")(keys_revoke)
 keys_app.command("threshold")(keys_threshold)
-for command in (verify, audit, report, explain, purge, release, calibrate, export, vacuum, redate, forget, doctor):
+for command in (
+    verify, audit, report, explain, purge, release, calibrate, nightly, render, export, vacuum, offboard, redate,
+    forget, doctor,
+):  # fmt: skip
     app.command()(command)
 app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
 app.command()(status)

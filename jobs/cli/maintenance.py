@@ -1,9 +1,11 @@
-"""`memaudit vacuum` and `redate`: erase for good, and set a wrong date right. Dry runs unless told otherwise."""
+"""`memaudit vacuum`, `offboard`, `redate`: erase for good, set a wrong date right. Dry runs unless told otherwise."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from contextlib import nullcontext
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,8 +13,22 @@ from rich.console import Console
 
 from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, UsageError
-from memory_audit.jobs.cli.shared import DEFAULT_KEYS, Json, Keys, PinFile, Store, open_keyring, print_json, print_lines
+from memory_audit.jobs.cli.shared import (
+    DEFAULT_KEYS,
+    Json,
+    Keys,
+    PinFile,
+    Store,
+    Wait,
+    as_signed,
+    open_keyring,
+    print_json,
+    print_lines,
+)  # fmt: skip
 from memory_audit.jobs.clock import as_utc, now_ms, publisher_ms
+from memory_audit.jobs.lease import leased
+from memory_audit.jobs.offboard import Offboarding
+from memory_audit.jobs.places import check_place
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.store_session import StoreSession, check_pin_place, known_pin, remember_published
 from memory_audit.report.untrusted import as_line
@@ -23,12 +39,13 @@ from memory_audit.snapshot.verify import verify_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-__all__ = ["redate", "retention_ms", "vacuum"]
+__all__ = ["offboard", "redate", "retention_ms", "vacuum"]
 
 FILES_SHOWN = 10
 """Where more would go, --json names them."""
+
+KEPT_ELSEWHERE = "run folders, reports, exports, events and the agent's own database may hold text of theirs"
 
 _RETENTION = re.compile(r"(0|[1-9][0-9]{0,4})([dh])")
 _UNIT_MS = {"h": 3_600_000, "d": 86_400_000}
@@ -54,9 +71,7 @@ def vacuum(
     session = StoreSession.open(store, keyring.policy, pin, now_ms=now, check_expiry=False)  # nothing rolled back
     if apply:
         check_pin_place(pin)
-        # What is erased may be the last good copy.
-        with Reporter(Console(soft_wrap=True), quiet=as_json).steps() as progress:
-            verify_store(store, keyring.policy, now_ms=now, pin=session.known, progress=progress)
+        _check_whole(session, now, quiet=as_json)
     done = erase(store, keyring, now_ms=now, retention_ms=retention, dry_run=not apply)
     quarantined = session.snapshot.manifest.quarantined
     if as_json:
@@ -70,6 +85,13 @@ def vacuum(
         session.remember_published(done.version)
         if done.stays:
             raise IncompleteError(f"{_staying(done.stays)}; then start the same command again")
+
+
+def _check_whole(session: StoreSession, now: int, *, quiet: bool) -> None:
+    """Verify a store before older versions go: what is erased may be the last good copy."""
+    store = session.snapshot
+    with Reporter(Console(soft_wrap=True), quiet=quiet).steps() as progress:
+        verify_store(store.path, store.trust, now_ms=now, pin=session.known, progress=progress)
 
 
 def _lines(done: Vacuumed, store: Path, keep: str, quarantined: int) -> list[str]:
@@ -120,6 +142,57 @@ def retention_ms(text: str) -> int:
     if found is None:
         raise UsageError(f"--keep is {text!r:.40}, expected days or hours like 7d, 36h or 0d")
     return int(found[1]) * _UNIT_MS[found[2]]
+
+
+def offboard(
+    store: Store,
+    tenant: Annotated[str, typer.Argument(help="Who leaves.")],
+    receipt: Annotated[Path, typer.Option(help="File for the signed receipt.")],
+    reason: Annotated[str, typer.Option(help="Why; kept in the signed log.")] = "offboarded",
+    keys: Keys = DEFAULT_KEYS,
+    pin: PinFile = None,
+    *,
+    wait: Wait = 0.0,
+    apply: Annotated[bool, typer.Option("--apply", help="Really erase; without it, only show what would be.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Erase all memories of a tenant, with a receipt.
+
+    What is live and what is in quarantine goes, and with it every older version of the store, of all tenants: they hold
+    the text. The receipt is an attestation, which `verify --attestation` checks. Changes nothing unless --apply is
+    given; the same command finishes one that was interrupted.
+    """
+    keyring = open_keyring(keys)
+    now = publisher_ms(store) if apply else now_ms()
+    named, why = as_signed(tenant, "the tenant"), as_signed(reason, "--reason")
+    with leased(store, "offboard", wait_s=wait) if apply else nullcontext():
+        session = StoreSession.open(store, keyring.policy, pin, now_ms=now, check_expiry=False)
+        leaving = Offboarding(snapshot=session.snapshot, tenant=named, reason=why, now_ms=now)
+        place = receipt if leaving.is_receipt(receipt) else check_place(receipt)
+        if apply:
+            check_pin_place(pin)
+            _check_whole(session, now, quiet=as_json)
+        removed = leaving.remove(keyring, dry_run=not apply)
+        erased: Vacuumed | None = None
+        if apply:
+            leaving.write_receipt(removed, keyring, place)
+            session.remember_published(removed.version)
+            erased = erase(store, keyring, now_ms=now, retention_ms=0, dry_run=False)
+            session.remember_published(erased.version)
+    if as_json:
+        print_json({
+            "tenant": named, "removed": [item.entry_id for item in removed.removed], "version": removed.version,
+            "receipt": None if erased is None else str(receipt),
+            "erased": [] if erased is None else erased.files, "stays": {} if erased is None else dict(erased.stays),
+        })  # fmt: skip
+    else:
+        what = f"{counted(len(removed.removed), 'memory')} of {as_line(named)}"
+        if erased is None:
+            print_lines(f"would erase {what}", "dry run: nothing was changed; add --apply to erase")
+        else:
+            print_lines(f"erased {what}; receipt: {receipt}", *_lines(erased, store, "0d", 0), KEPT_ELSEWHERE)
+    if erased is not None and erased.stays:
+        raise IncompleteError(f"{_staying(erased.stays)}; then start the same command again")
 
 
 def redate(

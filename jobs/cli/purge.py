@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,12 +16,14 @@ from memory_audit.jobs.cli.shared import (
     Keys,
     PinFile,
     Store,
+    Wait,
     as_signed,
     open_keyring,
     print_json,
     print_lines,
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
+from memory_audit.jobs.lease import leased
 from memory_audit.jobs.run.purge_run import large_removals, purge_run
 from memory_audit.jobs.run.run_files import read_identity
 from memory_audit.jobs.run.sealed_run import open_sealed
@@ -60,6 +63,7 @@ def purge(
     ] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Really do it; without it, only show what would be.")] = False,
     most: Annotated[bool, typer.Option("--most", help="Also where more than half of a tenant's memories go.")] = False,
+    wait: Wait = 0.0,
     as_json: Json = False,
 ) -> None:
     """Remove what a run found, or put it in quarantine.
@@ -78,7 +82,8 @@ def purge(
     if large and apply and not most:
         raise UsageError(f"{large[0]}; look at the report, and add --most to purge them all the same")
     operation: Withdrawal = "quarantine" if quarantine else "purify"
-    done = purge_run(sealed, result, store, keyring, pin, operation=operation, dry_run=not apply)
+    with leased(store, "purge", wait_s=wait) if apply else nullcontext():
+        done = purge_run(sealed, result, store, keyring, pin, operation=operation, dry_run=not apply)
     if as_json:
         print_json(done.to_json())
     else:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from memory_audit.snapshot.publishing.purify import Purified, Withdrawal
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["Purge", "large_removals", "purge_run", "unfinished_purge"]
+__all__ = ["Purge", "large_removals", "published_purge", "purge_run", "unfinished_purge"]
 
 MOST_SHARE = 0.5
 """Of a tenant's memories: a run that removes more of them is not applied without being told so again."""
@@ -170,30 +170,39 @@ def purge_run(  # noqa: PLR0913 - a run, a store, and who may change it
 def unfinished_purge(
     run: Path, result: AuditResult, session: StoreSession, *, now_ms: int, operation: Withdrawal = "purify"
 ) -> Purified | None:
-    """Return what a purge of this run published before it was interrupted, where it is what is asked for.
+    """Return what a purge of this run published before it was interrupted; see `published_purge`.
+
+    Returns:
+        None also where nothing is left to do: it is attested, and pinned.
+    """
+    purified, store = published_purge(result, session, now_ms=now_ms, operation=operation), session.snapshot
+    if purified is None or session.known is None or session.known.version < purified.version:
+        return purified
+    after = open_snapshot(store.path, store.trust, now_ms=now_ms, version=purified.version, check_expiry=False)
+    return None if is_attested(run, after) else purified
+
+
+def published_purge(
+    result: AuditResult, session: StoreSession, *, now_ms: int, operation: Withdrawal = "purify"
+) -> Purified | None:
+    """Return what a purge of a run published, where it is what is asked for.
 
     It is the last version that the run made: others may have published since. Nothing can be said of it once a vacuum
     erased it.
 
     Args:
-        run: The run folder.
         result: What the run found, with what it proposes to quarantine where that is to go.
         session: The store, and what this user saw last of it.
         now_ms: Clock, Unix milliseconds.
         operation: Whether it was to be removed, or put in quarantine.
-
-    Returns:
-        None also where nothing is left to do: it is attested, and pinned.
     """
-    newest, known = session.snapshot, session.known
+    newest = session.snapshot
     for version in range(newest.version, max(newest.manifest.oldest, result.snapshot_version + 1) - 1, -1):
         after = open_snapshot(newest.path, newest.trust, now_ms=now_ms, version=version, check_expiry=False)
         purified = read_purified(after, result.run_id, after.manifest.parent or "", operation)
         if purified is not None:
             break
     else:
-        return None
-    if known is not None and known.version >= version and is_attested(run, after):
         return None
     removed = {(item.tenant, item.entry_id) for item in purified.removed}
     asked = {(tenant, entry_id) for tenant, entries in result.removals.items() for entry_id in entries}

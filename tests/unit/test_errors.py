@@ -23,6 +23,7 @@ EXIT_CODES = {
     "PromptTooLongError": 3,
     "VerificationError": 4,
     "StalePlanError": 5,
+    "HeldError": 6,
 }
 
 

@@ -222,7 +222,7 @@ def test_an_export_whose_version_is_erased_on_the_way_is_to_be_started_again(des
 
 
 def test_an_import_beside_another_one_adds_to_it(desk, run, monkeypatch):
-    from memory_audit.jobs.cli import import_ as cli_import  # noqa: PLC0415
+    from memory_audit.jobs import import_memories as importing  # noqa: PLC0415
 
     append = append_entries
     left = [lambda: publish(desk)]
@@ -232,14 +232,14 @@ def test_an_import_beside_another_one_adds_to_it(desk, run, monkeypatch):
             left.pop()()
         return append(*arguments, **named)
 
-    monkeypatch.setattr(cli_import, "append_entries", appending)
+    monkeypatch.setattr(importing, "append_entries", appending)
     (desk / "yet.jsonl").write_text((desk / "more.jsonl").read_text().replace("m9", "m10"))
     code, out, _ = run("import", "jsonl", "yet.jsonl", "store", *PIN, "--json")
     assert (code, json.loads(out)["version"]) == (0, 4)
 
 
 def test_two_dumps_with_the_same_new_memory_do_not_blame_its_id(desk, run, monkeypatch):
-    from memory_audit.jobs.cli import import_ as cli_import  # noqa: PLC0415
+    from memory_audit.jobs import import_memories as importing  # noqa: PLC0415
 
     append = append_entries
     (desk / "dump.jsonl").write_text((desk / "more.jsonl").read_text().replace("m9", "m10"))
@@ -249,7 +249,7 @@ def test_two_dumps_with_the_same_new_memory_do_not_blame_its_id(desk, run, monke
         return append(*arguments, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(cli_import, "append_entries", appending)
+        patch.setattr(importing, "append_entries", appending)
         code, _, err = run("import", "jsonl", "dump.jsonl", "store", "--new-only", *PIN)
     assert (code, "someone else published" in err) == (StalePlanError.exit_code, True)
     code, out, _ = run("import", "jsonl", "dump.jsonl", "store", "--new-only", *PIN)

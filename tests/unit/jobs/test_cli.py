@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memory_audit.config import AuditConfig
-from memory_audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
+from memory_audit.errors import HeldError, IncompleteError, StalePlanError, UsageError, VerificationError
 from memory_audit.jobs.cli.main import DEFECT, INTERRUPTED
 from memory_audit.jobs.cli.shared import FINDINGS
 from memory_audit.jobs.clock import now_ms
@@ -682,7 +682,7 @@ def test_help_cuts_no_summary_on_80_columns(desk, run, monkeypatch, group):
 
 def test_help_names_the_exit_code_of_every_error(desk, run):
     told = run("--help")[1].partition("Exit codes:")[2]
-    codes = {error.exit_code for error in (UsageError, IncompleteError, VerificationError, StalePlanError)}
+    codes = {error.exit_code for error in (UsageError, IncompleteError, VerificationError, StalePlanError, HeldError)}
     named = {int(line.split()[0]) for line in told.splitlines() if line.strip()}
     assert codes | {0, FINDINGS, DEFECT, INTERRUPTED} == named
 

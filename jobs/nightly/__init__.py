@@ -1,0 +1,1 @@
+"""Night after night: one configuration, one command, one lease a store."""
