@@ -24,6 +24,7 @@ from memory_audit.report.json import to_json
 from memory_audit.request import AuditRequest, EventsFile
 from memory_audit.snapshot.publishing.publish import create_store
 from memory_audit.snapshot.reader import open_snapshot
+from tests.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,10 +121,11 @@ def run_with(
     events: Sequence[Event] | None = None,
     config: AuditConfig = CONFIG,
 ) -> AuditResult:
-    """Audit with everything that is not a finding held fixed; the executor is closed afterwards."""
+    """Audit with all that is not a finding held fixed, and return it whole; the executor is closed afterwards."""
     try:
         request = request_of(snapshot, harmful_events() if events is None else events, config)
-        return audit_memory(request, executor, RunFolder(out, request.identity), started_ms=NOW_MS)
+        run = RunFolder(out, request.identity)
+        return whole(out, audit_memory(request, executor, run, started_ms=NOW_MS))
     finally:
         executor.close()
 

@@ -53,8 +53,8 @@ BEFORE: dict[str, tuple[str, ...]] = {
         "calibration_file", "guard", "attribution", "lineage", "snapshot", "events", "config", "formats", "errors",
     ),
     "report": (
-        "calibration_file", "config", "attribution", "consistency", "lineage", "snapshot", "result", "fusion", "events",
-        "counted", "formats", "text", "entry", "errors",
+        "calibration_file", "config", "attribution", "consistency", "lineage", "snapshot", "result", "parquet",
+        "fusion", "events", "counted", "formats", "text", "entry", "errors",
     ),
 }  # fmt: skip
 """Per part of `audit`, which others it may import: the data flow. A new part is a line here, on purpose."""

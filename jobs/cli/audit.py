@@ -34,12 +34,9 @@ from memory_audit.jobs.places import check_folder, check_place
 from memory_audit.jobs.progress import Reporter, say
 from memory_audit.jobs.run.purge_run import large_removals, purge_run, unfinished_purge
 from memory_audit.jobs.run.reuse import EarlierRun
-from memory_audit.jobs.run.run_audit import (
-    REPORT_FILE,
-    audit_and_seal,
-    name_backbone,
-)
-from memory_audit.jobs.run.run_files import read_identity
+from memory_audit.jobs.run.run_audit import audit_and_seal, name_backbone
+from memory_audit.jobs.run.run_files import REPORT_FILE, read_identity
+from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import SEAL_FILE, Sealer
 from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.jobs.spread_options import spread_options
@@ -204,7 +201,7 @@ def audit(
             if apply and keyring is not None:
                 sealed = open_sealed(out, keyring.policy, seal=seal)
     if not as_json:
-        console.print(render_table(result))
+        console.print(render_table(result, RunFindings(out, result)))
         print_lines(f"report: {out / REPORT_FILE}")
     command = f"memaudit purge {shlex.quote(str(out))} {shlex.quote(str(store))} --apply"
     purge, refused = None, None

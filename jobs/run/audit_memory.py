@@ -7,7 +7,7 @@ as it arrives (`RunFolder`); started again, it asks only what is missing.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,15 +19,17 @@ from memory_audit.attribution.search.settings import SearchSettings
 from memory_audit.attribution.trace import SearchLog
 from memory_audit.consistency.resemblance import Resemblance
 from memory_audit.fusion import choose_budget
+from memory_audit.jobs.run.batches import pieces
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.graphs import consistency_graphs
 from memory_audit.jobs.run.replays import Replayer
 from memory_audit.jobs.run.run_files import LOG_FILE
+from memory_audit.jobs.run.run_findings import PART_TENANTS, write_part
 from memory_audit.jobs.run.run_folder import resumable
 from memory_audit.lineage.descendants import derivation_of
 from memory_audit.report.confidence import calibrated
 from memory_audit.report.findings import TenantEvidence, rank, removal_set, tenant_result
-from memory_audit.result import AuditResult, text_name
+from memory_audit.result import AuditResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from memory_audit.lineage.descendants import Derivation
     from memory_audit.lineage.edges_file import EstimatedEdge
     from memory_audit.request import AuditRequest, TenantEvents
+    from memory_audit.result import TenantSummary
 
 __all__ = ["audit_memory", "compared_texts", "retrieval_over", "run_searches", "search_settings"]
 
@@ -102,6 +105,13 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
     evidence = {tenant: _chosen(found, config) for tenant, found in evidence.items()}
     evidence = _checked(evidence, replayer)
     run.flush()
+    tenants: list[TenantSummary] = []
+    files: dict[str, str] = {}
+    for names in pieces(sorted(evidence), PART_TENANTS):
+        found = [replace(tenant_result(evidence[name], config), cost=_cost(replayer, evidence[name])) for name in names]
+        summaries, digests = write_part(found, run.write)
+        tenants += summaries
+        files |= digests
     return AuditResult(
         run_id=request.run_id,
         store=snapshot.store_id,
@@ -111,19 +121,11 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
         seconds=round(elapsed_s(), 3),
         config={name: str(value) for name, value in config.canonical().items()},
         models=dict(run.models),
-        counters=dict(sorted({**replayer.counters, "nli_pairs": sum(_pairs(evidence))}.items())),
-        tenants=tuple(tenant_result(found, config) for _, found in sorted(evidence.items())),
+        counters=_added(tenants),
+        tenants=tuple(tenants),
+        files=files,
         calibration=calibrated(request.calibration, search_settings(request)),
-        entries_text={
-            text_name(tenant, entry_id): {
-                "request": entry.request, "response": entry.response, "principal": entry.principal,
-                "source": entry.source,
-            }
-            for tenant, found in sorted(evidence.items())
-            for entry_id in sorted(found.purged)
-            for entry in (found.memory.entry(entry_id),)
-        },
-    )  # fmt: skip
+    )
 
 
 def run_searches(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> None:
@@ -247,5 +249,13 @@ def _checked(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> dict
     }  # fmt: skip
 
 
-def _pairs(evidence: Mapping[str, TenantEvidence]) -> Iterable[int]:
-    return (len(found.tenant_graph.graph.neighbours.pairs) for found in evidence.values())
+def _added(tenants: Iterable[TenantSummary]) -> dict[str, int]:
+    counters = Counter({"nli_pairs": 0})
+    for tenant in tenants:
+        counters.update(tenant.cost)
+    return dict(sorted(counters.items()))
+
+
+def _cost(replayer: Replayer, found: TenantEvidence) -> dict[str, int]:
+    pairs = len(found.tenant_graph.graph.neighbours.pairs)
+    return {**dict(sorted(replayer.costs[found.tenant].items())), "nli_pairs": pairs}

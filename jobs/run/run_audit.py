@@ -16,11 +16,13 @@ from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.progress import say, steps
 from memory_audit.jobs.run.audit_memory import audit_memory
 from memory_audit.jobs.run.block_records import write_block_records
-from memory_audit.jobs.run.run_files import MARKER_FILE, RESULT_FILE
+from memory_audit.jobs.run.run_files import MARKER_FILE, PAGES, REPORT_FILE, RESULT_FILE
+from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.loading import ModelSpecs, named_backbone, prepare
-from memory_audit.report.html import render_html
+from memory_audit.provenance import durable
+from memory_audit.report.html import FEW, report_files
 from memory_audit.report.json import MAX_BYTES, from_json, to_json
 
 if TYPE_CHECKING:
@@ -35,11 +37,9 @@ if TYPE_CHECKING:
     from memory_audit.result import AuditResult
 
 __all__ = [
-    "REPORT_FILE", "audit_and_seal", "make_executor", "model_specs", "name_backbone", "prepare_models", "read_result",
+    "audit_and_seal", "make_executor", "model_specs", "name_backbone", "prepare_models", "read_result",
     "run_audit", "start_models",
 ]  # fmt: skip
-
-REPORT_FILE = "report.html"
 
 
 def name_backbone(config: AuditConfig) -> AuditConfig:
@@ -96,7 +96,7 @@ def run_audit(  # noqa: PLR0913 - the parts of a run
     earlier: EarlierRun | None = None,
     sealer: Sealer | None = None,
 ) -> AuditResult:
-    """Audit and write RUN/result.json and RUN/report.html.
+    """Audit and write RUN/findings, RUN/result.json, and RUN/report.html with a page a tenant where there are many.
 
     Args:
         request: What is asked.
@@ -126,7 +126,10 @@ def run_audit(  # noqa: PLR0913 - the parts of a run
     started_ms = now_ms if finished is None else finished.started_ms
     result = audit_memory(request, executor, run, started_ms=started_ms, elapsed_s=elapsed_s)
     run.write(RESULT_FILE, to_json(result).encode())
-    run.write(REPORT_FILE, render_html(result).encode())
+    if len(result.tenants) > FEW:
+        durable.ensure_folder(out / PAGES)
+    for name, page in report_files(result, RunFindings(out, result), REPORT_FILE, PAGES):
+        run.write(name, page.encode())
     return result
 
 

@@ -6,7 +6,9 @@
     RUN/embedding/*.parquet    embeddings of texts, by their digest
     RUN/models.json            which weights answered: a resumed run may find everything known and load none
     RUN/search.jsonl           what the search asked, saw and made of it (`memory_audit.attribution.trace`)
-    RUN/result.json            the finding, written when all is known; `run.locks` and the purge add theirs
+    RUN/findings/*.parquet     what was found of each tenant (`memory_audit.jobs.run.run_findings`)
+    RUN/result.json            a summary of it, written when all is known
+    RUN/report.html            the page, of many tenants with one page each in RUN/report/
     RUN/seal.dsse.json         the auditor's word for all of these, written last (`memory_audit.jobs.run.run_seal`)
 
 A second start with the same digests continues; with others it is refused. Outcomes are keyed by pair id: what is there
@@ -50,6 +52,7 @@ from memory_audit.jobs.run.shards import (
     weights_table,
 )
 from memory_audit.provenance import durable
+from memory_audit.report.tables import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -131,7 +134,7 @@ class RunFolder:
             different = sorted(name for name in identity.keys() | known.keys() if identity.get(name) != known.get(name))
             if different:
                 raise UsageError(_refusal(path, different))
-            for kind in ROLES:
+            for kind in (*ROLES, FOLDER):
                 (path / kind).mkdir(exist_ok=True)
         except OSError as error:
             raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None

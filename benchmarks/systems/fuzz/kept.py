@@ -38,6 +38,7 @@ from memory_audit.models.nli.nli_model import parse_labels
 from memory_audit.models.yes_no import margin_of
 from memory_audit.provenance import strict_json
 from memory_audit.report.json import from_json, to_json
+from memory_audit.report.tables import summary_of
 from memory_audit.report.untrusted import as_html, as_line
 from memory_audit.result import AuditResult, EntryScore, EventFinding, GraphEdge, ProbeFinding, TenantResult
 from training.label_calibration import parse_labelled
@@ -70,7 +71,7 @@ def _runs() -> list[Target]:
 
     def read_result(data: bytes) -> None:
         result = from_json(data, "f")
-        same(repr(from_json(to_json(result), "f")), repr(result))
+        same(repr(from_json(to_json(result).encode(), "f")), repr(result))
 
     def read_outcomes(data: bytes) -> None:
         for item in parse_outcomes(data, "f"):
@@ -124,8 +125,8 @@ def _result() -> AuditResult:
     )  # fmt: skip
     return AuditResult(
         run_id="r", store="s", snapshot_version=1, snapshot_digest="ab" * 32, started_ms=5, seconds=1.5,
-        config={"alpha": "0.6"}, models={"nli": "m"}, counters={"replays": 3}, tenants=(tenant,),
-        entries_text={"acme/a": {"request": "q", "response": "é"}},
+        config={"alpha": "0.6"}, models={"nli": "m"}, counters={"replays": 3},
+        tenants=(summary_of(tenant, "findings/00"),),
     )  # fmt: skip
 
 

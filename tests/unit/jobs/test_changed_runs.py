@@ -17,6 +17,7 @@ from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.provenance import strict_json
 from tests.unit.jobs.test_cli import AUDIT, bytes_of, one_line
 from tests.unit.jobs.test_cli_purge import PURGE, VERIFY, desk, killed, stop  # noqa: F401 - fixtures
+from tests.whole import read_whole
 
 SEAL_FILE = "seal.dsse.json"
 
@@ -255,6 +256,5 @@ def test_a_night_takes_over_nothing_that_was_changed_in_the_night_before(desk, r
     assert f"run/entailment: {len(shards)} files not read: damaged, or not written with these keys" in told
     fresh = ["fresh" if word == "run" else word for word in AUDIT]
     assert run(*fresh)[0] == 0
-    found = [json.loads((desk / name / "result.json").read_text())["tenants"] for name in ("tonight", "fresh")]
-    assert found[0] == found[1]
+    assert read_whole(desk / "tonight").tenants == read_whole(desk / "fresh").tenants
     assert run("purge", "tonight", "store", "--apply")[0] == 0

@@ -26,6 +26,7 @@ from memory_audit.provenance import durable
 from memory_audit.provenance.keys import load_policy
 from memory_audit.snapshot.pin import read_pin, write_pin
 from memory_audit.snapshot.reader import open_snapshot
+from tests.whole import read_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,7 +106,7 @@ def test_a_second_night_takes_over_what_the_first_compared_and_finds_the_same(st
     assert "comparisons are those of run" in out
     assert "embeddings are those of run" in out
     first, second = (json.loads((desk / name / "result.json").read_text()) for name in ("run", "tonight"))
-    assert second["tenants"] == first["tenants"]
+    assert (second["tenants"], second["files"]) == (first["tenants"], first["files"])
     assert second["models"] == first["models"]
 
 
@@ -126,8 +127,8 @@ def test_harm_that_is_still_there_or_was_not_looked_at_is_not_cleared(  # noqa: 
     store, run, desk, replays, verdict, after
 ):
     assert run(*AUDIT, "--max-replays", replays, "--fail-on", "not-cleared")[0] == FINDINGS
-    (found,) = json.loads((desk / "run" / "result.json").read_text())["tenants"][0]["events"]
-    assert (found["verdict"], found["harm_after"]) == (verdict, after)
+    (found,) = read_whole(desk / "run").tenants[0].events
+    assert (found.verdict, found.harm_after) == (verdict, after)
 
 
 def test_purge_is_a_dry_run_unless_told_otherwise(store, run, set_up):
@@ -226,10 +227,10 @@ def test_the_log_of_what_went_wrong_can_be_audited_again_when_its_causes_are_gon
     run("purge", "run", "store", "--apply")
     tonight = ["tonight" if word == "run" else word for word in AUDIT]
     assert run(*tonight)[0] == 0
-    (found,) = json.loads((desk / "tonight" / "result.json").read_text())["tenants"][0]["events"]
-    assert found["verdict"] == "not reproduced"
-    assert found["reason"].endswith("of the memories that it used 1 was removed since")
-    assert found["retrieved"] == ["m3", "m11"]
+    (found,) = read_whole(desk / "tonight").tenants[0].events
+    assert found.verdict == "not reproduced"
+    assert found.reason.endswith("of the memories that it used 1 was removed since")
+    assert found.retrieved == ("m3", "m11")
 
 
 def test_a_night_on_which_nothing_is_found_ends_well(store, run, desk):

@@ -19,7 +19,6 @@ from memory_audit.lineage.dag import DEFAULT_TAU_PPM, Lineage
 from memory_audit.lineage.descendants import Derivation, derivation_of
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.models.fakes import FakeGenerator
-from memory_audit.report.json import from_json, to_json
 from memory_audit.result import PATH_HEAD, PATH_TAIL
 from memory_audit.snapshot.publishing.purify import purify
 from memory_audit.snapshot.reader import open_snapshot
@@ -81,7 +80,7 @@ def test_poison_laundered_through_a_summary_goes_with_its_summary(audited):
     assert reasons["sum2"] == "derived from bad0 over 2 strong edges"
     assert [step.entry_id for step in descendants(audited)["sum2"].path] == ["bad0", "sum1", "sum2"]
     assert [step.weight for step in descendants(audited)["sum2"].path] == [None, 0.8, 0.5]
-    assert set(audited.entries_text) == {"acme/bad0", "acme/sum1", "acme/sum2"}
+    assert {text.entry_id for text in audited.tenants[0].texts} == {"bad0", "sum1", "sum2"}
     assert [probe.kept for probe in audited.tenants[0].probes] == [True]
     assert audited.tenants[0].lineage.probes_lost == ()
 
@@ -95,7 +94,6 @@ def test_labels_of_all_live_entries_are_in_the_result(audited, snapshot):
     assert list(trust) == [entry.entry_id for entry in snapshot.entries("acme")]
     assert (trust["bad0"], trust["sum1"]) == ("external", "derived-untrusted")
     assert trust["loose"] == "external"  # its agent recorded parents for a fifth of it
-    assert from_json(to_json(audited)) == audited
 
 
 @pytest.mark.parametrize("policy", ["quarantine", "report"])
