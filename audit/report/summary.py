@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from memory_audit.counted import counted
 from memory_audit.events import HARMFUL, EventVerdict
@@ -143,7 +143,8 @@ def worst_events(tenant: TenantResult) -> list[EventFinding]:
     return sorted(tenant.events, key=lambda event: order.get(event.verdict, len(order)))
 
 
-class Concern(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Concern:
     """What is most pressing at a tenant."""
 
     order: int

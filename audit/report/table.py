@@ -240,4 +240,4 @@ def _number(value: float | None) -> str:
 
 
 def _left_out(count: int, what: str) -> list[Text]:
-    return [Text(f"… {count:,} more {what}: see the HTML or JSON report", style="dim")] if count > 0 else []
+    return [Text(f"… {count:,} more {what}: see the HTML report", style="dim")] if count > 0 else []

@@ -1,1 +1,1 @@
-"""Size: what grows with tenants, memories and nights, beside an earlier build in the same run."""
+"""What size costs: large stores, many tenants, night after night."""

@@ -142,7 +142,7 @@ def _write_report(out: Path, result: Any) -> None:
     from memory_audit.jobs.run.run_findings import RunFindings  # noqa: PLC0415
     from memory_audit.report.html import report_files  # noqa: PLC0415
 
-    for name, page in report_files(result, RunFindings(out, result)):
+    for name, page in report_files(result, RunFindings(out, result), every=False):
         (out / name).write_text(page)
 
 

@@ -27,8 +27,10 @@ from memory_audit.jobs.run.run_files import LOG_FILE
 from memory_audit.jobs.run.run_findings import PART_TENANTS, write_part
 from memory_audit.jobs.run.run_folder import resumable
 from memory_audit.lineage.descendants import derivation_of
+from memory_audit.provenance import durable
 from memory_audit.report.confidence import calibrated
 from memory_audit.report.findings import TenantEvidence, rank, removal_set, tenant_result
+from memory_audit.report.tables import FOLDER
 from memory_audit.result import AuditResult
 
 if TYPE_CHECKING:
@@ -105,6 +107,7 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
     evidence = {tenant: _chosen(found, config) for tenant, found in evidence.items()}
     evidence = _checked(evidence, replayer)
     run.flush()
+    durable.ensure_folder(run.path / FOLDER)
     tenants: list[TenantSummary] = []
     files: dict[str, str] = {}
     for names in pieces(sorted(evidence), PART_TENANTS):

@@ -128,7 +128,7 @@ def run_audit(  # noqa: PLR0913 - the parts of a run
     run.write(RESULT_FILE, to_json(result).encode())
     if len(result.tenants) > FEW:
         durable.ensure_folder(out / PAGES)
-    for name, page in report_files(result, RunFindings(out, result), REPORT_FILE, PAGES):
+    for name, page in report_files(result, RunFindings(out, result), REPORT_FILE, PAGES, every=False):
         run.write(name, page.encode())
     return result
 

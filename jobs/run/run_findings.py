@@ -74,7 +74,7 @@ def within(result: AuditResult, folder: str) -> AuditResult:
 class RunFindings:
     """Reads what a run found of a tenant, by the word of files that anybody may have written: to show.
 
-    The open files of one part are kept: whoever goes through a run in its order opens each once.
+    The open files of one part are kept: whoever goes through a run part by part opens each once.
     """
 
     def __init__(self, run: Path, result: AuditResult) -> None:

@@ -52,7 +52,6 @@ from memory_audit.jobs.run.shards import (
     weights_table,
 )
 from memory_audit.provenance import durable
-from memory_audit.report.tables import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -134,7 +133,7 @@ class RunFolder:
             different = sorted(name for name in identity.keys() | known.keys() if identity.get(name) != known.get(name))
             if different:
                 raise UsageError(_refusal(path, different))
-            for kind in (*ROLES, FOLDER):
+            for kind in ROLES:
                 (path / kind).mkdir(exist_ok=True)
         except OSError as error:
             raise IncompleteError(f"{path}: the run cannot be started ({error.strerror})") from None

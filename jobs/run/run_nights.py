@@ -54,7 +54,7 @@ def read_nights(runs: Sequence[Path]) -> list[Night]:
 
     for result, run in results:
         read, texts, present = RunFindings(run, result), {}, {}
-        for tenant in result.tenants:
+        for tenant in sorted(result.tenants, key=lambda tenant: tenant.part):
             names_any = tenant.removal.removed or tenant.removal.quarantined
             if tenant.failure is not None or not (names_any or tenant.tenant in touched):
                 continue

@@ -7,6 +7,7 @@ import hashlib
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import jinja2
 
@@ -14,6 +15,9 @@ from memory_audit.events import HARMFUL
 from memory_audit.report.confidence import p_text
 from memory_audit.report.summary import path_line, untold
 from memory_audit.report.untrusted import NAME_CHARS, as_html, as_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["MAX_ROWS", "render"]
 
@@ -26,13 +30,13 @@ PAIRS_PER_CARD = 3
 MAX_LEAD_NAMES = 12
 
 
-def render(template: str, *, script: str = "", **values: object) -> str:
+def render(template: str, values: Mapping[str, object], *, script: str = "") -> str:
     """Return a page.
 
     Args:
         template: Its file.
-        script: File of the one script that the page may run; empty for none.
         values: What the template shows.
+        script: File of the one script that the page may run; empty for none.
     """
     code = _asset(script) if script else ""
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()

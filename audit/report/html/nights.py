@@ -51,30 +51,24 @@ def render_nights(nights: Nights) -> str:
         for name, cells in nights.cells.items()
         if any(cell is not None and _tells(cell) for cell in cells)
     ]
-    first = max(len(nights.totals) - MAX_NIGHTS, 0)
-    totals = nights.totals
-    return render(
-        "nights.html.j2",
-        nights=nights,
-        tone=tone,
-        headline=sentence,
-        first=first,
-        rows_shown=[(name, cells[first:]) for name, cells in shown[:MAX_TENANTS]],
-        left_out=len(shown) - MAX_TENANTS,
-        quiet=len(nights.cells) - len(shown),
-        last=nights.last[:MAX_ROWS],
-        plots=[
-            _plot("Events that do harm on replay", nights, {
-                "bad": ("with the whole memory", [total.counts.harmful_before for total in totals]),
-                "good": ("without what is named", [total.counts.harmful_after for total in totals]),
-            }),
-            _plot("Memories", nights, {
-                "bad": ("named", [total.counts.removed + total.counts.quarantined for total in totals]),
-                "good": ("taken out", [total.taken for total in totals]),
-            }),
-            _plot("Replays", nights, {"cost": ("asked", [total.counters.get("replays", 0) for total in totals])}),
-        ],
-    )  # fmt: skip
+    first, totals = max(len(nights.totals) - MAX_NIGHTS, 0), nights.totals
+    counts = [total.counts for total in totals]
+    plots = [
+        _plot("Events that do harm on replay", nights, {
+            "bad": ("with the whole memory", [count.harmful_before for count in counts]),
+            "good": ("without what is named", [count.harmful_after for count in counts]),
+        }),
+        _plot("Memories", nights, {
+            "bad": ("named", [count.removed + count.quarantined for count in counts]),
+            "good": ("taken out", [total.taken for total in totals]),
+        }),
+        _plot("Replays", nights, {"cost": ("asked", [total.counters.get("replays", 0) for total in totals])}),
+    ]  # fmt: skip
+    return render("nights.html.j2", {
+        "nights": nights, "tone": tone, "headline": sentence, "first": first, "plots": plots,
+        "rows_shown": [(name, cells[first:]) for name, cells in shown[:MAX_TENANTS]],
+        "left_out": len(shown) - MAX_TENANTS, "quiet": len(nights.cells) - len(shown), "last": nights.last[:MAX_ROWS],
+    })  # fmt: skip
 
 
 def _tells(cell: Cell) -> bool:

@@ -23,7 +23,7 @@ from memory_audit.report.summary import Concern, concern, headline, summarise, w
 from memory_audit.report.views import Removed, TenantView, tenant_view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from memory_audit.report.views import ReadTenant
     from memory_audit.result import AuditResult, EventFinding, TenantSummary
@@ -107,23 +107,28 @@ class IndexRow(NamedTuple):
 
 
 def report_files(
-    result: AuditResult, read: ReadTenant, main: str = "report.html", folder: str = "report"
+    result: AuditResult, read: ReadTenant, main: str = "report.html", folder: str = "report", *, every: bool = True
 ) -> Iterator[tuple[str, str]]:
     """Yield the files of a report, name and content, the main page last. The same result gives the same bytes.
 
     Args:
         result: The run.
-        read: Reads its findings; tenants are asked for in the run's order.
+        read: Reads its findings; tenants are asked for part by part.
         main: Name of the main page.
         folder: Name of the folder beside it for the tenants' pages.
+        every: Of many tenants those that need no person have a page, too: what a night costs follows what it finds.
     """
     if len(result.tenants) <= FEW:
         yield main, render_html(result, read)
         return
-    for number, tenant in enumerate(result.tenants):
-        if tenant.failure is None:
-            yield f"{folder}/{number:04}.html", render_tenant(result, tenant, read, f"../{quote(main)}")
-    yield main, render_index(result, folder)
+    pages = {
+        number: tenant
+        for number, tenant in enumerate(result.tenants)
+        if tenant.failure is None and (every or concern(tenant).needs_person)
+    }
+    for number, tenant in sorted(pages.items(), key=lambda item: item[1].part):
+        yield f"{folder}/{number:04}.html", render_tenant(result, tenant, read, f"../{quote(main)}")
+    yield main, render_index(result, {pages[number].tenant: f"{quote(folder)}/{number:04}.html" for number in pages})
 
 
 def render_html(result: AuditResult, read: ReadTenant) -> str:
@@ -135,38 +140,25 @@ def render_html(result: AuditResult, read: ReadTenant) -> str:
         view = tenant_view(tenant, read)
         sections[tenant.tenant] = _section(number, view, drawn=bool(view.tenant.scores))
     leads = _leads(list(sections.values()))
-    return render(
-        "page.html.j2",
-        **_verdict(result),
-        lead=leads[:MAX_LEAD],
-        lead_left_out=len(leads) - MAX_LEAD,
-        overview=[
-            (tenant, summarise([tenant]), sections[tenant.tenant].anchor if tenant.tenant in sections else "")
-            for tenant in tenants
-        ],
-        sections=sections.values(),
-    )
+    overview = [
+        (tenant, summarise([tenant]), sections[tenant.tenant].anchor if tenant.tenant in sections else "")
+        for tenant in tenants
+    ]
+    return render("page.html.j2", {
+        **_verdict(result), "lead": leads[:MAX_LEAD], "lead_left_out": len(leads) - MAX_LEAD, "overview": overview,
+        "sections": sections.values(),
+    })  # fmt: skip
 
 
-def render_index(result: AuditResult, folder: str) -> str:
-    """Return the main page of a run of many tenants, whose pages lie in a folder beside it."""
-    pages = {
-        tenant.tenant: f"{quote(folder)}/{number:04}.html"
-        for number, tenant in enumerate(result.tenants)
-        if tenant.failure is None
-    }
+def render_index(result: AuditResult, pages: Mapping[str, str]) -> str:
+    """Return the main page of a run of many tenants; `pages` is tenant to the link to its page."""
     tenants = worst_tenants(result.tenants)
-    return render(
-        "index.html.j2",
-        script="index.js",
-        **_verdict(result),
-        lead=(),
-        lead_left_out=0,
-        columns=COLUMNS,
-        rows_shown=[IndexRow(tenant, concern(tenant), pages.get(tenant.tenant, "")) for tenant in tenants[:MAX_INDEX]],
-        left_out=len(tenants) - MAX_INDEX,
-        waiting=sum(concern(tenant).needs_person for tenant in tenants),
-    )
+    rows = [IndexRow(tenant, concern(tenant), pages.get(tenant.tenant, "")) for tenant in tenants[:MAX_INDEX]]
+    return render("index.html.j2", {
+        **_verdict(result), "lead": (), "lead_left_out": 0, "columns": COLUMNS, "rows_shown": rows,
+        "left_out": len(tenants) - MAX_INDEX, "unlinked": len(tenants) - len(pages),
+        "waiting": sum(concern(tenant).needs_person for tenant in tenants),
+    }, script="index.js")  # fmt: skip
 
 
 def render_tenant(result: AuditResult, tenant: TenantSummary, read: ReadTenant, index: str) -> str:
@@ -177,7 +169,7 @@ def render_tenant(result: AuditResult, tenant: TenantSummary, read: ReadTenant, 
     """
     view, removal = tenant_view(tenant, read), tenant.removal
     drawn = bool(removal.removed or removal.quarantined or removal.suspected)
-    return render("tenant_page.html.j2", result=result, section=_section(0, view, drawn=drawn), index=index)
+    return render("tenant_page.html.j2", {"result": result, "section": _section(0, view, drawn=drawn), "index": index})
 
 
 def _verdict(result: AuditResult) -> dict[str, object]:

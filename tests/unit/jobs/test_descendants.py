@@ -37,6 +37,7 @@ from tests.audit_world import (
     verdicts,
 )
 from tests.unit.lineage.worlds import PAPER, RULES, histories
+from tests.whole import read_whole
 
 QUERY = "What is the refund window for order 17?"
 EVENTS = [event("e1", "acme", QUERY), event("p1", "acme", "What is the opening hours for case 3?", "benign")]
@@ -184,7 +185,8 @@ def test_signed_parents_crowd_no_estimate_out_and_none_crowds_them_out(tmp_path,
 def test_an_estimated_edge_quarantines_and_makes_no_label_better(snapshot, audited, tmp_path):
     edges = (EstimatedEdge(tenant="acme", child="ok07", parent="bad0", weight_ppm=900_000),)
     with closing(LocalExecutor(FAKES, FakeGenerator())) as executor:
-        result = run_audit(request_of(snapshot, EVENTS, edges=edges), executor, tmp_path / "run", now_ms=NOW_MS)
+        run_audit(request_of(snapshot, EVENTS, edges=edges), executor, tmp_path / "run", now_ms=NOW_MS)
+    result = read_whole(tmp_path / "run")
     assert removed(result) == removed(audited)
     found = descendants(result)["ok07"]
     assert (found.proposal, found.estimated) == ("quarantine", True)
@@ -220,7 +222,6 @@ def test_without_parents_the_policy_changes_nothing(tmp_path):
         assert all(tenant.lineage is None for tenant in result.tenants)
         texts.add(json_of(dataclasses.replace(result, config={}, run_id="")))
     assert len(texts) == 1
-    assert '"lineage"' not in texts.pop()
 
 
 def derivation(entries, tau_ppm, rules=RULES):

@@ -27,7 +27,6 @@ from memory_audit.provenance import dsse
 from memory_audit.provenance.ed25519 import PrivateKey
 from memory_audit.provenance.keys import Keyring, generate_keys, load_policy
 from memory_audit.provenance.trust_policy import Role, sign_policy
-from memory_audit.report.tables import file_name, part_name
 from memory_audit.request import RUN_FORMAT
 from memory_audit.snapshot.attest import verify_attestation
 from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, keyring, make_snapshot, request_of
@@ -35,8 +34,7 @@ from tests.unit.jobs.test_changed_runs import frame
 from tests.unit.jobs.test_cli import AUDIT
 from tests.unit.jobs.test_cli_purge import PURGE, desk  # noqa: F401 - a fixture
 
-EVENTS = file_name("events", part_name(["acme", "globex"]))
-EVERY = {"run.json", "models.json", "result.json", "report.html", "hazards.json", EVENTS}
+EVERY = {"run.json", "models.json", "result.json", "report.html", "hazards.json"}
 
 
 def test_what_is_written_into_the_folder_after_the_look_is_not_purged(desk, run, monkeypatch):

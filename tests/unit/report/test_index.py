@@ -71,6 +71,14 @@ def test_those_that_need_a_person_come_first_each_with_its_figures():
     assert re.findall(r'<td class="num"[^>]*>(.*?)</td>', row) == ["38", "6", "4 → 2", "5", "0", "1,234"]
 
 
+def test_a_run_writes_the_pages_of_those_that_need_a_person():
+    files = dict(report_files(*summed(many(sample_result())), every=False))
+    linked = re.findall(r'<td><a href="(report/\d+\.html)">', files["report.html"])
+    assert sorted(files) == ["report.html", *sorted(linked)]
+    assert len(linked) == 2
+    assert "<code>memaudit report RUN --tenant T --format html</code> shows one tenant" in files["report.html"]
+
+
 def test_a_tenant_that_failed_is_first_and_says_why_and_has_no_page():
     result, read = summed(many(sample_result()))
     failed = replace(result.tenants[5], failure="its log <b>was</b> changed", part="")
@@ -129,14 +137,15 @@ def test_names_of_files_are_made_here_and_quoted():
 
 def test_an_index_is_bounded_and_says_what_is_left_out(monkeypatch):
     monkeypatch.setattr("memory_audit.report.html.page.MAX_INDEX", 5)
-    index = render_index(summed(many(sample_result()))[0], "report")
+    index = render_index(summed(many(sample_result()))[0], {})
     assert len(rows_of(index)) == 5
     assert f"{COUNT - 5} more tenants, not shown here" in index
     assert MAX_INDEX >= 1_000
 
 
 def test_a_thousand_tenants_take_less_than_a_megabyte():
-    index = render_index(summed(many(sample_result(), 1_000))[0], "report")
+    result = summed(many(sample_result(), 1_000))[0]
+    index = render_index(result, {tenant.tenant: "report/0000.html" for tenant in result.tenants})
     assert len(rows_of(index)) == 1_000
     assert len(index.encode()) < 1_000_000
 
@@ -161,3 +170,14 @@ def test_a_real_browser_runs_the_one_script_and_fetches_nothing(attacker, tmp_pa
     assert dom.count('<button type="button">') == len(COLUMNS)
     assert dom.partition("</title>")[0].rpartition("<title>")[2].startswith("Memory audit of ")
     assert attacker.hits == []
+    (tmp_path / "sorted").mkdir()
+    free = re.sub(
+        r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", written(many(sample_result()))["report.html"]
+    )
+    click = "<script>for (const n of [7, 0]) document.querySelectorAll('th button')[n].click()</script></body>"
+    dom = browse(chromium, free.replace("</body>", click), tmp_path / "sorted")
+    names = [
+        re.sub("<[^>]*>", "", name) for _, name, _, _ in rows_of(dom.replace('hidden=""', "").replace("<tr >", "<tr>"))
+    ]
+    assert names == sorted(names)
+    assert 'aria-sort="ascending"' in dom

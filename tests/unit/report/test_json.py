@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from memory_audit.errors import UsageError
-from memory_audit.report.json import from_json, json_schema, to_json, to_record
+from memory_audit.report.json import from_json, json_schema, to_json
 from memory_audit.result import AuditResult
 from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH, hostile_result, markup
 from tests.unit.report.sample import sample_result
@@ -57,7 +57,7 @@ def test_the_schema_is_the_one_that_is_published():
 @pytest.mark.parametrize("result", [sample(), summed(with_lineage("quarantine")[0])[0], replace(sample(), tenants=())])
 def test_the_schema_takes_what_is_written(result):
     jsonschema.Draft202012Validator.check_schema(json_schema())
-    jsonschema.validate(to_record(result), json_schema(), cls=jsonschema.Draft202012Validator)
+    jsonschema.validate(json.loads(to_json(result)), json_schema(), cls=jsonschema.Draft202012Validator)
 
 
 def test_a_number_that_is_not_finite_cannot_be_written():
@@ -92,7 +92,7 @@ BROKEN = [
     (["seconds"], "1", "seconds is '1', expected a number"),
     (["tenants"], {}, "tenants is {}, expected a list"),
     (["tenants", 1, "tally", "judged"], None, r"tenants\[1\].tally.judged is None, expected a whole number"),
-    (["tenants", 0, "tally", "verdicts"], {"fine": 1}, r"tenants\[0\].tally.verdicts"),
+    (["tenants", 0, "tally", "verdicts"], {"fine": 1}, "run/result.json: expected"),
     (["counters", "replays"], "many", "counters is not a mapping of names to a whole number"),
     (["tenants", 0, "tenant"], "zed", "has a tenant twice, or out of order"),
     (["tenants", 0, "tenant"], "northwind-support", "has a tenant twice, or out of order"),
