@@ -17,7 +17,7 @@ writes files.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -226,7 +226,7 @@ def _type(hint: Any) -> pa.DataType:
         return pa.list_(pa.field("element", _type(of[0])))
     if origin is Literal:
         return pa.string()
-    return pa.struct(_columns(hint)) if is_dataclass(hint) else _PLAIN[hint]
+    return _PLAIN[hint] if hint in _PLAIN else pa.struct(_columns(hint))
 
 
 def _check_numbers(table: pa.Table) -> None:
