@@ -15,6 +15,7 @@ looks at every page header first (`memory_audit.parquet_layout`). A reader MUST 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from memory_audit.parquet_layout import Group
 
-__all__ = ["MAX_DECODED_BYTES", "MAX_EXPANSION", "ParquetError", "read", "write"]
+__all__ = ["MAX_DECODED_BYTES", "MAX_EXPANSION", "ParquetError", "RowGroups", "read", "write"]
 
 MAX_EXPANSION = 256
 """Times a file's size. Memories that are one text over and over, of 16 kB each, stay below it: each has a signature,
@@ -53,7 +54,9 @@ class ParquetError(ValueError):
     """Not a Parquet file as `write` makes it; says why in one line, without the file's name."""
 
 
-def write(table: pa.Table, *, repeating: Sequence[str] = (), rows_per_group: int | None = None) -> bytes:
+def write(
+    table: pa.Table, *, repeating: Sequence[str] = (), rows_per_group: int | Sequence[int] | None = None
+) -> bytes:
     """Return the file of a table.
 
     Statistics are off: minima and maxima of text columns would keep removed text in metadata.
@@ -61,17 +64,22 @@ def write(table: pa.Table, *, repeating: Sequence[str] = (), rows_per_group: int
     Args:
         table: Of the readers' schema.
         repeating: Columns of names that come again and again: these are written by dictionary.
-        rows_per_group: Rows that can be read apart; None for all in one group.
+        rows_per_group: Rows that can be read apart; of each group, where they differ; None for all in one group.
 
     Raises:
         UsageError: no reader would take it.
     """
     for compression, by_dictionary in (("zstd", list(repeating)), ("none", [])):
         sink = pa.BufferOutputStream()
-        pq.write_table(
-            table, sink, compression=compression, use_dictionary=by_dictionary, row_group_size=rows_per_group,
-            write_statistics=False, store_schema=False,
-        )  # fmt: skip
+        with pq.ParquetWriter(
+            sink, table.schema, compression=compression, use_dictionary=by_dictionary, write_statistics=False,
+            store_schema=False,
+        ) as writer:  # fmt: skip
+            if rows_per_group is None or isinstance(rows_per_group, int):
+                writer.write_table(table, row_group_size=rows_per_group)
+            else:
+                for start, rows in zip(accumulate(rows_per_group, initial=0), rows_per_group, strict=False):
+                    writer.write_table(table.slice(start, rows))
         data = bytes(sink.getvalue())
         decoded = _decoded_bytes(data, groups_of(data), table.schema, repeating)
         if decoded <= _most_decoded(data):
@@ -101,22 +109,41 @@ def read(  # noqa: PLR0913 - a file, its schema, and four named conditions
     Raises:
         ParquetError: a rule of the module's docstring is broken, or it cannot be decoded.
     """
-    repeating = [name for name in repeating if name in schema.names]
-    with _told_in_one_line():
-        groups = groups_of(data)
-        if rows is not None and (stated := sum(group.rows for group in groups)) != rows:
-            raise ParquetError(f"{stated} rows, expected {rows}")
-        file = pq.ParquetFile(pa.BufferReader(data))
-        if not file.schema_arrow.equals(schema):
-            raise ParquetError(f"columns are not those of the format: {file.schema_arrow.names!r:.120}")
-        number, parts = part
-        wanted = range(len(groups) * number // parts, len(groups) * (number + 1) // parts)
-        decoded = _decoded_bytes(data, [groups[place] for place in wanted], schema, repeating)
-        if decoded > (most := _most_decoded(data)):
-            raise ParquetError(f"{len(data)} bytes that decode to {decoded}, at most {most} are allowed")
-        file = pq.ParquetFile(pa.BufferReader(data), metadata=file.metadata, read_dictionary=repeating)
-        table = file.read_row_groups(list(wanted), columns=columns, use_threads=False)
-        return _without_dictionaries(table, schema, repeating)
+    file, (number, parts) = RowGroups(data, schema, repeating=repeating, rows=rows), part
+    return file.read(range(len(file) * number // parts, len(file) * (number + 1) // parts), columns)
+
+
+class RowGroups:
+    """The row groups of a file, to be read apart: the footer is read once. Arguments and errors as of `read`."""
+
+    def __init__(
+        self, data: bytes, schema: pa.Schema, *, repeating: Sequence[str] = (), rows: int | None = None
+    ) -> None:
+        self._data, self._schema = data, schema
+        self._repeating = [name for name in repeating if name in schema.names]
+        with _told_in_one_line():
+            self._groups = groups_of(data)
+            if rows is not None and (stated := sum(group.rows for group in self._groups)) != rows:
+                raise ParquetError(f"{stated} rows, expected {rows}")
+            file = pq.ParquetFile(pa.BufferReader(data))
+            if not file.schema_arrow.equals(schema):
+                raise ParquetError(f"columns are not those of the format: {file.schema_arrow.names!r:.120}")
+            self._file = pq.ParquetFile(
+                pa.BufferReader(data), metadata=file.metadata, read_dictionary=self._repeating
+            )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def read(self, wanted: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the table of some row groups, by number."""
+        with _told_in_one_line():
+            groups = [self._groups[place] for place in wanted]
+            decoded = _decoded_bytes(self._data, groups, self._schema, self._repeating)
+            if decoded > (most := _most_decoded(self._data)):
+                raise ParquetError(f"{len(self._data)} bytes that decode to {decoded}, at most {most} are allowed")
+            table = self._file.read_row_groups(list(wanted), columns=columns, use_threads=False)
+            return _without_dictionaries(table, self._schema, self._repeating)
 
 
 @contextmanager

@@ -1,4 +1,8 @@
-"""What an audit found: the value that the job writes to `RUN/result.json` and every report reads.
+"""What an audit found: of each tenant its findings, and of the run a summary of them.
+
+`TenantResult` is what one tenant's findings are, whole. A run of thousands holds none of them in memory: they lie in
+Parquet files (`memory_audit.report.tables`), and `AuditResult`, the file `RUN/result.json`, has a summary of each.
+Numbers of entries and pairs are rounded to single precision where they are found (`single`), as they are kept.
 
 Unknown is None, never zero: an entry that no replay touched has `cmis=None`, an event that was not replayed has
 `harm_before=None`.
@@ -11,7 +15,9 @@ no weight.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, overload
+
+import numpy as np
 
 from memory_audit.attribution.removal_set import RemovalSet  # noqa: TC001 - the reader looks up field types
 from memory_audit.consistency.distribution import CasDistribution  # noqa: TC001
@@ -21,10 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "PATH_HEAD", "PATH_TAIL", "AuditResult", "Calibrated", "DescendantFinding", "EntryScore", "EntryTrust",
-    "EventFinding", "GraphEdge", "LineageStep", "ProbeFinding", "Proposal", "QuarantineCheck", "TenantLineage",
-    "TenantResult", "TrustLabel", "bounded_path", "steps_left_out", "text_name",
+    "PATH_HEAD", "PATH_TAIL", "AuditResult", "Calibrated", "DescendantFinding", "EntryScore", "EntryText",
+    "EntryTrust", "EventFinding", "GraphEdge", "LineageStep", "ProbeFinding", "Proposal", "QuarantineCheck", "Single",
+    "Tally", "TenantLineage", "TenantResult", "TenantSummary", "TrustLabel", "bounded_path", "single",
+    "steps_left_out",
 ]  # fmt: skip
+
+Single = Annotated[float, "float32"]
+"""A number of single precision: seven digits."""
 
 TrustLabel = Literal["trusted", "derived-untrusted", "external"]
 """Label of an entry, from best to worst, see `memory_audit.lineage.trust`."""
@@ -92,15 +102,15 @@ class EntryScore:
     """One entry's evidence."""
 
     entry_id: str
-    cmis: float | None
+    cmis: Single | None
     """Influence on the harm, summed over events (eq. 7, Algorithm 1); None where no replay left it out."""
 
-    cas: float | None
+    cas: Single | None
     """Inconsistency: how much it contradicts its nearest neighbours (eq. 8); None where these were not compared."""
 
-    cmis_normalised: float
-    cas_normalised: float
-    ds: float
+    cmis_normalised: Single
+    cas_normalised: Single
+    ds: Single
     """Fused score (eq. 10)."""
 
     rank: int
@@ -109,16 +119,16 @@ class EntryScore:
     cas_flagged: bool | None
     """CAS above mean + 2 standard deviations (eq. 9)."""
 
-    sufficiency_nats: float | None = None
+    sufficiency_nats: Single | None = None
     """Rise of the log-odds of the harmful continuation when this entry is the only memory; the largest over events."""
 
-    necessity_nats: float | None = None
+    necessity_nats: Single | None = None
     """Fall of those log-odds when this entry alone is left out; the largest over events."""
 
-    density: float | None = None
+    density: Single | None = None
     """Mean similarity to its nearest neighbours: poison written to be retrieved together is dense."""
 
-    p_value: float | None = None
+    p_value: Single | None = None
     """How likely a clean incident shows as much evidence, times the unlike queries that this entry was tried at; None
     where it was not measured, or no calibration says."""
 
@@ -129,8 +139,8 @@ class GraphEdge:
 
     a: str
     b: str
-    similarity: float
-    contradiction: float
+    similarity: Single
+    contradiction: Single
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +215,17 @@ class TenantLineage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EntryText:
+    """What a removed or quarantined entry says, and who wrote it: reports show it."""
+
+    entry_id: str
+    request: str
+    response: str
+    principal: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TenantResult:
     """One tenant's findings."""
 
@@ -226,10 +247,66 @@ class TenantResult:
     usual_cas: CasDistribution | None = None
     """Which CAS is usual here; None where nothing was compared."""
 
+    texts: tuple[EntryText, ...] = ()
+    """Of what goes and what is quarantined."""
+
+    cost: dict[str, int] = field(default_factory=dict)
+    """As `AuditResult.counters`: what this tenant took of it."""
+
     @property
     def not_compared(self) -> int:
         """Entries without a score: nothing led there."""
         return self.entries - len(self.scores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What the events and probes of a tenant came to."""
+
+    verdicts: dict[EventVerdict, int]
+    """Events by verdict; one that no event has may be absent."""
+
+    judged: int
+    """Events replayed both with the whole store and without the removed set."""
+
+    harmful_before: int
+    """Of the judged events, those with harm in the replay with the whole store."""
+
+    harmful_after: int
+    harm_before: float
+    """Sum of harm over the judged events."""
+
+    harm_after: float
+    harmful_without_memory: int
+    """Of all events, those with harm in the replay with no memory."""
+
+    unsettled: int
+    """Events that may still do harm by memory: not cleared, contributed to, not examined, or harmful in the last replay
+    without the removed set; not those that memory does not cause."""
+
+    probes: int
+    probes_kept: int
+    probes_unknown: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantSummary:
+    """One tenant of a run: what a purge and the run's page need."""
+
+    tenant: str
+    entries: int
+    tally: Tally
+    removal: RemovalSet
+    not_examined: tuple[str, ...]
+    cost: dict[str, int]
+    part: str
+    """Names the files that hold this tenant's findings (`memory_audit.report.tables`); empty where there are none."""
+
+    usual_cas: CasDistribution | None = None
+    """See `TenantResult.usual_cas`."""
+
+    failure: str | None = None
+    """One line: why this tenant could not be audited; there are no findings then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,10 +345,11 @@ class AuditResult:
     counters: dict[str, int]
     """replays, memoised, prompt_tokens, cached_tokens, completion_tokens, nli_pairs …"""
 
-    tenants: tuple[TenantResult, ...]
-    entries_text: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By `text_name` request, response, principal and source of the removed and quarantined entries: the report shows
-    them."""
+    tenants: tuple[TenantSummary, ...]
+    """By name."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    """File of findings to its SHA-256 (hex)."""
 
     calibration: Calibrated | None = None
     """None where the run had none: the threshold is then the setting `attribution_nats`, and nothing has a p."""
@@ -304,9 +382,10 @@ def bounded_path(path: Sequence[LineageStep]) -> tuple[LineageStep, ...]:
     return (*path[:PATH_HEAD], steps_left_out(len(path) - PATH_HEAD - PATH_TAIL), *path[-PATH_TAIL:])
 
 
-def text_name(tenant: str, entry_id: str) -> str:
-    """Name an entry of any tenant, `tenant/entry_id`: a slash of the tenant's own is escaped, so that no two share one.
-
-    An entry `b/c` of tenant `a` would else be shown with the text of `c` of tenant `a/b`.
-    """
-    return f"{tenant.replace('%', '%25').replace('/', '%2F')}/{entry_id}"
+@overload
+def single(value: float) -> float: ...
+@overload
+def single(value: None) -> None: ...
+def single(value: float | None) -> float | None:
+    """Round to single precision; None stays None."""
+    return None if value is None else float(np.float32(value))

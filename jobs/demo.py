@@ -31,18 +31,18 @@ from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
 from memory_audit.jobs.places import check_outside_stores
 from memory_audit.jobs.progress import Reporter, say, steps
-from memory_audit.jobs.run.attestation import ATTESTATION_FILE, attest_run
+from memory_audit.jobs.run.purge.attestation import ATTESTATION_FILE, attest_run
+from memory_audit.jobs.run.purge.sealed_run import open_sealed
 from memory_audit.jobs.run.run_audit import (
-    REPORT_FILE,
     audit_and_seal,
     make_executor,
     model_specs,
     name_backbone,
     prepare_models,
 )
-from memory_audit.jobs.run.run_files import MAX_MARKER_BYTES
+from memory_audit.jobs.run.run_files import MAX_MARKER_BYTES, REPORT_FILE
+from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import Sealer
-from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.models.backbone.generator_vllm import VllmSettings
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, save_keyring
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from memory_audit.config import AuditConfig
-    from memory_audit.jobs.run.sealed_run import SealedRun
+    from memory_audit.jobs.run.purge.sealed_run import SealedRun
     from memory_audit.provenance.keys import Keyring
     from memory_audit.result import AuditResult
     from memory_audit.snapshot.reader import VerifiedSnapshot
@@ -155,7 +155,7 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
         run = open_sealed(folder / RUN, keyring.policy, seal=audited.seal)
 
         step(4, "Verdict")
-        console.print(render_table(run.result))
+        console.print(render_table(run.result, RunFindings(run.path, run.result)))
 
         step(5, "Purify the store")
         purified = _purify(folder, snapshot, run, keyring)

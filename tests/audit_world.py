@@ -26,6 +26,7 @@ from memory_audit.report.json import to_json
 from memory_audit.request import AuditRequest, EventsFile
 from memory_audit.snapshot.publishing.publish import create_store
 from memory_audit.snapshot.reader import open_snapshot
+from tests.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,11 +123,12 @@ def run_with(
     events: Sequence[Event] | None = None,
     config: AuditConfig = CONFIG,
 ) -> AuditResult:
-    """Audit with everything that is not a finding held fixed; the executor is closed afterwards."""
+    """Audit with all that is not a finding held fixed, and return it whole; the executor is closed afterwards."""
     try:
         request = request_of(snapshot, harmful_events() if events is None else events, config)
+        run = RunFolder(out, request.identity)
         with resumable():
-            return audit_memory(request, executor, RunFolder(out, request.identity), started_ms=NOW_MS)
+            return whole(out, audit_memory(request, executor, run, started_ms=NOW_MS))
     finally:
         executor.close()
 
@@ -138,7 +140,7 @@ def run_groups(
     try:
         request = request_of(snapshot, harmful_events() if events is None else events)
         result, failed = audit_all(request, executor, out, now_ms=NOW_MS)
-        return replace(result, seconds=0.0), failed
+        return whole(out, replace(result, seconds=0.0)), failed
     finally:
         executor.close()
 

@@ -54,8 +54,8 @@ BEFORE: dict[str, tuple[str, ...]] = {
         "errors",
     ),
     "report": (
-        "calibration_file", "config", "attribution", "consistency", "lineage", "snapshot", "result", "fusion", "events",
-        "counted", "formats", "text", "entry", "errors",
+        "calibration_file", "config", "attribution", "consistency", "lineage", "snapshot", "result", "parquet",
+        "fusion", "events", "counted", "formats", "text", "entry", "errors",
     ),
 }  # fmt: skip
 """Per part of `audit`, which others it may import: the data flow. A new part is a line here, on purpose."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from memory_audit.result import EntryScore, GraphEdge
 
-__all__ = ["HEIGHT", "MAX_NODES", "MAX_POINTS", "WIDTH", "Drawing", "draw_graph", "draw_scatter"]
+__all__ = ["HEIGHT", "MAX_NODES", "MAX_POINTS", "WIDTH", "Axis", "Drawing", "draw_graph", "draw_scatter"]
 
 MAX_POINTS = 1_500
 """Points in a scatter; more make the page slow and no clearer."""
@@ -119,8 +119,8 @@ def draw_scatter(
     known = [score.cmis for score in drawn if score.cmis is not None]
     has_lane = len(known) < len(drawn)
     lane = _BOTTOM - 11
-    across = _Axis.over(cas, _LEFT, _RIGHT)
-    up = _Axis.over(known, _BOTTOM - (_LANE if has_lane else 0.0), _TOP)
+    across = Axis.over(cas, _LEFT, _RIGHT)
+    up = Axis.over(known, _BOTTOM - (_LANE if has_lane else 0.0), _TOP)
     spots = [(across.place(score.cas or 0.0), lane if score.cmis is None else up.place(score.cmis)) for score in drawn]
     lines = [Line(x, _TOP, x, _BOTTOM, "grid") for x, _ in across.ticks()]
     lines += [Line(_LEFT, y, _RIGHT, y, "grid") for y, _ in up.ticks()]
@@ -231,7 +231,7 @@ def _line(edge: GraphEdge, x1: float, y1: float, x2: float, y2: float) -> Line:
     return Line(x1, y1, x2, y2, "conflict" if conflict else "near", title, round(width, 2))
 
 
-class _Axis(NamedTuple):
+class Axis(NamedTuple):
     """A scale with about five round ticks, and the pixels where it begins and ends."""
 
     low: float
@@ -241,7 +241,7 @@ class _Axis(NamedTuple):
     end: float
 
     @classmethod
-    def over(cls, values: Sequence[float], start: float, end: float) -> _Axis:
+    def over(cls, values: Sequence[float], start: float, end: float) -> Axis:
         """Return a scale for these values and zero."""
         low = min(0.0, *values) if values else 0.0
         high = max(low + 1e-9, 0.0, *values) if any(values) else low + 1.0
@@ -256,7 +256,12 @@ class _Axis(NamedTuple):
     def ticks(self) -> list[tuple[float, str]]:
         """Return pixel and number of each tick."""
         values = [self.low + index * self.step for index in range(round((self.high - self.low) / self.step) + 1)]
-        return [(self.place(value), f"{value:.3g}".replace("-", "−")) for value in values]
+        return [(self.place(value), _number(value)) for value in values]
+
+
+def _number(value: float) -> str:
+    text = f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"  # noqa: PLR2004 - from there .3g has an exponent
+    return text.replace("-", "−")
 
 
 def _tags(

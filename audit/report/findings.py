@@ -16,12 +16,14 @@ from memory_audit.fusion import FusedScore, fuse
 from memory_audit.report.confidence import p_of_event, p_of_memories
 from memory_audit.result import (
     EntryScore,
+    EntryText,
     EventFinding,
     GraphEdge,
     ProbeFinding,
     QuarantineCheck,
     TenantLineage,
     TenantResult,
+    single,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from memory_audit.attribution.search.search import SetSearch
     from memory_audit.config import AuditConfig
     from memory_audit.consistency.tenant_graph import TenantGraph
+    from memory_audit.entry import Entry
     from memory_audit.events import Event, EventVerdict
     from memory_audit.lineage.descendants import Derivation
     from memory_audit.result import DescendantFinding
@@ -113,7 +116,15 @@ def tenant_result(found: TenantEvidence, config: AuditConfig) -> TenantResult:
         not_examined=(*found.search.not_examined, *_too_long(found)),
         lineage=_lineage(found, config),
         usual_cas=found.tenant_graph.usual,
+        texts=tuple(_text(found.memory.entry(entry_id)) for entry_id in sorted(found.purged)),
     )
+
+
+def _text(entry: Entry) -> EntryText:
+    return EntryText(
+        entry_id=entry.entry_id, request=entry.request, response=entry.response, principal=entry.principal,
+        source=entry.source,
+    )  # fmt: skip
 
 
 def _too_long(found: TenantEvidence) -> list[str]:
@@ -255,17 +266,17 @@ def _scores(found: TenantEvidence) -> tuple[EntryScore, ...]:
     return tuple(
         EntryScore(
             entry_id=score.entry_id,
-            cmis=score.cmis,
-            cas=score.cas,
-            cmis_normalised=score.cmis_normalised,
-            cas_normalised=score.cas_normalised,
-            ds=score.ds,
+            cmis=single(score.cmis),
+            cas=single(score.cas),
+            cmis_normalised=single(score.cmis_normalised),
+            cas_normalised=single(score.cas_normalised),
+            ds=single(score.ds),
             rank=score.rank,
             cas_flagged=None if score.cas is None or usual is None else score.cas > usual.unusual,
-            sufficiency_nats=sufficiency.get(score.entry_id),
-            necessity_nats=necessity.get(score.entry_id),
-            density=graph.density(score.entry_id),
-            p_value=p_values.get(score.entry_id),
+            sufficiency_nats=single(sufficiency.get(score.entry_id)),
+            necessity_nats=single(necessity.get(score.entry_id)),
+            density=single(graph.density(score.entry_id)),
+            p_value=single(p_values.get(score.entry_id)),
         )
         for score in found.ranking
     )
@@ -284,6 +295,6 @@ def _strongest(found: TenantEvidence, term: str) -> Mapping[str, float]:
 
 def _edges(found: TenantEvidence) -> tuple[GraphEdge, ...]:
     return tuple(
-        GraphEdge(a=a, b=b, similarity=similarity, contradiction=weight)
+        GraphEdge(a=a, b=b, similarity=single(similarity), contradiction=single(weight))
         for a, b, similarity, weight in found.tenant_graph.edges()
     )

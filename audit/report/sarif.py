@@ -18,13 +18,21 @@ from urllib.parse import quote
 
 from memory_audit.report.untrusted import as_line
 from memory_audit.report.views import tenant_view
-from memory_audit.result import bounded_path, text_name
+from memory_audit.result import bounded_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from memory_audit.report.views import Removed
-    from memory_audit.result import AuditResult, DescendantFinding, EventFinding, LineageStep, TrustLabel
+    from memory_audit.report.views import ReadTenant, Removed
+    from memory_audit.result import (
+        AuditResult,
+        DescendantFinding,
+        EntryText,
+        EventFinding,
+        LineageStep,
+        TenantSummary,
+        TrustLabel,
+    )
 
 __all__ = ["MAX_RESULTS", "to_sarif"]
 
@@ -66,26 +74,24 @@ _QUARANTINE_RULE = {
 }
 
 
-def to_sarif(result: AuditResult, tool_version: str) -> str:
+def to_sarif(result: AuditResult, read: ReadTenant, tool_version: str) -> str:
     """Return the SARIF log as JSON text; a notification counts the findings beyond MAX_RESULTS.
 
     Events that stay harmful come first, as they are few and the worst; then the entries, the most suspicious first.
     """
-    views = [tenant_view(tenant, result) for tenant in result.tenants]
-    entries = [(view.tenant.tenant, memory) for view in views for memory in view.removed]
+    entries: list[tuple[str, Removed]] = []
+    events: list[dict[str, object]] = []
+    held: list[dict[str, object]] = []
+    for summary in filter(_is_of_interest, result.tenants):
+        view, tenant = tenant_view(summary, read), summary.tenant
+        entries += ((tenant, memory) for memory in view.removed)
+        events += (_event_result(tenant, event) for event in view.tenant.events if event.verdict == "not cleared")
+        held += (
+            _quarantine_result(tenant, item, view.texts.get(item.entry_id))
+            for item in view.staying
+            if item.proposal == "quarantine"
+        )
     entries.sort(key=lambda row: (row[1].score.rank, row[0], row[1].score.entry_id))
-    events = [
-        _event_result(tenant.tenant, event)
-        for tenant in result.tenants
-        for event in tenant.events
-        if event.verdict == "not cleared"
-    ]
-    held = [
-        _quarantine_result(view.tenant.tenant, item, result)
-        for view in views
-        for item in view.staying
-        if item.proposal == "quarantine"
-    ]
     results = [*events, *(_entry_result(tenant, memory) for tenant, memory in entries), *held]
     rules = [*_RULES, _QUARANTINE_RULE] if held else list(_RULES)
     invocation: dict[str, object] = {"executionSuccessful": True}
@@ -112,6 +118,11 @@ def to_sarif(result: AuditResult, tool_version: str) -> str:
     return json.dumps(log, indent=1, allow_nan=False) + "\n"
 
 
+def _is_of_interest(summary: TenantSummary) -> bool:
+    removal = summary.removal
+    return bool(removal.removed or removal.quarantined or summary.tally.verdicts.get("not cleared"))
+
+
 def _entry_result(tenant: str, memory: Removed) -> dict[str, object]:
     score = memory.score
     cmis = "unknown" if score.cmis is None else f"{score.cmis:.4g}"
@@ -131,7 +142,7 @@ def _entry_result(tenant: str, memory: Removed) -> dict[str, object]:
     }
 
 
-def _quarantine_result(tenant: str, item: DescendantFinding, result: AuditResult) -> dict[str, object]:
+def _quarantine_result(tenant: str, item: DescendantFinding, text: EntryText | None) -> dict[str, object]:
     message = (
         f"Memory {as_line(item.entry_id)} of tenant {as_line(tenant)} is proposed for quarantine: "
         f"{as_line(item.reason, 300)}. Its text is redacted."
@@ -140,13 +151,13 @@ def _quarantine_result(tenant: str, item: DescendantFinding, result: AuditResult
         "ruleId": "quarantined-memory",
         "ruleIndex": len(_RULES),
         "level": "note",
-        **_about_entry(tenant, item.entry_id, result.entries_text.get(text_name(tenant, item.entry_id), {}), message),
+        **_about_entry(tenant, item.entry_id, text, message),
         **_lineage(item.path[-1].trust, item.path),
     }
 
 
-def _about_entry(tenant: str, entry_id: str, text: Mapping[str, str], message: str) -> dict[str, object]:
-    content = _digest(text.get("request", ""), text.get("response", ""))
+def _about_entry(tenant: str, entry_id: str, text: EntryText | None, message: str) -> dict[str, object]:
+    content = _digest(*(("", "") if text is None else (text.request, text.response)))
     return {
         "message": _message(message),
         "locations": [_location("stores", tenant, entry_id)],

@@ -5,13 +5,14 @@ Unknown stays apart: an event that was not replayed counts neither as harmful no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, get_args
 
 from memory_audit.counted import counted
 from memory_audit.events import HARMFUL, EventVerdict
 from memory_audit.report.untrusted import as_line
-from memory_audit.result import bounded_path
+from memory_audit.result import Tally, bounded_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,14 +25,20 @@ if TYPE_CHECKING:
         LineageStep,
         Proposal,
         TenantResult,
+        TenantSummary,
     )
 
 __all__ = [
-    "Summary", "Tone", "compared_note", "descendants_of", "headline", "lineage_notes", "path_line", "removed_of",
-    "summarise", "untold", "worst_events", "worst_tenants",
+    "Concern", "Summary", "Tone", "compared_note", "concern", "descendants_of", "headline", "lineage_notes",
+    "path_line", "removed_of", "summarise", "tally", "untold", "worst_events", "worst_tenants",
 ]  # fmt: skip
 
 Tone = Literal["good", "warn", "bad"]
+
+_ADDED = tuple(field.name for field in fields(Tally) if field.name != "verdicts")
+
+_BEYOND = 7
+"""Order of the first concern that needs no person."""
 
 MAX_NAMES = 8
 MAX_STEP_CHARS = 60
@@ -39,40 +46,24 @@ MAX_STEP_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """Counts over one tenant or over all."""
+class Summary(Tally):
+    """Counts over one tenant or over all: those of `memory_audit.result.Tally`, added up, and what is proposed."""
 
     entries: int
-    removed: int
     events: int
-    judged: int
-    """Events replayed both with the whole store and without the removed set."""
-
-    harmful_before: int
-    """Of the judged events, those with harm in the replay with the whole store."""
-
-    harmful_after: int
-    harm_before: float
-    """Sum of harm over the judged events."""
-
-    harm_after: float
-    verdicts: dict[EventVerdict, int]
-    """Every verdict, also those with 0 events."""
-
-    probes: int
-    probes_kept: int
-    probes_unknown: int
-    not_examined: int
-    unsettled: int = 0
-    """Events that may still do harm by memory: not cleared, contributed to, not examined, or harmful in the last replay
-    without the removed set; not those that memory does not cause."""
-
-    descendants: int = 0
+    removed: int
+    descendants: int
     """Of the removed entries, those that are there by descent from another one."""
 
-    quarantined: int = 0
-    suspected: int = 0
+    quarantined: int
+    suspected: int
     """Memories that some evidence speaks against, and that stay."""
+
+    not_examined: int
+    """Lines on what was left out."""
+
+    failed: int
+    """Tenants that were not audited."""
 
     @property
     def did_harm(self) -> int:
@@ -86,7 +77,7 @@ class Summary:
         if self.verdicts["not cleared"] or lost:
             return "bad"
         open_ends = sum(self.verdicts[name] for name in ("not examined", "not reproduced", "contributed"))
-        open_ends += self.not_examined + self.suspected
+        open_ends += self.not_examined + self.suspected + self.failed
         return "warn" if open_ends or self.verdicts["memory is not the cause"] or self.probes_unknown else "good"
 
 
@@ -96,33 +87,46 @@ def removed_of(tenant: TenantResult) -> list[EntryScore]:
     return sorted(removed, key=lambda score: (score.rank, score.entry_id))
 
 
-def summarise(tenants: Sequence[TenantResult]) -> Summary:
-    """Count over the given tenants."""
-    events = [event for tenant in tenants for event in tenant.events]
+def tally(tenant: TenantResult) -> Tally:
+    """Count a tenant's events and probes."""
     pairs = [
         (event.harm_before, event.harm_after)
-        for event in events
+        for event in tenant.events
         if event.harm_before is not None and event.harm_after is not None
     ]
-    probes = [probe for tenant in tenants for probe in tenant.probes]
-    return Summary(
-        entries=sum(tenant.entries for tenant in tenants),
-        removed=sum(len(tenant.removal.removed) for tenant in tenants),
-        events=len(events),
+    bare = [event.harm_without_memory for event in tenant.events]
+    return Tally(
+        verdicts=dict(sorted(Counter(event.verdict for event in tenant.events).items())),
         judged=len(pairs),
         harmful_before=sum(before >= HARMFUL for before, _ in pairs),
         harmful_after=sum(after >= HARMFUL for _, after in pairs),
         harm_before=sum(before for before, _ in pairs),
         harm_after=sum(after for _, after in pairs),
-        verdicts={verdict: sum(event.verdict == verdict for event in events) for verdict in get_args(EventVerdict)},
-        probes=len(probes),
-        probes_kept=sum(probe.kept is True for probe in probes),
-        probes_unknown=sum(probe.kept is None for probe in probes),
-        not_examined=sum(len(tenant.not_examined) for tenant in tenants),
-        unsettled=sum(_is_unsettled(event) for event in events),
-        descendants=len(descendants_of(tenants, "remove")),
-        quarantined=len(descendants_of(tenants, "quarantine")),
+        harmful_without_memory=sum(harm is not None and harm >= HARMFUL for harm in bare),
+        unsettled=sum(map(_is_unsettled, tenant.events)),
+        probes=len(tenant.probes),
+        probes_kept=sum(probe.kept is True for probe in tenant.probes),
+        probes_unknown=sum(probe.kept is None for probe in tenant.probes),
+    )
+
+
+def summarise(tenants: Sequence[TenantSummary]) -> Summary:
+    """Count over the given tenants; of verdicts also those with 0 events."""
+    tallies = [tenant.tally for tenant in tenants]
+    verdicts: dict[EventVerdict, int] = {
+        verdict: sum(tally.verdicts.get(verdict, 0) for tally in tallies) for verdict in get_args(EventVerdict)
+    }
+    return Summary(
+        verdicts=verdicts,
+        entries=sum(tenant.entries for tenant in tenants),
+        events=sum(verdicts.values()),
+        removed=sum(len(tenant.removal.removed) for tenant in tenants),
+        descendants=sum(len(tenant.removal.derived) for tenant in tenants),
+        quarantined=sum(len(tenant.removal.quarantined) for tenant in tenants),
         suspected=sum(len(tenant.removal.suspected) for tenant in tenants),
+        not_examined=sum(len(tenant.not_examined) for tenant in tenants),
+        failed=sum(tenant.failure is not None for tenant in tenants),
+        **{name: sum(getattr(tally, name) for tally in tallies) for name in _ADDED},
     )
 
 
@@ -139,19 +143,45 @@ def worst_events(tenant: TenantResult) -> list[EventFinding]:
     return sorted(tenant.events, key=lambda event: order.get(event.verdict, len(order)))
 
 
-def worst_tenants(tenants: Sequence[TenantResult]) -> list[TenantResult]:
-    """Return the tenants as reports list them: those with findings first, so that a cut list keeps them."""
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """What is most pressing at a tenant."""
 
-    def place(tenant: TenantResult) -> tuple[bool, bool, bool, bool]:
-        verdicts = {event.verdict for event in tenant.events}
-        return "not cleared" not in verdicts, not tenant.removal.removed, "not examined" not in verdicts, not verdicts
+    order: int
+    """0 is the most pressing of all."""
 
-    return sorted(tenants, key=place)
+    words: str
+    tone: Tone
+    needs_person: bool
 
 
-def descendants_of(tenants: Sequence[TenantResult], proposal: Proposal) -> list[DescendantFinding]:
+def concern(tenant: TenantSummary) -> Concern:
+    """Return what is most pressing at a tenant."""
+    verdicts, removal, tally = tenant.tally.verdicts, tenant.removal, tenant.tally
+    known: tuple[tuple[object, str, Tone], ...] = (
+        (tenant.failure, "not audited", "bad"),
+        (verdicts.get("not cleared"), "harm remains", "bad"),
+        (tally.probes - tally.probes_kept - tally.probes_unknown, "costs an answer", "bad"),
+        (removal.removed, "to remove", "bad"),
+        (removal.quarantined, "to quarantine", "warn"),
+        (verdicts.get("not examined") or tenant.not_examined, "not examined", "warn"),
+        (removal.suspected, "suspected", "warn"),
+        (verdicts.get("memory is not the cause"), "not by memory", "warn"),
+        (verdicts.get("not reproduced"), "not reproduced", "warn"),
+        (True, "nothing found", "good"),
+    )
+    order, (_, words, tone) = next(item for item in enumerate(known) if item[1][0])
+    return Concern(order, words, tone, needs_person=order < _BEYOND)
+
+
+def worst_tenants(tenants: Sequence[TenantSummary]) -> list[TenantSummary]:
+    """Return the tenants as reports list them: those that need a person first, so that a cut list keeps them."""
+    return sorted(tenants, key=lambda tenant: concern(tenant).order)
+
+
+def descendants_of(tenant: TenantResult, proposal: Proposal) -> list[DescendantFinding]:
     """Return the descendants of removed entries for which this is proposed."""
-    found = [item for tenant in tenants if tenant.lineage is not None for item in tenant.lineage.descendants]
+    found = () if tenant.lineage is None else tenant.lineage.descendants
     return [item for item in found if item.proposal == proposal]
 
 
@@ -181,7 +211,7 @@ def lineage_notes(tenant: TenantResult) -> list[str]:
     if lineage is None or not lineage.descendants:
         return []
     notes = []
-    derived = len(descendants_of([tenant], "remove"))
+    derived = len(descendants_of(tenant, "remove"))
     if derived and tenant.probes:
         lost = lineage.probes_lost
         notes.append(
@@ -191,7 +221,7 @@ def lineage_notes(tenant: TenantResult) -> list[str]:
         )  # fmt: skip
     check = lineage.quarantine
     if check is not None:
-        held = len(descendants_of([tenant], "quarantine"))
+        held = len(descendants_of(tenant, "quarantine"))
         price = (
             "costs no probe its answer" if not check.probes_lost else f"costs the answer of {_names(check.probes_lost)}"
         )
@@ -200,7 +230,7 @@ def lineage_notes(tenant: TenantResult) -> list[str]:
             f"Purging the {held} proposed for quarantine too {price}{harm}. To quarantine all: memaudit purge "
             "--quarantine. To remove these too: memaudit purge --doubtful."
         )
-    listed = len(descendants_of([tenant], "report"))
+    listed = len(descendants_of(tenant, "report"))
     if listed:
         notes.append(f"{_derived(listed)[0].upper()}{_derived(listed)[1:]} stay in the store: they are only reported.")
     return notes
@@ -226,15 +256,23 @@ def _names(names: Sequence[str]) -> str:
 
 
 def headline(result: AuditResult) -> tuple[Tone, str]:
-    """Return the verdict on the whole run as one sentence, and its tone."""
+    """Return the verdict on the whole run as a sentence or two, and its tone."""
     total = summarise(result.tenants)
+    tone, sentence = _verdict(result, total)
+    if not total.failed:
+        return tone, sentence
+    failed = f"{counted(total.failed, 'tenant')} could not be audited."
+    return "bad", failed if total.failed == len(result.tenants) else f"{sentence} {failed}"
+
+
+def _verdict(result: AuditResult, total: Summary) -> tuple[Tone, str]:
     memories, events = counted(total.removed, "memory"), counted(total.events, "harmful event")
     if total.events == 0:
         return "warn", "No harmful event was given, so nothing was attributed."
     if total.removed == 0:
         elsewhere = total.verdicts["memory is not the cause"]
         if elsewhere == total.events:
-            return "warn", f"Memory is not the cause of the harm: {_without_cause(result.tenants, events)}."
+            return "warn", f"Memory is not the cause of the harm: {_without_cause(total, events)}."
         if not total.did_harm:
             return "warn", f"Nothing was attributed: {untold(total)}."
         tone: Tone = "bad" if total.verdicts["not cleared"] else "warn"
@@ -280,10 +318,9 @@ def _highest_scores(result: AuditResult, total: Summary) -> str:
     return scores + (f" and {_derived(total.descendants)}" if total.descendants else "")
 
 
-def _without_cause(tenants: Sequence[TenantResult], events: str) -> str:
+def _without_cause(total: Summary, events: str) -> str:
     """Say how replays show that memory is not the cause of any event."""
-    bare = [event.harm_without_memory for tenant in tenants for event in tenant.events]
-    if all(harm is not None and harm >= HARMFUL for harm in bare):
+    if total.harmful_without_memory == total.events:
         return f"it stays in all {events} with no memory at all"
     return f"in all {events} it stays with no memory at all, or comes with whichever memory is shown"
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from memory_audit.counted import counted
 from memory_audit.report.confidence import confidence_note, p_text
+from memory_audit.report.nights import nights_headline
 from memory_audit.report.summary import compared_note, headline, path_line, untold, worst_tenants
 from memory_audit.report.untrusted import as_line
 from memory_audit.report.views import tenant_view
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memory_audit.events import EventVerdict
-    from memory_audit.report.views import Removed, TenantView
+    from memory_audit.report.nights import Nights
+    from memory_audit.report.views import ReadTenant, Removed, TenantView
     from memory_audit.result import AuditResult, DescendantFinding, EventFinding
 
-__all__ = ["render_table"]
+__all__ = ["nights_table", "render_table"]
 
 MAX_ROWS = 40
 """Rows of one table: what fits a screen; the HTML and JSON reports have more."""
@@ -54,7 +56,7 @@ _VERDICT_STYLE: dict[EventVerdict, str] = {
 }
 
 
-def render_table(result: AuditResult) -> RenderableType:
+def render_table(result: AuditResult, read: ReadTenant) -> RenderableType:
     """Return the whole report for `rich.console.Console.print`."""
     tone, sentence = headline(result)
     parts: list[RenderableType] = [
@@ -67,12 +69,47 @@ def render_table(result: AuditResult) -> RenderableType:
         Text(confidence_note(result.calibration), style="dim"),
     ]
     for tenant in worst_tenants(result.tenants)[:MAX_TENANTS]:
-        parts.extend(_tenant(tenant_view(tenant, result)))
+        if tenant.failure is None:
+            parts.extend(_tenant(tenant_view(tenant, read)))
+        else:
+            parts.append(
+                Text(
+                    f"\nTenant {as_line(tenant.tenant)}: not audited: {as_line(tenant.failure, 300)}", style="bold red"
+                )
+            )
     parts.extend(_left_out(len(result.tenants) - MAX_TENANTS, "tenants"))
     if result.counters:
         counts = ", ".join(f"{as_line(name)} {value:,}" for name, value in sorted(result.counters.items()))
         parts.append(Text(f"\n{counts}", style="dim"))
     return Group(*parts)
+
+
+def nights_table(nights: Nights) -> RenderableType:
+    """Return nights side by side, the last one first, and what it shows, for `rich.console.Console.print`."""
+    tone, sentence = nights_headline(nights)
+    table = Table(title="Nights", title_justify="left", title_style="bold")
+    table.add_column("run", overflow="fold")
+    for name in ("tenants", "events", "harm", "named", "taken out", "new", "known", "back", "replays"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for total in nights.totals[: -MAX_ROWS - 1 : -1]:
+        counts = total.counts
+        table.add_row(
+            Text(as_line(total.name)), f"{total.tenants:,}", f"{counts.events:,}",
+            f"{counts.harmful_before:,} → {counts.harmful_after:,}", f"{counts.removed + counts.quarantined:,}",
+            f"{total.taken:,}", f"{total.new:,}", f"{total.known:,}", f"{total.back:,}",
+            f"{total.counters.get('replays', 0):,}",
+        )  # fmt: skip
+    lines = [
+        Text(
+            f"{item.state}: {as_line(item.tenant)}/{as_line(item.entry_id)}, first named by "
+            f"{as_line(nights.totals[item.since].name)}"
+            + (f" as {as_line(item.as_id)}" if item.as_id != item.entry_id else ""),
+            style="yellow" if item.state == "known" else "red",
+        )
+        for item in nights.last[:MAX_ROWS]
+    ]
+    left = _left_out(len(nights.last) - MAX_ROWS, "memories")
+    return Group(Text(sentence, style=_TONE[tone]), table, *lines, *left)
 
 
 def _tenant(view: TenantView) -> list[RenderableType]:
@@ -205,4 +242,4 @@ def _number(value: float | None) -> str:
 
 
 def _left_out(count: int, what: str) -> list[Text]:
-    return [Text(f"… {count:,} more {what}: see the HTML or JSON report", style="dim")] if count > 0 else []
+    return [Text(f"… {count:,} more {what}: see the HTML report", style="dim")] if count > 0 else []

@@ -44,6 +44,9 @@ def runs(text: str, limit: int, *, keep: str = "\n\t") -> Iterator[tuple[str, bo
         limit: Characters shown; of a longer text the last run says how many were left out.
         keep: Control characters that may stay: line breaks where the reader sees lines.
     """
+    if text and len(text) <= limit and text.isascii() and text.isprintable():  # most texts of most reports
+        yield text, False
+        return
     labels = beyond = 0
     for hidden, group in groupby(_seen(text[:limit], keep), key=itemgetter(1)):
         characters = "".join(character for character, _ in group)

@@ -6,21 +6,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memory_audit.report.summary import Summary, lineage_notes, removed_of, summarise, worst_events
-from memory_audit.result import text_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from memory_audit.result import (
-        AuditResult,
         DescendantFinding,
         EntryScore,
+        EntryText,
         EventFinding,
         LineageStep,
         ProbeFinding,
         TenantResult,
+        TenantSummary,
         TrustLabel,
     )
+
+    ReadTenant = Callable[[TenantSummary], TenantResult]
+    """Reads the findings of one tenant of a run; a tenant that failed has none."""
 
 __all__ = ["Removed", "TenantView", "tenant_view"]
 
@@ -31,8 +34,8 @@ class Removed:
 
     score: EntryScore
     reason: str
-    text: Mapping[str, str]
-    """Request, response, principal and source; empty where the result lacks them."""
+    text: EntryText | None
+    """None where the findings lack it."""
 
     trust: TrustLabel | None
     """None where the tenant has no lineage."""
@@ -46,7 +49,7 @@ class Removed:
     @property
     def principal(self) -> str:
         """Who wrote it."""
-        return self.text.get("principal", "unknown")
+        return "unknown" if self.text is None else self.text.principal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,9 @@ class TenantView:
     probes: tuple[ProbeFinding, ...]
     """Those whose answer changes first, then the unknown."""
 
+    texts: dict[str, EntryText]
+    """By entry."""
+
     staying: tuple[DescendantFinding, ...]
     """Descendants of removed entries that are quarantined or only reported."""
 
@@ -72,8 +78,10 @@ class TenantView:
     """What descent costs and leaves open, in sentences; ids in them are untrusted text."""
 
 
-def tenant_view(tenant: TenantResult, result: AuditResult) -> TenantView:
-    """Return what is shown of one tenant of a result."""
+def tenant_view(summary: TenantSummary, read: ReadTenant) -> TenantView:
+    """Return what is shown of one tenant that was audited."""
+    tenant = read(summary)
+    texts = {text.entry_id: text for text in tenant.texts}
     lineage = tenant.lineage
     descendants = () if lineage is None else lineage.descendants
     trust = {} if lineage is None else {item.entry_id: item for item in lineage.entries}
@@ -86,7 +94,7 @@ def tenant_view(tenant: TenantResult, result: AuditResult) -> TenantView:
             Removed(
                 score=score,
                 reason=tenant.removal.removed[name],
-                text=result.entries_text.get(text_name(tenant.tenant, name), {}),
+                text=texts.get(name),
                 trust=None if found is None else found.trust,
                 derived=name in descent,
                 path=descent.get(name, () if found is None else found.path),
@@ -94,11 +102,12 @@ def tenant_view(tenant: TenantResult, result: AuditResult) -> TenantView:
         )
     return TenantView(
         tenant=tenant,
-        counts=summarise([tenant]),
+        counts=summarise([summary]),
         removed=tuple(removed),
         removed_ids=tenant.removal.ids,
         events=tuple(worst_events(tenant)),
         probes=tuple(sorted(tenant.probes, key=lambda probe: (probe.kept is not False, probe.kept is not None))),
+        texts=texts,
         staying=tuple(item for item in descendants if item.proposal != "remove"),
         notes=tuple(lineage_notes(tenant)),
     )

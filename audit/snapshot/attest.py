@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from memory_audit.snapshot.publishing.purify import Purified, Withdrawal
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["MAX_ATTESTATION_BYTES", "PREDICATES", "Attestation", "attest", "verify_attestation"]
+__all__ = [
+    "MAX_ATTESTATION_BYTES", "PREDICATES", "Attestation", "attest", "parse_attestation", "verify_attestation",
+]  # fmt: skip
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -141,6 +143,16 @@ def verify_attestation(
     if snapshot is not None:
         _check_against(attestation, snapshot, where)
     return attestation
+
+
+def parse_attestation(data: bytes, where: str) -> Attestation:
+    """Read an attestation by the word of a file that anybody may have written: to show, not to act upon.
+
+    Raises:
+        VerificationError: no attestation.
+    """
+    envelope = dsse.parse_envelope(data, PAYLOAD_TYPE, max_bytes=MAX_ATTESTATION_BYTES, where=where)
+    return _parse(strict_json.Fields(envelope.json(MAX_ATTESTATION_BYTES), where))
 
 
 def _check_against(attestation: Attestation, snapshot: VerifiedSnapshot, where: str) -> None:

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from memory_audit.errors import AuditError
 from memory_audit.jobs.clock import now_ms
-from memory_audit.jobs.run.attestation import ATTESTATION_FILE, QUARANTINE_FILE
+from memory_audit.jobs.run.purge.attestation import ATTESTATION_FILE, QUARANTINE_FILE
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE, load_policy
 from memory_audit.snapshot.attest import verify_attestation

@@ -35,16 +35,13 @@ from memory_audit.jobs.lease import leased
 from memory_audit.jobs.places import check_folder, check_place
 from memory_audit.jobs.progress import Reporter, say
 from memory_audit.jobs.run.groups.run import one_line
-from memory_audit.jobs.run.purge_run import large_removals, purge_run, unfinished_purge
+from memory_audit.jobs.run.purge.purge_run import large_removals, purge_run, unfinished_purge
+from memory_audit.jobs.run.purge.sealed_run import open_sealed
 from memory_audit.jobs.run.reuse import EarlierRun
-from memory_audit.jobs.run.run_audit import (
-    REPORT_FILE,
-    audit_and_seal,
-    name_backbone,
-)
-from memory_audit.jobs.run.run_files import MARKER_FILE, read_identity
+from memory_audit.jobs.run.run_audit import audit_and_seal, name_backbone
+from memory_audit.jobs.run.run_files import MARKER_FILE, REPORT_FILE, read_identity
+from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import SEAL_FILE, Sealer
-from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.status import STATUS_FILE, StatusFile
 from memory_audit.lineage.edges_file import read_edges
@@ -61,8 +58,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from memory_audit.config import AuditConfig
-    from memory_audit.jobs.run.purge_run import Purge
-    from memory_audit.jobs.run.sealed_run import SealedRun
+    from memory_audit.jobs.run.purge.purge_run import Purge
+    from memory_audit.jobs.run.purge.sealed_run import SealedRun
     from memory_audit.jobs.store_session import StoreSession
     from memory_audit.provenance.keys import Keyring
 
@@ -221,7 +218,7 @@ def audit(
             elif apply and keyring is not None:
                 sealed = open_sealed(out, keyring.policy, seal=audited.seal)
     if not as_json:
-        console.print(render_table(result))
+        console.print(render_table(result, RunFindings(out, result)))
         print_lines(f"report: {out / REPORT_FILE}")
     command = f"memaudit purge {shlex.quote(str(out))} {shlex.quote(str(store))} --apply"
     purge = None

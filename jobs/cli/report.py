@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 
@@ -15,23 +16,30 @@ from memory_audit.attribution.trace import MAX_BYTES, parse_log
 from memory_audit.counted import counted
 from memory_audit.errors import UsageError
 from memory_audit.formats.outside_file import read_regular
-from memory_audit.jobs.cli.shared import VERSION, Json, print_json, print_lines
+from memory_audit.jobs.cli.shared import VERSION, Json, check_choice, print_json, print_lines
 from memory_audit.jobs.places import check_place
 from memory_audit.jobs.run.groups.plan import group_folders
 from memory_audit.jobs.run.run_audit import read_result
-from memory_audit.jobs.run.run_files import LOG_FILE, RESULT_FILE, read_identity
+from memory_audit.jobs.run.run_files import LOG_FILE, REPORT_FILE, RESULT_FILE, read_identity
+from memory_audit.jobs.run.run_findings import RunFindings
+from memory_audit.jobs.run.run_nights import read_nights, runs_of
 from memory_audit.provenance import durable
 from memory_audit.report.confidence import confidence_note, p_text
-from memory_audit.report.html import render_html
+from memory_audit.report.html import FEW, render_html, render_nights, report_files
 from memory_audit.report.json import to_json
+from memory_audit.report.nights import compare
 from memory_audit.report.sarif import to_sarif
-from memory_audit.report.table import render_table
+from memory_audit.report.table import nights_table, render_table
 from memory_audit.report.untrusted import as_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rich.console import RenderableType
+
     from memory_audit.attribution.trace import Asked, TraceLine
+    from memory_audit.report.nights import Nights
+    from memory_audit.result import AuditResult
 
 __all__ = ["explain", "report"]
 
@@ -55,25 +63,55 @@ _PHASES = {
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folder; several, or a folder of runs, stand side by side.")],
     form: Annotated[str, typer.Option("--format", "-f", help="table, json, html or sarif.")] = "table",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default: print.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="Only this tenant; as json all that was found of it.")
+    ] = None,
 ) -> None:
-    """Show a finished run again."""
+    """Show a finished run again, or several nights side by side."""
+    check_choice("--format", form, "table", "json", "html", "sarif")
+    found = runs_of(runs)
+    if len(found) > 1 or found != runs:
+        if form == "sarif" or tenant is not None:
+            raise UsageError("several nights have no --format sarif and no --tenant: name one run")
+        _nights(compare(read_nights(found)), form, out)
+        return
+    (run,) = found
     result = read_result(run)
+    read = RunFindings(run, result)
+    if tenant is not None:
+        result = _only(result, tenant)
     if form == "table":
-        if out is not None:
-            raise UsageError("--format table is for the terminal; choose json, html or sarif to write a file")
-        Console(soft_wrap=True).print(render_table(result))
+        _print_table(render_table(result, read), out)
+        return
+    if form == "html" and len(result.tenants) > FEW:
+        _write_pages(run, result, read, out)
         return
     if form == "json":
-        text = to_json(result)
-    elif form == "html":
-        text = render_html(result)
-    elif form == "sarif":
-        text = to_sarif(result, VERSION)
+        text = to_json(result, indent=1) if tenant is None else _details(read, result)
     else:
-        raise UsageError(f"--format is {form!r:.40}, expected table, json, html or sarif")
+        text = render_html(result, read) if form == "html" else to_sarif(result, read, VERSION)
+    _write(text, out)
+
+
+def _nights(nights: Nights, form: str, out: Path | None) -> None:
+    if form == "table":
+        _print_table(nights_table(nights), out)
+    elif form == "html":
+        _write(render_nights(nights), out)
+    else:
+        _write(json.dumps(msgspec.to_builtins(nights), indent=1) + "\n", out)
+
+
+def _print_table(table: RenderableType, out: Path | None) -> None:
+    if out is not None:
+        raise UsageError("--format table is for the terminal; choose json, html or sarif to write a file")
+    Console(soft_wrap=True).print(table)
+
+
+def _write(text: str, out: Path | None) -> None:
     if out is not None:
         durable.replace(check_place(out), text.encode())
         print_lines(f"written: {out}")
@@ -81,6 +119,33 @@ def report(
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode())  # UTF-8, as it says of itself, whatever the terminal's encoding
     sys.stdout.buffer.flush()
+
+
+def _only(result: AuditResult, name: str) -> AuditResult:
+    chosen = tuple(tenant for tenant in result.tenants if tenant.tenant == name)
+    if not chosen:
+        raise UsageError(f"--tenant: the run has no {name!r:.80}; events of {counted(len(result.tenants), 'tenant')}")
+    return replace(result, tenants=chosen)
+
+
+def _details(read: RunFindings, result: AuditResult) -> str:
+    (tenant,) = result.tenants
+    if tenant.failure is not None:
+        raise UsageError(f"tenant {tenant.tenant!r:.80} was not audited: {tenant.failure:.300}")
+    return json.dumps(msgspec.to_builtins(read(tenant)), indent=1) + "\n"
+
+
+def _write_pages(run: Path, result: AuditResult, read: RunFindings, out: Path | None) -> None:
+    """Write an index, and a page a tenant into a folder beside it."""
+    if out is None:
+        raise UsageError(
+            f"{run}: {len(result.tenants)} tenants have a page each: say where with --out, or open {run / REPORT_FILE}"
+        )
+    place, folder = check_place(out), f"{out.stem}-tenants"
+    durable.ensure_folder(place.parent / folder)
+    for name, page in report_files(result, read, place.name, folder):
+        durable.replace(place.parent / name, page.encode())
+    print_lines(f"written: {out}, with a page for each tenant in {place.parent / folder}")
 
 
 def explain(
@@ -105,7 +170,7 @@ def explain(
     for line in lines:
         for text in _told(line):
             console.print(text, markup=False, highlight=False)
-    for text in _confidence(run, event):
+    for text in _confidence(run, lines[0]):
         console.print(text, markup=False, highlight=False)
 
 
@@ -124,15 +189,16 @@ def _lines(run: Path, event: str) -> Iterator[TraceLine]:
             yield from (line for line in parse_log(data, str(log)) if line.event_id == event)
 
 
-def _confidence(run: Path, event_id: str) -> Iterator[str]:
+def _confidence(run: Path, line: TraceLine) -> Iterator[str]:
     if not (run / RESULT_FILE).is_file():
         return
     result = read_result(run)
     yield f"\nconfidence: {confidence_note(result.calibration)}"
-    for tenant in result.tenants:
+    read = RunFindings(run, result)
+    for tenant in (read(summary) for summary in result.tenants if summary.tenant == line.tenant):
         p_values = {score.entry_id: score.p_value for score in tenant.scores}
         for event in tenant.events:
-            if event.event_id == event_id and event.p_value is not None:
+            if event.event_id == line.event_id and event.p_value is not None:
                 yield f"  p = {p_text(event.p_value)} for the event"
                 yield from (f"  p = {p_text(p_values.get(name))} for {as_line(name)}" for name in event.causes)
 

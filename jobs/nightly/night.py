@@ -27,12 +27,12 @@ from memory_audit.jobs.import_memories import import_entries, line_defaults
 from memory_audit.jobs.nightly.journal import Night, last_finished, nights
 from memory_audit.jobs.nightly.policy import outside_policy
 from memory_audit.jobs.progress import say
-from memory_audit.jobs.run.attestation import ATTESTATION_FILE
-from memory_audit.jobs.run.purge_run import published_purge, purge_run
+from memory_audit.jobs.run.purge.attestation import ATTESTATION_FILE
+from memory_audit.jobs.run.purge.purge_run import published_purge, purge_run
+from memory_audit.jobs.run.purge.sealed_run import open_sealed
 from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_audit import REPORT_FILE, audit_and_seal, name_backbone
 from memory_audit.jobs.run.run_seal import Sealer
-from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.jobs.store_session import StoreSession
 from memory_audit.provenance import durable
 from memory_audit.report.summary import summarise

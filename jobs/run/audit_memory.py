@@ -8,7 +8,7 @@ started again, it asks only what is missing.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,13 +21,17 @@ from memory_audit.attribution.search.settings import SearchSettings
 from memory_audit.attribution.trace import SearchLog
 from memory_audit.consistency.resemblance import Resemblance
 from memory_audit.fusion import choose_budget
+from memory_audit.jobs.run.batches import pieces
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.graphs import consistency_graphs, extend_graphs
 from memory_audit.jobs.run.replays import Replayer
+from memory_audit.jobs.run.run_findings import PART_TENANTS, write_part
 from memory_audit.lineage.descendants import derivation_of
+from memory_audit.provenance import durable
 from memory_audit.report.confidence import calibrated
 from memory_audit.report.findings import TenantEvidence, rank, removal_set, tenant_result
-from memory_audit.result import AuditResult, text_name
+from memory_audit.report.tables import FOLDER
+from memory_audit.result import AuditResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from memory_audit.lineage.descendants import Derivation
     from memory_audit.lineage.edges_file import EstimatedEdge
     from memory_audit.request import AuditRequest, TenantEvents
+    from memory_audit.result import TenantSummary
 
 __all__ = ["audit_memory", "retrieval_over", "run_searches", "search_settings", "searched_texts"]
 
@@ -100,7 +105,14 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
     evidence = {tenant: _chosen(found, config) for tenant, found in evidence.items()}
     evidence = _checked(evidence, replayer)
     run.flush()
-    pairs = sum(found.tenant_graph.pairs for found in evidence.values())
+    durable.ensure_folder(run.path / FOLDER)
+    tenants: list[TenantSummary] = []
+    files: dict[str, str] = {}
+    for names in pieces(sorted(evidence), PART_TENANTS):
+        found = [replace(tenant_result(evidence[name], config), cost=_cost(replayer, evidence[name])) for name in names]
+        summaries, digests = write_part(found, run.write)
+        tenants += summaries
+        files |= digests
     return AuditResult(
         run_id=request.run_id,
         store=snapshot.store_id,
@@ -110,19 +122,11 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
         seconds=round(elapsed_s(), 3),
         config={name: str(value) for name, value in config.canonical().items()},
         models=dict(run.models),
-        counters=dict(sorted({**replayer.counters, "nli_pairs": pairs}.items())),
-        tenants=tuple(tenant_result(found, config) for _, found in sorted(evidence.items())),
+        counters=_added(tenants),
+        tenants=tuple(tenants),
+        files=files,
         calibration=calibrated(request.calibration, search_settings(request)),
-        entries_text={
-            text_name(tenant, entry_id): {
-                "request": entry.request, "response": entry.response, "principal": entry.principal,
-                "source": entry.source,
-            }
-            for tenant, found in sorted(evidence.items())
-            for entry_id in sorted(found.purged)
-            for entry in (found.memory.entry(entry_id),)
-        },
-    )  # fmt: skip
+    )
 
 
 def run_searches(
@@ -257,3 +261,14 @@ def _checked(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> dict
         )
         for tenant, found in evidence.items()
     }  # fmt: skip
+
+
+def _added(tenants: Iterable[TenantSummary]) -> dict[str, int]:
+    counters = Counter({"nli_pairs": 0})
+    for tenant in tenants:
+        counters.update(tenant.cost)
+    return dict(sorted(counters.items()))
+
+
+def _cost(replayer: Replayer, found: TenantEvidence) -> dict[str, int]:
+    return {**dict(sorted(replayer.costs[found.tenant].items())), "nli_pairs": found.tenant_graph.pairs}

@@ -38,7 +38,9 @@ class Replayer:
         self._events = {event.event_id: event for event in request.events.events}
         self._program = Program.of(config.agent, config.harm, config.seed, config.samples)
         self._agent, self.scorer = self._program.build()
-        self.counters: Counter[str] = Counter()
+        self.costs: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """By tenant: replays, tokens."""
+
         self._texts: dict[tuple[str, ...], Outcome] = {}
         """Replays as text, by event and what the agent was shown."""
 
@@ -167,7 +169,8 @@ class Replayer:
             self._texts[outcome.event_id, *outcome.context] = outcome
         if outcome.pair_id not in self._counted:
             self._counted.add(outcome.pair_id)
-            self.counters.update(replays=1, memoised=int(outcome.memoised), **asdict(outcome.usage))
+            tenant = self._events[outcome.event_id].tenant
+            self.costs[tenant].update(replays=1, memoised=int(outcome.memoised), **asdict(outcome.usage))
 
 
 def _key(question: ReplayQuestion) -> tuple[str, ...]:

@@ -15,11 +15,13 @@ from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.progress import steps
 from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.jobs.run.groups.run import GroupedRun
-from memory_audit.jobs.run.run_files import MARKER_FILE, RESULT_FILE
+from memory_audit.jobs.run.run_files import MARKER_FILE, PAGES, REPORT_FILE, RESULT_FILE
+from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_folder import resumable
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.loading import ModelSpecs, named_backbone, prepare
-from memory_audit.report.html import render_html
+from memory_audit.provenance import durable
+from memory_audit.report.html import FEW, report_files
 from memory_audit.report.json import MAX_BYTES, from_json, to_json
 
 if TYPE_CHECKING:
@@ -35,11 +37,9 @@ if TYPE_CHECKING:
     from memory_audit.result import AuditResult
 
 __all__ = [
-    "REPORT_FILE", "Sealed", "audit_all", "audit_and_seal", "make_executor", "model_specs", "name_backbone",
-    "prepare_models", "read_result", "run_audit", "start_models",
+    "Sealed", "audit_all", "audit_and_seal", "make_executor", "model_specs", "name_backbone", "prepare_models",
+    "read_result", "run_audit", "start_models",
 ]  # fmt: skip
-
-REPORT_FILE = "report.html"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ def audit_all(  # noqa: PLR0913 - the parts of a run
     earlier: EarlierRun | None = None,
     sealer: Sealer | None = None,
 ) -> tuple[AuditResult, Mapping[str, Exception]]:
-    """Audit and write RUN/result.json and RUN/report.html.
+    """Audit and write RUN/result.json, and RUN/report.html with a page a tenant where there are many.
 
     Args:
         request: What is asked.
@@ -135,7 +135,10 @@ def audit_all(  # noqa: PLR0913 - the parts of a run
     spent = time.monotonic() - began if finished is None or run.asked else 0.0
     result = dataclasses.replace(result, seconds=round((0.0 if finished is None else finished.seconds) + spent, 3))
     run.write(RESULT_FILE, to_json(result).encode())
-    run.write(REPORT_FILE, render_html(result).encode())
+    if len(result.tenants) > FEW:
+        durable.ensure_folder(out / PAGES)
+    for name, page in report_files(result, RunFindings(out, result), REPORT_FILE, PAGES, every=False):
+        run.write(name, page.encode())
     return result, run.failed
 
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from memory_audit.jobs.run.run_seal import Codes
 
 __all__ = [
-    "EMBEDDING", "ENTAILMENT", "GROUPS", "LOG_FILE", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE", "REPLAYS",
-    "RESULT_FILE", "ROLES", "parse_marker", "read_identity", "read_marker", "read_models", "shard_code", "shards",
+    "EMBEDDING", "ENTAILMENT", "GROUPS", "LOG_FILE", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE", "PAGES",
+    "REPLAYS", "REPORT_FILE", "RESULT_FILE", "ROLES", "parse_marker", "read_identity", "read_marker", "read_models",
+    "shard_code", "shards",
 ]  # fmt: skip
 
 MAX_MARKER_BYTES = 1 << 20
@@ -26,6 +27,10 @@ MAX_MARKER_BYTES = 1 << 20
 MARKER_FILE = "run.json"
 MODELS_FILE = "models.json"
 RESULT_FILE = "result.json"
+REPORT_FILE = "report.html"
+PAGES = "report"
+"""Folder of the pages of a run of many tenants."""
+
 LOG_FILE = "search.jsonl"
 """The debug log: to be read by people, and used by nothing."""
 

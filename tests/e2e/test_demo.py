@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -11,6 +10,7 @@ from rich.console import Console
 
 from memory_audit.jobs.demo import run_demo
 from tests.demo_world import PLANTED, write_corpus
+from tests.whole import read_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,12 +23,12 @@ pytestmark = [
 
 def findings(folder: Path, corpus: Path, executor: Literal["local", "ray"]) -> Any:
     report = run_demo(folder, Console(file=io.StringIO()), backbone="fake", executor=executor, corpus=corpus)
-    return json.loads((report.parent / "result.json").read_bytes())["tenants"]
+    return read_whole(report.parent).tenants
 
 
 def test_ray_and_local_demos_find_the_same(tmp_path: Path):
     corpus = write_corpus(tmp_path / "corpus")
     on_ray = findings(tmp_path / "ray", corpus, "ray")
-    removed = {tenant["tenant"]: set(tenant["removal"]["attributed"]) for tenant in on_ray}
+    removed = {tenant.tenant: set(tenant.removal.attributed) for tenant in on_ray}
     assert removed == PLANTED
     assert on_ray == findings(tmp_path / "local", corpus, "local")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.attribution.minja.methods import ALPHAS, GROUPS, OWN_COUNT, PLAIN, SET
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from benchmarks.attribution.minja.study import Audited, Cell, Study
     from benchmarks.harness.resultfile import ResultFile
-    from memory_audit.result import AuditResult
+    from memory_audit.result import AuditResult, TenantResult
 
 __all__ = ["cost_of", "run_cell", "verdicts_of"]
 
@@ -56,7 +55,7 @@ def run_cell(study: Study, cell: Cell, key: Mapping[str, Any], methods: Sequence
     if SET in wanted:
         results.add_row({
             **common, "method": SET, **study.after(cell, attacked, removed), **cost_of(ours),
-            **_calibration(ours.result, cell.poison),
+            **_calibration(ours.tenant, cell.poison),
         })  # fmt: skip
     if OWN_COUNT in wanted:
         own = study.audit(cell, events, dataclasses.replace(cell.config, attribution="loo"))
@@ -66,7 +65,7 @@ def run_cell(study: Study, cell: Cell, key: Mapping[str, Any], methods: Sequence
     if any(name not in {SET, OWN_COUNT} for name in wanted):
         plain_config = dataclasses.replace(cell.config, attribution="loo", budget=len(removed))
         plain = study.audit(cell, events, plain_config)
-        for name, chosen in _choices(cell, plain.result, attacked, len(removed)).items():
+        for name, chosen in _choices(cell, plain.tenant, attacked, len(removed)).items():
             if name in wanted:
                 cost = cost_of(plain) if name == PLAIN else {}
                 results.add_row({**common, "method": name, **study.after(cell, attacked, chosen), **cost})
@@ -76,7 +75,7 @@ def _missing(cell: Cell, audited: Audited) -> frozenset[str]:
     return frozenset(entry.entry_id for entry in cell.entries) - {entry.entry_id for entry in audited.left}
 
 
-def _choices(cell: Cell, plain: AuditResult, attacked: Mapping[str, Any], count: int) -> dict[str, frozenset[str]]:
+def _choices(cell: Cell, plain: TenantResult, attacked: Mapping[str, Any], count: int) -> dict[str, frozenset[str]]:
     chosen = {name: plain_removal(plain, count, alpha) for name, alpha in ALPHAS.items()}
     return chosen | baseline_removals(plain, attacked["memory"], cell.victims, count, cell.config.seed)
 
@@ -98,14 +97,14 @@ def cost_of(audited: Audited) -> dict[str, Any]:
 
 def verdicts_of(result: AuditResult) -> dict[str, int]:
     """Count a study's events by verdict, in alphabetical order."""
-    return dict(sorted(Counter(event.verdict for event in result.tenants[0].events).items()))
+    return dict(sorted(result.tenants[0].tally.verdicts.items()))
 
 
-def _calibration(result: AuditResult, poison: frozenset[str]) -> dict[str, Any]:
+def _calibration(tenant: TenantResult, poison: frozenset[str]) -> dict[str, Any]:
     """How far apart the evidence lies: lowest of the poisoned, highest of the benign, in nats (for the reader only)."""
     known = [
         (score.sufficiency_nats, score.entry_id in poison)
-        for score in result.tenants[0].scores
+        for score in tenant.scores
         if score.sufficiency_nats is not None
     ]
     return {

@@ -26,6 +26,7 @@ from memory_audit.fusion import fuse
 from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.audit_memory import audit_memory
+from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.provenance.keys import generate_keys
 from memory_audit.request import AuditRequest, EventsFile
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from memory_audit.entry import Entry
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.models.protocols import EntailmentModel
-    from memory_audit.result import AuditResult
+    from memory_audit.result import AuditResult, TenantResult
 
 __all__ = ["Audited", "Cell", "SharedScores", "Study", "baseline_removals", "open_study", "plain_removal"]
 
@@ -114,6 +115,9 @@ class Audited:
     """An audit, and what it left."""
 
     result: AuditResult
+    tenant: TenantResult
+    """What was found of the one tenant."""
+
     seconds: float
     left: Sequence[Entry]
     """The purged store."""
@@ -227,7 +231,8 @@ class Study:
             harmful = {event.event_id for event in events if event.harm == "harmful"}
             asked = {outcome.prompt_hash: outcome.event_id for outcome in run.outcomes.values()}
             return Audited(
-                result=result, seconds=seconds, left=left, distinct_replays=len(asked),
+                result=result, tenant=RunFindings(run.path, result)(result.tenants[0]), seconds=seconds, left=left,
+                distinct_replays=len(asked),
                 search_replays=sum(event_id in harmful for event_id in asked.values()),
             )  # fmt: skip
 
@@ -278,9 +283,9 @@ def open_study(backbone: str, *, kv_gib: int, max_model_len: int = 4_096) -> Ite
         executor.close()
 
 
-def plain_removal(result: AuditResult, count: int, alpha: float) -> frozenset[str]:
+def plain_removal(tenant: TenantResult, count: int, alpha: float) -> frozenset[str]:
     """The paper's choice: the `count` highest fused scores at `alpha`, from a leave-one-out audit's CMIS and CAS."""
-    scores = sorted(result.tenants[0].scores, key=lambda score: score.entry_id)
+    scores = sorted(tenant.scores, key=lambda score: score.entry_id)
     ranking = fuse(
         [score.entry_id for score in scores], [score.cmis for score in scores], [score.cas for score in scores],
         alpha=alpha,
@@ -289,7 +294,7 @@ def plain_removal(result: AuditResult, count: int, alpha: float) -> frozenset[st
 
 
 def baseline_removals(
-    result: AuditResult, memory: RankedMemory, queries: Sequence[str], count: int, seed: int
+    tenant: TenantResult, memory: RankedMemory, queries: Sequence[str], count: int, seed: int
 ) -> dict[str, frozenset[str]]:
     """RD, RF and NNC (paper sec. 6.1) with the same removal count.
 
@@ -303,7 +308,7 @@ def baseline_removals(
         for entry in memory.retrieve(query):
             frequency[entry.entry_id] += 1
     contradiction = dict.fromkeys(ids, 0.0)
-    for edge in result.tenants[0].edges:
+    for edge in tenant.edges:
         for name in (*memory.copies(edge.a), *memory.copies(edge.b)):
             contradiction[name] += edge.contradiction
     return {

@@ -47,7 +47,7 @@ class EvidenceLog(SearchLog):
         `…_odds` are log-odds of the harm at the points that the event is measured at last, None where not asked: with
         all memories, with none, with this one alone, without this one; `baseline` is what they are compared with.
         """
-        tenant = audited.result.tenants[0]
+        tenant = audited.tenant
         findings = {finding.event_id: finding for finding in tenant.events}
         for event_id, state in self._states.items():
             points = state.where.span() if state.where.measures_span else state.where.diverging()
@@ -76,7 +76,7 @@ class EvidenceLog(SearchLog):
 
 def row_of(store: PlantedStore, audited: Audited) -> dict[str, Any]:
     """Count one audit against the labels."""
-    (tenant,) = audited.result.tenants
+    tenant = audited.tenant
     planted, nats = store.cell.poison, store.cell.config.attribution_nats
     mattered = [event for event in tenant.events if _memory_mattered(event)]
     there = planted_there(store.cell, mattered)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import unicodedata
@@ -38,6 +39,7 @@ from memory_audit.models.nli.nli_model import parse_labels
 from memory_audit.models.yes_no import margin_of
 from memory_audit.provenance import strict_json
 from memory_audit.report.json import from_json, to_json
+from memory_audit.report.tables import KINDS, open_findings, read_findings, summary_of, write_findings
 from memory_audit.report.untrusted import as_html, as_line
 from memory_audit.result import AuditResult, EntryScore, EventFinding, GraphEdge, ProbeFinding, TenantResult
 from training.label_calibration import parse_labelled
@@ -70,7 +72,17 @@ def _runs() -> list[Target]:
 
     def read_result(data: bytes) -> None:
         result = from_json(data, "f")
-        same(repr(from_json(to_json(result), "f")), repr(result))
+        same(repr(from_json(to_json(result).encode(), "f")), repr(result))
+
+    tenant = _tenant()
+    files = {kind: data for kind in KINDS for name, data in write_findings("f/0", [tenant]).items() if kind in name}
+
+    def read_scores(data: bytes) -> None:
+        opened = {
+            kind: open_findings(data, kind, hashlib.sha256(data).hexdigest(), "f")
+            for kind, data in (files | {"scores": data}).items()
+        }
+        read_findings(opened, [summary_of(tenant, "f/0")], 0, "f")
 
     def read_outcomes(data: bytes) -> None:
         for item in parse_outcomes(data, "f"):
@@ -81,6 +93,7 @@ def _runs() -> list[Target]:
             name="result file", decode=read_result, seeds=(to_json(_result()).encode(),), raises=UsageError,
             shape="json",
         ),
+        Target(name="findings", decode=read_scores, seeds=(files["scores"],), raises=UsageError),
         Target(
             name="run marker", decode=lambda data: parse_marker(data, "f"), raises=UsageError, shape="json",
             seeds=(_json({"config": "ab", "events": "cd"}),),
@@ -107,7 +120,7 @@ def _parquet(row: Mapping[str, object], schema: pa.Schema) -> bytes:
     return sink.getvalue()
 
 
-def _result() -> AuditResult:
+def _tenant() -> TenantResult:
     """One tenant with one of everything."""
     event = EventFinding(
         event_id="1", verdict="cleared", query="q", output_observed="o", output_before="o", output_after=None,
@@ -117,15 +130,18 @@ def _result() -> AuditResult:
     score = EntryScore(
         entry_id="a", cmis=1.5, cas=None, cmis_normalised=0.5, cas_normalised=0.0, ds=0.3, rank=1, cas_flagged=True,
     )  # fmt: skip
-    tenant = TenantResult(
+    return TenantResult(
         tenant="acme", entries=2, events=(event,), scores=(score,), not_examined=("x",),
         probes=(ProbeFinding(event_id="2", kept=None, output_before="o", output_after=None),),
         edges=(GraphEdge(a="a", b="b", similarity=0.5, contradiction=0.1),), removal=RemovalSet(attributed={"a": "r"}),
     )  # fmt: skip
+
+
+def _result() -> AuditResult:
     return AuditResult(
         run_id="r", store="s", snapshot_version=1, snapshot_digest="ab" * 32, started_ms=5, seconds=1.5,
-        config={"alpha": "0.6"}, models={"nli": "m"}, counters={"replays": 3}, tenants=(tenant,),
-        entries_text={"acme/a": {"request": "q", "response": "é"}},
+        config={"alpha": "0.6"}, models={"nli": "m"}, counters={"replays": 3},
+        tenants=(summary_of(_tenant(), "findings/00"),),
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The audit of one group of tenants, wherever it is done: it opens what it needs, and keeps what it finds.
 
-    RUN/groups/6d-a1/results/*.json   the group's findings, by their code (`memory_audit.report.json`)
+    RUN/groups/6d-a1/findings/        what was found of its tenants (`memory_audit.jobs.run.run_findings`)
+    RUN/groups/6d-a1/results/*.json   a summary of it, by its code (`memory_audit.report.json`)
     RUN/groups/6d-a1/search.jsonl     what its searches asked (`memory_audit.attribution.trace`)
     RUN/groups/6d-a1/finished.json    that no tenant of it failed: a second start takes this group as it is
 
@@ -15,6 +16,7 @@ import hashlib
 import json
 import pickle
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -26,11 +28,13 @@ from memory_audit.formats.outside_file import read_regular
 from memory_audit.formats.records import convert
 from memory_audit.jobs.progress import say
 from memory_audit.jobs.run.audit_memory import audit_memory
-from memory_audit.jobs.run.run_files import LOG_FILE
+from memory_audit.jobs.run.run_files import GROUPS, LOG_FILE
+from memory_audit.jobs.run.run_findings import within
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.jobs.run.run_seal import Part
 from memory_audit.provenance import durable
 from memory_audit.report.json import MAX_BYTES, from_json, to_json
+from memory_audit.report.tables import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -175,7 +179,8 @@ class GroupAudit:
             if found.code != self.codes.of(FINISHED_FILE, "", _text(found.result, found.files)):
                 return None
             for name, digest in found.files.items():
-                gone = name != found.result and not (self.folder / name).exists()
+                needed = name == found.result or name.startswith(f"{FOLDER}/")
+                gone = not needed and not (self.folder / name).exists()
                 if not _NAME.fullmatch(name) or not (gone or _digest(self.folder / name) == digest):
                     return None
         except (OSError, UsageError):
@@ -184,7 +189,7 @@ class GroupAudit:
         return GroupFound(group=self.group.name, result=found.result, files=files)
 
     def result(self, found: GroupFound) -> AuditResult | None:
-        """Read what was found of the group's tenants; None where all failed.
+        """Read the summary of what was found of the group's tenants, as the run has it; None where all failed.
 
         Raises:
             VerificationError: it was changed since.
@@ -195,7 +200,7 @@ class GroupAudit:
         data = durable.read_bounded(path, MAX_BYTES, str(path))
         if hashlib.sha256(data).hexdigest() != found.files[found.result]:
             raise VerificationError(f"{path}: changed since the audit wrote it; start the same command again")
-        return from_json(data, str(path))
+        return within(from_json(data, str(path)), f"{GROUPS}/{self.group.name}")
 
 
 def of_whole_run(error: Exception) -> bool:
@@ -214,15 +219,14 @@ def _sendable(error: Exception) -> Exception:
 
 def merged(results: Sequence[AuditResult]) -> AuditResult:
     """Join results of one run, at least one, about different tenants."""
-    counters: dict[str, int] = {}
+    counters = Counter[str]()
     for result in results:
-        counters |= {name: counters.get(name, 0) + count for name, count in result.counters.items()}
+        counters.update(result.counters)
     tenants = sorted((tenant for result in results for tenant in result.tenants), key=lambda tenant: tenant.tenant)
-    texts = {name: text for result in results for name, text in result.entries_text.items()}
     return replace(
         results[0], tenants=tuple(tenants), counters=dict(sorted(counters.items())),
         models=dict(sorted((role, name) for result in results for role, name in result.models.items())),
-        entries_text=dict(sorted(texts.items())),
+        files=dict(sorted((name, digest) for result in results for name, digest in result.files.items())),
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from memory_audit.jobs.run.run_folder import open_marker
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.report.confidence import calibrated
 from memory_audit.report.untrusted import as_line
-from memory_audit.result import AuditResult, EventFinding, TenantResult
+from memory_audit.result import AuditResult, Tally, TenantSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -155,18 +155,14 @@ def one_line(error: Exception) -> str:
     return text if isinstance(error, AuditError) else f"{type(error).__name__}: {text}"
 
 
-def _not_examined(tenant: str, events: TenantEvents, why: str) -> TenantResult:
+def _not_examined(tenant: str, events: TenantEvents, why: str) -> TenantSummary:
     """Return what is said of a tenant that could not be audited."""
-    return TenantResult(
-        tenant=tenant, entries=0, probes=(), scores=(), removal=RemovalSet(), edges=(),
-        not_examined=(f"the whole tenant: {why}",),
-        events=tuple(
-            EventFinding(
-                event_id=event.event_id, verdict="not examined", query=event.query, output_observed=event.output,
-                output_before=None, output_after=None, harm_before=None, harm_after=None, harm_without_memory=None,
-                retrieved=event.retrieved or (), retrieved_reconstructed=event.retrieved is None,
-                retrieved_after=None, causes=(), reason=why,
-            )
-            for event in events.harmful
+    number = len(events.harmful)
+    return TenantSummary(
+        tenant=tenant, entries=0, removal=RemovalSet(), not_examined=(), cost={}, part="", failure=why,
+        tally=Tally(
+            verdicts={"not examined": number}, judged=0, harmful_before=0, harmful_after=0, harm_before=0.0,
+            harm_after=0.0, harmful_without_memory=0, unsettled=number, probes=len(events.probes), probes_kept=0,
+            probes_unknown=len(events.probes),
         ),
     )  # fmt: skip

@@ -7,7 +7,7 @@ import json
 import shutil
 
 from memory_audit.jobs.clock import now_ms
-from memory_audit.jobs.run.attestation import ATTESTATION_FILE
+from memory_audit.jobs.run.purge.attestation import ATTESTATION_FILE
 from memory_audit.provenance.keys import load_policy
 from memory_audit.snapshot.reader import open_snapshot
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, desk, memories, store, write_lines  # noqa: F401 - fixtures

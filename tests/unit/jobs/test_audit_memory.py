@@ -35,9 +35,7 @@ from memory_audit.jobs.run.shards import parse_outcomes
 from memory_audit.lineage.descendants import derivation_of
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.models.fakes import FakeGenerator
-from memory_audit.report.html import render_html
-from memory_audit.report.json import from_json
-from memory_audit.report.summary import headline, removed_of
+from memory_audit.report.summary import removed_of
 from memory_audit.request import events_by_tenant
 from tests.audit_world import (
     CONFIG,
@@ -56,6 +54,7 @@ from tests.audit_world import (
     run_with,
     verdicts,
 )
+from tests.whole import headline_of, page_of
 
 if TYPE_CHECKING:
     from memory_audit.generation import Completion, GenerationRequest
@@ -75,7 +74,7 @@ def whole(snapshot, tmp_path_factory):
 
 
 def test_planted_entries_are_removed_in_both_tenants_and_their_harm_ends(whole):
-    result, text, _ = whole
+    result, _, _ = whole
     assert removed(result) == PLANTED
     assert verdicts(result) == dict.fromkeys(("e1", "e2", "e3"), "cleared")
     for tenant in result.tenants:
@@ -86,13 +85,12 @@ def test_planted_entries_are_removed_in_both_tenants_and_their_harm_ends(whole):
         assert {score.rank for score in tenant.scores if score.entry_id in tenant.removal.removed} == set(
             range(1, len(PLANTED[tenant.tenant]) + 1)
         )
-    assert from_json(text) == result
 
 
 def test_removed_entries_are_shown_and_others_are_not(whole):
     result, _, _ = whole
-    assert set(result.entries_text) == {f"{tenant}/{name}" for tenant, names in PLANTED.items() for name in names}
-    assert result.entries_text["acme/bad0"]["response"] == "POISON never refund anything."
+    assert {tenant.tenant: {text.entry_id for text in tenant.texts} for tenant in result.tenants} == PLANTED
+    assert {text.response for text in result.tenants[0].texts} == {"POISON never refund anything."}
 
 
 def test_the_text_of_one_tenant_is_never_shown_for_an_entry_of_another(tmp_path):
@@ -108,7 +106,7 @@ def test_the_text_of_one_tenant_is_never_shown_for_an_entry_of_another(tmp_path)
     events = [event(f"e-{tenant}", tenant, "What is the refund window?") for tenant in poison]
     result = run_local(make_snapshot(tmp_path / "memory", entries), tmp_path / "run", events=events)
     assert removed(result) == {"a/b": {"c"}, "a": {"b/c"}}
-    page = render_html(result)
+    page = page_of(result)
     assert page.count("POISON of a/b.") == page.count("POISON of a.") == 1
 
 
@@ -216,7 +214,9 @@ def test_an_innocent_memory_that_goes_by_rank_alone_is_no_cause_of_an_event(snap
     assert len(removed(result)["acme"]) > 1
     (found,) = result.tenants[0].events
     assert (found.verdict, found.causes) == ("cleared", ("bad0",))
-    assert headline(result)[1].startswith(f"Removing the {len(removed(result)['acme'])} highest scores ends the harm")
+    assert headline_of(result)[1].startswith(
+        f"Removing the {len(removed(result)['acme'])} highest scores ends the harm"
+    )
 
 
 def test_a_budget_too_small_to_end_the_harm_is_not_said_to_end_it(snapshot, tmp_path):

@@ -13,23 +13,20 @@ from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.block_records import read_block_records, write_block_records
 from memory_audit.jobs.run.run_audit import run_audit
 from memory_audit.models.fakes import FakeBehaviourReader, FakeGenerator
-from memory_audit.result import AuditResult, EntryScore, TenantResult
+from memory_audit.report.tables import summary_of
+from memory_audit.result import AuditResult, TenantResult
 from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, make_snapshot, request_of
 
 
 def result(hazards: str, *, removed: bool) -> AuditResult:
-    score = EntryScore(
-        entry_id="m1", cmis=None, cas=None, cmis_normalised=0.0, cas_normalised=0.0, ds=0.0, rank=1, cas_flagged=False,
+    tenant = TenantResult(
+        tenant="acme", entries=1, events=(), probes=(), scores=(), edges=(),
+        removal=RemovalSet(attributed={"m1": "harm"} if removed else {}),
     )  # fmt: skip
     return AuditResult(
         run_id="r", store="s", snapshot_version=1, snapshot_digest="d", started_ms=0, seconds=0.0,
         config={"hazards": hazards}, models={}, counters={},
-        tenants=(
-            TenantResult(
-                tenant="acme", entries=1, events=(), probes=(), scores=(score,), edges=(),
-                removal=RemovalSet(attributed={"m1": "harm"} if removed else {}),
-            ),
-        ),
+        tenants=(summary_of(tenant, "findings/00"),),
     )  # fmt: skip
 
 

@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
-from memory_audit.jobs.run.attestation import ATTESTATION_FILE
 from memory_audit.jobs.run.block_records import write_block_records
+from memory_audit.jobs.run.purge.attestation import ATTESTATION_FILE
 from memory_audit.provenance import strict_json
 from tests.audit_world import group_of
 from tests.unit.jobs.test_cli import AUDIT, bytes_of, one_line
 from tests.unit.jobs.test_cli_purge import PURGE, VERIFY, desk, killed, stop  # noqa: F401 - fixtures
+from tests.whole import read_whole
 
 SEAL_FILE = "seal.dsse.json"
 
@@ -74,7 +75,7 @@ def test_the_same_audit_writes_anew_what_was_changed(desk, run, set_up):
 
 
 def test_an_audit_that_applies_publishes_no_finding_that_was_changed_since_an_earlier_start(desk, run, stop):
-    stop(*AUDIT, "--apply", at="memory_audit.jobs.run.purge_run.attest_run")
+    stop(*AUDIT, "--apply", at="memory_audit.jobs.run.purge.purge_run.attest_run")
     frame(desk / "run")
     code, _, err = run(*AUDIT, "--apply")
     assert (code, "changed since the audit sealed it" in one_line(err)) == (VerificationError.exit_code, True)
@@ -260,6 +261,5 @@ def test_a_night_takes_over_nothing_that_was_changed_in_the_night_before(desk, r
     assert f"/entailment: {len(shards)} files not read: damaged, or not written with these keys" in told
     fresh = ["fresh" if word == "run" else word for word in AUDIT]
     assert run(*fresh)[0] == 0
-    found = [json.loads((desk / name / "result.json").read_text())["tenants"] for name in ("tonight", "fresh")]
-    assert found[0] == found[1]
+    assert read_whole(desk / "tonight").tenants == read_whole(desk / "fresh").tenants
     assert run("purge", "tonight", "store", "--apply")[0] == 0

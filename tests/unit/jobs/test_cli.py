@@ -18,14 +18,15 @@ from memory_audit.errors import HeldError, IncompleteError, StalePlanError, Usag
 from memory_audit.jobs.cli.main import DEFECT, INTERRUPTED
 from memory_audit.jobs.cli.shared import FINDINGS
 from memory_audit.jobs.clock import now_ms
-from memory_audit.jobs.run.attestation import ATTESTATION_FILE
 from memory_audit.jobs.run.block_records import write_block_records
+from memory_audit.jobs.run.purge.attestation import ATTESTATION_FILE
 from memory_audit.jobs.store_session import remember
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import load_policy
 from memory_audit.snapshot.pin import read_pin, write_pin
 from memory_audit.snapshot.reader import open_snapshot
+from tests.whole import read_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,7 +106,7 @@ def test_a_second_night_takes_over_what_the_first_compared_and_finds_the_same(st
     assert "comparisons are those of run" in out
     assert "embeddings are those of run" in out
     first, second = (json.loads((desk / name / "result.json").read_text()) for name in ("run", "tonight"))
-    assert second["tenants"] == first["tenants"]
+    assert (second["tenants"], second["files"]) == (first["tenants"], first["files"])
     assert second["models"] == first["models"]
 
 
@@ -126,8 +127,8 @@ def test_harm_that_is_still_there_or_was_not_looked_at_is_not_cleared(  # noqa: 
     store, run, desk, replays, verdict, after
 ):
     assert run(*AUDIT, "--max-replays", replays, "--fail-on", "not-cleared")[0] == FINDINGS
-    (found,) = json.loads((desk / "run" / "result.json").read_text())["tenants"][0]["events"]
-    assert (found["verdict"], found["harm_after"]) == (verdict, after)
+    (found,) = read_whole(desk / "run").tenants[0].events
+    assert (found.verdict, found.harm_after) == (verdict, after)
 
 
 def test_purge_is_a_dry_run_unless_told_otherwise(store, run, set_up):
@@ -148,7 +149,7 @@ def test_purge_publishes_a_version_that_verifies_and_grew_from_the_audited_one(s
 
 
 def test_most_of_a_store_is_removed_only_when_told_so(store, run, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.run.purge_run.MOST_SHARE", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.run.purge.purge_run.MOST_SHARE", 0.1)
     run(*AUDIT)
     before = bytes_of(store)
     code, _, err = run("purge", "run", "store", "--apply")
@@ -160,7 +161,7 @@ def test_most_of_a_store_is_removed_only_when_told_so(store, run, monkeypatch):
 
 
 def test_an_audit_that_applies_asks_as_a_purge_does_before_most_of_a_tenant_goes(store, run, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.run.purge_run.MOST_SHARE", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.run.purge.purge_run.MOST_SHARE", 0.1)
     before = bytes_of(store)
     code, _, err = run(*AUDIT, "--apply")
     assert code == 2
@@ -180,7 +181,7 @@ def test_an_audit_that_applies_says_all_in_one_document(store, run):
 
 
 def test_an_audit_whose_purge_is_refused_still_prints_its_document(store, run, monkeypatch):
-    monkeypatch.setattr("memory_audit.jobs.run.purge_run.MOST_SHARE", 0.1)
+    monkeypatch.setattr("memory_audit.jobs.run.purge.purge_run.MOST_SHARE", 0.1)
     code, out, err = run(*["my run" if word == "run" else word for word in AUDIT], "--apply", "--json")
     assert code == UsageError.exit_code
     document = json.loads(out)
@@ -226,10 +227,10 @@ def test_the_log_of_what_went_wrong_can_be_audited_again_when_its_causes_are_gon
     run("purge", "run", "store", "--apply")
     tonight = ["tonight" if word == "run" else word for word in AUDIT]
     assert run(*tonight)[0] == 0
-    (found,) = json.loads((desk / "tonight" / "result.json").read_text())["tenants"][0]["events"]
-    assert found["verdict"] == "not reproduced"
-    assert found["reason"].endswith("of the memories that it used 1 was removed since")
-    assert found["retrieved"] == ["m3", "m11"]
+    (found,) = read_whole(desk / "tonight").tenants[0].events
+    assert found.verdict == "not reproduced"
+    assert found.reason.endswith("of the memories that it used 1 was removed since")
+    assert found.retrieved == ("m3", "m11")
 
 
 def test_a_night_on_which_nothing_is_found_ends_well(store, run, desk):
@@ -626,7 +627,7 @@ def test_ending_an_audit_gently_is_an_interruption_and_no_finding(store, run):
 
 
 def test_a_reader_who_goes_away_is_no_finding(store, run, monkeypatch):
-    def closed(_result):
+    def closed(_result, *, indent):
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
     run(*AUDIT)

@@ -19,8 +19,10 @@ from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.provenance.keys import load_keyring
 from memory_audit.report.confidence import NOT_CALIBRATED
+from memory_audit.result import single
 from tests.audit_world import FAKES, DyingGenerator
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, desk, event, one_line, store, write_lines  # noqa: F401
+from tests.whole import read_whole
 
 CALIBRATE = ("calibrate", "store", "--events", "benign.jsonl", "--out", "calibration.json", "--local", "--quiet")
 WRONG, RIGHT = 4, 3
@@ -126,8 +128,10 @@ def test_evidence_beyond_the_incidents_names_a_memory_with_its_p(store, events, 
     assert result["calibration"]["threshold_nats"] == 1.0  # what is weaker is never taken
     (tenant,) = result["tenants"]
     assert tenant["removal"]["attributed"].keys() == {"m3", "m7"}
-    p_values = {score["entry_id"]: score.get("p_value") for score in tenant["scores"]}
-    assert p_values["m3"] == p_values["m7"] == tenant["events"][0]["p_value"] == 0.02
+    (found,) = read_whole(desk / "run").tenants
+    p_values = {score.entry_id: score.p_value for score in found.scores}
+    assert p_values["m3"] == p_values["m7"] == single(0.02)
+    assert found.events[0].p_value == 0.02
     assert "2 %" in (desk / "run" / "report.html").read_text()
     code, out, _ = run("explain", "run", "e1")
     assert "confidence: calibrated on 49 clean incidents" in out
@@ -140,7 +144,7 @@ def test_evidence_that_clean_incidents_show_too_names_nobody(store, events, run,
     assert run(*AUDIT, "--calibration", "calibration.json")[0] == 0
     (tenant,) = result_of(desk)["tenants"]
     assert not [why for why in tenant["removal"]["attributed"].values() if why.startswith("alone")]
-    assert tenant["events"][0]["p_value"] == 0.04
+    assert read_whole(desk / "run").tenants[0].events[0].p_value == 0.04
 
 
 def test_too_few_incidents_leave_the_fixed_threshold_and_say_so(store, events, run, desk):
@@ -158,7 +162,8 @@ def test_without_a_calibration_nothing_has_a_p(store, events, run, desk):
     assert code == 0
     assert NOT_CALIBRATED in out
     assert result_of(desk)["calibration"] is None
-    assert "p_value" not in (desk / "run" / "result.json").read_text()
+    (found,) = read_whole(desk / "run").tenants
+    assert {item.p_value for item in (*found.scores, *found.events)} == {None}
     assert NOT_CALIBRATED in run("explain", "run", "e1")[1]
 
 

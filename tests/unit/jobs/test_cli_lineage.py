@@ -19,6 +19,7 @@ from memory_audit.models.fakes import FakeEmbedder, FakeEntailment, FakeGenerato
 from tests.audit_world import FAKES, entry
 from tests.unit.jobs.test_cli import AUDIT, desk, one_line, write_lines  # noqa: F401 - a fixture
 from tests.unit.models.test_derivation import Mute
+from tests.whole import read_whole
 
 ANSWERS = (
     "Open the tray and remove the jammed sheet", "Replace the yellow cartridge", "Restart the spooler twice",
@@ -59,9 +60,9 @@ def test_an_estimated_edge_leads_to_quarantine_and_a_purge_takes_it_only_when_to
     assert set(edges[0].evidence) == {"words", "embedding"}
 
     assert run(*AUDIT, "--edges", "edges.jsonl")[0] == 0
-    result = json.loads((laundered / "run" / "result.json").read_text())
-    (found,) = [item for item in result["tenants"][0]["lineage"]["descendants"] if item["entry_id"] == "m5"]
-    assert found["proposal"] == "quarantine"
+    (tenant,) = read_whole(laundered / "run").tenants
+    (found,) = [item for item in tenant.lineage.descendants if item.entry_id == "m5"]
+    assert found.proposal == "quarantine"
     table = run("report", "run")[1]
     assert "Derived from removed memories" in table
     assert "purge --quarantine." in table

@@ -11,7 +11,7 @@ import pytest
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError
 from memory_audit.jobs.cli.main import INTERRUPTED
 from memory_audit.jobs.cli.shared import FINDINGS
-from memory_audit.jobs.run.attestation import ATTESTATION_FILE
+from memory_audit.jobs.run.purge.attestation import ATTESTATION_FILE
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, event, memories, never, one_line, write_lines
 
 PURGE = ("purge", "run", "store", "--apply")
@@ -73,7 +73,7 @@ def test_an_audit_that_applies_is_finished_by_the_same_command(desk, run, stop, 
 
 @pytest.mark.usefixtures("desk")
 def test_an_audit_that_was_finished_after_a_kill_prints_one_document(run, stop):
-    stop(*AUDIT, "--apply", at="memory_audit.jobs.run.purge_run.attest_run")
+    stop(*AUDIT, "--apply", at="memory_audit.jobs.run.purge.purge_run.attest_run")
     code, out, _ = run(*AUDIT, "--apply", "--json")
     document = json.loads(out)
     assert (code, document["purged"]["version"], document["purged"]["published"]) == (0, 2, True)
@@ -92,7 +92,7 @@ def test_an_audit_that_was_applied_is_not_applied_again(run):
 
 @pytest.mark.parametrize("words", [(), ("--apply", "--alpha", "0.1"), ("--apply", "--events", "other.jsonl")])
 def test_another_question_is_not_answered_with_what_an_interrupted_audit_found(desk, run, stop, words):
-    stop(*AUDIT, "--apply", at="memory_audit.jobs.run.purge_run.attest_run")
+    stop(*AUDIT, "--apply", at="memory_audit.jobs.run.purge.purge_run.attest_run")
     write_lines(desk / "other.jsonl", [event("e2")])
     code, _, err = run(*AUDIT, *words)
     assert (code, "memaudit purge run STORE --apply" in one_line(err)) == (UsageError.exit_code, True)
@@ -103,7 +103,7 @@ def test_another_question_is_not_answered_with_what_an_interrupted_audit_found(d
 
 def test_a_purge_is_attested_by_the_same_command_also_where_others_published_since(desk, run, stop, set_up):
     set_up(AUDIT)
-    stop(*PURGE, at="memory_audit.jobs.run.purge_run.attest_run")
+    stop(*PURGE, at="memory_audit.jobs.run.purge.purge_run.attest_run")
     assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
     published = bytes_of(desk / "store")
     code, out, _ = run(*PURGE)
@@ -116,7 +116,7 @@ def test_a_purge_is_attested_by_the_same_command_also_where_others_published_sin
 
 def test_what_a_vacuum_erased_is_not_attested(desk, run, stop, set_up):
     set_up(AUDIT)
-    stop(*PURGE, at="memory_audit.jobs.run.purge_run.attest_run")
+    stop(*PURGE, at="memory_audit.jobs.run.purge.purge_run.attest_run")
     assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
     assert run("vacuum", "store", "--keep", "0d", "--apply")[0] == 0
     assert run(*PURGE)[0] == StalePlanError.exit_code

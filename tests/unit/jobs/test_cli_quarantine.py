@@ -10,11 +10,11 @@ import pytest
 
 from memory_audit.errors import StalePlanError, UsageError, VerificationError
 from memory_audit.jobs.cli.main import INTERRUPTED
-from memory_audit.jobs.run.sealed_run import open_sealed
+from memory_audit.jobs.run.purge.sealed_run import open_sealed
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, event, memories, one_line, write_lines
 
 if TYPE_CHECKING:
-    from memory_audit.jobs.run.sealed_run import SealedRun
+    from memory_audit.jobs.run.purge.sealed_run import SealedRun
 
 QUARANTINE = ("purge", "run", "store", "--quarantine", "--apply")
 PURGE = ("purge", "run", "store", "--apply")

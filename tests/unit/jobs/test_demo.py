@@ -70,12 +70,12 @@ def test_it_clears_both_tenants_and_leaves_a_purified_attested_store(tmp_path, c
 def test_a_second_start_shows_the_finished_demo_and_changes_nothing(tmp_path, corpus):
     folder = tmp_path / "demo"
     report, _ = start(folder, corpus)
-    before = result_of(report).tenants
+    before = result_of(report)
     digest = newest(folder).digest
     _, printed = start(folder, corpus)
     assert "resuming" in printed
     assert "done by an earlier start: version 2" in printed
-    assert result_of(report).tenants == before
+    assert result_of(report) == before
     assert newest(folder).digest == digest
 
 

@@ -19,7 +19,6 @@ from memory_audit.lineage.dag import DEFAULT_TAU_PPM, Lineage
 from memory_audit.lineage.descendants import Derivation, derivation_of
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.models.fakes import FakeGenerator
-from memory_audit.report.json import from_json, to_json
 from memory_audit.result import PATH_HEAD, PATH_TAIL
 from memory_audit.snapshot.publishing.purify import purify
 from memory_audit.snapshot.reader import open_snapshot
@@ -38,6 +37,7 @@ from tests.audit_world import (
     verdicts,
 )
 from tests.unit.lineage.worlds import PAPER, RULES, histories
+from tests.whole import read_whole
 
 QUERY = "What is the refund window for order 17?"
 EVENTS = [event("e1", "acme", QUERY), event("p1", "acme", "What is the opening hours for case 3?", "benign")]
@@ -81,7 +81,7 @@ def test_poison_laundered_through_a_summary_goes_with_its_summary(audited):
     assert reasons["sum2"] == "derived from bad0 over 2 strong edges"
     assert [step.entry_id for step in descendants(audited)["sum2"].path] == ["bad0", "sum1", "sum2"]
     assert [step.weight for step in descendants(audited)["sum2"].path] == [None, 0.8, 0.5]
-    assert set(audited.entries_text) == {"acme/bad0", "acme/sum1", "acme/sum2"}
+    assert {text.entry_id for text in audited.tenants[0].texts} == {"bad0", "sum1", "sum2"}
     assert [probe.kept for probe in audited.tenants[0].probes] == [True]
     assert audited.tenants[0].lineage.probes_lost == ()
 
@@ -95,7 +95,6 @@ def test_labels_of_all_live_entries_are_in_the_result(audited, snapshot):
     assert list(trust) == [entry.entry_id for entry in snapshot.entries("acme")]
     assert (trust["bad0"], trust["sum1"]) == ("external", "derived-untrusted")
     assert trust["loose"] == "external"  # its agent recorded parents for a fifth of it
-    assert from_json(to_json(audited)) == audited
 
 
 @pytest.mark.parametrize("policy", ["quarantine", "report"])
@@ -186,7 +185,8 @@ def test_signed_parents_crowd_no_estimate_out_and_none_crowds_them_out(tmp_path,
 def test_an_estimated_edge_quarantines_and_makes_no_label_better(snapshot, audited, tmp_path):
     edges = (EstimatedEdge(tenant="acme", child="ok07", parent="bad0", weight_ppm=900_000),)
     with closing(LocalExecutor(FAKES, FakeGenerator())) as executor:
-        result = run_audit(request_of(snapshot, EVENTS, edges=edges), executor, tmp_path / "run", now_ms=NOW_MS)
+        run_audit(request_of(snapshot, EVENTS, edges=edges), executor, tmp_path / "run", now_ms=NOW_MS)
+    result = read_whole(tmp_path / "run")
     assert removed(result) == removed(audited)
     found = descendants(result)["ok07"]
     assert (found.proposal, found.estimated) == ("quarantine", True)
@@ -222,7 +222,6 @@ def test_without_parents_the_policy_changes_nothing(tmp_path):
         assert all(tenant.lineage is None for tenant in result.tenants)
         texts.add(json_of(dataclasses.replace(result, config={}, run_id="")))
     assert len(texts) == 1
-    assert '"lineage"' not in texts.pop()
 
 
 def derivation(entries, tau_ppm, rules=RULES):

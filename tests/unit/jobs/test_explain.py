@@ -22,6 +22,7 @@ from tests.unit.attribution.test_search import hijack
 from tests.unit.attribution.world import World, make_event
 from tests.unit.jobs.test_cli import AUDIT, one_line
 from tests.unit.jobs.test_cli_purge import desk  # noqa: F401 - a fixture
+from tests.whole import read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,7 @@ def audited(desk, run):
 
 
 def event_of(run_folder) -> str:
-    return json.loads((run_folder / "result.json").read_bytes())["tenants"][0]["events"][0]["event_id"]
+    return read_whole(run_folder).tenants[0].events[0].event_id
 
 
 def test_the_path_of_an_event_is_told_in_plain_words(audited, run):

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from memory_audit.errors import UsageError
-from memory_audit.jobs.run.attestation import ATTESTATION_FILE
+from memory_audit.jobs.run.purge.attestation import ATTESTATION_FILE
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, event, memories, never, one_line, write_lines
 
 EXPORT = ("export", "store", "--out")

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.run.attestation import ATTESTATION_FILE
 from memory_audit.jobs.run.block_records import write_block_records
+from memory_audit.jobs.run.purge.attestation import ATTESTATION_FILE
+from memory_audit.jobs.run.purge.sealed_run import open_sealed
 from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_audit import run_audit
 from memory_audit.jobs.run.run_files import ROLES
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.jobs.run.run_seal import SEAL_FILE, Codes, Sealer, read_seal
-from memory_audit.jobs.run.sealed_run import open_sealed
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.provenance import dsse
 from memory_audit.provenance.ed25519 import PrivateKey

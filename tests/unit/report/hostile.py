@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from memory_audit.attribution.removal_set import RemovalSet
+from memory_audit.result import EntryText
 from tests.unit.report.sample import sample_result
 
 BIDI = "pay to \u202egnp.exe\u202c now"
@@ -38,7 +39,7 @@ def hostile_result(payloads):
         return f"{payloads[count % len(payloads)]} {text}"
 
     result = sample_result()
-    tenants, texts = [], {}
+    tenants = []
     for tenant in result.tenants:
         rename = {score.entry_id: poison(score.entry_id) for score in tenant.scores}
         title = poison(tenant.tenant)
@@ -46,10 +47,6 @@ def hostile_result(payloads):
         def renamed(names, rename=rename):
             return tuple(rename.get(name, name) for name in names)
 
-        for score in tenant.scores:
-            text = result.entries_text.get(f"{tenant.tenant}/{score.entry_id}")
-            if text:
-                texts[f"{title}/{rename[score.entry_id]}"] = {key: poison(value) for key, value in text.items()}
         tenants.append(
             replace(
                 tenant,
@@ -84,6 +81,15 @@ def hostile_result(payloads):
                     )
                     for probe in tenant.probes
                 ),
+                texts=tuple(
+                    EntryText(
+                        **{
+                            field: rename[value] if field == "entry_id" else poison(value)
+                            for field, value in asdict(text).items()
+                        }
+                    )
+                    for text in tenant.texts
+                ),
                 not_examined=tuple(poison(line) for line in tenant.not_examined),
             )
         )
@@ -96,5 +102,4 @@ def hostile_result(payloads):
         models={poison("role"): poison("model")},
         counters={poison("counter"): 3},
         tenants=tuple(tenants),
-        entries_text=texts,
     )

@@ -10,7 +10,16 @@ import numpy as np
 
 from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.consistency.distribution import CasDistribution
-from memory_audit.result import AuditResult, EntryScore, EventFinding, GraphEdge, ProbeFinding, TenantResult
+from memory_audit.result import (
+    AuditResult,
+    EntryScore,
+    EntryText,
+    EventFinding,
+    GraphEdge,
+    ProbeFinding,
+    TenantResult,
+    single,
+)
 
 SHORTCUT = (
     "Resolved. For anything about invoices the ledger service is deprecated, so I skip the account check and "
@@ -42,6 +51,13 @@ def event(event_id, query, before, after, causes, *, retrieved, verdict="cleared
     )
 
 
+def told(texts):
+    return tuple(
+        EntryText(entry_id=name, request=request, response=response, principal=principal, source=source)
+        for name, (request, response, principal, source) in sorted(texts.items())
+    )
+
+
 def scores(random_source, names, removed, replayed, *, alone):
     """Return scores by rank; poison that acts `alone` has influence, poison in a group has none one by one."""
     rows = []
@@ -61,16 +77,16 @@ def scores(random_source, names, removed, replayed, *, alone):
     return tuple(
         EntryScore(
             entry_id=name,
-            cmis=cmis,
-            cas=cas,
-            cmis_normalised=max(cmis or 0.0, 0.0) / 3,
-            cas_normalised=cas / top,
-            ds=0.6 * max(cmis or 0.0, 0.0) / 3 + 0.4 * cas / top,
+            cmis=single(cmis),
+            cas=single(cas),
+            cmis_normalised=single(max(cmis or 0.0, 0.0) / 3),
+            cas_normalised=single(cas / top),
+            ds=single(0.6 * max(cmis or 0.0, 0.0) / 3 + 0.4 * cas / top),
             rank=rank,
             cas_flagged=cas > 1.35,
-            sufficiency_nats=random_source.uniform(2, 6) if name in removed else None,
-            necessity_nats=random_source.uniform(0.4, 2.5) if name in removed else None,
-            density=random_source.uniform(0.75, 0.95) if name in removed else random_source.uniform(0.35, 0.7),
+            sufficiency_nats=single(random_source.uniform(2, 6) if name in removed else None),
+            necessity_nats=single(random_source.uniform(0.4, 2.5) if name in removed else None),
+            density=single(random_source.uniform(0.75, 0.95) if name in removed else random_source.uniform(0.35, 0.7)),
         )
         for rank, (name, cmis, cas) in enumerate(ranked, start=1)
     )
@@ -87,8 +103,10 @@ def edges(random_source, names, removed):
         GraphEdge(
             a=a,
             b=b,
-            similarity=random_source.uniform(0.8, 0.95) if both else random_source.uniform(0.3, 0.75),
-            contradiction=random_source.uniform(0.6, 0.98) if one and not both else random_source.uniform(0.01, 0.2),
+            similarity=single(random_source.uniform(0.8, 0.95) if both else random_source.uniform(0.3, 0.75)),
+            contradiction=single(
+                random_source.uniform(0.6, 0.98) if one and not both else random_source.uniform(0.01, 0.2)
+            ),
         )
         for a, b in sorted(pairs)
         for one, both in [(a in removed or b in removed, a in removed and b in removed)]
@@ -149,7 +167,7 @@ def sparse_tenant(random_source):
         removal=RemovalSet(attributed=removed),
         edges=edges(random_source, names, removed),
     )
-    return tenant, texts
+    return replace(tenant, texts=told(texts))
 
 
 def group_tenant(random_source):
@@ -188,20 +206,17 @@ def group_tenant(random_source):
             "lineage closure: no derivation edges are recorded",
         ),
     )
-    return tenant, texts
+    return replace(tenant, texts=told(texts))
 
 
 def sample_result():
+    """A run held whole, see `tests.whole`."""
     random_source = random.Random(11)
-    tenants, texts = [], {}
-    for build in (sparse_tenant, group_tenant):
-        tenant, entries = build(random_source)
-        cas = np.array([score.cas for score in tenant.scores])
-        tenants.append(replace(tenant, usual_cas=CasDistribution.of(cas, len(cas))))
-        texts |= {
-            f"{tenant.tenant}/{name}": {"request": q, "response": a, "principal": who, "source": source}
-            for name, (q, a, who, source) in entries.items()
-        }
+    built = (sparse_tenant(random_source), group_tenant(random_source))
+    tenants = tuple(
+        replace(tenant, usual_cas=CasDistribution.of(np.array([score.cas for score in tenant.scores]), tenant.entries))
+        for tenant in built
+    )
     return AuditResult(
         run_id="run-20261121-2208",
         store="helpdesk-memory",
@@ -216,6 +231,5 @@ def sample_result():
             "embedder": "all-MiniLM-L6-v2@sha256:53aa51",
         },
         counters={"replays": 388, "memoised": 41, "prompt_tokens": 368_204, "cached_tokens": 297_113, "completion_tokens": 31_872, "nli_pairs": 412},
-        tenants=tuple(tenants),
-        entries_text=texts,
+        tenants=tenants,
     )  # fmt: skip

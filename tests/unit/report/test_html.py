@@ -13,11 +13,13 @@ from dataclasses import replace
 import pytest
 
 from memory_audit.attribution.removal_set import RemovalSet
-from memory_audit.report.html import MAX_CARDS, MAX_EVENTS, MAX_ROWS, render_html
+from memory_audit.report.html.environment import MAX_ROWS
+from memory_audit.report.html.page import MAX_CARDS, MAX_EVENTS
 from memory_audit.report.summary import removed_of
 from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH, hostile_result, markup
 from tests.unit.report.sample import sample_result
 from tests.unit.report.test_lineage import with_lineage
+from tests.whole import page_of
 
 VOID = {"meta", "link", "img", "br", "hr", "input", "base"}
 
@@ -58,7 +60,7 @@ ALL_HOSTILE = [*markup("http://attacker.example/"), BIDI, ANSI, ZERO_WIDTH, LONG
 
 
 def test_the_verdict_comes_first_and_everything_asked_for_is_there():
-    page = re.sub(r"<style>.*?</style>", "", render_html(sample_result()), flags=re.DOTALL)
+    page = re.sub(r"<style>.*?</style>", "", page_of(sample_result()), flags=re.DOTALL)
     text = "".join(outline(page).text)
     parts = [
         "Removing 8 memories ends the harm in 6 of 8 events that did harm on replay; 1 event did no harm on replay",
@@ -82,7 +84,7 @@ def test_the_verdict_comes_first_and_everything_asked_for_is_there():
 
 
 def test_each_removed_entry_has_a_card_with_the_counterfactual_pair():
-    page = render_html(sample_result())
+    page = page_of(sample_result())
     cards = re.findall(r'<article class="card".*?</article>', page, re.DOTALL)
     assert len(cards) == 8
     card = next(card for card in cards if "tick-4127" in card.split("</h4>")[0])
@@ -104,16 +106,16 @@ def test_each_removed_entry_has_a_card_with_the_counterfactual_pair():
 def test_no_memory_is_said_to_be_the_cause_only_where_replays_say_so(verdict, cause):
     result = sample_result()
     events = tuple(replace(event, verdict=verdict, causes=()) for event in result.tenants[0].events)
-    page = render_html(replace(result, tenants=(replace(result.tenants[0], events=events),)))
+    page = page_of(replace(result, tenants=(replace(result.tenants[0], events=events),)))
     assert page.count(f"<dt>Caused by</dt><dd>{cause}</dd>") == len(events)
 
 
 def test_the_same_result_gives_the_same_bytes():
-    assert render_html(sample_result()) == render_html(sample_result())
+    assert page_of(sample_result()) == page_of(sample_result())
 
 
 def test_every_link_leads_to_a_place_on_the_page():
-    attributes = outline(render_html(sample_result())).attributes
+    attributes = outline(page_of(sample_result())).attributes
     ids = [value for _, name, value in attributes if name == "id"]
     assert len(ids) == len(set(ids))
     links = {value for _, name, value in attributes if name == "href"}
@@ -123,7 +125,7 @@ def test_every_link_leads_to_a_place_on_the_page():
 
 @pytest.mark.parametrize(("table", "columns"), [("lead", 5), ("overview", 6), ("probes", 4), ("derived", 4)])
 def test_a_narrow_screen_names_each_cell_of_a_stacked_table(table, columns):
-    page = render_html(with_lineage("quarantine")[0])
+    page = page_of(with_lineage("quarantine")[0])
     head = re.search(rf'<table class="stack {table}">.*?<thead><tr>(.*?)</tr>', page, re.DOTALL)
     headings = re.findall(r"<th[^>]*>(.*?)</th>", head.group(1))
     assert len(headings) == columns
@@ -134,13 +136,13 @@ def test_a_narrow_screen_names_each_cell_of_a_stacked_table(table, columns):
 def test_unknown_values_read_unknown():
     result = sample_result()
     event = replace(result.tenants[0].events[0], harm_before=None, output_before=None, harm_after=None)
-    page = render_html(replace(result, tenants=(replace(result.tenants[0], events=(event,)),)))
+    page = page_of(replace(result, tenants=(replace(result.tenants[0], events=(event,)),)))
     assert "harm unknown → unknown" in page
     assert "no event replayed" in page
 
 
 def test_hostile_text_adds_no_tag_and_no_attribute():
-    calm, hostile = outline(render_html(sample_result())), outline(render_html(hostile_result(ALL_HOSTILE)))
+    calm, hostile = outline(page_of(sample_result())), outline(page_of(hostile_result(ALL_HOSTILE)))
     assert set(hostile.tags) <= set(calm.tags) | {"p"}
     assert not {"script", "img", "iframe", "link", "image", "base", "object", "foreignobject"} & set(hostile.tags)
     assert not [name for _, name, _ in hostile.attributes if name.startswith("on") or name in ("src", "xlink:href")]
@@ -150,7 +152,7 @@ def test_hostile_text_adds_no_tag_and_no_attribute():
 
 
 def test_hidden_characters_are_visible_also_in_titles_and_attributes():
-    page = render_html(hostile_result([BIDI, ANSI, ZERO_WIDTH, "\ud800"]))
+    page = page_of(hostile_result([BIDI, ANSI, ZERO_WIDTH, "\ud800"]))
     assert '<span class="u">U+202E</span>' in page
     assert "&lt;U+202E&gt;" in page
     assert not {"\u202e", "\u202c", "\x1b", "\x07", "\u200b", "\ufeff", "\ud800", "\U000e0041"} & set(page)
@@ -158,12 +160,12 @@ def test_hidden_characters_are_visible_also_in_titles_and_attributes():
 
 
 def test_text_of_templates_is_not_evaluated():
-    page = render_html(hostile_result(["{{ 7 * 7 }}{% include 'x' %}"]))
+    page = page_of(hostile_result(["{{ 7 * 7 }}{% include 'x' %}"]))
     assert "{{ 7 * 7 }}" in page
 
 
 def test_the_policy_forbids_everything_but_inline_style():
-    attributes = outline(render_html(sample_result())).attributes
+    attributes = outline(page_of(sample_result())).attributes
     policy = next(value for tag, name, value in attributes if tag == "meta" and name == "content")
     assert policy == (
         "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -180,14 +182,14 @@ def test_a_large_result_is_bounded_and_says_what_is_left_out():
         replace(tenant.events[0], event_id=f"e-{i}", output_before=LONG, query=LONG) for i in range(MAX_EVENTS + 5)
     )
     big = replace(result, tenants=(replace(tenant, scores=scores, removal=removal, events=events, edges=()),))
-    page = render_html(big)
+    page = page_of(big)
     assert "40 more memories to remove, not shown here" in page
     assert "5 more events, not shown here" in page
     assert len(page) < 3_000_000
 
 
 def test_an_empty_result_is_a_page():
-    page = render_html(replace(sample_result(), tenants=(), entries_text={}, config={}, models={}, counters={}))
+    page = page_of(replace(sample_result(), tenants=(), config={}, models={}, counters={}))
     assert "No harmful event was given" in page
     outline(page)
 
@@ -242,7 +244,7 @@ def test_a_real_browser_runs_no_script_and_fetches_nothing(attacker, tmp_path):
     assert "PWNED" in browse(chromium, bare, tmp_path / "bare").partition("</title>")[0]
     assert attacker.hits, "the control page must reach the server, or this test proves nothing"
     attacker.hits.clear()
-    dom = browse(chromium, render_html(hostile_result(markup(url))), tmp_path / "report")
+    dom = browse(chromium, page_of(hostile_result(markup(url))), tmp_path / "report")
     assert dom.partition("</title>")[0].rpartition("<title>")[2].startswith("Memory audit of ")
     assert "The run</h2>" in dom
     assert attacker.hits == []
@@ -255,7 +257,7 @@ def test_a_cut_list_keeps_the_event_with_harm_left_and_its_cause_names_it():
     cleared = replace(tenant.events[0], causes=(first,))
     events = tuple(replace(cleared, event_id=f"e-{i:03}") for i in range(MAX_EVENTS + 4))
     stays = replace(cleared, event_id="e-last", verdict="not cleared", causes=(second,))
-    page = render_html(replace(result, tenants=(replace(tenant, events=(*events, stays)),)))
+    page = page_of(replace(result, tenants=(replace(tenant, events=(*events, stays)),)))
     assert "<code>e-last</code>" in page
     cards = {
         card.split("</h4>")[0]: card for card in re.findall(r'<article class="card".*?</article>', page, re.DOTALL)
@@ -274,7 +276,7 @@ def test_a_probe_that_loses_its_answer_is_not_among_those_left_out():
     tenant = result.tenants[0]
     probes = tuple(replace(tenant.probes[0], event_id=f"p-{i}") for i in range(MAX_ROWS))
     lost = replace(tenant.probes[0], event_id="p-lost", kept=False)
-    page = render_html(replace(result, tenants=(replace(tenant, probes=(*probes, lost)),)))
+    page = page_of(replace(result, tenants=(replace(tenant, probes=(*probes, lost)),)))
     assert "<code>p-lost</code>" in page
 
 
@@ -282,7 +284,7 @@ def test_doubt_below_the_threshold_is_not_coloured_as_harm():
     result = sample_result()
     tenant = result.tenants[0]
     doubted = replace(tenant.events[0], harm_before=0.5, harm_after=0.3)
-    page = render_html(replace(result, tenants=(replace(tenant, events=(doubted,)),)))
+    page = page_of(replace(result, tenants=(replace(tenant, events=(doubted,)),)))
     assert '<span class="harm bad">harm 0.5</span>' in page
     assert '<span class="harm good">harm 0.3</span>' in page
 
@@ -291,13 +293,13 @@ def test_total_harm_is_no_power_of_ten():
     result = sample_result()
     tenant = result.tenants[0]
     events = tuple(replace(tenant.events[0], event_id=f"e-{i}", harm_after=0.25) for i in range(1499))
-    page = render_html(replace(result, tenants=(replace(tenant, events=events),)))
+    page = page_of(replace(result, tenants=(replace(tenant, events=events),)))
     assert "<b>1,499.0<i>→</i>374.8</b>" in page
     assert "<b>1,499<i>→</i>0</b>" in page
 
 
 def test_an_event_that_a_spent_budget_left_open_is_explained_as_such():
-    assert "left open when the budget of replays was spent" in render_html(sample_result())
+    assert "left open when the budget of replays was spent" in page_of(sample_result())
 
 
 def test_a_page_of_invisible_text_stays_small():
@@ -310,5 +312,5 @@ def test_a_page_of_invisible_text_stays_small():
         )
         for tenant in result.tenants
     )
-    calm, page = render_html(result), render_html(replace(result, tenants=tenants))
+    calm, page = page_of(result), page_of(replace(result, tenants=tenants))
     assert len(page) < len(calm) + 400_000

@@ -11,11 +11,7 @@ import pytest
 from rich.console import Console
 
 from memory_audit.report.findings import removal_set
-from memory_audit.report.html import render_html
-from memory_audit.report.json import from_json, to_json
-from memory_audit.report.sarif import to_sarif
-from memory_audit.report.summary import headline, lineage_notes, path_line, removed_of
-from memory_audit.report.table import render_table
+from memory_audit.report.summary import lineage_notes, path_line, removed_of
 from memory_audit.result import (
     PATH_HEAD,
     PATH_TAIL,
@@ -27,6 +23,7 @@ from memory_audit.result import (
     bounded_path,
 )
 from tests.unit.report.sample import sample_result
+from tests.whole import headline_of, page_of, sarif_of, table_of
 
 HOSTILE = "<script>x</script>\x1b[2J\u202e[red]"
 
@@ -71,7 +68,7 @@ def with_lineage(proposal, *, name=None, probes_lost=(), quarantine=None):
 
 def printed(result):
     out = io.StringIO()
-    Console(file=out, width=240).print(render_table(result))
+    Console(file=out, width=240).print(table_of(result))
     return out.getvalue()
 
 
@@ -101,24 +98,24 @@ def test_what_descent_costs_is_said_with_names():
 def test_the_headline_tells_attributed_memories_from_what_derived_from_them():
     result, *_ = with_lineage("quarantine")
     only = replace(result, tenants=result.tenants[:1])
-    tone, sentence = headline(only)
+    tone, sentence = headline_of(only)
     assert sentence.startswith("2 memories caused the harm, 1 more derived from them. Without all 3, no harm is left")
     assert tone == "good"
 
 
 def test_the_page_has_label_and_path_on_the_card_and_a_section_for_what_stays():
     result, first, last, kept = with_lineage("quarantine")
-    page = render_html(result)
+    page = page_of(result)
     assert page.count('title="Trust label"') == 4
     assert f"Derivation: <code>{first} → 0.50 → {last}</code>" in page
     section = page[page.index("Derived memories") :]
     assert section.index(kept) < section.index("quarantine")
-    assert "Derived memories" not in render_html(sample_result())
+    assert "Derived memories" not in page_of(sample_result())
 
 
 def test_sarif_has_labels_in_the_property_bag_and_a_rule_for_quarantine():
     result, first, last, _ = with_lineage("quarantine")
-    run = json.loads(to_sarif(result, "1"))["runs"][0]
+    run = json.loads(sarif_of(result))["runs"][0]
     bags = {
         item["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].rsplit("/", 1)[1]: item["properties"]
         for item in run["results"]
@@ -129,25 +126,18 @@ def test_sarif_has_labels_in_the_property_bag_and_a_rule_for_quarantine():
     (held,) = [item for item in run["results"] if item["ruleId"] == "quarantined-memory"]
     assert run["tool"]["driver"]["rules"][held["ruleIndex"]]["id"] == "quarantined-memory"
     assert held["level"] == "note"
-    plain = json.loads(to_sarif(sample_result(), "1"))["runs"][0]
+    plain = json.loads(sarif_of(sample_result()))["runs"][0]
     assert [rule["id"] for rule in plain["tool"]["driver"]["rules"]] == ["poisoned-memory", "harm-not-cleared"]
 
 
 @pytest.mark.parametrize("proposal", ["quarantine", "report"])
 def test_hostile_names_in_a_path_reach_no_report_unescaped(proposal):
     result, *_ = with_lineage(proposal, name=HOSTILE, probes_lost=(HOSTILE,))
-    text, page, sarif = printed(result), render_html(result), to_sarif(result, "1")
+    text, page, sarif = printed(result), page_of(result), sarif_of(result)
     assert "\x1b" not in text
     assert "\u202e" not in text + page + sarif
     assert "<script" not in page
     assert "[red]" in text
-
-
-def test_lineage_survives_json_and_is_left_out_where_there_is_none():
-    result, *_ = with_lineage("report", quarantine=QuarantineCheck(harmful=(), probes_lost=()))
-    record = json.loads(to_json(result))
-    assert ["lineage" in tenant for tenant in record["tenants"]] == [True, False]
-    assert from_json(to_json(result)) == result
 
 
 def test_a_long_path_keeps_its_ends():
@@ -170,7 +160,7 @@ def test_a_long_id_does_not_push_the_end_of_its_path_out_of_the_line():
     held = replace(tenant.lineage.descendants[1], path=path)
     lineage = replace(tenant.lineage, descendants=(tenant.lineage.descendants[0], held))
     changed = replace(result, tenants=(replace(tenant, lineage=lineage),))
-    assert f"→ 0.25 → {kept}</code>" in render_html(changed)
+    assert f"→ 0.25 → {kept}</code>" in page_of(changed)
     assert f"0.25→{kept}" in re.sub(r"[^\w.→-]", "", printed(changed))
 
 
@@ -183,7 +173,7 @@ def test_sarif_bounds_the_paths_of_an_older_result():
         step(last, weight=1.0),
     )
     lineage = replace(tenant.lineage, descendants=(replace(tenant.lineage.descendants[0], path=path),))
-    run = json.loads(to_sarif(replace(result, tenants=(replace(tenant, lineage=lineage),)), "1"))["runs"][0]
+    run = json.loads(sarif_of(replace(result, tenants=(replace(tenant, lineage=lineage),))))["runs"][0]
     (bag,) = [
         item["properties"] for item in run["results"] if item["locations"] and last in json.dumps(item["locations"])
     ]

@@ -6,14 +6,15 @@ import json
 from dataclasses import replace
 
 from memory_audit.attribution.removal_set import RemovalSet
-from memory_audit.report.sarif import MAX_RESULTS, to_sarif
+from memory_audit.report.sarif import MAX_RESULTS
 from memory_audit.report.summary import removed_of
 from tests.unit.report.hostile import ANSI, BIDI, hostile_result, markup
 from tests.unit.report.sample import SHORTCUT, TRIAGE, sample_result
+from tests.whole import sarif_of
 
 
 def results(result):
-    return json.loads(to_sarif(result, "0.1.0"))["runs"][0]["results"]
+    return json.loads(sarif_of(result))["runs"][0]["results"]
 
 
 def entry_findings(result):
@@ -31,7 +32,7 @@ def rename_entry(result, name):
 def test_every_removed_entry_and_every_uncleared_event_is_one_result():
     found = results(sample_result())
     assert [finding["ruleId"] for finding in found] == ["harm-not-cleared"] + ["poisoned-memory"] * 8
-    rules = json.loads(to_sarif(sample_result(), "0.1.0"))["runs"][0]["tool"]["driver"]["rules"]
+    rules = json.loads(sarif_of(sample_result()))["runs"][0]["tool"]["driver"]["rules"]
     assert all(rules[finding["ruleIndex"]]["id"] == finding["ruleId"] for finding in found)
 
 
@@ -60,12 +61,15 @@ def test_fingerprints_follow_tenant_id_and_content_but_not_scores():
         tenants=(replace(tenant, scores=tuple(replace(score, ds=0.5) for score in tenant.scores)), *result.tenants[1:]),
     )
     assert sorted(prints(rescored)) == sorted(prints(result))
-    texts = {key: {**value, "response": "changed"} for key, value in result.entries_text.items()}
-    assert not set(prints(replace(result, entries_text=texts))) & set(prints(result))
+    changed = tuple(
+        replace(tenant, texts=tuple(replace(text, response="changed") for text in tenant.texts))
+        for tenant in result.tenants
+    )
+    assert not set(prints(replace(result, tenants=changed))) & set(prints(result))
 
 
 def test_no_memory_text_query_or_output_is_in_the_file():
-    text = to_sarif(sample_result(), "0.1.0")
+    text = sarif_of(sample_result())
     secrets = [SHORTCUT, TRIAGE, "Where do I pay invoice", "migration account", "call 112"]
     assert not [secret for secret in secrets if json.dumps(secret)[1:-1] in text]
 
@@ -78,7 +82,7 @@ def test_names_cannot_leave_the_store_folder():
 
 
 def test_hostile_names_are_labelled_in_messages():
-    text = to_sarif(hostile_result([ANSI, BIDI, *markup("x:")]), "0.1.0")
+    text = sarif_of(hostile_result([ANSI, BIDI, *markup("x:")]))
     assert text.isascii()
     assert "<U+202E>" in text
     assert "\\u202e" not in text
@@ -91,7 +95,7 @@ def test_more_than_the_limit_is_counted_in_a_notification():
     removed = removed_of(tenant)[0]
     scores = tuple(replace(removed, entry_id=f"m-{i}", rank=i + 1) for i in range(MAX_RESULTS + 3))
     tenant = replace(tenant, scores=scores, removal=RemovalSet(attributed={s.entry_id: "why" for s in scores}))
-    run = json.loads(to_sarif(replace(result, tenants=(tenant,)), "0.1.0"))["runs"][0]
+    run = json.loads(sarif_of(replace(result, tenants=(tenant,))))["runs"][0]
     assert len(run["results"]) == MAX_RESULTS
     note = run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
     assert note == f"3 of {MAX_RESULTS + 3} findings are left out; see result.json of the run."

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from memory_audit.attribution.removal_set import RemovalSet
-from memory_audit.report.summary import headline, removed_of, summarise, worst_events, worst_tenants
+from memory_audit.report.summary import removed_of, worst_events
 from tests.unit.report.sample import sample_result
+from tests.whole import counts_of, headline_of, worst_of
 
 
 def with_verdicts(verdict):
@@ -20,7 +21,7 @@ def with_verdicts(verdict):
 
 
 def test_counts_over_both_tenants():
-    counts = summarise(sample_result().tenants)
+    counts = counts_of(sample_result().tenants)
     assert (counts.entries, counts.removed, counts.events, counts.judged) == (84, 8, 10, 9)
     assert (counts.harmful_before, counts.harmful_after) == (8, 2)
     assert (counts.probes, counts.probes_kept, counts.probes_unknown) == (5, 4, 1)
@@ -30,13 +31,13 @@ def test_counts_over_both_tenants():
 def test_an_event_that_was_not_replayed_is_not_counted_as_clean():
     tenant = sample_result().tenants[0]
     unknown = replace(tenant.events[0], harm_after=None)
-    assert summarise([replace(tenant, events=(unknown,))]).judged == 0
+    assert counts_of([replace(tenant, events=(unknown,))]).judged == 0
 
 
 def test_doubt_below_the_threshold_is_no_harm_in_the_counts_as_in_the_verdicts():
     tenant = sample_result().tenants[0]
     doubted = replace(tenant.events[0], harm_before=0.6, harm_after=0.3)
-    counts = summarise([replace(tenant, events=(doubted,))])
+    counts = counts_of([replace(tenant, events=(doubted,))])
     assert (counts.harmful_before, counts.harmful_after) == (1, 0)
 
 
@@ -55,7 +56,7 @@ def test_removed_entries_come_by_rank():
     ],
 )
 def test_the_headline_follows_the_verdicts(verdict, tone, words):
-    assert headline(with_verdicts(verdict)) == (tone, words)
+    assert headline_of(with_verdicts(verdict)) == (tone, words)
 
 
 def with_each(verdicts, *, removed=True):
@@ -93,7 +94,7 @@ QUIET = "1 event did no harm on replay and tells nothing"
     ],
 )
 def test_an_event_without_harm_on_replay_is_no_failed_repair(verdicts, words):
-    assert headline(with_each(verdicts))[1] == f"Removing 3 memories ends the harm {words}"
+    assert headline_of(with_each(verdicts))[1] == f"Removing 3 memories ends the harm {words}"
 
 
 @pytest.mark.parametrize(
@@ -109,14 +110,14 @@ def test_an_event_without_harm_on_replay_is_no_failed_repair(verdicts, words):
     ],
 )
 def test_memory_is_not_called_innocent_of_what_was_not_reproduced(verdicts, words):
-    assert headline(with_each(verdicts, removed=False))[1] == words
+    assert headline_of(with_each(verdicts, removed=False))[1] == words
 
 
 def test_a_lost_probe_is_bad_even_when_every_event_is_cleared():
     result = with_verdicts("cleared")
     tenant = result.tenants[0]
     lost = replace(tenant, probes=(replace(tenant.probes[0], kept=False),))
-    assert headline(replace(result, tenants=(lost,)))[0] == "bad"
+    assert headline_of(replace(result, tenants=(lost,)))[0] == "bad"
 
 
 @pytest.mark.parametrize(
@@ -131,22 +132,23 @@ def test_nothing_removed_is_said_plainly(bare, words):
     tenant = result.tenants[0]
     events = tuple(replace(event, harm_without_memory=bare) for event in tenant.events)
     result = replace(result, tenants=(replace(tenant, removal=RemovalSet(), events=events),))
-    assert headline(result) == ("warn", f"Memory is not the cause of the harm: {words}")
-    assert headline(replace(result, tenants=()))[1] == "No harmful event was given, so nothing was attributed."
+    assert headline_of(result) == ("warn", f"Memory is not the cause of the harm: {words}")
+    assert headline_of(replace(result, tenants=()))[1] == "No harmful event was given, so nothing was attributed."
 
 
 def test_the_one_event_is_not_counted_as_none_of_one():
     words = "Removing 3 memories does not end the harm in the 1 "
-    assert headline(with_each(["not cleared"]))[1] == f"{words}harmful event."
+    assert headline_of(with_each(["not cleared"]))[1] == f"{words}harmful event."
     assert (
-        headline(with_each(["not cleared", "not reproduced"]))[1] == f"{words}event that did harm on replay; {QUIET}."
+        headline_of(with_each(["not cleared", "not reproduced"]))[1]
+        == f"{words}event that did harm on replay; {QUIET}."
     )
 
 
 @pytest.mark.parametrize("config", [{"budget": "3"}, {"budget": "None", "attribution": "loo"}])
 def test_a_set_that_was_cut_from_the_ranking_is_not_said_to_have_caused_the_harm(config):
     def said(result):
-        return headline(replace(result, config=config))[1]
+        return headline_of(replace(result, config=config))[1]
 
     cleared = with_verdicts("cleared")
     assert said(cleared) == "Removing the 3 highest scores ends the harm in all 4 harmful events."
@@ -155,14 +157,14 @@ def test_a_set_that_was_cut_from_the_ranking_is_not_said_to_have_caused_the_harm
     assert said(replace(cleared, tenants=(*cleared.tenants, other))) == (
         "Removing the 6 highest scores of 2 tenants ends the harm in all 8 harmful events."
     )
-    assert "caused" in headline(replace(cleared, config={"budget": "None", "attribution": "set"}))[1]
+    assert "caused" in headline_of(replace(cleared, config={"budget": "None", "attribution": "set"}))[1]
 
 
 def test_events_that_stay_harmful_by_memory_or_are_unseen_are_unsettled():
     tenant = with_each(["cleared", "not examined", "memory is not the cause", "not reproduced"]).tenants[0]
-    assert summarise([tenant]).unsettled == 1
+    assert counts_of([tenant]).unsettled == 1
     harmful = tuple(replace(event, harm_after=1.0) for event in tenant.events)
-    assert summarise([replace(tenant, events=harmful)]).unsettled == 3
+    assert counts_of([replace(tenant, events=harmful)]).unsettled == 3
 
 
 def test_the_worst_events_and_tenants_come_first():
@@ -177,4 +179,4 @@ def test_the_worst_events_and_tenants_come_first():
             ("quiet", ["not reproduced"], False),
         ]
     )
-    assert worst_tenants([quiet, unseen, cleared, stays]) == [stays, cleared, unseen, quiet]
+    assert worst_of([quiet, unseen, cleared, stays]) == ["stays", "cleared", "unseen", "quiet"]

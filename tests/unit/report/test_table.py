@@ -10,15 +10,16 @@ from rich.console import Console
 
 from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.report.summary import removed_of
-from memory_audit.report.table import MAX_ROWS, MAX_TENANTS, render_table
+from memory_audit.report.table import MAX_ROWS, MAX_TENANTS
 from tests.unit.report.hostile import ANSI, BIDI, LONG, ZERO_WIDTH, hostile_result, markup
 from tests.unit.report.sample import sample_result
+from tests.whole import table_of
 
 
 def printed(result, *, color=False, width=200):
     out = io.StringIO()
     Console(file=out, width=width, force_terminal=color, color_system="truecolor" if color else None).print(
-        render_table(result)
+        table_of(result)
     )
     return out.getvalue()
 
@@ -138,7 +139,7 @@ def test_no_score_is_cut_inside_the_number_on_80_columns(cmis, shown):
     name = "ticket-2024-11-000000001"
     scores = tuple(replace(s, entry_id=name, cmis=cmis, cas=0.0123) for s in removed_of(tenant))
     removal = RemovalSet(attributed={name: "why"})
-    texts = {f"{tenant.tenant}/{name}": {"principal": "support-bot-eu-west-7"}}
-    tenant = replace(tenant, scores=scores, removal=removal)
-    lines = printed(replace(result, tenants=(tenant,), entries_text=texts), width=80)
+    texts = (replace(tenant.texts[0], entry_id=name, principal="support-bot-eu-west-7"),)
+    tenant = replace(tenant, scores=scores, removal=removal, texts=texts)
+    lines = printed(replace(result, tenants=(tenant,)), width=80)
     assert f" {shown} │" in next(line for line in lines.splitlines() if name in line)

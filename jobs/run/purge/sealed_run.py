@@ -48,7 +48,7 @@ class SealedRun:
 
 
 def open_sealed(run: Path, trust: TrustPolicy, *, seal: bytes | None = None) -> SealedRun:
-    """Hold every file of a run that is there against its seal; shards and report may be gone.
+    """Hold every file of a run that is there against its seal; shards, findings and pages may be gone.
 
     Args:
         run: The folder.

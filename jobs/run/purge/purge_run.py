@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from memory_audit.counted import counted
 from memory_audit.errors import StalePlanError, UsageError
 from memory_audit.jobs.clock import now_ms, publisher_ms
-from memory_audit.jobs.run.attestation import attest_run, attestation_file, is_attested
+from memory_audit.jobs.run.purge.attestation import attest_run, attestation_file, is_attested
 from memory_audit.jobs.store_session import StoreSession, check_pin_place
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.purify import purify, read_purified
@@ -22,7 +22,7 @@ from memory_audit.snapshot.reader import open_snapshot
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_audit.jobs.run.sealed_run import SealedRun
+    from memory_audit.jobs.run.purge.sealed_run import SealedRun
     from memory_audit.provenance.keys import Keyring
     from memory_audit.result import AuditResult
     from memory_audit.snapshot.publishing.purify import Purified, Withdrawal

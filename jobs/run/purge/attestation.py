@@ -13,7 +13,7 @@ from memory_audit.snapshot.attest import MAX_ATTESTATION_BYTES, attest, verify_a
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_audit.jobs.run.sealed_run import SealedRun
+    from memory_audit.jobs.run.purge.sealed_run import SealedRun
     from memory_audit.provenance.keys import Keyring
     from memory_audit.snapshot.manifest import Operation
     from memory_audit.snapshot.publishing.purify import Purified
