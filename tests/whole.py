@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memory_audit.jobs.run.run_audit import read_result
 from memory_audit.jobs.run.run_findings import RunFindings
@@ -24,13 +24,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-def whole(run: Path, result: AuditResult):
-    """Return a run's result with the findings of its tenants in place of their summaries."""
+def whole(run: Path, result: AuditResult) -> Any:
+    """Return a run's result with the findings of its tenants in place of their summaries, but of those that failed."""
     read = RunFindings(run, result)
-    return replace(result, tenants=tuple(read(tenant) if tenant.failure is None else tenant for tenant in result.tenants))
+    tenants: list[Any] = [tenant if tenant.failure is not None else read(tenant) for tenant in result.tenants]
+    return replace(result, tenants=tuple(tenants))
 
 
-def read_whole(run: Path):
+def read_whole(run: Path) -> Any:
     """Return what lies in a run folder, whole."""
     return whole(run, read_result(run))
 

@@ -31,7 +31,9 @@ from memory_audit.jobs.run.purge.attestation import ATTESTATION_FILE
 from memory_audit.jobs.run.purge.purge_run import published_purge, purge_run
 from memory_audit.jobs.run.purge.sealed_run import open_sealed
 from memory_audit.jobs.run.reuse import EarlierRun
-from memory_audit.jobs.run.run_audit import REPORT_FILE, audit_and_seal, name_backbone
+from memory_audit.jobs.run.run_audit import audit_and_seal, name_backbone
+from memory_audit.jobs.run.run_files import REPORT_FILE
+from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.jobs.store_session import StoreSession
 from memory_audit.provenance import durable
@@ -207,7 +209,7 @@ class NightWork:
             [tenant, entry_id] for tenant, entries in sorted(result.removals.items()) for entry_id in sorted(entries)
         ]
         done = published_purge(result, session, now_ms=now_ms()) if found else None
-        waits = outside_policy(result, self.config.policy) if done is None else []
+        waits = outside_policy(result, RunFindings(sealed.path, result), self.config.policy) if done is None else []
         alarms = self.night.steps["import"]["alarms"]
         if done is None and (failed := self.night.steps["audit"]["failed"]):
             names = ", ".join(as_line(name) for name in failed[:MAX_NAMED])

@@ -14,15 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memory_audit.jobs.nightly.config import Policy
+    from memory_audit.report.views import ReadTenant
     from memory_audit.result import AuditResult, TenantResult
 
 __all__ = ["outside_policy"]
 
 
-def outside_policy(result: AuditResult, policy: Policy) -> list[str]:
+def outside_policy(result: AuditResult, read: ReadTenant, policy: Policy) -> list[str]:
     """Say what of a run's removals the policy leaves to a person, one line each; nothing where all is within.
 
     A removal that loses the answer of a probe is left to a person, whatever the policy says.
+
+    Args:
+        result: The run.
+        read: Gives a tenant's findings. Raises UsageError where they were changed.
+        policy: What is allowed.
     """
     removed = sum(map(len, result.removals.values()))
     if not removed:
@@ -34,7 +40,7 @@ def outside_policy(result: AuditResult, policy: Policy) -> list[str]:
         lines.append(f"{counted(removed, 'memory')} would go, more than {policy.most_entries:,}")
     for tenant in result.tenants:
         if tenant.removal.removed:
-            lines += (f"{as_line(tenant.tenant)}: {line}" for line in _of_tenant(tenant, policy))
+            lines += (f"{as_line(tenant.tenant)}: {line}" for line in _of_tenant(read(tenant), policy))
     return lines
 
 

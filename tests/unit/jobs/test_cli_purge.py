@@ -48,8 +48,8 @@ def stop(run, monkeypatch):
 @pytest.mark.parametrize(
     ("at", "appended", "version"),
     [
-        ("run.purge_run.attest_run", False, 2),
-        ("run.purge_run.attest_run", True, 3),
+        ("run.purge.purge_run.attest_run", False, 2),
+        ("run.purge.purge_run.attest_run", True, 3),
         ("store_session.StoreSession.remember_published", False, 2),
     ],
 )

@@ -69,7 +69,7 @@ def test_one_tenant_is_shown_in_every_form(desk, run):
 
 
 def test_findings_that_were_changed_are_not_shown_and_not_purged(desk, run):
-    (path,) = (desk / "run" / "findings").glob("scores*")
+    (path,) = (desk / "run").glob("groups/*/findings/scores*")
     path.write_bytes(path.read_bytes()[:-1] + b"0")
     code, _, err = run("report", "run", "--tenant", POISONED)
     assert (code, "not the one that result.json states" in one_line(err)) == (2, True)
@@ -80,7 +80,8 @@ def test_findings_that_were_changed_are_not_shown_and_not_purged(desk, run):
 
 
 def test_a_purge_needs_no_findings(desk, run):
-    shutil.rmtree(desk / "run" / "findings")
+    for folder in (desk / "run").glob("groups/*/findings"):
+        shutil.rmtree(folder)
     code, out, _ = run("purge", "run", "store", "--apply")
     assert (code, "removed team-03/m3" in out) == (0, True)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import shutil
 from contextlib import closing
 from dataclasses import replace
 from types import SimpleNamespace
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -20,9 +20,9 @@ from memory_audit.jobs.run.groups import plan
 from memory_audit.jobs.run.groups.plan import groups_of, may_share_tenants
 from memory_audit.jobs.run.run_audit import audit_all
 from memory_audit.models.fakes import FakeGenerator
-from memory_audit.report.json import to_record
 from memory_audit.snapshot.layout import bucket_of, by_bucket
 from tests.audit_world import CONFIG, FAKES, NOW_MS, DyingGenerator, entry, event, make_snapshot, removed, request_of
+from tests.whole import whole
 
 TENANTS = [f"tenant-{number}" for number in range(9)]
 
@@ -67,11 +67,11 @@ def audit(snapshot, out, events=EVENTS, generator=None, config=CONFIG):
     generator = FakeGenerator() if generator is None else generator
     with closing(LocalExecutor(FAKES, generator)) as executor:
         result, failed = audit_all(request_of(snapshot, events, config), executor, out, now_ms=NOW_MS)
-    return result, failed, generator.requests
+    return replace(whole(out, result), files={}), failed, generator.requests
 
 
 def tenants_of(result):
-    return {tenant["tenant"]: json.dumps(tenant) for tenant in to_record(result)["tenants"]}
+    return {tenant.tenant: msgspec.json.encode(tenant) for tenant in result.tenants}
 
 
 @pytest.fixture(scope="module")
@@ -142,8 +142,8 @@ def test_neither_the_others_nor_their_order_nor_the_groups_change_a_byte_of_a_te
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "EVENTS", joined)
         found, _, _ = audit(snapshot, tmp_path_factory.mktemp("shuffled") / "run", events)
-    whole = tenants_of(together[0])
-    assert tenants_of(found) == {tenant: whole[tenant] for tenant in sorted(tenants)}
+    all_found = tenants_of(together[0])
+    assert tenants_of(found) == {tenant: all_found[tenant] for tenant in sorted(tenants)}
 
 
 def test_all_in_one_group_or_each_in_its_own_a_run_asks_and_finds_the_same(
@@ -187,19 +187,18 @@ def test_the_error_of_one_tenant_is_its_own_and_said_in_one_line(together, tmp_p
         generator = Refusing(victim, AnswerError if fault == "answer" else ZeroDivisionError)
     result, failed, _ = audit(snapshot, tmp_path / "run", events, generator)
     assert list(failed) == [victim]
-    whole, found = tenants_of(together[0]), tenants_of(result)
+    all_found, found = tenants_of(together[0]), tenants_of(result)
     lost = found.pop(victim)
-    assert found == {tenant: text for tenant, text in whole.items() if tenant != victim}
-    lost = json.loads(lost)
-    assert [item["verdict"] for item in lost["events"]] == ["not examined"]
-    (line,) = lost["not_examined"]
-    assert line.startswith("the whole tenant: ")
-    assert "\n" not in line
+    assert found == {tenant: text for tenant, text in all_found.items() if tenant != victim}
+    lost = msgspec.json.decode(lost)
+    assert {name: number for name, number in lost["tally"]["verdicts"].items() if number} == {"not examined": 1}
+    assert lost["failure"]
+    assert "\n" not in lost["failure"]
     if fault == "event":
         return
     mended()
     again, failed, requests = audit(snapshot, tmp_path / "run", events)
-    assert (tenants_of(again), failed) == (whole, {})
+    assert (tenants_of(again), failed) == (all_found, {})
     assert requests <= together[2] // len(TENANTS) + 1  # those of the one tenant
 
 

@@ -8,6 +8,7 @@ from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.jobs.nightly.config import Policy
 from memory_audit.jobs.nightly.policy import outside_policy
 from memory_audit.result import AuditResult, EntryScore, EventFinding, ProbeFinding, TenantResult
+from tests.whole import summed
 
 WIDE = Policy(most_entries=100, most_share=1.0)
 
@@ -37,7 +38,7 @@ def outside(policy, *tenants):  # noqa: ANN002
         run_id="r", store="s", snapshot_version=1, snapshot_digest="", started_ms=0, seconds=0, config={}, models={},
         counters={}, tenants=tenants,
     )  # fmt: skip
-    return outside_policy(result, policy)
+    return outside_policy(*summed(result), policy)
 
 
 def test_by_default_nothing_may_go():
