@@ -127,7 +127,8 @@ def _whole(run: dict[str, Any], found: Iterator[tuple[Any, dict[str, dict[str, s
 def _parts(out: Path, run: dict[str, Any], found: Iterator[tuple[Any, dict[str, dict[str, str]]]]) -> Any:
     from memory_audit.jobs.run.run_findings import PART_TENANTS, write_part  # noqa: PLC0415 - not in an earlier build
 
-    summaries, files = [], {}
+    summaries: list[Any] = []
+    files: dict[str, str] = {}
     while part := [of for of, _ in (next(found, (None, None)) for _ in range(PART_TENANTS)) if of is not None]:
         told, digests = write_part(part, lambda name, data: (out / name).write_bytes(data))
         summaries += told

@@ -167,14 +167,16 @@ class NightWork:
         now, policy = now_ms(), self.keyring.policy
         session = StoreSession.open(self.store, policy, self.pin, now_ms=now)
         chosen = name_backbone(load_config(None if self.config.audit is None else Path(self.config.audit), {}))
-        request = self._request(session.snapshot, chosen)
-        out = self.night.path / f"audit-{request.run_id}"
-        sealer = Sealer(self.keyring)
-        earlier = _last_run(Path(self.config.runs.folder), but=out)
-        executor = self.start(request)
-        audited = audit_and_seal(
-            request, executor, out, sealer, now_ms=now, earlier=None if earlier is None else EarlierRun(earlier, sealer)
-        )
+        try:
+            request = self._request(session.snapshot, chosen)
+            out = self.night.path / f"audit-{request.run_id}"
+            sealer, last = Sealer(self.keyring), _last_run(Path(self.config.runs.folder), but=out)
+            earlier = None if last is None else EarlierRun(last, sealer)
+            audited = audit_and_seal(request, self.start(request), out, sealer, now_ms=now, earlier=earlier)
+        except UsageError:  # whoever corrects the files has them read again
+            del self.night.steps["events"]
+            self.night.write()
+            raise
         result = audited.result
         told = summarise(result.tenants)
         return {
@@ -186,16 +188,9 @@ class NightWork:
         }  # fmt: skip
 
     def _request(self, snapshot: VerifiedSnapshot, chosen: AuditConfig) -> AuditRequest:
-        try:
-            known = (
-                None if chosen.calibration is None else read_calibration(Path(chosen.calibration), self.keyring.policy)
-            )
-            events = read_events(self.night.path / EVENTS_FILE)
-            return AuditRequest(snapshot=snapshot, events=events, config=chosen, calibration=known)
-        except UsageError:  # whoever corrects the files has them read again
-            del self.night.steps["events"]
-            self.night.write()
-            raise
+        known = None if chosen.calibration is None else read_calibration(Path(chosen.calibration), self.keyring.policy)
+        events = read_events(self.night.path / EVENTS_FILE)
+        return AuditRequest(snapshot=snapshot, events=events, config=chosen, calibration=known)
 
     def purge(self) -> Mapping[str, object]:
         """Remove what was found, where all of it is within the policy; else say what waits, and for which command."""

@@ -43,6 +43,8 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "sparse_cost": (AUDIT, "What does one poison among many cost to find?", PACKAGED),
     "large_tenant": (AUDIT, "What does a large tenant cost besides its models?", NOTHING),
     "quiet_night": (AUDIT, "What does a night cost on which no harm reproduces?", NOTHING),
+    "result_size": (AUDIT, "How large are the results and the page of a thousand tenants?", NOTHING),
+    "ray_cost": (AUDIT, "What does Ray cost beside calls in one process, and what do more nodes gain?", NOTHING),
     "hst_int8": (
         GUARD,
         "Are paraphrases refused, one by one and sent by one adversary?",

@@ -33,7 +33,13 @@ MEASURED = (
     ("crash", "acknowledged entries lost", "publisher killed at every file operation: entries lost"),
     ("fuzz", "exceptions that are not ours", "fuzzed decoders: foreign exceptions"),
     ("fuzz", "inputs per decoder", "fuzzed decoders: inputs each"),
-    ("nli_throughput", "pairs/s", "NLI pairs per second, over sentence-transformers' `CrossEncoder.predict`"),
+    (
+        "nli_throughput",
+        "pairs/s, short",
+        "NLI, pairs of 30 tokens a side, over `CrossEncoder.predict`",
+    ),
+    ("nli_throughput", "pairs/s, passages", "NLI, pairs of passages of 150 tokens a side, likewise"),
+    ("nli_throughput", "largest change", "NLI, largest change of a probability asked alone"),
     ("replay_throughput", "replays/s", "replays per second, over one at a time without prefix cache"),
 )
 """Result, beginning of the bar's name, and what it is called."""

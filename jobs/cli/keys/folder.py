@@ -78,7 +78,7 @@ def keys_new(
 
 @keys_app.command("show")
 def keys_show(keys: Keys = DEFAULT_KEYS, trust: Trust = None, *, as_json: Json = False) -> None:
-    """Show the keys that the trust policy names, and how those held here are kept."""
+    """Show the keys of the trust policy, and how they are kept."""
     policy = installed_policy(keys, trust)
     rows = _rows(policy, _held(keys) if trust is None else {})
     if as_json:

@@ -127,7 +127,7 @@ def keys_rotate(
     apply: Apply = False,
     as_json: Json = False,
 ) -> None:
-    """Give a role a new key in the place of its old ones, and sign the next trust policy.
+    """Replace a role's keys by a new one: the next trust policy.
 
     From then on the old keys sign nothing more; what they signed in the stores named, up to their newest versions,
     stays valid, and nothing in any other store does. Needs the root key. Changes nothing unless --apply is given.
@@ -164,7 +164,7 @@ def keys_add(
     apply: Apply = False,
     as_json: Json = False,
 ) -> None:
-    """Give a role one more key, and sign the next trust policy.
+    """Give a role one more key: the next trust policy.
 
     A writer's speaks for the principals named, whose entries it signs from then on. Of a key that is held elsewhere the
     public part is enough. Needs the root key. Changes nothing unless --apply is given.
@@ -194,7 +194,7 @@ def keys_revoke(
     apply: Apply = False,
     as_json: Json = False,
 ) -> None:
-    """Revoke one key of a role, and sign the next trust policy.
+    """Revoke one key of a role: the next trust policy.
 
     What it signed in the stores named, up to their newest versions, stays valid, and nothing in any other store does.
     As many keys must be left as the role needs signatures. Needs the root key. Changes nothing unless --apply is given.
@@ -226,7 +226,7 @@ def keys_threshold(
     apply: Apply = False,
     as_json: Json = False,
 ) -> None:
-    """Say how many keys of a role must sign, and sign the next trust policy.
+    """Say how many keys of a role must sign: the next policy.
 
     It counts for what was signed before, too: raise it before the first import. A store in which fewer keys signed is
     told, and nothing changed. Needs the root key. Changes nothing unless --apply is given.

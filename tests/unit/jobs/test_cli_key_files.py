@@ -14,6 +14,7 @@ import pytest
 
 from memory_audit.jobs import passphrases
 from memory_audit.jobs.run.run_seal import Sealer, read_seal
+from memory_audit.provenance.ed25519 import PrivateKey
 from memory_audit.provenance.key_files.token import TokenKey, TokenSigner, generate_on_token, public_key_on_token
 from memory_audit.provenance.keys import generate_keys, load_keyring, save_keyring
 from memory_audit.provenance.policy_change import rotate_key
@@ -175,6 +176,7 @@ def test_a_folder_of_an_earlier_version_is_rewritten_whole(folder, run, monkeypa
     keyring = generate_keys()
     save_keyring(keyring, folder / "memaudit-keys")
     for (key,) in keyring.keys.values():
+        assert isinstance(key, PrivateKey)
         (folder / "memaudit-keys" / f"{key.name.replace('/', '-')}.key").write_text(key.to_text())
     assert run(*write(folder))[0] == 0
     monkeypatch.setenv("MEMAUDIT_NEW_PASSPHRASE", PASSPHRASE)
@@ -266,7 +268,7 @@ def test_a_passphrase_that_is_typed_is_asked_for_once_a_key(folder, encrypted, r
         return PASSPHRASE
 
     monkeypatch.setattr(passphrases, "_is_terminal", lambda: True)
-    monkeypatch.setattr(passphrases.getpass, "getpass", typed)
+    monkeypatch.setattr("getpass.getpass", typed)
     assert run(*write(folder))[0] == 0
     assert asked == ["passphrase or PIN of memaudit/log: ", "passphrase or PIN of memaudit/writer: "]
 
@@ -274,7 +276,7 @@ def test_a_passphrase_that_is_typed_is_asked_for_once_a_key(folder, encrypted, r
 def test_a_new_passphrase_is_typed_twice(folder, run, monkeypatch):
     answers = ["one", "another"]
     monkeypatch.setattr(passphrases, "_is_terminal", lambda: True)
-    monkeypatch.setattr(passphrases.getpass, "getpass", lambda _: answers.pop(0))
+    monkeypatch.setattr("getpass.getpass", lambda _: answers.pop(0))
     code, _, err = run("keys", "new")
     assert (code, "two different passphrases: nothing was written" in one_line(err)) == (2, True)
     assert not (folder / "memaudit-keys").exists()

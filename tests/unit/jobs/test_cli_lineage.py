@@ -110,7 +110,7 @@ def test_long_estimates_tell_how_far_they_are_and_parts_change_nothing(laundered
 
     def heard(self, count=1):
         advance(self, count)
-        told.append((self._name, self._done, self._total))
+        told.append((self.name, self.done, self.total))
 
     options = (*ESTIMATE, "--method", "nli", "--nli", "fake", "--least", "0")
     assert run(*options)[0] == 0

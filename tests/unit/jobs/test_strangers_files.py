@@ -178,7 +178,7 @@ def publish(store, **changes):  # noqa: ANN003
     manifest_path(store, successor.version).write_bytes(sign_manifest(successor, keyring))
 
 
-@pytest.mark.parametrize("kind", ["leaves", "checkpoints", "data"])
+@pytest.mark.parametrize("kind", ["hashes", "checkpoints", "data"])
 def test_a_file_that_is_only_stated_is_not_made_room_for(store, run, kind):
     keyring = load_keyring(store.parent / "memaudit-keys")
     (files,) = open_snapshot(store, keyring.policy, now_ms=now_ms()).manifest.buckets.values()

@@ -145,6 +145,7 @@ def test_what_hazards_are_read_with_is_assembled_with_progress_before_it_is_name
     folder = tmp_path / "models" / "weights"
     folder.mkdir(parents=True)
     (folder / DIGEST_FILE).write_text(json.dumps({"name": "weights", "sha256": "0" * 64}))
+    (folder / "config.json").write_text(json.dumps({"model_type": "deberta-v2"}))
     assembled = {}
 
     def ensure(name, progress=None):

@@ -120,6 +120,7 @@ def test_a_key_folder_of_an_earlier_version_stays_readable(tmp_path):
     save_keyring(keyring, tmp_path / "k")
     for keys in keyring.keys.values():
         for key in keys:
+            assert isinstance(key, PrivateKey)
             (tmp_path / "k" / f"{key.name.replace('/', '-')}.key").write_text(key.to_text())
     assert dict(load_keyring(tmp_path / "k").keys) == dict(keyring.keys)
 

@@ -59,7 +59,7 @@ def test_a_retired_key_of_that_name_is_not_overwritten(tmp_path):
     before = generate_keys()
     save_keyring(before, tmp_path / "k")
     retired = tmp_path / "k" / "memaudit-root.key.retired"
-    retired.write_text(generate_keys().keys["root"][0].to_text())
+    retired.write_text(draw_key("memaudit/old").to_text())
     after = rotate_key(before, "root", draw_key("memaudit/new"), logs={}, manifests={})
     with pytest.raises(UsageError, match=r"retired: exists"):
         install_rotation(tmp_path / "k", before, after)
