@@ -81,7 +81,7 @@ def main() -> None:
             for when, best in times.items():
                 figures[when][f"import of the {what}, s"] = round(best, 3)
         if options.suite:
-            for when, tree in trees.items():
+            for when, tree in reversed(trees.items()):
                 figures[when] |= suite_figures(tree.root)
     results = ResultFile("house", command, config, fresh=True)
     for what, after in figures["after"].items():
@@ -145,6 +145,9 @@ def suite_figures(root: Path) -> Figures:
     said = called("make", "test", cwd=root, may_fail=True)
     took_s = time.perf_counter() - began
     counted = {what: int(number) for number, what in COUNTED.findall(" ".join(said.splitlines()[-5:]))}
+    for line in said.splitlines():
+        if line.startswith(("FAILED", "ERROR")):
+            print(line[:300])
     if "passed" not in counted:
         raise UsageError(f"make test: {said.strip()[-400:]}")
     return {

@@ -21,7 +21,7 @@ from memory_audit.jobs.places import check_place
 from memory_audit.jobs.run.groups.plan import group_folders
 from memory_audit.jobs.run.run_audit import read_result
 from memory_audit.jobs.run.run_files import LOG_FILE, REPORT_FILE, RESULT_FILE, read_identity
-from memory_audit.jobs.run.run_findings import RunFindings
+from memory_audit.jobs.run.run_findings import RunFindings, found_of_few
 from memory_audit.jobs.run.run_nights import read_nights, runs_of
 from memory_audit.provenance import durable
 from memory_audit.report.confidence import confidence_note, p_text
@@ -90,7 +90,7 @@ def report(
         _write_pages(run, result, read, out)
         return
     if form == "json":
-        text = to_json(result, indent=1) if tenant is None else _details(read, result)
+        text = to_json(result, found=found_of_few(run, result), indent=1) if tenant is None else _details(read, result)
     else:
         text = render_html(result, read) if form == "html" else to_sarif(result, read, VERSION)
     _write(text, out)

@@ -16,7 +16,7 @@ from memory_audit.jobs.progress import steps
 from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.jobs.run.groups.run import GroupedRun
 from memory_audit.jobs.run.run_files import MARKER_FILE, PAGES, REPORT_FILE, RESULT_FILE
-from memory_audit.jobs.run.run_findings import RunFindings
+from memory_audit.jobs.run.run_findings import RunFindings, found_of_few
 from memory_audit.jobs.run.run_folder import resumable
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.loading import ModelSpecs, named_backbone, prepare
@@ -134,7 +134,7 @@ def audit_all(  # noqa: PLR0913 - the parts of a run
     # A start that asked no model adds nothing to what the run took.
     spent = time.monotonic() - began if finished is None or run.asked else 0.0
     result = dataclasses.replace(result, seconds=round((0.0 if finished is None else finished.seconds) + spent, 3))
-    run.write(RESULT_FILE, to_json(result).encode())
+    run.write(RESULT_FILE, to_json(result, found=found_of_few(out, result)).encode())
     if len(result.tenants) > FEW:
         durable.ensure_folder(out / PAGES)
     for name, page in report_files(result, RunFindings(out, result), REPORT_FILE, PAGES, every=False):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from memory_audit.errors import UsageError
 from memory_audit.formats.outside_file import read_regular
+from memory_audit.report.html import FEW
 from memory_audit.report.tables import (
     KINDS,
     file_name,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from memory_audit.parquet import RowGroups
     from memory_audit.result import AuditResult, TenantResult, TenantSummary
 
-__all__ = ["MAX_FILE_BYTES", "PART_TENANTS", "RunFindings", "within", "write_part"]
+__all__ = ["MAX_FILE_BYTES", "PART_TENANTS", "RunFindings", "found_of_few", "within", "write_part"]
 
 PART_TENANTS = 32
 """Tenants of one part: enough that a run has few files, and few enough that a footer is read in milliseconds."""
@@ -69,6 +70,17 @@ def within(result: AuditResult, folder: str) -> AuditResult:
             replace(tenant, part=f"{folder}/{tenant.part}") if tenant.part else tenant for tenant in result.tenants
         ),
     )  # fmt: skip
+
+
+def found_of_few(run: Path, result: AuditResult) -> list[TenantResult]:
+    """Return what was found of each tenant of a run that has one page, and nothing of a run of many.
+
+    Raises:
+        UsageError: as `RunFindings`.
+    """
+    read = RunFindings(run, result)
+    few = result.tenants if len(result.tenants) <= FEW else ()
+    return [read(tenant) for tenant in few if tenant.failure is None]
 
 
 class RunFindings:

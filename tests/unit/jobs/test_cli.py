@@ -627,7 +627,7 @@ def test_ending_an_audit_gently_is_an_interruption_and_no_finding(store, run):
 
 
 def test_a_reader_who_goes_away_is_no_finding(store, run, monkeypatch):
-    def closed(_result, *, indent):
+    def closed(_result, *, found, indent):
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
     run(*AUDIT)

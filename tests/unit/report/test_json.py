@@ -151,3 +151,14 @@ def test_what_is_too_large_to_be_read_is_not_written(monkeypatch):
     monkeypatch.setattr("memory_audit.report.json.MAX_BYTES", size - 1)
     with pytest.raises(UsageError, match=rf"takes {size:,} bytes, at most {size - 1:,} are allowed in one: audit"):
         to_json(result)
+
+
+def test_a_run_of_few_tenants_has_their_findings_in_the_file_too_and_is_read_as_one_without():
+    whole = sample_result()
+    found = sorted(whole.tenants, key=lambda tenant: tenant.tenant)
+    text = to_json(sample(), found=found)
+    assert from_json(text.encode()) == sample()
+    jsonschema.validate(json.loads(text), json_schema(), cls=jsonschema.Draft202012Validator)
+    for tenant, there in zip(json.loads(text)["tenants"], found, strict=True):
+        assert [event["verdict"] for event in tenant["events"]] == [event.verdict for event in there.events]
+        assert {score["entry_id"] for score in tenant["scores"] if score["removed"]} == set(there.removal.ids)
