@@ -27,7 +27,7 @@ from memory_audit.entry import MAX_NAME_BYTES, MAX_TIME_MS, by_fields, check_int
 from memory_audit.errors import EntryError
 from memory_audit.provenance import cbor
 from memory_audit.provenance.ed25519 import SIGNATURE_BYTES
-from memory_audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
+from memory_audit.provenance.tlog.merkle import HASH_BYTES, MAX_TREE_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance import dsse, strict_json
-from memory_audit.provenance.checkpoint import Checkpoint, open_checkpoint, parse_checkpoint_text
 from memory_audit.provenance.ed25519 import PublicKey
-from memory_audit.provenance.merkle import MAX_TREE_SIZE
-from memory_audit.provenance.note import parse_note
+from memory_audit.provenance.tlog.checkpoint import Checkpoint, open_checkpoint, parse_checkpoint_text
+from memory_audit.provenance.tlog.merkle import MAX_TREE_SIZE
+from memory_audit.provenance.tlog.note import parse_note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -182,7 +182,7 @@ class TrustPolicy:
         """Verify a checkpoint by the log role's threshold.
 
         Raises:
-            VerificationError: see `memory_audit.provenance.checkpoint`; a key revoked at this size does not count.
+            VerificationError: see `memory_audit.provenance.tlog.checkpoint`; a key revoked at this size does not count.
         """
         stated = parse_checkpoint_text(parse_note(data, where).text, where)
         log = self.roles["log"]

@@ -29,7 +29,7 @@ from memory_audit.entry import MAX_TIME_MS
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance import dsse, strict_json
 from memory_audit.provenance.leaf import MAX_REASON_BYTES
-from memory_audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
+from memory_audit.provenance.tlog.merkle import HASH_BYTES, MAX_TREE_SIZE
 from memory_audit.snapshot.layout import MAX_VERSION, bucket_of
 from memory_audit.snapshot.manifest import MAX_SETTING_BYTES, MAX_SETTINGS
 from memory_audit.snapshot.publishing.draft import recorded_settings

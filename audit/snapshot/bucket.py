@@ -1,7 +1,7 @@
 """The files of one bucket, read and checked by digest; what they say of a tenant `snapshot.log` verifies.
 
 The trees of its logs are read tile by tile, as far as they are asked for: their right edges are checked by digest, and
-each full tile by the hash above it (`memory_audit.provenance.tiles`).
+each full tile by the hash above it (`memory_audit.provenance.tlog.tiles`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_audit.errors import VerificationError
-from memory_audit.provenance.checkpoint import Checkpoint, log_origin
-from memory_audit.provenance.tiles import TiledTree
+from memory_audit.provenance.tlog.checkpoint import Checkpoint, log_origin
+from memory_audit.provenance.tlog.tiles import TiledTree
 from memory_audit.snapshot.columns.tables import ENTRY_SCHEMA, SignedTombstone, read_table, read_tombstones
 from memory_audit.snapshot.layout import file_name, file_path, read_file, read_tile
 

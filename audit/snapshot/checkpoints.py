@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance import strict_json
-from memory_audit.provenance.checkpoint import parse_checkpoint_text
-from memory_audit.provenance.merkle import HASH_BYTES
-from memory_audit.provenance.note import MAX_NOTE_BYTES, parse_note
-from memory_audit.provenance.tiles import edge_bytes
+from memory_audit.provenance.tlog.checkpoint import parse_checkpoint_text
+from memory_audit.provenance.tlog.merkle import HASH_BYTES
+from memory_audit.provenance.tlog.note import MAX_NOTE_BYTES, parse_note
+from memory_audit.provenance.tlog.tiles import edge_bytes
 from memory_audit.snapshot.layout import MAX_LEAVES, FileRef, bucket_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import pyarrow as pa
 
 from memory_audit.errors import VerificationError
-from memory_audit.provenance.checkpoint import log_origin
+from memory_audit.provenance.tlog.checkpoint import log_origin
 from memory_audit.snapshot.bucket import read_hashes, read_stones, read_tree
 from memory_audit.snapshot.columns.accounting import ACCOUNT_COLUMNS, check_accounting
 from memory_audit.snapshot.columns.rows import check_rows_format

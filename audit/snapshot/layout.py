@@ -3,7 +3,7 @@
     STORE/
       data/b=6d/<sha256>.parquet         live entries with their signatures
       quarantine/b=6d/<sha256>.parquet   likewise, those that no agent reads (`memory_audit.snapshot.quarantine`)
-      tiles/b=6d/<tree hash>.bin         full tiles of the logs' Merkle trees (`memory_audit.provenance.tiles`)
+      tiles/b=6d/<tree hash>.bin         full tiles of the logs' Merkle trees (`memory_audit.provenance.tlog.tiles`)
       edges/b=6d/<sha256>.bin            their partial tiles: all logs of the bucket, in order of tenant
       ids/b=6d/<sha256>.bin              which entry ids the logs ever had (`memory_audit.snapshot.ids`)
       leaves/b=6d/<sha256>.bin           in place of these three, in a bucket that no newer program has written to yet:
@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Literal
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance import durable
 from memory_audit.provenance.folder_lock import locked
-from memory_audit.provenance.merkle import HASH_BYTES
-from memory_audit.provenance.tiles import TILE_BYTES
+from memory_audit.provenance.tlog.merkle import HASH_BYTES
+from memory_audit.provenance.tlog.tiles import TILE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -225,7 +225,7 @@ def put_file(store: Path, kind: Kind, bucket: int, data: bytes, rows: int) -> Fi
 
 
 def read_tile(store: Path, bucket: int, tree_hash: bytes) -> bytes:
-    """Read a full tile; that it is the right one is for `memory_audit.provenance.tiles` to say.
+    """Read a full tile; that it is the right one is for `memory_audit.provenance.tlog.tiles` to say.
 
     Raises:
         VerificationError: missing, or larger than a tile.

@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memory_audit.errors import VerificationError
-from memory_audit.provenance import merkle
-from memory_audit.provenance.checkpoint import Checkpoint, log_origin
 from memory_audit.provenance.dsse import check_signers
 from memory_audit.provenance.ed25519 import first_forged
 from memory_audit.provenance.leaf import SIGNATURE_DOMAIN, encode_tombstone
+from memory_audit.provenance.tlog import merkle
+from memory_audit.provenance.tlog.checkpoint import Checkpoint, log_origin
 from memory_audit.snapshot.columns.accounting import check_accounting
 from memory_audit.snapshot.columns.rows import LEAF_HASH_START, check_rows_format, signed_leaves, tenants_of
 from memory_audit.snapshot.columns.tables import read_entries

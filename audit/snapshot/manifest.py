@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from memory_audit.entry import MAX_TIME_MS
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance import dsse, strict_json
-from memory_audit.provenance.merkle import MAX_TREE_SIZE, leaf_hash, root
+from memory_audit.provenance.tlog.merkle import MAX_TREE_SIZE, leaf_hash, root
 from memory_audit.snapshot.layout import MAX_FILE_BYTES, MAX_VERSION, FileRef
 
 if TYPE_CHECKING:

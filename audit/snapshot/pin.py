@@ -18,7 +18,7 @@ from memory_audit.entry import MAX_NAME_BYTES
 from memory_audit.errors import VerificationError
 from memory_audit.provenance import durable, strict_json
 from memory_audit.provenance.folder_lock import locked
-from memory_audit.provenance.merkle import HASH_BYTES, MAX_TREE_SIZE
+from memory_audit.provenance.tlog.merkle import HASH_BYTES, MAX_TREE_SIZE
 from memory_audit.snapshot.layout import MAX_VERSION
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import UsageError, VerificationError
-from memory_audit.provenance.checkpoint import log_origin
+from memory_audit.provenance.tlog.checkpoint import log_origin
 from memory_audit.provenance.trust_policy import TrustPolicy
 from memory_audit.snapshot.bucket import BucketView, check_root, read_bucket, read_hashes, read_tree
 from memory_audit.snapshot.checkpoints import LogRef, parse_checkpoints
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_audit.entry import Entry
-    from memory_audit.provenance.checkpoint import Checkpoint
     from memory_audit.provenance.leaf import Tombstone
+    from memory_audit.provenance.tlog.checkpoint import Checkpoint
     from memory_audit.snapshot.manifest import Manifest
 
 __all__ = ["VerifiedSnapshot", "check_pin", "load_logs", "open_snapshot", "read_manifest"]

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 from memory_audit.errors import StalePlanError, VerificationError
 from memory_audit.formats.outside_file import walk
-from memory_audit.provenance import merkle
-from memory_audit.provenance.checkpoint import log_origin
-from memory_audit.provenance.tiles import TILE_BYTES
+from memory_audit.provenance.tlog import merkle
+from memory_audit.provenance.tlog.checkpoint import log_origin
+from memory_audit.provenance.tlog.tiles import TILE_BYTES
 from memory_audit.snapshot.bucket import read_hashes, read_tree, tile_paths
 from memory_audit.snapshot.judge import Judges
 from memory_audit.snapshot.layout import STORE_FOLDERS, file_path, manifest_path, read_file, versions

@@ -14,8 +14,8 @@ import statistics
 import time
 
 from benchmarks.harness.resultfile import ResultFile
-from memory_audit.provenance import merkle
-from memory_audit.provenance.tiles import TiledTree
+from memory_audit.provenance.tlog import merkle
+from memory_audit.provenance.tlog.tiles import TiledTree
 
 LIMIT = 1.3
 

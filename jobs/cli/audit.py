@@ -31,7 +31,6 @@ from memory_audit.jobs.cli.shared import (
     print_lines,
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
-from memory_audit.jobs.lease import leased
 from memory_audit.jobs.places import check_folder, check_place
 from memory_audit.jobs.progress import Reporter, say
 from memory_audit.jobs.run.groups.run import one_line
@@ -44,6 +43,7 @@ from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import SEAL_FILE, Sealer
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.status import STATUS_FILE, StatusFile
+from memory_audit.jobs.store.lease import leased
 from memory_audit.lineage.edges_file import read_edges
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from memory_audit.config import AuditConfig
     from memory_audit.jobs.run.purge.purge_run import Purge
     from memory_audit.jobs.run.purge.sealed_run import SealedRun
-    from memory_audit.jobs.store_session import StoreSession
+    from memory_audit.jobs.store.store_session import StoreSession
     from memory_audit.provenance.keys import Keyring
 
 __all__ = ["audit", "calibrate"]

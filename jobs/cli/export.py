@@ -15,7 +15,7 @@ from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.places import check_folder, check_place
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.provenance import durable
-from memory_audit.provenance.note import MAX_NOTE_BYTES
+from memory_audit.provenance.tlog.note import MAX_NOTE_BYTES
 from memory_audit.snapshot.export_jsonl import memory_line, removed_line
 from memory_audit.snapshot.layout import by_bucket
 

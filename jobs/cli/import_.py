@@ -12,7 +12,7 @@ from memory_audit.errors import UsageError
 from memory_audit.formats.import_jsonl import read_entries
 from memory_audit.jobs.cli.shared import DEFAULT_KEYS, Json, Keys, PinFile, Store, open_keyring, print_json, print_lines
 from memory_audit.jobs.clock import publisher_ms
-from memory_audit.jobs.import_memories import import_entries, line_defaults
+from memory_audit.jobs.store.import_memories import import_entries, line_defaults
 
 if TYPE_CHECKING:
     from memory_audit.snapshot.known_entries import Compared

@@ -23,11 +23,11 @@ from memory_audit.jobs.cli.shared import (
     print_lines,
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
-from memory_audit.jobs.lease import leased
 from memory_audit.jobs.run.purge.purge_run import large_removals, purge_run
 from memory_audit.jobs.run.purge.sealed_run import open_sealed
 from memory_audit.jobs.run.run_files import read_identity
-from memory_audit.jobs.store_session import StoreSession, check_pin_place
+from memory_audit.jobs.store.lease import leased
+from memory_audit.jobs.store.store_session import StoreSession, check_pin_place
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.release import quarantined_by
 from memory_audit.snapshot.publishing.release import release as put_back

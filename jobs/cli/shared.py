@@ -15,7 +15,7 @@ from rich.console import Console
 from memory_audit.errors import UsageError
 from memory_audit.jobs.passphrases import PASSPHRASES
 from memory_audit.jobs.run.run_audit import start_models
-from memory_audit.jobs.store_session import StoreSession
+from memory_audit.jobs.store.store_session import StoreSession
 from memory_audit.provenance.keys import POLICY_FILE, load_keyring, load_policy
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from memory_audit.events import parse_events
 from memory_audit.formats.import_jsonl import read_entries
 from memory_audit.formats.outside_file import read_at_most
 from memory_audit.jobs.clock import now_ms, publisher_ms
-from memory_audit.jobs.import_memories import import_entries, line_defaults
 from memory_audit.jobs.nightly.journal import Night, last_finished, nights
 from memory_audit.jobs.nightly.policy import outside_policy
 from memory_audit.jobs.progress import say
@@ -35,7 +34,8 @@ from memory_audit.jobs.run.run_audit import audit_and_seal, name_backbone
 from memory_audit.jobs.run.run_files import REPORT_FILE
 from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import Sealer
-from memory_audit.jobs.store_session import StoreSession
+from memory_audit.jobs.store.import_memories import import_entries, line_defaults
+from memory_audit.jobs.store.store_session import StoreSession
 from memory_audit.provenance import durable
 from memory_audit.report.summary import summarise
 from memory_audit.report.untrusted import as_line
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     from memory_audit.config import AuditConfig
     from memory_audit.jobs.executors.executor import Executor
-    from memory_audit.jobs.lease import Lease
     from memory_audit.jobs.nightly.config import NightConfig
+    from memory_audit.jobs.store.lease import Lease
     from memory_audit.provenance.keys import Keyring
     from memory_audit.snapshot.reader import VerifiedSnapshot
 

@@ -33,7 +33,7 @@ FINAL = (1, 2, 4, 5, 6, 70)
 RETRIES = 3
 
 WAIT_S = 300
-"""More than the lease of a dead holder lasts (`memory_audit.jobs.lease`): a pod that takes its place waits for it."""
+"""More than the lease of a dead holder lasts (`memory_audit.jobs.store.lease`): a pod in its place waits for it."""
 
 NAME = "memaudit-nightly"
 

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from agmi.adapters.base import MemoryAdapter, Record
 
 from memory_audit.errors import VerificationError
-from memory_audit.provenance import merkle
-from memory_audit.provenance.checkpoint import log_origin
 from memory_audit.provenance.leaf import encode_entry
+from memory_audit.provenance.tlog import merkle
+from memory_audit.provenance.tlog.checkpoint import log_origin
 from memory_audit.snapshot.columns.tables import ENTRY_SCHEMA, read_entries
 from memory_audit.snapshot.layout import bucket_of
 from memory_audit.snapshot.pin import read_pin, write_pin

@@ -14,10 +14,11 @@ from dataclasses import replace
 import numpy as np
 
 from memory_audit.entry import Parent
-from memory_audit.provenance import dsse, merkle, strict_json
-from memory_audit.provenance.checkpoint import Checkpoint, log_origin, sign_checkpoint
+from memory_audit.provenance import dsse, strict_json
 from memory_audit.provenance.ed25519 import PrivateKey
 from memory_audit.provenance.leaf import SIGNATURE_DOMAIN, Tombstone, encode_entry, encode_tombstone
+from memory_audit.provenance.tlog import merkle
+from memory_audit.provenance.tlog.checkpoint import Checkpoint, log_origin, sign_checkpoint
 from memory_audit.provenance.trust_policy import Revocation, sign_policy
 from memory_audit.snapshot.checkpoints import encode_checkpoints
 from memory_audit.snapshot.columns.tables import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from memory_audit.entry import Entry, Parent
 from memory_audit.errors import EntryError, VerificationError
 from memory_audit.provenance.leaf import MAX_LEAF_BYTES, Tombstone, encode_entry, encode_tombstone
-from memory_audit.provenance.merkle import MAX_TREE_SIZE
+from memory_audit.provenance.tlog.merkle import MAX_TREE_SIZE
 from tests.conformance import cbor_reader
 
 if TYPE_CHECKING:

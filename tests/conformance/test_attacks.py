@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from memory_audit.errors import VerificationError
-from memory_audit.provenance import base64_strict, dsse, merkle, strict_json
-from memory_audit.provenance.checkpoint import parse_checkpoint_text
+from memory_audit.provenance import base64_strict, dsse, strict_json
 from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
-from memory_audit.provenance.note import open_note, parse_note
+from memory_audit.provenance.tlog import merkle
+from memory_audit.provenance.tlog.checkpoint import parse_checkpoint_text
+from memory_audit.provenance.tlog.note import open_note, parse_note
 from memory_audit.provenance.trust_policy import Role, TrustPolicy, sign_policy
 from memory_audit.snapshot.pin import read_pin
 from memory_audit.snapshot.reader import open_snapshot

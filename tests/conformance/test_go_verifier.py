@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from memory_audit.provenance import merkle
-from memory_audit.provenance.checkpoint import Checkpoint, sign_checkpoint
 from memory_audit.provenance.ed25519 import PrivateKey
+from memory_audit.provenance.tlog import merkle
+from memory_audit.provenance.tlog.checkpoint import Checkpoint, sign_checkpoint
 from tests.unit.snapshot.stores import keyring, make_history, open_store
 
 pytestmark = pytest.mark.tool("go")

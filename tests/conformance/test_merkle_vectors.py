@@ -6,7 +6,7 @@ from base64 import b64decode
 import pytest
 
 from memory_audit.errors import VerificationError
-from memory_audit.provenance.merkle import verify_consistency, verify_inclusion
+from memory_audit.provenance.tlog.merkle import verify_consistency, verify_inclusion
 from tests.conformance.vectors import vectors
 
 pytestmark = pytest.mark.tool("vectors")

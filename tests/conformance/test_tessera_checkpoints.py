@@ -5,10 +5,10 @@ import hashlib
 import pytest
 
 from memory_audit.errors import VerificationError
-from memory_audit.provenance.checkpoint import open_checkpoint
 from memory_audit.provenance.ed25519 import PublicKey
-from memory_audit.provenance.merkle import consistency_proof, root, unpack, verify_consistency
-from memory_audit.provenance.tiles import open_tiles
+from memory_audit.provenance.tlog.checkpoint import open_checkpoint
+from memory_audit.provenance.tlog.merkle import consistency_proof, root, unpack, verify_consistency
+from memory_audit.provenance.tlog.tiles import open_tiles
 from tests.conformance.vectors import vectors
 
 pytestmark = pytest.mark.tool("vectors")

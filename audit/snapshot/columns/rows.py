@@ -26,7 +26,7 @@ from memory_audit.entry import (
 )
 from memory_audit.errors import VerificationError
 from memory_audit.provenance.leaf import ENTRY_HEAD, LEAF_START, SIGNATURE_DOMAIN
-from memory_audit.provenance.merkle import MAX_TREE_SIZE
+from memory_audit.provenance.tlog.merkle import MAX_TREE_SIZE
 from memory_audit.snapshot.columns import cbor_columns as cbor
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from memory_audit.errors import UsageError
-from memory_audit.provenance import merkle
+from memory_audit.provenance.tlog import merkle
 from memory_audit.snapshot.checkpoints import encode_checkpoints
 from memory_audit.snapshot.columns.tables import file_parts, write_table, write_tombstones
 from memory_audit.snapshot.layout import MAX_LEAVES, FileRef, put_file, put_tile, sync_bucket

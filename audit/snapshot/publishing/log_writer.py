@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from memory_audit.provenance import merkle
-from memory_audit.provenance.checkpoint import Checkpoint, log_origin, sign_checkpoint
 from memory_audit.provenance.leaf import SIGNATURE_DOMAIN, encode_tombstone, entry_encoder
+from memory_audit.provenance.tlog import merkle
+from memory_audit.provenance.tlog.checkpoint import Checkpoint, log_origin, sign_checkpoint
 from memory_audit.snapshot.bucket import check_root
 from memory_audit.snapshot.columns.tables import SignedEntry, SignedTombstone
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from memory_audit.provenance.ed25519 import Signer
     from memory_audit.provenance.keys import Keyring
     from memory_audit.provenance.leaf import Tombstone
-    from memory_audit.provenance.tiles import TiledTree
+    from memory_audit.provenance.tlog.tiles import TiledTree
     from memory_audit.snapshot.bucket import BucketView
 
 __all__ = ["LogWriter"]

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from memory_audit.errors import StalePlanError, UsageError, VerificationError
 from memory_audit.provenance import durable
-from memory_audit.provenance.tiles import TiledTree
+from memory_audit.provenance.tlog.tiles import TiledTree
 from memory_audit.snapshot.bucket import read_data_file
 from memory_audit.snapshot.columns.tables import write_entries
 from memory_audit.snapshot.ids import gone_ids, id_digests, known_ids, read_runs, with_ids

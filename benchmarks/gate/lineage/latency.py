@@ -27,7 +27,7 @@ from memory_audit.gate.gate import Gate
 from memory_audit.lineage.dag import Lineage
 from memory_audit.lineage.verified import VerifiedLineage
 from memory_audit.provenance.keys import generate_keys
-from memory_audit.provenance.tiles import TiledTree
+from memory_audit.provenance.tlog.tiles import TiledTree
 from memory_audit.snapshot.publishing.log_writer import LogWriter
 from memory_audit.snapshot.publishing.publish import create_store
 from memory_audit.snapshot.reader import open_snapshot

@@ -22,15 +22,16 @@ from memory_audit.calibration_file import CalibrationFile, Incident, Setting, pa
 from memory_audit.entry import Entry, Parent
 from memory_audit.jobs.run.run_seal import PAYLOAD_TYPE as SEAL_TYPE
 from memory_audit.jobs.run.run_seal import read_seal
-from memory_audit.provenance import base64_strict, cbor, dsse, merkle, strict_json
-from memory_audit.provenance.checkpoint import Checkpoint, parse_checkpoint_text, sign_checkpoint
+from memory_audit.provenance import base64_strict, cbor, dsse, strict_json
 from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
 from memory_audit.provenance.key_files.pem import decode_pem, encode_pem
 from memory_audit.provenance.key_files.token import TokenKey
 from memory_audit.provenance.keys import Keyring
 from memory_audit.provenance.leaf import LEAF_START, Tombstone, encode_entry, encode_tombstone
-from memory_audit.provenance.note import open_note, parse_note
-from memory_audit.provenance.tiles import edge_bytes
+from memory_audit.provenance.tlog import merkle
+from memory_audit.provenance.tlog.checkpoint import Checkpoint, parse_checkpoint_text, sign_checkpoint
+from memory_audit.provenance.tlog.note import open_note, parse_note
+from memory_audit.provenance.tlog.tiles import edge_bytes
 from memory_audit.provenance.trust_policy import (
     ANY_PRINCIPAL,
     PAYLOAD_TYPE,

@@ -24,8 +24,7 @@ from memory_audit.jobs.cli.shared import (
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.passphrases import PASSPHRASES
 from memory_audit.jobs.spread_options import spread_options
-from memory_audit.jobs.store_session import StoreSession, seen_stores
-from memory_audit.provenance.checkpoint import log_origin
+from memory_audit.jobs.store.store_session import StoreSession, seen_stores
 from memory_audit.provenance.ed25519 import PublicKey
 from memory_audit.provenance.folder_lock import locked
 from memory_audit.provenance.key_files.key_file import LockedKey, read_offered
@@ -39,6 +38,7 @@ from memory_audit.provenance.policy_change import (
     rotate_key,
     usable_keys,
 )  # fmt: skip
+from memory_audit.provenance.tlog.checkpoint import log_origin
 from memory_audit.provenance.trust_policy import RoleName
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.verify import verify_store

@@ -13,7 +13,7 @@ from memory_audit.counted import counted
 from memory_audit.errors import StalePlanError, UsageError
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.run.purge.attestation import attest_run, attestation_file, is_attested
-from memory_audit.jobs.store_session import StoreSession, check_pin_place
+from memory_audit.jobs.store.store_session import StoreSession, check_pin_place
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.purify import purify, read_purified
 from memory_audit.snapshot.publishing.release import quarantined_by

@@ -131,7 +131,7 @@ def before_pinning(monkeypatch, behaviour):
         known.append(found is not None)
         return found
 
-    monkeypatch.setattr("memory_audit.jobs.store_session.read_pin", reading)
+    monkeypatch.setattr("memory_audit.jobs.store.store_session.read_pin", reading)
 
 
 @pytest.mark.parametrize("words", READERS, ids=NAMES)
@@ -143,7 +143,7 @@ def test_what_others_publish_and_pin_while_the_store_is_opened_does_not_fail_the
             left.pop()(desk)
         return read(path)
 
-    monkeypatch.setattr("memory_audit.jobs.store_session.read_pin", reading)
+    monkeypatch.setattr("memory_audit.jobs.store.store_session.read_pin", reading)
     code, _, err = run(*words)
     assert (code, "rollback" in err) == (0, False)
     assert read_pin(desk / "pin.json").version == 3

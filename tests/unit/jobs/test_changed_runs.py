@@ -127,7 +127,7 @@ def test_another_statement_of_the_auditor_is_no_seal(desk, run, set_up):
 
 def test_a_file_in_the_place_of_its_attestation_keeps_no_purge_from_being_finished(desk, run, stop, set_up):
     set_up(AUDIT)
-    stop(*PURGE, at="memory_audit.jobs.store_session.StoreSession.remember_published")
+    stop(*PURGE, at="memory_audit.jobs.store.store_session.StoreSession.remember_published")
     (desk / "run" / ATTESTATION_FILE).write_text("{}")
     assert run("verify", "store")[0] == 0  # seen, so that nothing but the attestation is missing
     assert run(*PURGE)[0] == 0

@@ -20,7 +20,7 @@ from memory_audit.jobs.cli.shared import FINDINGS
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.jobs.run.purge.attestation import ATTESTATION_FILE
-from memory_audit.jobs.store_session import remember
+from memory_audit.jobs.store.store_session import remember
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import load_policy

@@ -11,7 +11,7 @@ from hypothesis import given
 from memory_audit.errors import EntryError, UsageError, VerificationError
 from memory_audit.formats.import_jsonl import parse_entries
 from memory_audit.provenance.keys import load_policy
-from memory_audit.provenance.tiles import open_tiles
+from memory_audit.provenance.tlog.tiles import open_tiles
 from memory_audit.snapshot.export_jsonl import memory_line
 from memory_audit.snapshot.reader import open_snapshot
 from tests.strategies import ENTRIES

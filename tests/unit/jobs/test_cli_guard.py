@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from memory_audit.errors import VerificationError
-from memory_audit.jobs.store_session import remember
+from memory_audit.jobs.store.store_session import remember
 from memory_audit.provenance.keys import save_policy
 from memory_audit.snapshot.pin import read_pin, write_pin
 from memory_audit.snapshot.publishing.publish import append_entries, create_store

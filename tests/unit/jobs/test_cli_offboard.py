@@ -9,7 +9,7 @@ import pytest
 
 from memory_audit.errors import HeldError, UsageError
 from memory_audit.jobs.clock import now_ms
-from memory_audit.jobs.lease import leased
+from memory_audit.jobs.store.lease import leased
 from memory_audit.provenance.keys import load_policy
 from memory_audit.snapshot.reader import open_snapshot
 from memory_audit.snapshot.verify import verify_store

@@ -50,7 +50,7 @@ def stop(run, monkeypatch):
     [
         ("run.purge.purge_run.attest_run", False, 2),
         ("run.purge.purge_run.attest_run", True, 3),
-        ("store_session.StoreSession.remember_published", False, 2),
+        ("store.store_session.StoreSession.remember_published", False, 2),
     ],
 )
 def test_an_audit_that_applies_is_finished_by_the_same_command(desk, run, stop, *, at, appended, version):

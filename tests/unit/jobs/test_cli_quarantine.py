@@ -167,7 +167,9 @@ def test_what_cannot_be_meant_is_one_line_and_changes_nothing(quarantined, run, 
     assert bytes_of(quarantined / "store") == before
 
 
-@pytest.mark.parametrize("at", ["run.purge.purge_run.attest_run", "store_session.StoreSession.remember_published"])
+@pytest.mark.parametrize(
+    "at", ["run.purge.purge_run.attest_run", "store.store_session.StoreSession.remember_published"]
+)
 @pytest.mark.parametrize("words", [QUARANTINE, PURGE])
 def test_an_interrupted_purge_of_either_kind_is_finished_by_the_same_command(desk, run, monkeypatch, words, at):
     def killed(*_args: object, **_named: object) -> None:

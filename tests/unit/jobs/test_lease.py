@@ -15,14 +15,14 @@ import pytest
 
 from memory_audit.errors import HeldError, IncompleteError, UsageError
 from memory_audit.jobs import lease
-from memory_audit.jobs.lease import leased as leased_store
+from memory_audit.jobs.store.lease import leased as leased_store
 
 leased = partial(leased_store, new=True)
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from memory_audit.jobs.lease import leased
+from memory_audit.jobs.store.lease import leased
 with leased(Path(sys.argv[1]), "nightly", new=True):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))

@@ -47,7 +47,7 @@ def unkept(monkeypatch, version, error):
             raise error
         write(path, pin)
 
-    monkeypatch.setattr("memory_audit.jobs.store_session.write_pin", writing)
+    monkeypatch.setattr("memory_audit.jobs.store.store_session.write_pin", writing)
 
 
 def made_ready(words, run):

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_audit.errors import VerificationError
-from memory_audit.provenance.checkpoint import (
+from memory_audit.provenance.ed25519 import PrivateKey
+from memory_audit.provenance.tlog.checkpoint import (
     Checkpoint,
     log_origin,
     open_checkpoint,
     parse_checkpoint_text,
     sign_checkpoint,
 )
-from memory_audit.provenance.ed25519 import PrivateKey
-from memory_audit.provenance.merkle import EMPTY_ROOT
+from memory_audit.provenance.tlog.merkle import EMPTY_ROOT
 
 log = PrivateKey("memaudit/log", b"l" * 32)
 ROOT = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_audit.errors import VerificationError
-from memory_audit.provenance import merkle
+from memory_audit.provenance.tlog import merkle
 
 
 def largest_power_below(size):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from memory_audit.errors import VerificationError
 from memory_audit.provenance.ed25519 import PrivateKey, PublicKey
-from memory_audit.provenance.note import MAX_NOTE_BYTES, open_note, parse_note, sign_note
+from memory_audit.provenance.tlog.note import MAX_NOTE_BYTES, open_note, parse_note, sign_note
 
 EXAMPLE_KEY = PublicKey.from_vkey("example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k")
 EXAMPLE = (

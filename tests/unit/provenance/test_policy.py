@@ -7,8 +7,8 @@ import pytest
 
 from memory_audit.errors import VerificationError
 from memory_audit.provenance import base64_strict, dsse, strict_json
-from memory_audit.provenance.checkpoint import Checkpoint, sign_checkpoint
 from memory_audit.provenance.ed25519 import PrivateKey
+from memory_audit.provenance.tlog.checkpoint import Checkpoint, sign_checkpoint
 from memory_audit.provenance.trust_policy import PAYLOAD_TYPE, Revocation, Role, TrustPolicy, sign_policy
 
 

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_audit.errors import VerificationError
-from memory_audit.provenance import merkle
-from memory_audit.provenance.tiles import TiledTree, edge_bytes, open_tiles, tile_path
+from memory_audit.provenance.tlog import merkle
+from memory_audit.provenance.tlog.tiles import TiledTree, edge_bytes, open_tiles, tile_path
 
 LEAVES = [merkle.leaf_hash(b"leaf %d" % number) for number in range(66_000)]
 SIZES = (0, 1, 2, 255, 256, 257, 511, 512, 880, 65_535, 65_536, 65_537, 66_000)

@@ -9,8 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from memory_audit.entry import Entry, Parent
-from memory_audit.provenance import durable, merkle
+from memory_audit.provenance import durable
 from memory_audit.provenance.keys import generate_keys
+from memory_audit.provenance.tlog import merkle
 from memory_audit.snapshot.layout import manifest_path, put_file, versions
 from memory_audit.snapshot.manifest import sign_manifest
 from memory_audit.snapshot.publishing.publish import append_entries, create_store

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from memory_audit.entry import Parent
 from memory_audit.errors import UsageError, VerificationError
-from memory_audit.provenance import merkle
-from memory_audit.provenance.checkpoint import Checkpoint, log_origin, sign_checkpoint
-from memory_audit.provenance.tiles import TiledTree
+from memory_audit.provenance.tlog import merkle
+from memory_audit.provenance.tlog.checkpoint import Checkpoint, log_origin, sign_checkpoint
+from memory_audit.provenance.tlog.tiles import TiledTree
 from memory_audit.snapshot.checkpoints import encode_checkpoints
 from memory_audit.snapshot.ids import check_ids, id_digests, known_ids, read_runs, with_ids
 from memory_audit.snapshot.layout import FileRef, bucket_of, manifest_path, put_file, put_tile

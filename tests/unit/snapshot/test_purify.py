@@ -4,8 +4,8 @@ import pytest
 
 from memory_audit.entry import MAX_TIME_MS
 from memory_audit.errors import StalePlanError, UsageError
-from memory_audit.provenance import merkle
 from memory_audit.provenance.keys import Keyring
+from memory_audit.provenance.tlog import merkle
 from memory_audit.snapshot.attest import MAX_ATTESTATION_BYTES
 from memory_audit.snapshot.publishing.publish import append_entries
 from memory_audit.snapshot.publishing.purify import MAX_REMOVED, MAX_REMOVED_BYTES, purify

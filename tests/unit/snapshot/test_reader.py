@@ -12,7 +12,7 @@ from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import generate_keys
 from memory_audit.provenance.leaf import encode_entry
-from memory_audit.provenance.merkle import leaf_hash
+from memory_audit.provenance.tlog.merkle import leaf_hash
 from memory_audit.snapshot.pin import Pin, read_pin, write_pin
 from memory_audit.snapshot.publishing.publish import append_entries, create_store
 from memory_audit.snapshot.reader import VerifiedSnapshot, open_snapshot

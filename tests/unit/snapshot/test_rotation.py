@@ -3,10 +3,10 @@
 import pytest
 
 from memory_audit.errors import UsageError, VerificationError
-from memory_audit.provenance.checkpoint import log_origin
 from memory_audit.provenance.ed25519 import PrivateKey
 from memory_audit.provenance.keys import Keyring, draw_key
 from memory_audit.provenance.policy_change import rotate_key
+from memory_audit.provenance.tlog.checkpoint import log_origin
 from memory_audit.provenance.trust_policy import Role, sign_policy
 from memory_audit.snapshot.publishing.publish import append_entries
 from memory_audit.snapshot.publishing.purify import purify

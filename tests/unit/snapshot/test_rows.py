@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from memory_audit.errors import VerificationError
 from memory_audit.provenance.leaf import LEAF_START, SIGNATURE_DOMAIN, encode_entry
-from memory_audit.provenance.merkle import MAX_TREE_SIZE
+from memory_audit.provenance.tlog.merkle import MAX_TREE_SIZE
 from memory_audit.snapshot.columns import rows
 from memory_audit.snapshot.columns.rows import LEAF_HASH_START, check_rows_format, signed_leaves, tenants_of
 from memory_audit.snapshot.columns.tables import (

@@ -9,9 +9,9 @@ import pytest
 
 from memory_audit.errors import EventError, HeldError, IncompleteError, StalePlanError, UsageError, VerificationError
 from memory_audit.jobs.clock import now_ms
-from memory_audit.jobs.lease import leased
 from memory_audit.jobs.nightly.run_night import NEEDS_A_PERSON
 from memory_audit.jobs.run.purge.sealed_run import open_sealed
+from memory_audit.jobs.store.lease import leased
 from memory_audit.provenance.keys import load_policy
 from memory_audit.snapshot.reader import open_snapshot
 from tests.unit.jobs.nightly.conftest import WITHIN, record, write_job

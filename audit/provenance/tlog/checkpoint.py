@@ -19,8 +19,8 @@ from urllib.parse import quote
 
 from memory_audit.errors import VerificationError
 from memory_audit.provenance import base64_strict
-from memory_audit.provenance.merkle import EMPTY_ROOT, HASH_BYTES, MAX_TREE_SIZE
-from memory_audit.provenance.note import open_note, sign_note
+from memory_audit.provenance.tlog.merkle import EMPTY_ROOT, HASH_BYTES, MAX_TREE_SIZE
+from memory_audit.provenance.tlog.note import open_note, sign_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

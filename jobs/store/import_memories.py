@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from memory_audit.errors import StalePlanError, UsageError, VerificationError
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.places import check_outside_stores
-from memory_audit.jobs.store_session import StoreSession, check_pin_place, remember
+from memory_audit.jobs.store.store_session import StoreSession, check_pin_place, remember
 from memory_audit.snapshot.known_entries import Compared, all_signed, compared
 from memory_audit.snapshot.layout import has_store, versions
 from memory_audit.snapshot.pin import read_pin

@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import VerificationError
-from memory_audit.provenance import merkle
-from memory_audit.provenance.merkle import HASH_BYTES
+from memory_audit.provenance.tlog import merkle
+from memory_audit.provenance.tlog.merkle import HASH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
