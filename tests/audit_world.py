@@ -157,7 +157,7 @@ def group_of(run: Path) -> Path:
 
 
 def json_of(result: AuditResult) -> str:
-    return to_json(result)
+    return to_json(replace(result, files={}))
 
 
 def removed(result: AuditResult) -> dict[str, set[str]]:

@@ -18,7 +18,7 @@ import psutil
 import pytest
 import ray
 
-from memory_audit.errors import ModelError, PromptTooLongError
+from memory_audit.errors import AnswerError, PromptTooLongError
 from memory_audit.generation import Completion, GenerationRequest, Message
 from memory_audit.models.backbone.generator_http import HttpGenerator, HttpSettings
 from memory_audit.models.backbone.generator_vllm import VllmSettings
@@ -155,7 +155,7 @@ def test_what_vllm_refuses_costs_that_question_and_not_its_batch(pool: ActorPool
 
     *refused, answer = asyncio.run(gather())
     for found, reason in zip(refused, ("greater than max allowed: 20", "regex"), strict=True):
-        assert type(found) is ModelError
+        assert type(found) is AnswerError
         assert str(found).startswith(f"vLLM refused a request to {pool.model_id}: ")
         assert reason in str(found)
     assert isinstance(answer, Completion)

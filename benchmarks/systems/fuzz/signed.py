@@ -20,6 +20,7 @@ from benchmarks.systems.fuzz.target import Target, same
 from memory_audit.calibration_file import PAYLOAD_TYPE as CALIBRATION_TYPE
 from memory_audit.calibration_file import CalibrationFile, Incident, Setting, parse_calibration, sign_calibration
 from memory_audit.entry import Entry, Parent
+from memory_audit.errors import AuditError
 from memory_audit.jobs.run.run_seal import PAYLOAD_TYPE as SEAL_TYPE
 from memory_audit.jobs.run.run_seal import read_seal
 from memory_audit.provenance import base64_strict, cbor, dsse, strict_json
@@ -180,11 +181,11 @@ def _notes() -> list[Target]:
         ),
         Target(
             name="private key, PEM", decode=lambda data: decode_pem(_text(data), None, "f"),
-            seeds=(encode_pem(log.seed, None).encode(),),
+            seeds=(encode_pem(log.seed, None).encode(),), raises=AuditError,
         ),
         Target(
             name="key in a token", decode=lambda data: same(_uri(_uri(_text(data))), _uri(_text(data))),
-            seeds=(uri.encode(),),
+            seeds=(uri.encode(),), raises=AuditError,
         ),
     ]  # fmt: skip
 
