@@ -222,7 +222,7 @@ def test_an_export_whose_version_is_erased_on_the_way_is_to_be_started_again(des
 
 
 def test_an_import_beside_another_one_adds_to_it(desk, run, monkeypatch):
-    from memory_audit.jobs import import_memories as importing  # noqa: PLC0415
+    from memory_audit.jobs.store import import_memories as importing  # noqa: PLC0415
 
     append = append_entries
     left = [lambda: publish(desk)]
@@ -239,7 +239,7 @@ def test_an_import_beside_another_one_adds_to_it(desk, run, monkeypatch):
 
 
 def test_two_dumps_with_the_same_new_memory_do_not_blame_its_id(desk, run, monkeypatch):
-    from memory_audit.jobs import import_memories as importing  # noqa: PLC0415
+    from memory_audit.jobs.store import import_memories as importing  # noqa: PLC0415
 
     append = append_entries
     (desk / "dump.jsonl").write_text((desk / "more.jsonl").read_text().replace("m9", "m10"))

@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 
 from memory_audit.errors import HeldError, IncompleteError, UsageError
-from memory_audit.jobs import lease
+from memory_audit.jobs.store import lease
 from memory_audit.jobs.store.lease import leased as leased_store
 
 leased = partial(leased_store, new=True)
