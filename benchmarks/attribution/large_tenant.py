@@ -35,7 +35,7 @@ from memory_audit.events import Event
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.reuse import EarlierRun
-from memory_audit.jobs.run.run_audit import run_audit
+from memory_audit.jobs.run.run_audit import audit_all
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.loading import ModelSpecs
 from memory_audit.provenance.keys import generate_keys
@@ -164,7 +164,7 @@ def audited(
     opened = time.perf_counter()
     request = AuditRequest(snapshot=snapshot, events=EventsFile(events=events, digest=night), config=config)
     with reporter:
-        result = run_audit(request, executor, folder / night, now_ms=NOW_MS, earlier=earlier)
+        result, _ = audit_all(request, executor, folder / night, now_ms=NOW_MS, earlier=earlier)
     whole = time.perf_counter() - start
     removed = sorted(result.tenants[0].removal.removed)
     stages = {name: round(seconds, 2) for name, seconds in sorted(reporter.seconds.items())}

@@ -65,14 +65,20 @@ def night(product: Any, tenants: int, folder: Path) -> dict[str, float]:
         file = product.EventsFile(events=events, digest="night")
         request = product.AuditRequest(snapshot=snapshot, events=file, config=product.CONFIG)
         with reporter:
-            result = product.run_audit(request, executor, folder / "run", now_ms=NOW_MS)
+            result, _ = product.audit_all(request, executor, folder / "run", now_ms=NOW_MS)
     else:
         result = product.run_audit(
             snapshot, (events, "night"), product.CONFIG, models, folder / "run", reporter, now_ms=NOW_MS
         )  # fmt: skip
     seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - worked
     written = [path for path in (folder / "run").rglob("*") if path.is_file()]
-    told = {event.verdict for tenant in result.tenants for event in tenant.events}
+    told = {
+        verdict
+        for tenant in result.tenants
+        for verdict in (
+            (event.verdict for event in tenant.events) if hasattr(tenant, "events") else tenant.tally.verdicts
+        )
+    }
     if told != {"not reproduced"}:
         raise RuntimeError(f"no night without harm: {sorted(told)}")
     return {

@@ -34,7 +34,7 @@ from memory_audit.config import AuditConfig
 from memory_audit.entry import Entry
 from memory_audit.events import Event
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.run.run_audit import run_audit
+from memory_audit.jobs.run.run_audit import audit_all
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.loading import ModelSpecs
 from memory_audit.provenance.keys import generate_keys
@@ -153,10 +153,10 @@ def audited(nodes: int, tenants: int, events: int) -> dict[str, float]:
     """Audit once, after a small audit that starts what is to be started."""
     with tempfile.TemporaryDirectory() as name, executor_of(nodes) as executor:
         folder = Path(name)
-        run_audit(request_of(folder / "first", 8 * max(nodes, 1), 1), executor, folder / "first" / "run", now_ms=NOW_MS)
+        audit_all(request_of(folder / "first", 8 * max(nodes, 1), 1), executor, folder / "first" / "run", now_ms=NOW_MS)
         request = request_of(folder / "audit", tenants, events)
         began = time.perf_counter()
-        result = run_audit(request, executor, folder / "audit" / "run", now_ms=NOW_MS)
+        result, _ = audit_all(request, executor, folder / "audit" / "run", now_ms=NOW_MS)
         seconds = time.perf_counter() - began
     removed = [sorted(tenant.removal.removed) for tenant in result.tenants]
     if removed != [["m0"]] * tenants:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Sealed", "audit_all", "audit_and_seal", "make_executor", "model_specs", "name_backbone", "prepare_models",
-    "read_result", "run_audit", "start_models",
+    "read_result", "start_models",
 ]  # fmt: skip
 
 
@@ -140,19 +140,6 @@ def audit_all(  # noqa: PLR0913 - the parts of a run
     for name, page in report_files(result, RunFindings(out, result), REPORT_FILE, PAGES, every=False):
         run.write(name, page.encode())
     return result, run.failed
-
-
-def run_audit(  # noqa: PLR0913 - the parts of a run
-    request: AuditRequest,
-    executor: Executor,
-    out: Path,
-    *,
-    now_ms: int,
-    earlier: EarlierRun | None = None,
-    sealer: Sealer | None = None,
-) -> AuditResult:
-    """Audit as `audit_all` does; the result alone says which tenants were not examined."""
-    return audit_all(request, executor, out, now_ms=now_ms, earlier=earlier, sealer=sealer)[0]
 
 
 def audit_and_seal(  # noqa: PLR0913 - the parts of a run

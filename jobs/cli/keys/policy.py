@@ -113,6 +113,17 @@ class NewKey:
         return TokenSigner.open(key, public_key_on_token(key, name, pin, "--token"), pin, "--token")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """The key folder that is changed, and how."""
+
+    keys: Keys = DEFAULT_KEYS
+    pin: PinFile = None
+    no_store: NoStore = False
+    apply: Apply = False
+    as_json: Json = False
+
+
 @spread_options
 def keys_rotate(
     role: Annotated[str, typer.Argument(help=f"Whose key changes: {ROLES}.")],
@@ -120,12 +131,8 @@ def keys_rotate(
         list[Path] | None, typer.Argument(help="All stores that the old key signed: what they hold stays valid.")
     ] = None,
     *,
-    keys: Keys = DEFAULT_KEYS,
     new: NewKey,
-    pin: PinFile = None,
-    no_store: NoStore = False,
-    apply: Apply = False,
-    as_json: Json = False,
+    folder: Folder,
 ) -> None:
     """Replace a role's keys by a new one: the next trust policy.
 
@@ -136,20 +143,22 @@ def keys_rotate(
     found: list[VerifiedSnapshot] = []
 
     def change(before: Keyring) -> Keyring:
-        found.extend(_kept(stores or [], before.policy, pin, wanted, no_store=no_store))
+        found.extend(_kept(stores or [], before.policy, folder.pin, wanted, no_store=folder.no_store))
 
         def rotated(key: Signer | PublicKey) -> Keyring:
             if isinstance(key, PublicKey):
                 raise UsageError("a rotation needs the private key: a public one is added (memaudit keys add)")
             return rotate_key(before, wanted, key, **_positions(found))
 
-        return new.brought(rotated, before, wanted, apply=apply)
+        return new.brought(rotated, before, wanted, apply=folder.apply)
 
-    changed = _change(keys, wanted, change, apply=apply)
+    changed = _change(folder.keys, wanted, change, apply=folder.apply)
     if changed.before is not None and changed.key is not None:
-        changed.lines.append(f"{'new' if apply else 'would make a new'} {wanted} key {as_line(changed.key.name, 80)}")
+        changed.lines.append(
+            f"{'new' if folder.apply else 'would make a new'} {wanted} key {as_line(changed.key.name, 80)}"
+        )
         changed.lines.extend(_ended(wanted, usable_keys(changed.before.policy, wanted), found))
-    changed.show("rotated", wanted, found, as_json=as_json)
+    changed.show("rotated", wanted, found, as_json=folder.as_json)
 
 
 @spread_options
@@ -181,18 +190,15 @@ def keys_add(
     changed.show("added", wanted, (), as_json=as_json)
 
 
+@spread_options
 def keys_revoke(
     role: Annotated[str, typer.Argument(help=f"Whose key it is: {ROLES}.")],
     key: Annotated[str, typer.Argument(help="Its name, or the start of its id (memaudit keys show).")],
     stores: Annotated[
         list[Path] | None, typer.Argument(help="All stores that it signed: what they hold stays valid.")
     ] = None,
-    keys: Keys = DEFAULT_KEYS,
-    pin: PinFile = None,
     *,
-    no_store: NoStore = False,
-    apply: Apply = False,
-    as_json: Json = False,
+    folder: Folder,
 ) -> None:
     """Revoke one key of a role: the next trust policy.
 
@@ -205,26 +211,23 @@ def keys_revoke(
 
     def change(before: Keyring) -> Keyring:
         revoked.update(_named_key(before.policy, wanted, key))
-        found.extend(_kept(stores or [], before.policy, pin, wanted, no_store=no_store))
+        found.extend(_kept(stores or [], before.policy, folder.pin, wanted, no_store=folder.no_store))
         return revoke_key(before, wanted, next(iter(revoked)), **_positions(found))
 
-    changed = _change(keys, wanted, change, apply=apply, brings_key=False)
+    changed = _change(folder.keys, wanted, change, apply=folder.apply, brings_key=False)
     changed.lines.extend(_ended(wanted, revoked, found))
-    changed.show("revoked", wanted, found, as_json=as_json)
+    changed.show("revoked", wanted, found, as_json=folder.as_json)
 
 
+@spread_options
 def keys_threshold(
     role: Annotated[str, typer.Argument(help="Of which role: root, log or auditor.")],
     threshold: Annotated[int, typer.Argument(help="How many of its keys must sign.")],
     stores: Annotated[
         list[Path] | None, typer.Argument(help="All stores that these keys signed: they must verify afterwards.")
     ] = None,
-    keys: Keys = DEFAULT_KEYS,
-    pin: PinFile = None,
     *,
-    no_store: NoStore = False,
-    apply: Apply = False,
-    as_json: Json = False,
+    folder: Folder,
 ) -> None:
     """Say how many keys of a role must sign: the next policy.
 
@@ -237,14 +240,16 @@ def keys_threshold(
     def change(before: Keyring) -> Keyring:
         after = change_threshold(before, wanted, threshold)
         if threshold > before.policy.roles[wanted].threshold:
-            found.extend(_kept(stores or [], before.policy, pin, wanted, no_store=no_store))
+            found.extend(_kept(stores or [], before.policy, folder.pin, wanted, no_store=folder.no_store))
             for one in found:
                 _check_verifies(one, after.policy)
         return after
 
-    changed = _change(keys, wanted, change, apply=apply, brings_key=False)
-    changed.lines.append(f"{counted(threshold, 'key')} of role {wanted} {'must' if apply else 'would have to'} sign")
-    changed.show("changed", wanted, found, as_json=as_json)
+    changed = _change(folder.keys, wanted, change, apply=folder.apply, brings_key=False)
+    changed.lines.append(
+        f"{counted(threshold, 'key')} of role {wanted} {'must' if folder.apply else 'would have to'} sign"
+    )
+    changed.show("changed", wanted, found, as_json=folder.as_json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

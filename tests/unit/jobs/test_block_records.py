@@ -11,7 +11,7 @@ from memory_audit.config import AuditConfig
 from memory_audit.errors import IncompleteError, ModelError
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.block_records import read_block_records, write_block_records
-from memory_audit.jobs.run.run_audit import run_audit
+from memory_audit.jobs.run.run_audit import audit_all
 from memory_audit.models.fakes import FakeBehaviourReader, FakeGenerator
 from memory_audit.report.tables import summary_of
 from memory_audit.result import AuditResult, TenantResult
@@ -54,7 +54,7 @@ def locked(snapshot, folder, reader, monkeypatch):
     monkeypatch.setattr("memory_audit.jobs.run.block_records.load_behaviour_reader", lambda _: reader)
     generator, request = FakeGenerator(), request_of(snapshot, harmful_events())
     with closing(LocalExecutor(FAKES, generator)) as executor:
-        found = run_audit(request, executor, folder, now_ms=NOW_MS)
+        found, _ = audit_all(request, executor, folder, now_ms=NOW_MS)
         write_block_records(snapshot, found, CONFIG, executor, folder)
     return (folder / "hazards.json").read_bytes(), generator.requests
 

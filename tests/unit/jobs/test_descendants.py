@@ -14,7 +14,7 @@ from memory_audit.config import AuditConfig
 from memory_audit.entry import MAX_PARENTS, Entry, Parent
 from memory_audit.errors import UsageError
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.run.run_audit import run_audit
+from memory_audit.jobs.run.run_audit import audit_all
 from memory_audit.lineage.dag import DEFAULT_TAU_PPM, Lineage
 from memory_audit.lineage.descendants import Derivation, derivation_of
 from memory_audit.lineage.edges_file import EstimatedEdge
@@ -185,7 +185,7 @@ def test_signed_parents_crowd_no_estimate_out_and_none_crowds_them_out(tmp_path,
 def test_an_estimated_edge_quarantines_and_makes_no_label_better(snapshot, audited, tmp_path):
     edges = (EstimatedEdge(tenant="acme", child="ok07", parent="bad0", weight_ppm=900_000),)
     with closing(LocalExecutor(FAKES, FakeGenerator())) as executor:
-        run_audit(request_of(snapshot, EVENTS, edges=edges), executor, tmp_path / "run", now_ms=NOW_MS)
+        audit_all(request_of(snapshot, EVENTS, edges=edges), executor, tmp_path / "run", now_ms=NOW_MS)
     result = read_whole(tmp_path / "run")
     assert removed(result) == removed(audited)
     found = descendants(result)["ok07"]
@@ -193,7 +193,7 @@ def test_an_estimated_edge_quarantines_and_makes_no_label_better(snapshot, audit
     assert found.reason.endswith("some of them estimated")
     assert result.tenants[0].lineage.entries == audited.tenants[0].lineage.entries
     with closing(LocalExecutor(FAKES)) as executor, pytest.raises(UsageError, match="other edges"):
-        run_audit(request_of(snapshot, EVENTS), executor, tmp_path / "run", now_ms=NOW_MS)
+        audit_all(request_of(snapshot, EVENTS), executor, tmp_path / "run", now_ms=NOW_MS)
 
 
 def test_descendants_left_by_an_earlier_run_are_quarantined_and_not_removed(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 import memory_audit.guard
 from memory_audit.errors import EventError, UsageError
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.run.run_audit import run_audit
+from memory_audit.jobs.run.run_audit import audit_all
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.request import read_events
@@ -50,7 +50,7 @@ def modules(tmp_path, monkeypatch):
 def audit(snapshot, out, config=CONFIG, *, now_ms=NOW_MS):
     generator = FakeGenerator()
     with closing(LocalExecutor(FAKES, generator)) as executor:
-        result = run_audit(request_of(snapshot, EVENTS, config, digest=DIGEST), executor, out, now_ms=now_ms)
+        result, _ = audit_all(request_of(snapshot, EVENTS, config, digest=DIGEST), executor, out, now_ms=now_ms)
     return result, generator.requests
 
 

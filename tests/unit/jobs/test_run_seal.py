@@ -18,7 +18,7 @@ from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.jobs.run.purge.attestation import ATTESTATION_FILE
 from memory_audit.jobs.run.purge.sealed_run import open_sealed
 from memory_audit.jobs.run.reuse import EarlierRun
-from memory_audit.jobs.run.run_audit import run_audit
+from memory_audit.jobs.run.run_audit import audit_all
 from memory_audit.jobs.run.run_files import ROLES
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.jobs.run.run_seal import SEAL_FILE, Codes, Sealer, read_seal
@@ -64,7 +64,9 @@ def sealed(tmp_path_factory):
         sealer = Sealer(keyring())
         with closing(LocalExecutor(FAKES, FakeGenerator())) as executor:
             run = folder / name
-            result = run_audit(request_of(snapshot, events, digest=name), executor, run, now_ms=NOW_MS, sealer=sealer)
+            result, _ = audit_all(
+                request_of(snapshot, events, digest=name), executor, run, now_ms=NOW_MS, sealer=sealer
+            )
             write_block_records(snapshot, result, CONFIG, executor, run, sealer)
         sealer.seal(run, result.store, result.snapshot_version)
         assert open_sealed(run, keyring().policy).result.run_id == result.run_id
