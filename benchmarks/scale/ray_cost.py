@@ -22,7 +22,6 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -69,15 +68,15 @@ CONFIG = AuditConfig(
 class Engine(FakeGenerator):
     """A stand-in that takes its time, for a few requests at once."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._free = asyncio.Semaphore(AT_ONCE)
+
     async def generate(self, request: GenerationRequest) -> Completion:
         """Answer one request; see `memory_audit.models.protocols.Generator`."""
         async with self._free:
             await asyncio.sleep(ANSWER_S)
             return await super().generate(request)
-
-    @cached_property
-    def _free(self) -> asyncio.Semaphore:
-        return asyncio.Semaphore(AT_ONCE)
 
 
 def request_of(folder: Path, tenants: int, events: int) -> AuditRequest:
@@ -124,9 +123,9 @@ def executor_of(nodes: int) -> Iterator[Executor]:
     class EngineActor(GeneratorActor):
         """A replica of the stand-in."""
 
-        @cached_property
-        def _generator(self) -> Engine:
-            return Engine()
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.__dict__["_generator"] = Engine()  # Ray cannot send a class with a cached property of its own
 
     cluster = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "resources": {"small": 1}}
