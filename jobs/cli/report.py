@@ -90,7 +90,7 @@ def report(
         _write_pages(run, result, read, out)
         return
     if form == "json":
-        text = to_json(result, found=found_of_few(run, result), indent=1) if tenant is None else _details(read, result)
+        text = to_json(result, found=found_of_few(result, read), indent=1) if tenant is None else _details(read, result)
     else:
         text = render_html(result, read) if form == "html" else to_sarif(result, read, VERSION)
     _write(text, out)

@@ -52,13 +52,12 @@ if TYPE_CHECKING:
 __all__ = ["audit_memory", "retrieval_over", "run_searches", "search_settings", "searched_texts"]
 
 
-def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and two that listen
+def audit_memory(
     request: AuditRequest,
     executor: Executor,
     run: RunFolder,
     *,
     started_ms: int,
-    elapsed_s: Callable[[], float] = lambda: 0.0,
     log: SearchLog | None = None,
 ) -> AuditResult:
     """Audit one verified snapshot against its events.
@@ -68,7 +67,6 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
         executor: Where models answer.
         run: What is known; what is learnt is kept there.
         started_ms: When the run was first started, Unix milliseconds.
-        elapsed_s: Seconds that the run took, read at its end.
         log: What the steps of the search are told to; None is a new one.
 
     Raises:
@@ -119,7 +117,7 @@ def audit_memory(  # noqa: PLR0913 - what is asked, where it is answered, and tw
         snapshot_version=snapshot.version,
         snapshot_digest=snapshot.digest,
         started_ms=started_ms,
-        seconds=round(elapsed_s(), 3),
+        seconds=0.0,  # of this start and earlier ones: whoever ends the run knows
         config={name: str(value) for name, value in config.canonical().items()},
         models=dict(run.models),
         counters=_added(tenants),

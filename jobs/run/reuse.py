@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory_audit.counted import counted
 from memory_audit.errors import UsageError
@@ -57,6 +57,9 @@ class EarlierRun:
     def __init__(self, path: Path, sealer: Sealer | None = None) -> None:
         sealer = Sealer() if sealer is None else sealer
         self.path = path
+        self.read: dict[tuple[str, str], dict[str, Any]] = {}
+        """By folder of ROLES and model id what its shards hold: a search asks for some of it in each round."""
+
         self.folders = [
             _Folder(path=folder, codes=sealer.codes(read_identity(folder)), models=read_models(folder))
             for folder in (path, *group_folders(path))
@@ -65,12 +68,13 @@ class EarlierRun:
     def of(self, group: str) -> EarlierRun:
         """Return what that run knew of the tenants of one group of this one."""
         part = copy(self)
+        part.read = {}
         part.folders = [folder for folder in self.folders if may_share_tenants(folder.path, group)]
         return part
 
     def weights(self, wanted: Collection[str], nli: str) -> Iterator[dict[str, float]]:
         """Yield what is known of `wanted` contradiction weights, by `shards.pair_key`, in pieces."""
-        return self._known(ENTAILMENT, "comparisons", parse_weights, frozenset(wanted), nli)
+        return self._known(ENTAILMENT, "comparisons", parse_weights, wanted, nli)
 
     def vectors(
         self, wanted: Collection[str], embedder: str, dimensions: int
@@ -80,11 +84,21 @@ class EarlierRun:
         def fitting(data: bytes, where: str) -> dict[str, NDArray[np.float32]]:
             return {key: vector for key, vector in parse_vectors(data, where).items() if vector.shape == (dimensions,)}
 
-        return self._known(EMBEDDING, "embeddings", fitting, frozenset(wanted), embedder)
+        return self._known(EMBEDDING, "embeddings", fitting, wanted, embedder)
 
     def _known(
-        self, kind: str, what: str, parse: Callable[[bytes, str], dict[str, T]], wanted: frozenset[str], model_id: str
+        self, kind: str, what: str, parse: Callable[[bytes, str], dict[str, T]], wanted: Collection[str], model_id: str
     ) -> Iterator[dict[str, T]]:
+        if (kind, model_id) not in self.read:
+            self.read[kind, model_id] = self._all(kind, parse, model_id)
+        held = self.read[kind, model_id]
+        known: dict[str, T] = {key: held[key] for key in wanted if key in held}
+        say(f"{len(known)} of {len(wanted)} {what} are those of {self.path}")
+        for part in pieces(list(known)):
+            yield {key: known[key] for key in part}
+
+    def _all(self, kind: str, parse: Callable[[bytes, str], dict[str, T]], model_id: str) -> dict[str, T]:
+        """Read all shards of one kind that this model answered."""
         known: dict[str, T] = {}
         for folder in self.folders:
             if (theirs := folder.models.get(ROLES[kind], model_id)) != model_id:
@@ -102,10 +116,8 @@ class EarlierRun:
                 if found is None:
                     passed_over += 1
                 else:
-                    known |= {key: value for key, value in found.items() if key in wanted}
+                    known |= found
             if passed_over:
                 held = counted(passed_over, "file")
                 say(f"{folder.path / kind}: {held} not read: damaged, or not written with these keys")
-        say(f"{len(known)} of {len(wanted)} {what} are those of {self.path}")
-        for part in pieces(list(known)):
-            yield {key: known[key] for key in part}
+        return known

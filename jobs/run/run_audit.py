@@ -134,10 +134,11 @@ def audit_all(  # noqa: PLR0913 - the parts of a run
     # A start that asked no model adds nothing to what the run took.
     spent = time.monotonic() - began if finished is None or run.asked else 0.0
     result = dataclasses.replace(result, seconds=round((0.0 if finished is None else finished.seconds) + spent, 3))
-    run.write(RESULT_FILE, to_json(result, found=found_of_few(out, result)).encode())
+    read = RunFindings(out, result)
+    run.write(RESULT_FILE, to_json(result, found=found_of_few(result, read)).encode())
     if len(result.tenants) > FEW:
         durable.ensure_folder(out / PAGES)
-    for name, page in report_files(result, RunFindings(out, result), REPORT_FILE, PAGES, every=False):
+    for name, page in report_files(result, read, REPORT_FILE, PAGES, every=False):
         run.write(name, page.encode())
     return result, run.failed
 

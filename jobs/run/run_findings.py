@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_audit.parquet import RowGroups
+    from memory_audit.report.views import ReadTenant
     from memory_audit.result import AuditResult, TenantResult, TenantSummary
 
 __all__ = ["MAX_FILE_BYTES", "PART_TENANTS", "RunFindings", "found_of_few", "within", "write_part"]
@@ -72,13 +73,12 @@ def within(result: AuditResult, folder: str) -> AuditResult:
     )  # fmt: skip
 
 
-def found_of_few(run: Path, result: AuditResult) -> list[TenantResult]:
+def found_of_few(result: AuditResult, read: ReadTenant) -> list[TenantResult]:
     """Return what was found of each tenant of a run that has one page, and nothing of a run of many.
 
     Raises:
         UsageError: as `RunFindings`.
     """
-    read = RunFindings(run, result)
     few = result.tenants if len(result.tenants) <= FEW else ()
     return [read(tenant) for tenant in few if tenant.failure is None]
 

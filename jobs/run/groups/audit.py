@@ -125,8 +125,11 @@ class GroupAudit:
             AuditError: what fails the whole run; what models said is kept.
         """
         part = Part(self.codes)
+        earlier = (
+            None if self.earlier is None else self.earlier.of(self.group.name)
+        )  # what it reads goes with the group
         try:
-            run = RunFolder(self.folder, self.identity, earlier=self.earlier, sealer=part, models=self.models)
+            run = RunFolder(self.folder, self.identity, earlier=earlier, sealer=part, models=self.models)
         except VerificationError as error:
             return self.failed(error)
         known = _answers(run)
