@@ -36,6 +36,9 @@ __all__ = [
     "VerificationError",
 ]
 
+DEFECT = 70
+"""Exit code of an exception that is none of these."""
+
 
 class AuditError(Exception):
     """Base of every error MemAudit raises on purpose."""

@@ -2,8 +2,8 @@
 
 A memory is named by a night that proposes to remove it or to quarantine it. It is *new* where no earlier night named
 it, *known* where one did and it was left in the store, and *back* where it was taken out since: a purge or quarantine
-of an earlier run says so, and now the same id, or the same text under another id, is there again. A memory may be back
-without being named. Runs are told apart by when they started. Nothing here reads files.
+of an earlier run says so, and now the same id, or the same text under another id, is there again. A memory that the run
+examined may be back without being named. Runs are told apart by when they started. Nothing here reads files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Night:
     """Tenant to entries that a purge or a quarantine of this run took out."""
 
     present: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """Tenant to entries that the run saw, of tenants from which an earlier night took any."""
+    """Tenant to entries that the run examined, of tenants from which an earlier night took any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from memory_audit.errors import AuditError, IncompleteError, UsageError
+from memory_audit.errors import DEFECT, AuditError, IncompleteError, UsageError
 from memory_audit.jobs.cli.audit import audit, calibrate
 from memory_audit.jobs.cli.cluster import logs, status, submit
 from memory_audit.jobs.cli.export import export
@@ -41,7 +41,7 @@ from memory_audit.report.untrusted import as_line
 
 __all__ = ["app", "main"]
 
-DEFECT, INTERRUPTED = 70, 130
+INTERRUPTED = 130
 
 CONTINUED = frozenset({"audit", "calibrate", "demo", "nightly", "offboard", "purge"})
 """Commands with a run folder, which the same command continues."""

@@ -210,7 +210,8 @@ class NightWork:
             names = ", ".join(as_line(name) for name in failed[:MAX_NAMED])
             waits.append(f"{counted(len(failed), 'tenant')} could not be audited, see the report: {names}")
         if found and alarms and done is None:
-            waits.append(f"{counted(len(alarms), 'tenant')} lacks memories in tonight's dumps")
+            lacks = "lacks" if len(alarms) == 1 else "lack"
+            waits.append(f"{counted(len(alarms), 'tenant')} {lacks} memories in tonight's dumps")
         if not found or waits:
             return {"removed": [], "waits": waits, "next": self.command(run) if found and waits else None}
         self.lease.check()

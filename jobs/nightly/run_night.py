@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory_audit.errors import AuditError, StalePlanError
+from memory_audit.errors import DEFECT, AuditError, StalePlanError
 from memory_audit.jobs.nightly.journal import END, open_night, prune
 from memory_audit.jobs.nightly.night import NightWork
 from memory_audit.jobs.nightly.notify import message, notify
@@ -27,9 +27,6 @@ __all__ = ["NEEDS_A_PERSON", "run_night"]
 
 NEEDS_A_PERSON = 1
 """Exit code of a night that found what its policy leaves to a person, or that raised an alarm."""
-
-DEFECT = 70
-"""Exit code of an error that is none of ours."""
 
 
 def run_night(

@@ -24,7 +24,7 @@ __all__ = ["read_nights", "runs_of"]
 
 
 def runs_of(places: Sequence[Path]) -> list[Path]:
-    """Return the runs in places: of a folder that is no run the finished ones that it holds.
+    """Return the runs in places: of a folder that is no run the finished ones that it, or each night in it, holds.
 
     Raises:
         UsageError: a folder with no run in it.
@@ -34,7 +34,7 @@ def runs_of(places: Sequence[Path]) -> list[Path]:
         if (place / MARKER_FILE).is_file() or not place.is_dir():
             found.append(place)
             continue
-        inside = sorted(path.parent for path in place.glob(f"*/{RESULT_FILE}"))
+        inside = sorted(path.parent for depth in ("*", "*/*") for path in place.glob(f"{depth}/{RESULT_FILE}"))
         if not inside:
             raise UsageError(f"{place}: no run, and no finished run in it")
         found += inside

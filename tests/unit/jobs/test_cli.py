@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memory_audit.config import AuditConfig
-from memory_audit.errors import HeldError, IncompleteError, StalePlanError, UsageError, VerificationError
-from memory_audit.jobs.cli.main import DEFECT, INTERRUPTED
+from memory_audit.errors import DEFECT, HeldError, IncompleteError, StalePlanError, UsageError, VerificationError
+from memory_audit.jobs.cli.main import INTERRUPTED
 from memory_audit.jobs.cli.shared import FINDINGS
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.run.block_records import write_block_records

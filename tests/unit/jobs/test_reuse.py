@@ -13,6 +13,7 @@ from memory_audit.errors import UsageError
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_folder import RunFolder
+from memory_audit.jobs.run.shards import read_shard
 from memory_audit.request import RUN_FORMAT
 
 
@@ -47,6 +48,15 @@ def test_what_is_asked_for_is_given_in_pieces_and_said_and_nothing_is_written(la
     assert f"1 of 2 comparisons are those of {last_night}" in said
     assert f"1 of 3 embeddings are those of {last_night}" in said
     assert {path: path.stat().st_mtime_ns for path in last_night.rglob("*")} == before
+
+
+def test_what_is_asked_for_in_several_rounds_is_read_once(last_night, monkeypatch):
+    earlier, read = EarlierRun(last_night), []
+    monkeypatch.setattr("memory_audit.jobs.run.reuse.read_shard", lambda path: read.append(path) or read_shard(path))
+    assert merged(earlier.weights({"a"}, "n@1")) == {"a": 0.25}
+    first = len(read)
+    assert merged(earlier.weights({"b"}, "n@1")) == {"b": 0.5}
+    assert len(read) == first > 0
 
 
 def test_what_another_model_said_is_not_given_and_that_is_said(last_night):

@@ -62,6 +62,21 @@ def test_a_second_night_takes_over_what_the_first_compared(desk, run, night):
     assert re.search(r"[1-9]\d* of \d+ comparisons are those of nights/night-000001/audit-", out)
 
 
+def test_a_tenant_that_cannot_be_audited_holds_the_purge_back_and_is_named(desk, night):
+    write_job(desk, WITHIN)
+    write_lines(desk / "dump.jsonl", [*memories(), *({**memory, "tenant": "globex"} for memory in memories())])
+    write_lines(desk / "events.jsonl", [event(), event("e2", tenant="globex", retrieved=["m99"])])
+    code, told, _ = night()
+    assert (code, told["removed"]) == (NEEDS_A_PERSON, [])
+    assert told["waits"] == ["1 tenant could not be audited, see the report: globex"]
+    assert shown(desk)[0] == 1
+
+
+def test_the_folder_of_all_nights_can_be_reported(desk, run, night):
+    night()
+    assert run("report", "nights")[0] == 0
+
+
 def test_a_dump_that_lacks_half_of_a_tenant_is_an_alarm_and_no_deletion(desk, night):
     others = [{**memory, "tenant": "globex"} for memory in memories(4)]
     write_lines(desk / "dump.jsonl", [*memories(), *others])
