@@ -44,6 +44,8 @@ from memory_audit.jobs.run.run_files import MAX_MARKER_BYTES, REPORT_FILE
 from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.models.backbone.generator_vllm import VllmSettings
+from memory_audit.models.recorded import RECORDED
+from memory_audit.models.weights.hub import PACKAGED
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE, generate_keys, load_keyring, save_keyring
 from memory_audit.report.summary import summarise, untold
@@ -78,15 +80,23 @@ SERVING = VllmSettings(max_model_len=4_096, kv_cache_gib=2)
 
 STEPS = 6
 
+RECORDED_AS = {"backbone": RECORDED, "nli": RECORDED, "embedder": RECORDED, "hazards": "off"}
+
 GREETING = """\
 MemAudit demo: the memories of two help desks, some of them poisoned. Which ones, only the audit finds out.
 working in {folder}; press Ctrl-C at any time, the same command continues"""
 
-CLOSING = """\
+RECORDED_GREETING = """\
+RECORDED: the models' answers come from a file, as real models gave them once. Signing, audit, purge and verification
+are done here and now. `memaudit demo` asks the models."""
+
+LOOK = """\
 report: {run}/report.html
 look closer:
   memaudit report {run}
-  memaudit verify {store} --keys {keys} --deep
+  memaudit verify {store} --keys {keys} --deep"""
+
+CLOSING = """\
 judge what an agent wants to remember by what was removed:
   memaudit guard check WRITES {store} --keys {keys} --tenant TENANT
 on your own data:
@@ -95,6 +105,11 @@ on your own data:
   memaudit audit STORE --events events.jsonl --out RUN
   memaudit purge RUN STORE          (add --apply to remove)
 memories, events and settings to start from: {folder}"""
+
+STARTING = {
+    "ray": "starting Ray and the models: vLLM takes about a minute before it answers",
+    "local": "starting the models: vLLM takes about a minute before it answers",
+}
 
 KEYS, STORE, RUN = "keys", "store", "run"
 """Folders of a demo."""
@@ -108,6 +123,7 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
     backbone_key_env: str | None = None,
     executor: Literal["local", "ray"] = "ray",
     corpus: Path | None = None,
+    recorded: bool = False,
 ) -> Path:
     """Sign a poisoned memory, audit it, purify it, verify the result, and print what happens.
 
@@ -118,16 +134,21 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
         backbone_key_env: As `AuditConfig.backbone_key_env`.
         executor: `ray` starts Ray on this machine; `local` works in this process.
         corpus: Folder with the three files of `memory_audit.jobs.demo_corpus`; None is the packaged one.
+        recorded: Take recorded answers (`memory_audit.models.recorded`), in this process; of the packaged corpus.
 
     Returns:
         The HTML report.
 
     Raises:
-        UsageError: the folder holds something else.
+        UsageError: the folder holds something else; a backbone beside `recorded`.
         IncompleteError: the demo stopped; the same call continues it.
     """
     source = corpus_folder() if corpus is None else corpus
-    options = {"backbone": backbone, "backbone_key_env": backbone_key_env}
+    options: dict[str, object] = {"backbone": backbone, "backbone_key_env": backbone_key_env}
+    if recorded:
+        if backbone != PACKAGED:
+            raise UsageError("--recorded takes recorded answers, and --backbone names a model that is to be asked")
+        options, executor = dict(RECORDED_AS), "local"
     config = name_backbone(load_config(source / CONFIG_FILE, options))
     _claim(folder, source, config)
 
@@ -136,6 +157,8 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
 
     with Reporter(console):
         say(GREETING.format(folder=folder))
+        if recorded:
+            say(RECORDED_GREETING)
 
         step(1, "Models")
         specs = replace(model_specs(config), vllm=SERVING)
@@ -149,7 +172,7 @@ def run_demo(  # noqa: PLR0913 - a place, a terminal, and what may differ
 
         step(3, "Audit: replay what went wrong, with memories left out")
         request = AuditRequest(snapshot=snapshot, events=read_events(folder / EVENTS_FILE), config=config)
-        _say_what_is_asked(request, executor)
+        _say_what_is_asked(request, "no model has to start" if recorded else STARTING[executor])
         worker = make_executor(specs, local=executor == "local", address=None)
         audited = audit_and_seal(request, worker, folder / RUN, Sealer(keyring), now_ms=now_ms())
         run = open_sealed(folder / RUN, keyring.policy, seal=audited.seal)
@@ -240,13 +263,12 @@ def _sign(folder: Path, keyring: Keyring) -> VerifiedSnapshot:
     return snapshot
 
 
-def _say_what_is_asked(request: AuditRequest, executor: str) -> None:
+def _say_what_is_asked(request: AuditRequest, what_starts: str) -> None:
     events = request.events.events
     harmful = sum(event.harm == "harmful" for event in events)
     say(
         f"{counted(harmful, 'harmful event')} and {counted(len(events) - harmful, 'answer')} not marked harmful, "
-        f"which must survive; starting {'Ray and ' if executor == 'ray' else ''}the models: vLLM takes about a minute "
-        "before it answers"
+        f"which must survive; {what_starts}"
     )
 
 
@@ -318,4 +340,7 @@ def _close(folder: Path, result: AuditResult) -> None:
             f"{counts.harmful_after} after{left}; {counts.probes_kept} of {counts.probes} benign answers kept; "
             f"{counts.removed} of {tenant.entries} memories removed"
         )
-    say(CLOSING.format(folder=folder, keys=folder / KEYS, store=folder / STORE, run=folder / RUN))
+    places = {"folder": folder, "keys": folder / KEYS, "store": folder / STORE, "run": folder / RUN}
+    say(LOOK.format(**places))
+    if result.config.get("hazards") != "off":  # else nothing is there that a guard could read paraphrases by
+        say(CLOSING.format(**places))

@@ -1,9 +1,9 @@
 """The one place that turns configuration strings into models.
 
     backbone   packaged | packaged:1.5b | packaged:1.5b-int8 | packaged:0.5b | a Hugging Face folder or id
-               | openai:URL#MODEL | fake
-    nli        packaged | a folder or id | fake
-    embedder   packaged | a folder or id | fake
+               | openai:URL#MODEL | recorded | fake
+    nli        packaged | a folder or id | recorded | fake
+    embedder   packaged | a folder or id | recorded | fake
 
 Heavy libraries are imported by the function that needs them: a run with an HTTP backbone never loads vLLM.
 """
@@ -25,13 +25,14 @@ from memory_audit.models.backbone.generator_http import HttpGenerator, HttpSetti
 from memory_audit.models.backbone.generator_vllm import VllmGenerator, VllmSettings
 from memory_audit.models.extras import with_extra
 from memory_audit.models.fakes import FakeBehaviourReader, FakeEmbedder, FakeEntailment, FakeGenerator, FakeProbe
+from memory_audit.models.recorded import RECORDED, RecordedEmbedder, RecordedEntailment, RecordedGenerator
 from memory_audit.models.weights.cache import folder_id
 from memory_audit.models.weights.coder import CODERS, coder_at_hand, coder_folder
 from memory_audit.models.weights.hub import PACKAGED, model_folder
 from memory_audit.models.weights.packaged import BACKBONES, ensure
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from memory_audit.guard.blocks.behaviour import BehaviourReader
     from memory_audit.models.activations.hazard_probe import Probe
@@ -45,6 +46,12 @@ __all__ = [
 ]  # fmt: skip
 
 FAKE = "fake"
+
+# Models without weights, by specification.
+GENERATORS: dict[str, Callable[[], Generator]] = {FAKE: FakeGenerator, RECORDED: RecordedGenerator}
+ENTAILMENTS: dict[str, Callable[[], EntailmentModel]] = {FAKE: FakeEntailment, RECORDED: RecordedEntailment}
+EMBEDDERS: dict[str, Callable[[], Embedder]] = {FAKE: FakeEmbedder, RECORDED: RecordedEmbedder}
+
 OPENAI_PREFIX = "openai:"
 
 EMBEDDER_SETTINGS = ("config.json", "modules.json")
@@ -72,8 +79,8 @@ class ModelSpecs:
 
 
 def served_here(backbone: str) -> bool:
-    """Tell whether a backbone is loaded by this project: it is no fake and no server's."""
-    return backbone != FAKE and not backbone.startswith(OPENAI_PREFIX)
+    """Tell whether a backbone is loaded by this project: it has weights, and is no server's."""
+    return backbone not in GENERATORS and not backbone.startswith(OPENAI_PREFIX)
 
 
 def require_vllm(backbone: str) -> None:
@@ -123,11 +130,11 @@ def prepare(
         load_generator(specs)  # contacts nobody; what cannot be meant is told now, not after hours of other work
     if "backbone" in parts and served_here(specs.backbone):
         _backbone_folder(specs.backbone, progress)
-    if "nli" in parts and specs.nli != FAKE:
+    if "nli" in parts and specs.nli not in ENTAILMENTS:
         _folder(specs.nli, "nli", progress)
-    if "embedder" in parts and specs.embedder != FAKE:
+    if "embedder" in parts and specs.embedder not in EMBEDDERS:
         _folder(specs.embedder, "minilm", progress, settings=EMBEDDER_SETTINGS)
-    if specs.embedder != FAKE:
+    if specs.embedder not in EMBEDDERS:
         read = {PROBED} if hazards and coder_at_hand(PROBED) else set()
         if behaviours and all(map(coder_at_hand, CODERS)):
             read.update(CODERS)
@@ -147,8 +154,8 @@ def load_generator(specs: ModelSpecs) -> Generator:
         UsageError: a specification that cannot be meant.
         ModelError: the model cannot be served.
     """
-    if specs.backbone == FAKE:
-        return FakeGenerator()
+    if specs.backbone in GENERATORS:
+        return GENERATORS[specs.backbone]()
     if specs.backbone.startswith(OPENAI_PREFIX):
         url, _, model = specs.backbone.removeprefix(OPENAI_PREFIX).partition("#")
         if not _is_web_address(url) or not model:
@@ -164,8 +171,8 @@ def backbone_id(spec: str) -> str:
     Raises:
         UsageError: a folder that is not there.
     """
-    if spec == FAKE:
-        return FakeGenerator().model_id
+    if spec in GENERATORS:
+        return GENERATORS[spec]().model_id
     return spec if spec.startswith(OPENAI_PREFIX) else folder_id(_backbone_folder(named_backbone(spec)))
 
 
@@ -176,8 +183,8 @@ def load_entailment(specs: ModelSpecs) -> EntailmentModel:
         UsageError: a folder that is not there, or labels that are not those of NLI.
         ModelError: the model cannot be loaded.
     """
-    if specs.nli == FAKE:
-        return FakeEntailment()
+    if specs.nli in ENTAILMENTS:
+        return ENTAILMENTS[specs.nli]()
     from memory_audit.models.nli.nli_model import load_nli  # noqa: PLC0415 - see the module's docstring
 
     return load_nli(_folder(specs.nli, "nli"), gpu=gpu_present())
@@ -189,8 +196,8 @@ def entailment_id(specs: ModelSpecs) -> str:
     Raises:
         UsageError: a folder that is not there.
     """
-    if specs.nli == FAKE:
-        return FakeEntailment.model_id
+    if specs.nli in ENTAILMENTS:
+        return ENTAILMENTS[specs.nli]().model_id
     from memory_audit.models.nli.nli_model import scoring_id  # noqa: PLC0415 - see the module's docstring
 
     return scoring_id(_folder(specs.nli, "nli"), gpu=gpu_present())
@@ -231,8 +238,8 @@ def load_embedder(specs: ModelSpecs) -> Embedder:
         UsageError: a folder that is not there.
         ModelError: the model cannot be loaded.
     """
-    if specs.embedder == FAKE:
-        return FakeEmbedder()
+    if specs.embedder in EMBEDDERS:
+        return EMBEDDERS[specs.embedder]()
     from memory_audit.models.embedding import SentenceEmbedder  # noqa: PLC0415
 
     folder = _folder(specs.embedder, "minilm", settings=EMBEDDER_SETTINGS)
@@ -245,8 +252,8 @@ def embedder_id(specs: ModelSpecs) -> str:
     Raises:
         UsageError: a folder that is not there.
     """
-    if specs.embedder == FAKE:
-        return FakeEmbedder().model_id
+    if specs.embedder in EMBEDDERS:
+        return EMBEDDERS[specs.embedder]().model_id
     return folder_id(_folder(specs.embedder, "minilm", settings=EMBEDDER_SETTINGS))
 
 

@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from memory_audit.attribution.search.settings import SearchSettings
     from memory_audit.calibration_file import CalibrationFile
 
-__all__ = ["calibrated", "confidence_note", "p_of_event", "p_of_memories", "p_text"]
+__all__ = ["calibrated", "confidence_note", "p_of_event", "p_of_memories", "p_text", "recorded_note"]
 
 NOT_CALIBRATED = "not calibrated for this model"
+
+RECORDED_PREFIX = "recorded:"
+"""Begins the id of a model whose answers were recorded."""
 
 
 def p_of_event(search: SetSearch | LeaveOneOut, state: EventState) -> float | None:
@@ -86,3 +89,10 @@ def _percent(known: Calibrated) -> str:
 def p_text(p_value: float | None) -> str:
     """Return a p for a table; `–` where there is none."""
     return "–" if p_value is None else f"{p_value:.3g}"
+
+
+def recorded_note(models: Mapping[str, str]) -> str:
+    """Say that models answered from a recording where one did; else nothing. `models` is role to model id."""
+    if not any(name.startswith(RECORDED_PREFIX) for name in models.values()):
+        return ""
+    return "recorded: the models' answers are those of an earlier run, and no model ran here"

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from memory_audit.counted import counted
-from memory_audit.report.confidence import confidence_note, p_text
+from memory_audit.report.confidence import confidence_note, p_text, recorded_note
 from memory_audit.report.nights import nights_headline
 from memory_audit.report.summary import compared_note, headline, path_line, untold, worst_tenants
 from memory_audit.report.untrusted import as_line
@@ -68,6 +68,8 @@ def render_table(result: AuditResult, read: ReadTenant) -> RenderableType:
         ),
         Text(confidence_note(result.calibration), style="dim"),
     ]
+    if note := recorded_note(result.models):
+        parts.append(Text(note, style="bold yellow"))
     for tenant in worst_tenants(result.tenants)[:MAX_TENANTS]:
         if tenant.failure is None:
             parts.extend(_tenant(tenant_view(tenant, read)))

@@ -157,16 +157,19 @@ def demo(
     backbone_key_env: BackboneKeyEnv = None,
     *,
     local: Annotated[bool, typer.Option("--local", help="Run in this process, without Ray.")] = False,
+    recorded: Annotated[
+        bool, typer.Option("--recorded", help="Take recorded answers: seconds, and no model is needed.")
+    ] = False,
 ) -> None:
     """Watch a poisoned help desk being audited, with real models.
 
-    Takes at most 10 minutes.
+    Takes at most 10 minutes; with --recorded some seconds.
     """
     from memory_audit.jobs.demo import run_demo  # noqa: PLC0415 - brings the corpus and the executors
 
     run_demo(
         folder, Console(soft_wrap=True), backbone=backbone, backbone_key_env=backbone_key_env,
-        executor="local" if local else "ray",
+        executor="local" if local else "ray", recorded=recorded,
     )  # fmt: skip
 
 

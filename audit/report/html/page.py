@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from memory_audit.report.confidence import confidence_note
+from memory_audit.report.confidence import confidence_note, recorded_note
 from memory_audit.report.drawing import Drawing, draw_graph, draw_scatter
 from memory_audit.report.html.environment import render
 from memory_audit.report.summary import Concern, concern, headline, summarise, worst_tenants
@@ -177,6 +177,7 @@ def _verdict(result: AuditResult) -> dict[str, object]:
     note = confidence_note(result.calibration)
     return {
         "result": result, "tone": tone, "headline": sentence, "confidence": note, "total": summarise(result.tenants),
+        "recorded": recorded_note(result.models),
     }  # fmt: skip
 
 
