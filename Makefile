@@ -1,4 +1,5 @@
-# Two commands: `make audit` runs the demo, `make test` the tests. Both set up .venv first, once. `make check` runs the
+# Two commands: `make audit` runs the demo, `make test` the tests. Both set up .venv first, once. `make look` shows the demo
+# with recorded answers: it needs no model, and installs some seconds' worth where nothing is set up. `make check` runs the
 # tests that load no model, start no Ray and are fast. `make docs` builds the documentation into build/site; what only that
 # needs is installed when it is first called.
 # Needs Python 3.11, make and gcc. A second run installs nothing, until pyproject.toml or constraints.txt change.
@@ -8,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SIDE := $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 STAMP := $(VENV)/.setup-done-$(SIDE)
+LOOK_STAMP := $(or $(wildcard $(STAMP)),$(VENV)/.look-done)
 DOCS_STAMP := $(VENV)/.docs-done
 # The pins are those of the CPU stack; the vLLM for GPUs brings its own torch.
 PINS := $(if $(filter cpu,$(SIDE)),-c constraints.txt,)
@@ -15,10 +17,19 @@ PINS := $(if $(filter cpu,$(SIDE)),-c constraints.txt,)
 # Two processes: models are loaded in one of them, and each of more would need gigabytes of its own.
 PYTEST = $(BIN)/python -m pytest -n 2
 
-.PHONY: audit test check lint docs bars tables setup constraints
+.PHONY: audit look test check lint docs bars tables setup constraints
 
 audit: $(STAMP)
 	$(BIN)/memaudit demo
+
+look: $(LOOK_STAMP)
+	$(BIN)/memaudit demo --recorded look-run
+	@$(BIN)/python -m webbrowser file://$(CURDIR)/look-run/run/report.html || true
+
+$(VENV)/.look-done: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet $(PINS) -e '.[cli]'
+	touch $@
 
 test: $(STAMP)
 	$(PYTEST)
