@@ -82,7 +82,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(demo, "make_executor", return_value=recorder):
         corpus = Path(shutil.copytree(corpus_folder(), Path(folder) / "corpus"))
         with (corpus / CONFIG_FILE).open("a", encoding="utf-8") as settings:
-            settings.write("\nhazards: off\n")
+            settings.write('\nhazards: "off"\n')
         demo.run_demo(
             Path(folder) / "demo", Console(), backbone=options.backbone, executor="local", corpus=corpus
         )  # fmt: skip
