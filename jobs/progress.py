@@ -154,7 +154,7 @@ class Reporter:
 
     Args:
         console: None, or `quiet`, shows nothing.
-        quiet: Show nothing.
+        quiet: Show nothing, and log nothing but what went wrong.
         heard: Is called with each stage that begins, goes on or ends, whatever is shown.
         tally: Counts what is done.
         log: Where lines go in place of the console.
@@ -170,7 +170,7 @@ class Reporter:
         log: JsonLog | None = None,
     ) -> None:
         self._console = None if quiet or log is not None else console
-        self._log, self._heard = None if quiet else log, heard
+        self._log, self._quiet, self._heard = log, quiet, heard
         self.tally = Tally() if tally is None else tally
         self._before: list[Token[Reporter]] = []
 
@@ -181,10 +181,11 @@ class Reporter:
     def __exit__(self, *_: object) -> None:
         _listening.reset(self._before.pop())
 
-    def say(self, line: str, **fields: Any) -> None:
+    def say(self, line: str, *, level: str = "info", **fields: Any) -> None:
         """Print one line; the fields are for whoever reads it by program."""
         if self._log is not None:
-            self._log(line, **fields)
+            if level != "info" or not self._quiet:
+                self._log(line, level=level, **fields)
         elif self._console is not None:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -210,7 +211,7 @@ class Reporter:
             if self._heard is not None:
                 self._heard(stage)
 
-        return Reporter(self._console, heard=both, tally=tally, log=self._log)
+        return Reporter(self._console, quiet=self._quiet, heard=both, tally=tally, log=self._log)
 
     @contextmanager
     def stage(

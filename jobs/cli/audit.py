@@ -198,7 +198,8 @@ def audit(
     session, sealed = reading.open(store, now), None
     refused: AuditError | None = None
     console = Console(soft_wrap=True)
-    with watched(console, StatusFile(out / STATUS_FILE, MARKER_FILE), store, metrics, quiet=quiet or as_json):
+    shown = None if as_json else console
+    with watched(shown, StatusFile(out / STATUS_FILE, MARKER_FILE), store, metrics, quiet=quiet):
         if apply and keyring is not None:
             check_dated_near(session.snapshot.manifest, now)
             asked = {"configuration": chosen.digest(), "events": told.digest}
@@ -278,8 +279,7 @@ def calibrate(
     keyring = open_keyring(reading.keys)
     signers = keyring.signers("auditor")
     session, told = reading.open(store, now), read_events(events)
-    console = Console(soft_wrap=True)
-    with Reporter(console, quiet=quiet or as_json, log=LOG.get()):
+    with Reporter(None if as_json else Console(soft_wrap=True), quiet=quiet, log=LOG.get()):
         request = calibration_request(session.snapshot, told, chosen)
         session.remember()
         executor = context.ensure_object(Invocation).start(request, local=local, address=address)

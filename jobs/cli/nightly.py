@@ -50,11 +50,11 @@ def nightly(
     with (
         contextlib.chdir(config.absolute().parent),
         watched(
-            Console(soft_wrap=True),
+            None if as_json else Console(soft_wrap=True),
             StatusFile(Path(chosen.runs.folder) / STATUS_FILE),
             Path(chosen.store),
             chosen.notify.run_metrics,
-            quiet=quiet or as_json,
+            quiet=quiet,
         ),
     ):
         told = run_night(

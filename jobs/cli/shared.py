@@ -126,7 +126,9 @@ def check_choice(option: str, given: str | None, *known: str) -> None:
 
 
 @contextmanager
-def watched(console: Console, status: StatusFile, store: Path, metrics: Path | None, *, quiet: bool) -> Iterator[None]:
+def watched(
+    console: Console | None, status: StatusFile, store: Path, metrics: Path | None, *, quiet: bool
+) -> Iterator[None]:
     """Show what is told inside, and write it where `memaudit status` and Prometheus look for it."""
     tally = status.tally
     with (

@@ -55,7 +55,7 @@ def test_work_goes_on_where_no_status_can_be_written(tmp_path):
         stage.advance()
 
 
-def told(**changes):
+def told(**changes):  # noqa: ANN003
     record = {
         "stage": "round 3", "done": 120, "total": 400, "spent_s": 40.0, "left_s": 93.3, "at_ms": AT, "host": "n\x1b1",
         "pid": 7, "tally": Tally(),
