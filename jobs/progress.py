@@ -246,14 +246,14 @@ class Reporter:
 
     @contextmanager
     def steps(self) -> Iterator[Callable[[str, int, int], None]]:
-        """Give a callback (what, done, total) that shows each new `what` as a stage of its own."""
+        """Give a callback (what, done, total) that shows each new `what`, or one begun again, as a stage of its own."""
         name, before = "", 0
         shown: Stage | None = None
         with ExitStack() as opened:
 
             def step(what: str, done: int, total: int) -> None:
                 nonlocal name, before, shown
-                if shown is None or what != name:
+                if shown is None or what != name or total != shown.total or done < before:
                     opened.close()
                     name, before = what, 0
                     shown = opened.enter_context(self.stage(what, total))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from memory_audit.jobs.progress import Stage
 
-__all__ = ["STATUS_FILE", "Status", "StatusFile", "groups_at_work", "read_status", "status_lines"]
+__all__ = ["EVERY_S", "STATUS_FILE", "Status", "StatusFile", "groups_at_work", "read_status", "status_lines"]
 
 STATUS_FILE = "status.json"
 

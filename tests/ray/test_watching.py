@@ -39,6 +39,15 @@ def shown_by_ray(name):
 
 
 @pytest.mark.usefixtures("local_ray")
+def test_the_stages_of_a_group_that_is_alone_are_shown_by_the_driver(snapshot, tmp_path, monkeypatch):
+    monkeypatch.setattr("memory_audit.jobs.run.groups.run.EVERY_S", 0.02)
+    heard = []
+    with Reporter(None, heard=lambda stage: heard.append(stage.name)):
+        run_groups(RayExecutor(FAKES), snapshot, tmp_path / "run")
+    assert heard
+
+
+@pytest.mark.usefixtures("local_ray")
 def test_what_tasks_do_is_counted_here_and_shown_by_ray(snapshot, tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "EVENTS", 1)
     monkeypatch.setattr(run_metrics, "EVERY_S", 0.5)

@@ -11,20 +11,24 @@ of them has.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import os
+import socket
+import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.counted import counted
 from memory_audit.errors import AuditError, IncompleteError
-from memory_audit.jobs.progress import say, stage, tally
+from memory_audit.jobs.progress import say, stage, steps, tally
 from memory_audit.jobs.run.audit_memory import search_settings
 from memory_audit.jobs.run.groups.audit import GroupAudit, merged
 from memory_audit.jobs.run.groups.plan import group_folders, groups_of
 from memory_audit.jobs.run.run_files import AT_WORK, GROUPS, MARKER_FILE, read_models
 from memory_audit.jobs.run.run_folder import open_marker
 from memory_audit.jobs.run.run_seal import Sealer
+from memory_audit.jobs.status import EVERY_S, groups_at_work
 from memory_audit.jobs.tally import kind_of
 from memory_audit.provenance import durable
 from memory_audit.report.confidence import calibrated
@@ -116,7 +120,7 @@ class GroupedRun:
         of_all, alone, told = sum(sizes.values()), len(groups) == 1, tally()
         told.expect("group", len(groups))
         told.expect("tenant", of_all)
-        shown = nullcontext() if alone else stage("auditing tenants", of_all, announced=True)
+        shown = _elsewhere(self.path) if alone else stage("auditing tenants", of_all, announced=True)
         with shown as progress:
             for found in executor.each([replace(group, shown=alone) for group in groups]):
                 told.add(found.tally)
@@ -163,6 +167,27 @@ class GroupedRun:
             self.sealer.write(self.path, name, data)
         except IncompleteError as error:
             raise IncompleteError(f"{self.path}: {error}; free space and start the same command again") from None
+
+
+@contextmanager
+def _elsewhere(run: Path) -> Iterator[None]:
+    """Show what a group that is alone tells from another process, until the block ends."""
+    over = threading.Event()
+    with steps() as step:
+
+        def look() -> None:
+            while not over.wait(EVERY_S):
+                for told in groups_at_work(run).values():
+                    if (told.host, told.pid) != (socket.gethostname(), os.getpid()):
+                        step(told.stage, told.done, told.total or 0)
+
+        looking = threading.Thread(target=look, daemon=True)
+        looking.start()
+        try:
+            yield
+        finally:
+            over.set()
+            looking.join()
 
 
 def one_line(error: Exception) -> str:

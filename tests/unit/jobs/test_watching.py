@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
@@ -27,6 +31,8 @@ from memory_audit.snapshot.layout import bucket_of
 from tests.audit_world import FAKES
 from tests.unit.jobs.nightly.conftest import NIGHTLY
 from tests.unit.jobs.test_cli import CONFIG, event, memories, write_lines
+
+OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 
 TENANTS = [f"tenant-{number}" for number in range(4)]
 BROKEN = min(TENANTS, key=bucket_of)
@@ -233,6 +239,37 @@ def test_metrics_that_cannot_be_written_end_no_work(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with RunMetrics(Tally(), "/store", tmp_path / "file" / "run.prom"):
         pass
+
+
+def rules():
+    """The alert rules that the documentation has to paste."""
+    (block,) = re.findall(r"^```yaml\n(groups:.*?)^```", OPERATIONS.read_text(), re.DOTALL | re.MULTILINE)
+    return block
+
+
+def test_the_documentation_names_the_metrics_that_there_are_and_alerts_on_them(desk, run):
+    run(*NIGHT, start=start_of(Quoting()))
+    shown = {name for path in (desk / "metrics").iterdir() for name, *_ in samples(path)}
+    named = set(re.findall(r"`(memaudit_(?:run|night)_\w+)` \|", OPERATIONS.read_text()))
+    assert named == shown
+    alerts = [rule for group in yaml.safe_load(rules())["groups"] for rule in group["rules"]]
+    assert len(alerts) == 3
+    for alert in alerts:
+        assert set(re.findall(r"memaudit_\w+", alert["expr"])) <= shown
+        assert "$labels.store" in alert["annotations"]["summary"]
+
+
+@pytest.mark.tool("promtool")
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+def test_prometheus_takes_the_rules_and_the_metrics(desk, run, tmp_path):
+    run(*NIGHT, start=start_of(Quoting()))
+    (tmp_path / "rules.yaml").write_text(rules())
+    subprocess.run(["promtool", "check", "rules", tmp_path / "rules.yaml"], check=True, capture_output=True)
+    for path in (desk / "metrics").iterdir():
+        found = subprocess.run(
+            ["promtool", "check", "metrics"], input=path.read_bytes(), capture_output=True, check=False
+        )  # fmt: skip
+        assert (found.returncode, found.stderr) == (0, b"")
 
 
 def test_status_tells_a_run_at_work_its_groups_and_what_failed(desk, run, monkeypatch):
