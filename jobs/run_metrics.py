@@ -100,7 +100,7 @@ class RunMetrics:
         if self.file is not None:
             with contextlib.suppress(AuditError):
                 durable.ensure_folder(self.file.parent)
-                durable.replace(check_place(self.file), generate_latest(registry))
+                durable.replace(check_place(self.file), generate_latest(registry), synced=False)
         if ray is not None and ray.is_initialized():
             self._tell_ray(registry.collect())
 

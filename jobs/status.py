@@ -94,8 +94,8 @@ class StatusFile:
 
     def __exit__(self, *_: object) -> None:
         if self._stage is not None and self.path.exists():  # else it is another's, who is at work
-            with contextlib.suppress(AuditError):
-                durable.remove(self.path)
+            with contextlib.suppress(OSError):
+                self.path.unlink()
 
     def __call__(self, stage: Stage) -> None:
         """Write how far a stage is, unless it was told a moment ago; its begin and its end are always told."""
@@ -111,7 +111,7 @@ class StatusFile:
         )  # fmt: skip
         if (self.path.parent / self.beside).exists():
             with contextlib.suppress(AuditError):
-                durable.replace(self.path, msgspec.json.encode(record))
+                durable.replace(self.path, msgspec.json.encode(record), synced=False)
 
 
 def read_status(path: Path) -> Status | None:
@@ -154,7 +154,9 @@ def status_lines(told: Status | None, groups: dict[str, Status], now_ms: int) ->
         yield f"  {as_line(name)}: {_line(groups[name], now_ms)}"
     if told is not None and told.tally.errors:
         kinds = ", ".join(f"{count:,} {as_line(kind)}" for kind, count in sorted(told.tally.errors.items()))
-        ago = "" if (at := told.tally.error_at_ms) is None else f"; the last one {(now_ms - at) / 1_000:.0f} s ago"
+        ago = (
+            "" if (at := told.tally.error_at_ms) is None else f"; the last one {max(now_ms - at, 0) / 1_000:.0f} s ago"
+        )
         yield f"errors: {kinds}{ago}"
         yield from (f"  failed: {as_line(tenant)} ({as_line(kind)})" for tenant, kind in told.tally.failed.items())
 

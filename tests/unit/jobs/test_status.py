@@ -24,7 +24,7 @@ AT = 1_760_000_000_000
 def test_a_stage_is_written_when_it_begins_now_and_then_and_when_it_ends(tmp_path, monkeypatch):
     path = tmp_path / STATUS_FILE
     written = []
-    monkeypatch.setattr(durable, "replace", lambda _, data: written.append(json.loads(data)))
+    monkeypatch.setattr(durable, "replace", lambda _, data, **_options: written.append(json.loads(data)))
     with Reporter(None, heard=StatusFile(path)).stage("comparing", 10) as stage:
         for _ in range(10):
             stage.advance()
