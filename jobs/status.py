@@ -154,10 +154,8 @@ def status_lines(told: Status | None, groups: dict[str, Status], now_ms: int) ->
         yield f"  {as_line(name)}: {_line(groups[name], now_ms)}"
     if told is not None and told.tally.errors:
         kinds = ", ".join(f"{count:,} {as_line(kind)}" for kind, count in sorted(told.tally.errors.items()))
-        ago = (
-            "" if (at := told.tally.error_at_ms) is None else f"; the last one {max(now_ms - at, 0) / 1_000:.0f} s ago"
-        )
-        yield f"errors: {kinds}{ago}"
+        ago_s = max(now_ms - (told.tally.error_at_ms or now_ms), 0) / 1_000
+        yield f"errors: {kinds}; the last one {ago_s:.0f} s ago"
         yield from (f"  failed: {as_line(tenant)} ({as_line(kind)})" for tenant, kind in told.tally.failed.items())
 
 
