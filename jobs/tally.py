@@ -89,13 +89,14 @@ class Tally(msgspec.Struct):
         for role, count in take_retries().items():
             self.retries[role] = self.retries.get(role, 0) + count
 
-    def note(self, error: BaseException, tenant: str | None = None) -> None:
-        """Count an error, of one tenant or of the whole run."""
+    def note(self, error: BaseException, tenant: str | None = None) -> str:
+        """Count an error, of one tenant or of the whole run, and return its kind."""
         kind = kind_of(error)
         self.errors[kind] = self.errors.get(kind, 0) + 1
         self.error_at_ms = now_ms()
         if tenant is not None and len(self.failed) < MOST_NAMED:
             self.failed[tenant] = kind
+        return kind
 
     def add(self, other: Tally) -> None:
         """Add what another piece of the same work counted."""

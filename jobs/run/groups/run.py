@@ -29,7 +29,6 @@ from memory_audit.jobs.run.run_files import AT_WORK, GROUPS, MARKER_FILE, read_m
 from memory_audit.jobs.run.run_folder import open_marker
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.jobs.status import EVERY_S, groups_at_work
-from memory_audit.jobs.tally import kind_of
 from memory_audit.provenance import durable
 from memory_audit.report.confidence import calibrated
 from memory_audit.report.untrusted import as_line
@@ -113,6 +112,8 @@ class GroupedRun:
 
     def _each(self, groups: Sequence[GroupAudit], executor: Executor) -> Iterator[GroupFound]:
         """Audit groups; one alone tells its own progress, of several is told how many tenants are done."""
+        if not groups:
+            return
         durable.ensure_folder(self.path / AT_WORK)
         for left in (self.path / AT_WORK).glob("*.json"):  # by a start that was killed
             left.unlink(missing_ok=True)
@@ -127,8 +128,7 @@ class GroupedRun:
                 told.end("group", 1)
                 told.end("tenant", sizes[found.group])
                 for tenant, error in found.failed.items():
-                    told.note(error, tenant)
-                    kind = kind_of(error)
+                    kind = told.note(error, tenant)
                     say(f"tenant {as_line(tenant)} failed ({kind})", level="error", tenant=tenant, error=kind)
                 if progress is not None:
                     progress.advance(sizes[found.group])
