@@ -42,6 +42,7 @@ from ray.exceptions import (
 from memory_audit.errors import AuditError, ModelError, ModelLostError
 from memory_audit.models.backbone.generator_http import OutageError
 from memory_audit.models.loading import ModelSpecs, load_embedder, load_entailment, load_generator
+from memory_audit.models.retries import RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -206,6 +207,7 @@ class RemoteGenerator:
                         if not isinstance(error, LOST) and not isinstance(_raised(error), ModelLostError):
                             raise
                         losses.append(error)
+                        RETRIES["backbone"] += 1
                         self._lost.add(handle)
                     else:
                         self._lost.discard(handle)
@@ -324,6 +326,7 @@ def _ask_all(
         try:
             answers.append(ray.get(first))
         except LOST:
+            RETRIES["small"] += 1
             answers.append(_ask_again(own, method, given, patience_s))
     return answers
 

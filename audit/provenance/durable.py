@@ -73,23 +73,25 @@ def create(final: Path, data: bytes, *, scratch: Path, mode: int = 0o644, synced
     return created
 
 
-def replace(final: Path, data: bytes | Iterable[bytes], *, mode: int = 0o644) -> None:
+def replace(final: Path, data: bytes | Iterable[bytes], *, mode: int = 0o644, synced: bool = True) -> None:
     """Write `data` to `final` in one step, replacing what was there.
 
     Args:
         final: The file's name; its folder exists.
         data: The content, whole or in parts as they come; where making them fails, nothing is replaced.
         mode: Permission bits, before the process's umask.
+        synced: False for what nobody looks for after a power cut.
 
     Raises:
         IncompleteError: an operating system error; the message tells if the old content is intact.
     """
     try:
-        with _written(final.parent, data, mode) as partial:
+        with _written(final.parent, data, mode, synced=synced) as partial:
             os.replace(partial, final)
     except OSError as error:
         raise IncompleteError(f"cannot write {final} ({_reason(error)}); nothing was replaced") from error
-    _keep_name(final)
+    if synced:
+        _keep_name(final)
 
 
 def ensure_folder(folder: Path, *, mode: int = 0o777) -> None:
@@ -185,7 +187,7 @@ def read_bounded(path: Path, max_bytes: int, what: str) -> bytes:
 
 
 @contextlib.contextmanager
-def _written(folder: Path, data: bytes | Iterable[bytes], mode: int) -> Iterator[Path]:
+def _written(folder: Path, data: bytes | Iterable[bytes], mode: int, *, synced: bool = True) -> Iterator[Path]:
     """Write a scratch file, and hold it until it has its final name."""
     partial, descriptor = open_scratch(folder, mode)
     try:
@@ -193,7 +195,8 @@ def _written(folder: Path, data: bytes | Iterable[bytes], mode: int) -> Iterator
             view = memoryview(part)
             while view:
                 view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
+        if synced:
+            os.fsync(descriptor)
         yield partial
     finally:
         os.close(descriptor)

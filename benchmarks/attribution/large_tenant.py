@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_audit.jobs.progress import Stage
+    from memory_audit.jobs.tally import Label
     from memory_audit.provenance.keys import Keyring
 
 TENANT, NOW_MS = "t", 1_800_000_000_000
@@ -98,10 +99,12 @@ class Timed(Reporter):
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
     @contextlib.contextmanager
-    def stage(self, name: str, total: int | None = None, *, announced: bool = False) -> Iterator[Stage]:
+    def stage(
+        self, name: str, total: int | None = None, *, announced: bool = False, label: Label | None = None
+    ) -> Iterator[Stage]:
         """Time one stage."""
         start = time.perf_counter()
-        with super().stage(name, total, announced=announced) as stage:
+        with super().stage(name, total, announced=announced, label=label) as stage:
             yield stage
         self.seconds[name.split(" (", maxsplit=1)[0] if name.startswith("replaying") else name] += (
             time.perf_counter() - start

@@ -29,8 +29,10 @@ from memory_audit.jobs.cli.shared import (
     open_keyring,
     print_json,
     print_lines,
+    watched,
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
+from memory_audit.jobs.log import LOG
 from memory_audit.jobs.places import check_folder, check_place
 from memory_audit.jobs.progress import Reporter, say
 from memory_audit.jobs.run.groups.run import one_line
@@ -165,6 +167,10 @@ def audit(
             "without it too, or was not examined)."
         ),
     ] = None,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(help="File for the textfile collector of Prometheus' node exporter; its name ends in .prom."),
+    ] = None,
     local: Annotated[bool, typer.Option("--local", help="Run in this process, without Ray.")] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Purge at once what was found.")] = False,
     as_json: Json = False,
@@ -179,6 +185,8 @@ def audit(
     if local and address is not None:
         raise UsageError("--local runs without Ray: leave out --address, or unset RAY_ADDRESS")
     check_folder(out)
+    if metrics is not None:
+        check_place(metrics)
     chosen, now = settings.over(config), now_ms()
     if apply:
         publisher_ms(store)  # a wrong clock is told before the work, not after it
@@ -190,7 +198,8 @@ def audit(
     session, sealed = reading.open(store, now), None
     refused: AuditError | None = None
     console = Console(soft_wrap=True)
-    with StatusFile(out / STATUS_FILE, MARKER_FILE) as status, Reporter(console, quiet=quiet or as_json, heard=status):
+    shown = None if as_json else console
+    with watched(shown, StatusFile(out / STATUS_FILE, MARKER_FILE), store, metrics, quiet=quiet):
         if apply and keyring is not None:
             check_dated_near(session.snapshot.manifest, now)
             asked = {"configuration": chosen.digest(), "events": told.digest}
@@ -270,8 +279,7 @@ def calibrate(
     keyring = open_keyring(reading.keys)
     signers = keyring.signers("auditor")
     session, told = reading.open(store, now), read_events(events)
-    console = Console(soft_wrap=True)
-    with Reporter(console, quiet=quiet or as_json):
+    with Reporter(None if as_json else Console(soft_wrap=True), quiet=quiet, log=LOG.get()):
         request = calibration_request(session.snapshot, told, chosen)
         session.remember()
         executor = context.ensure_object(Invocation).start(request, local=local, address=address)
@@ -315,7 +323,8 @@ def _not_examined(failed: Mapping[str, Exception], tenants: int) -> IncompleteEr
     """Say which tenants could not be audited, and why, in one line each; return what the command ends with."""
     named = [f"tenant {as_line(tenant)}: {one_line(failed[tenant])}" for tenant in sorted(failed)[:MAX_TOLD]]
     more = len(failed) - len(named)
-    print_lines(*named, *([f"and {counted(more, 'tenant')} more, see the report"] if more else []), stderr=True)
+    if LOG.get() is None:  # else each was told as it failed
+        print_lines(*named, *([f"and {counted(more, 'tenant')} more, see the report"] if more else []), stderr=True)
     return IncompleteError(
         f"{len(failed):,} of {counted(tenants, 'tenant')} could not be audited; what was found of the others is kept: "
         "start the same command again to try them again"

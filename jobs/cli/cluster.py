@@ -5,25 +5,27 @@ from __future__ import annotations
 import datetime as dt
 import shlex
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 import typer
 
 from memory_audit.errors import UsageError
-from memory_audit.jobs.cli.shared import print_lines
+from memory_audit.jobs.cli.shared import Json, print_json, print_lines
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.nightly.config import load_night
 from memory_audit.jobs.nightly.journal import progress_of
 from memory_audit.jobs.run.run_files import read_identity
 from memory_audit.jobs.run.run_seal import SEAL_FILE
-from memory_audit.jobs.status import STATUS_FILE, read_status, status_line
+from memory_audit.jobs.status import STATUS_FILE, groups_at_work, read_status, status_lines
 from memory_audit.report.untrusted import as_line, runs
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 __all__ = ["logs", "status", "submit"]
+
+WATCH_S = 2.0
+"""Between two looks at work."""
 
 MAX_MESSAGE = 600
 """Characters of Ray's message that are shown: of a failed job it holds the last 20,000 of its log."""
@@ -57,30 +59,42 @@ def status(
     address: Annotated[
         str | None, typer.Option(envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address, for a job.")
     ] = None,
+    *,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until it is no longer at work.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Say how a run, a night or a submitted job is doing."""
     if Path(job).exists():
-        print_lines(*_at_work(Path(job)))
+        while _show_work(Path(job), as_json=as_json) and watch:
+            time.sleep(WATCH_S)
+    elif watch or as_json:
+        raise UsageError("--watch and --json are for runs and nights; of a job: memaudit logs --follow")
     elif address is None:
         raise UsageError(f"{job!r:.140}: no such file or folder; of a job, give the --address of its Ray dashboard")
     else:
         _show_job(job, address)
 
 
-def _at_work(path: Path) -> Iterator[str]:
-    """Say what a run in a folder is doing, or the nightly job of a configuration."""
+def _show_work(path: Path, *, as_json: bool) -> bool:
+    """Say what a run in a folder is doing, or the nightly job of a configuration; return whether it is at work."""
+    lines: list[str] = []
     if path.is_dir():
         read_identity(path)
         sealed = (path / SEAL_FILE).exists()
-        told = None if sealed else read_status(path / STATUS_FILE)
-        if told is None:
-            yield "sealed" if sealed else "not at work; the same command continues it"
+        told, groups = (None, {}) if sealed else (read_status(path / STATUS_FILE), groups_at_work(path))
+        if told is None and not groups:
+            lines = ["sealed" if sealed else "not at work; the same command continues it"]
     else:
-        runs = path.absolute().parent / load_night(path).runs.folder
-        yield from progress_of(runs)
-        told = read_status(runs / STATUS_FILE)
-    if told is not None:
-        yield status_line(told, now_ms())
+        nights = path.absolute().parent / load_night(path).runs.folder
+        lines = progress_of(nights)
+        told = read_status(nights / STATUS_FILE)
+        groups = {} if told is None or told.tally.folder is None else groups_at_work(Path(told.tally.folder))
+    if as_json:
+        record = {"work": told, "groups": groups, "lines": lines}
+        print_json(msgspec.to_builtins(record))
+    else:
+        print_lines(*lines, *status_lines(told, groups, now_ms()))
+    return told is not None or bool(groups)
 
 
 def _show_job(job: str, address: str) -> None:

@@ -33,8 +33,17 @@ from memory_audit.jobs.cli.maintenance import offboard, redate, vacuum
 from memory_audit.jobs.cli.nightly import nightly, render
 from memory_audit.jobs.cli.purge import purge, release
 from memory_audit.jobs.cli.report import explain, report
-from memory_audit.jobs.cli.shared import FINDINGS, VERSION, BackboneKeyEnv, Invocation, Json, print_json
+from memory_audit.jobs.cli.shared import (
+    FINDINGS,
+    VERSION,
+    BackboneKeyEnv,
+    Invocation,
+    Json,
+    check_choice,
+    print_json,
+)
 from memory_audit.jobs.cli.verify import verify
+from memory_audit.jobs.log import LOG, JsonLog
 from memory_audit.jobs.passphrases import PASSPHRASES, VARIABLE, Passphrases
 from memory_audit.models.library_noise import quiet_imports
 from memory_audit.report.untrusted import as_line
@@ -81,8 +90,13 @@ def main(invocation: Invocation | None = None) -> NoReturn:
     _open_streams()
     errors = Console(stderr=True, soft_wrap=True)
 
-    def fail(line: str, code: int) -> NoReturn:
-        errors.print(f"memaudit: {as_line(line, 600)}", markup=False, highlight=False, style="bold red")
+    def fail(line: str, code: int, error: BaseException | None = None) -> NoReturn:
+        if (log := LOG.get()) is None:
+            errors.print(f"memaudit: {as_line(line, 600)}", markup=False, highlight=False, style="bold red")
+        elif error is None:
+            log(line, level="error", exit_code=code)
+        else:
+            log.error(error, exit_code=code)
         sys.exit(code)
 
     started = Invocation() if invocation is None else invocation
@@ -90,7 +104,7 @@ def main(invocation: Invocation | None = None) -> NoReturn:
     try:
         code = app(standalone_mode=False, obj=started)
     except AuditError as error:
-        fail(str(error), error.exit_code)
+        fail(str(error), error.exit_code, error)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except typer.Exit as stop:
@@ -102,6 +116,8 @@ def main(invocation: Invocation | None = None) -> NoReturn:
         fail(f"{error.filename or 'system'!s:.300}: {error.strerror or error}", kind.exit_code)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is no finding
         show = getattr(error, "show", None)  # typer's own usage errors know how to print themselves
+        if show is None and LOG.get() is not None:
+            fail("", DEFECT, error)
         if show is None:
             traceback.print_exc()
             sys.exit(DEFECT)  # Python's own 1 would say findings
@@ -138,9 +154,19 @@ def _root(
             f"variable {VARIABLE}, else it is asked for.",
         ),
     ] = None,
+    log_format: Annotated[
+        str,
+        typer.Option(
+            envvar="MEMAUDIT_LOG_FORMAT",
+            help="Of progress and errors: plain, or json, one object a line on standard error, without any text of a "
+            "memory.",
+        ),
+    ] = "plain",
     *,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
+    check_choice("--log-format", log_format, "plain", "json")
+    LOG.set(JsonLog() if log_format == "json" else None)
     context.ensure_object(Invocation).command = context.invoked_subcommand
     PASSPHRASES.set(Passphrases(passphrase_file))
     if version:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from memory_audit.errors import UsageError
-from memory_audit.jobs.cli.shared import Invocation, Json, Quiet, Wait, open_keyring, print_json, print_lines
+from memory_audit.jobs.cli.shared import Invocation, Json, Quiet, Wait, open_keyring, print_json, print_lines, watched
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.nightly.config import load_night
 from memory_audit.jobs.nightly.notify import lines_of
@@ -18,7 +18,6 @@ from memory_audit.jobs.nightly.render import FORMS
 from memory_audit.jobs.nightly.render import render as units
 from memory_audit.jobs.nightly.run_night import run_night
 from memory_audit.jobs.places import check_place
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.status import STATUS_FILE, StatusFile
 from memory_audit.provenance import durable
 
@@ -50,8 +49,13 @@ def nightly(
     start = context.ensure_object(Invocation).start
     with (
         contextlib.chdir(config.absolute().parent),
-        StatusFile(Path(chosen.runs.folder) / STATUS_FILE) as status,
-        Reporter(Console(soft_wrap=True), quiet=quiet or as_json, heard=status),
+        watched(
+            None if as_json else Console(soft_wrap=True),
+            StatusFile(Path(chosen.runs.folder) / STATUS_FILE),
+            Path(chosen.store),
+            chosen.notify.run_metrics,
+            quiet=quiet,
+        ),
     ):
         told = run_night(
             chosen, open_keyring(Path(chosen.keys)),

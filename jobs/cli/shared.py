@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -13,22 +14,26 @@ import typer
 from rich.console import Console
 
 from memory_audit.errors import UsageError
+from memory_audit.jobs.log import LOG
 from memory_audit.jobs.passphrases import PASSPHRASES
+from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.run_audit import start_models
+from memory_audit.jobs.run_metrics import RunMetrics
 from memory_audit.jobs.store.store_session import StoreSession
 from memory_audit.provenance.keys import POLICY_FILE, load_keyring, load_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.jobs.status import StatusFile
     from memory_audit.provenance.keys import Keyring
     from memory_audit.provenance.trust_policy import TrustPolicy
 
 __all__ = [
     "DEFAULT_KEYS", "FINDINGS", "VERSION", "BackboneKeyEnv", "Invocation", "Json", "Keys", "PinFile", "Quiet",
     "Reading", "Store", "TaxonomyFile", "Trust", "Wait", "as_signed", "check_choice", "installed_policy",
-    "open_keyring", "print_json", "print_lines",
+    "open_keyring", "print_json", "print_lines", "watched",
 ]  # fmt: skip
 
 Store = Annotated[Path, typer.Argument(help="Folder of the signed store.")]
@@ -120,6 +125,19 @@ def check_choice(option: str, given: str | None, *known: str) -> None:
         raise UsageError(f"{option} is {given!r:.40}, expected {' or '.join(known)}")
 
 
+@contextmanager
+def watched(
+    console: Console | None, status: StatusFile, store: Path, metrics: Path | None, *, quiet: bool
+) -> Iterator[None]:
+    """Show what is told inside, and write it where `memaudit status` and Prometheus look for it."""
+    tally = status.tally
+    with (
+        RunMetrics(tally, str(store.absolute()), metrics), status,
+        Reporter(console, quiet=quiet, heard=status, tally=tally, log=LOG.get()),
+    ):  # fmt: skip
+        yield
+
+
 def print_json(value: Any) -> None:
     """Print a value for scripts."""
     print(json.dumps(value, indent=1, sort_keys=True))  # noqa: T201
@@ -127,6 +145,9 @@ def print_json(value: Any) -> None:
 
 def print_lines(*lines: str, stderr: bool = False) -> None:
     """Print lines for people; nothing in them is taken for markup."""
-    console = Console(soft_wrap=True, stderr=stderr)
+    console, log = Console(soft_wrap=True, stderr=stderr), LOG.get() if stderr else None
     for line in lines:
-        console.print(line, markup=False, highlight=False)
+        if log is not None:
+            log(line, level="warning")
+        else:
+            console.print(line, markup=False, highlight=False)

@@ -23,7 +23,8 @@ from __future__ import annotations
 import re
 from email.errors import MessageError
 from email.headerregistry import Address
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
@@ -35,9 +36,6 @@ from memory_audit.events import EventVerdict  # noqa: TC001 - msgspec reads the 
 from memory_audit.formats import strict_yaml
 from memory_audit.formats.outside_file import read_at_most
 from memory_audit.formats.records import convert
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["ENV", "Mail", "NightConfig", "Notify", "Policy", "Runs", "Schedule", "Source", "load_night"]
 
@@ -120,6 +118,12 @@ class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     mail: Mail | None = None
     metrics: Name | None = None
     """File for the textfile collector of Prometheus' node exporter; its name ends in .prom."""
+
+    @property
+    def run_metrics(self) -> Path | None:
+        """The file beside it for what a night tells while it is at work: this one keeps what the last night told."""
+        file = None if self.metrics is None else Path(self.metrics)
+        return None if file is None else file.with_stem(f"{file.stem}-run")
 
     def __post_init__(self) -> None:
         if self.webhook is not None and not self.webhook.startswith(ENV):

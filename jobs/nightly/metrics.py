@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["write_metrics"]
 
 
-def write_metrics(told: Mapping[str, Any], file: Path) -> None:
-    """Write what is told of a night (`memory_audit.jobs.nightly.notify`).
+def write_metrics(told: Mapping[str, Any], store: str, file: Path) -> None:
+    """Write what is told of a night (`memory_audit.jobs.nightly.notify`); the label `store` is the place of its store.
 
     Raises:
         UsageError, IncompleteError: the file must not be replaced, or cannot be written.
@@ -39,12 +39,12 @@ def write_metrics(told: Mapping[str, Any], file: Path) -> None:
     }
     for name, (help_text, value) in gauges.items():
         if value is not None:
-            Gauge(f"memaudit_night_{name}", help_text, registry=registry).set(value)
-    verdicts = Gauge("memaudit_night_verdicts", "Events by verdict.", ["verdict"], registry=registry)
+            Gauge(f"memaudit_night_{name}", help_text, ["store"], registry=registry).labels(store).set(value)
+    verdicts = Gauge("memaudit_night_verdicts", "Events by verdict.", ["store", "verdict"], registry=registry)
     for verdict, count in told["verdicts"].items():
-        verdicts.labels(verdict).set(count)
-    asked = Gauge("memaudit_night_asked", "What models were asked, by kind.", ["kind"], registry=registry)
+        verdicts.labels(store, verdict).set(count)
+    asked = Gauge("memaudit_night_asked", "What models were asked, by kind.", ["store", "kind"], registry=registry)
     for kind, count in told["counters"].items():
-        asked.labels(kind).set(count)
+        asked.labels(store, kind).set(count)
     durable.ensure_folder(file.parent)
     durable.replace(check_place(file), generate_latest(registry))

@@ -101,8 +101,8 @@ def lines_of(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"FAILED at {told['failed']['step']}: {told['failed']['error']}; the line is in the job's log"
 
 
-def notify(told: Mapping[str, Any], settings: Notify) -> list[str]:
-    """Tell everybody; return one line for each who was not reached."""
+def notify(told: Mapping[str, Any], store: str, settings: Notify) -> list[str]:
+    """Tell everybody of a night of the store at that place; return one line for each who was not reached."""
     problems = []
     if settings.webhook is not None:
         problem = _post(told, settings.webhook, settings.timeout_s)
@@ -115,7 +115,7 @@ def notify(told: Mapping[str, Any], settings: Notify) -> list[str]:
             problems.append(f"no mail was written: {error}")
     if settings.metrics is not None:
         try:
-            write_metrics(told, Path(settings.metrics))
+            write_metrics(told, store, Path(settings.metrics))
         except AuditError as error:
             problems.append(f"no metrics were written: {error}")
     return problems

@@ -67,7 +67,7 @@ def run_night(
             except Exception as error:
                 code = error.exit_code if isinstance(error, AuditError) else DEFECT
                 failed = {"step": name, "error": type(error).__name__}
-                untold = notify(message(night, code, failed), config.notify)
+                untold = notify(message(night, code, failed), night.store, config.notify)
                 if isinstance(error, AuditError) and untold:
                     raise type(error)("; ".join([str(error), *untold])) from error
                 raise
@@ -75,7 +75,7 @@ def run_night(
         needed = purged["waits"] or night.steps["import"]["alarms"] or audited.get("unsettled")
         code = StalePlanError.exit_code if "stale" in purged else NEEDS_A_PERSON if needed else 0
         told = message(night, code)
-        told |= night.step("notify", lambda: {"untold": notify(told, config.notify)})
+        told |= night.step("notify", lambda: {"untold": notify(told, night.store, config.notify)})
         night.step("prune", lambda: {"files": prune(runs, config.runs.keep)})
         night.step(END, lambda: {"exit_code": code})
         return told

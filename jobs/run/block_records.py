@@ -161,7 +161,7 @@ def write_block_records(  # noqa: PLR0913, PLR0917 - the parts of a finished run
     ]
 
     # A resumed run starts its backbone here.
-    with stage("reading the hazards of what is removed", len(entries), announced=True) as progress:
+    with stage("reading the hazards of what is removed", len(entries), announced=True, label="hazard") as progress:
         reader = hazard_reader(
             executor.backbone, specs, taxonomy, nli=None if config.nli == PACKAGED else NONE,
             entailment=lambda: executor.entailment,

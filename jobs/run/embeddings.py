@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memory_audit.consistency.neighbours import check_vectors
-from memory_audit.jobs.progress import stage
+from memory_audit.jobs.progress import stage, tally
 from memory_audit.jobs.run.batches import pieces
 from memory_audit.jobs.run.shards import text_key
 
@@ -33,7 +33,8 @@ def embed_texts(texts: Iterable[str], executor: Executor, run: RunFolder) -> Non
     Raises:
         ModelError: the embedder failed, or gave what is no unit vector; what was embedded is on disk.
     """
-    missing = {key: text for text in texts if (key := text_key(text)) not in run.vectors}
+    wanted = {text_key(text): text for text in texts}
+    missing = {key: text for key, text in wanted.items() if key not in run.vectors}
     if missing and run.earlier is not None:
         embedder = executor.embedder
         run.record_models({"embedder": embedder.model_id})
@@ -41,9 +42,10 @@ def embed_texts(texts: Iterable[str], executor: Executor, run: RunFolder) -> Non
         for known in run.earlier.vectors(missing, embedder.model_id, dimensions):
             run.add_vectors(known)
         missing = {key: text for key, text in missing.items() if key not in run.vectors}
+    tally().of("embed").known += len(wanted) - len(missing)
     if not missing:
         return
-    with stage("embedding memories", len(missing)) as progress:
+    with stage("embedding memories", len(missing), label="embed") as progress:
         for part in pieces(list(missing)):
             vectors = executor.embedder.embed([missing[key] for key in part])
             check_vectors(vectors)

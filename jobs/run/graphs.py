@@ -8,7 +8,7 @@ import numpy as np
 
 from memory_audit.consistency.entailment import plan_pairs, weights
 from memory_audit.consistency.tenant_graph import TenantGraph
-from memory_audit.jobs.progress import stage
+from memory_audit.jobs.progress import stage, tally
 from memory_audit.jobs.run.batches import pieces
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.shards import pair_key
@@ -84,9 +84,10 @@ def _compare(pairs: Mapping[str, tuple[str, str]], executor: Executor, run: RunF
         for known in run.earlier.weights(missing, executor.entailment.model_id):
             run.add_weights(known)
         missing = [key for key in missing if key not in run.weights]
+    tally().of("compare").known += len(pairs) - len(missing)
     if not missing:
         return
-    with stage("comparing memories (NLI)", len(missing)) as progress:
+    with stage("comparing memories (NLI)", len(missing), label="compare") as progress:
         for part in pieces(missing, PAIRS_PER_WRITE):
             scored = weights(executor.entailment.probabilities(plan_pairs([pairs[key] for key in part])))
             run.record_models({"nli": executor.entailment.model_id})

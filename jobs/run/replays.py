@@ -14,7 +14,7 @@ from memory_audit.attribution.replays.retrieval import topic_memory
 from memory_audit.errors import IncompleteError
 from memory_audit.generation import TokenUsage
 from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion, hash_at_point, request_of
-from memory_audit.jobs.progress import say, stage
+from memory_audit.jobs.progress import say, stage, tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -78,6 +78,7 @@ class Replayer:
         for question in waiting:
             if (key := _key(question)) not in self._texts:
                 asked.setdefault(key, question)
+        tally().of("replay").known += sum(map(len, rounds.values())) - len(asked)
         if asked:
             answers |= self._ask(what, asked.values())
         for question in waiting:
@@ -98,7 +99,7 @@ class Replayer:
             groups.setdefault(question.ablation.event_id, []).append(question)
         self._say_what_is_sampled(by_id.values())
         if not self._started:
-            with stage("starting the backbone", 1, announced=True) as progress:
+            with stage("starting the backbone", 1, announced=True, label="load") as progress:
                 model_id = self._executor.backbone.model_id
                 if self._calibration is not None:
                     self._calibration.check_backbone(model_id)
@@ -111,7 +112,7 @@ class Replayer:
         ]
         found: dict[str, Outcome] = {}
         try:
-            with stage(what, len(by_id)) as progress:
+            with stage(what, len(by_id), label="replay") as progress:
                 for outcome in self._executor.replay(work, self._program):
                     self._run.add(outcome)
                     self._learn(by_id[outcome.pair_id].ablation, outcome)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from memory_audit.errors import UsageError
 from memory_audit.formats.outside_file import read_regular
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import steps
+from memory_audit.jobs.progress import about_run, steps
 from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.jobs.run.groups.run import GroupedRun
 from memory_audit.jobs.run.run_files import MARKER_FILE, PAGES, REPORT_FILE, RESULT_FILE
@@ -126,6 +126,7 @@ def audit_all(  # noqa: PLR0913 - the parts of a run
         VerificationError: the folder holds answers that no start of this run with these keys wrote.
         IncompleteError: the run stopped; the same call continues it.
     """
+    about_run(request.run_id, out)
     run = GroupedRun(out, request, earlier=earlier, sealer=sealer)
     finished, began = _finished(run, request.run_id), time.monotonic()
     started_ms = now_ms if finished is None else finished.started_ms

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from memory_audit.jobs.run.run_seal import Codes
 
 __all__ = [
-    "EMBEDDING", "ENTAILMENT", "GROUPS", "LOG_FILE", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE", "PAGES",
-    "REPLAYS", "REPORT_FILE", "RESULT_FILE", "ROLES", "parse_marker", "read_identity", "read_marker", "read_models",
-    "shard_code", "shards",
+    "AT_WORK", "EMBEDDING", "ENTAILMENT", "GROUPS", "LOG_FILE", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE",
+    "PAGES", "REPLAYS", "REPORT_FILE", "RESULT_FILE", "ROLES", "parse_marker", "read_identity", "read_marker",
+    "read_models", "shard_code", "shards",
 ]  # fmt: skip
 
 MAX_MARKER_BYTES = 1 << 20
@@ -36,6 +36,9 @@ LOG_FILE = "search.jsonl"
 
 GROUPS = "groups"
 """Folder of what is known of each group of tenants (`memory_audit.jobs.run.groups`)."""
+
+AT_WORK = "at-work"
+"""Folder of what is being done now, a file for each group at work (`memory_audit.jobs.status`)."""
 
 REPLAYS, ENTAILMENT, EMBEDDING = "replays", "entailment", "embedding"
 ROLES = {REPLAYS: "backbone", ENTAILMENT: "nli", EMBEDDING: "embedder"}

@@ -36,6 +36,7 @@ from memory_audit.errors import (
 )
 from memory_audit.generation import Completion, GenerationRequest, Message
 from memory_audit.models.backbone.chat_completion import body_of, check_guides, read_completion
+from memory_audit.models.retries import RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -213,6 +214,7 @@ class HttpGenerator:
                     raise OutageError(f"{self._url}: {error} ({attempt} attempts)") from None
                 spread = 1 + digest[attempt % len(digest)] / 255  # requests that failed together do not return together
                 wait_s = error.wait_s or self._settings.first_wait_s * 2 ** (attempt - 1) * spread
+                RETRIES["backbone"] += 1
                 await asyncio.sleep(min(wait_s, MAX_WAIT_S))
         raise ModelError(f"{self._url}: attempts is {self._settings.attempts}, expected at least 1")
 

@@ -26,12 +26,14 @@ from memory_audit.errors import AnswerError, AuditError, EventError, ScoringErro
 from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import read_regular
 from memory_audit.formats.records import convert
-from memory_audit.jobs.progress import say
+from memory_audit.jobs.progress import overheard, say
 from memory_audit.jobs.run.audit_memory import audit_memory
-from memory_audit.jobs.run.run_files import GROUPS, LOG_FILE
+from memory_audit.jobs.run.run_files import AT_WORK, GROUPS, LOG_FILE
 from memory_audit.jobs.run.run_findings import within
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.jobs.run.run_seal import Part
+from memory_audit.jobs.status import StatusFile
+from memory_audit.jobs.tally import Tally
 from memory_audit.provenance import durable
 from memory_audit.report.json import MAX_BYTES, from_json, to_json
 from memory_audit.report.tables import FOLDER
@@ -91,6 +93,9 @@ class GroupFound:
     failed: Mapping[str, Exception] = field(default_factory=dict)
     """Tenants that could not be audited, and why."""
 
+    tally: Tally = field(default_factory=Tally)
+    """What was done for it, failures apart."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAudit:
@@ -112,6 +117,8 @@ class GroupAudit:
 
     earlier: EarlierRun | None
     started_ms: int
+    shown: bool = True
+    """Whether its progress is shown by whoever listens in this process."""
 
     @property
     def memory_bytes(self) -> int:
@@ -119,11 +126,16 @@ class GroupAudit:
         return self.group.memory_bytes
 
     def __call__(self, executor: Executor) -> GroupFound:
-        """Audit the group.
+        """Audit the group, telling RUN/at-work meanwhile.
 
         Raises:
             AuditError: what fails the whole run; what models said is kept.
         """
+        told = StatusFile(self.folder.parent.parent / AT_WORK / f"{self.group.name}.json")
+        with told, overheard(told, told.tally, shown=self.shown):
+            return replace(self._found(executor), tally=told.tally)
+
+    def _found(self, executor: Executor) -> GroupFound:
         part = Part(self.codes)
         earlier = (
             None if self.earlier is None else self.earlier.of(self.group.name)

@@ -11,18 +11,25 @@ of them has.
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.counted import counted
 from memory_audit.errors import AuditError, IncompleteError
-from memory_audit.jobs.progress import Reporter, say, stage
+from memory_audit.jobs.progress import say, stage, steps, tally
 from memory_audit.jobs.run.audit_memory import search_settings
 from memory_audit.jobs.run.groups.audit import GroupAudit, merged
 from memory_audit.jobs.run.groups.plan import group_folders, groups_of
-from memory_audit.jobs.run.run_files import GROUPS, MARKER_FILE, read_models
+from memory_audit.jobs.run.run_files import AT_WORK, GROUPS, MARKER_FILE, read_models
 from memory_audit.jobs.run.run_folder import open_marker
 from memory_audit.jobs.run.run_seal import Sealer
+from memory_audit.jobs.status import EVERY_S, groups_at_work
+from memory_audit.provenance import durable
 from memory_audit.report.confidence import calibrated
 from memory_audit.report.untrusted import as_line
 from memory_audit.result import AuditResult, Tally, TenantSummary
@@ -89,6 +96,7 @@ class GroupedRun:
         founds = {found.group: found for found in known if found is not None}
         if founds:
             say(f"resuming, with {len(founds)} of {counted(len(groups), 'group')} of tenants finished")
+            tally().of("group").known = len(founds)
         if open_groups:
             self.sealer.open(self.path)
         for found in self._each(open_groups, executor):
@@ -104,14 +112,26 @@ class GroupedRun:
 
     def _each(self, groups: Sequence[GroupAudit], executor: Executor) -> Iterator[GroupFound]:
         """Audit groups; one alone tells its own progress, of several is told how many tenants are done."""
-        if len(groups) <= 1:
-            yield from executor.each(groups)
+        if not groups:
             return
-        of_all = sum(len(group.group.tenants) for group in groups)
+        durable.ensure_folder(self.path / AT_WORK)
+        for left in (self.path / AT_WORK).glob("*.json"):  # by a start that was killed
+            left.unlink(missing_ok=True)
         sizes = {group.group.name: len(group.group.tenants) for group in groups}
-        with stage("auditing tenants", of_all, announced=True) as progress, Reporter(None):
-            for found in executor.each(groups):
-                progress.advance(sizes[found.group])
+        of_all, alone, told = sum(sizes.values()), len(groups) == 1, tally()
+        told.expect("group", len(groups))
+        told.expect("tenant", of_all)
+        shown = _elsewhere(self.path) if alone else stage("auditing tenants", of_all, announced=True)
+        with shown as progress:
+            for found in executor.each([replace(group, shown=alone) for group in groups]):
+                told.add(found.tally)
+                told.end("group", 1)
+                told.end("tenant", sizes[found.group])
+                for tenant, error in found.failed.items():
+                    kind = told.note(error, tenant)
+                    say(f"tenant {as_line(tenant)} failed ({kind})", level="error", tenant=tenant, error=kind)
+                if progress is not None:
+                    progress.advance(sizes[found.group])
                 yield found
 
     def _audit_of(self, group: Group, started_ms: int) -> GroupAudit:
@@ -147,6 +167,27 @@ class GroupedRun:
             self.sealer.write(self.path, name, data)
         except IncompleteError as error:
             raise IncompleteError(f"{self.path}: {error}; free space and start the same command again") from None
+
+
+@contextmanager
+def _elsewhere(run: Path) -> Iterator[None]:
+    """Show what a group that is alone tells from another process, until the block ends."""
+    over = threading.Event()
+    with steps() as step:
+
+        def look() -> None:
+            while not over.wait(EVERY_S):
+                for told in groups_at_work(run).values():
+                    if (told.host, told.pid) != (socket.gethostname(), os.getpid()):
+                        step(told.stage, told.done, told.total or 0)
+
+        looking = threading.Thread(target=look, daemon=True)
+        looking.start()
+        try:
+            yield
+        finally:
+            over.set()
+            looking.join()
 
 
 def one_line(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import shutil
 from contextlib import closing
 from dataclasses import replace
@@ -18,8 +19,11 @@ from memory_audit.errors import AnswerError, EventError, ModelError, UsageError,
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.groups import plan
 from memory_audit.jobs.run.groups.plan import groups_of, may_share_tenants
-from memory_audit.jobs.run.run_audit import audit_all
+from memory_audit.jobs.run.run_audit import audit_all, read_result
+from memory_audit.jobs.run.run_files import GROUPS
+from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.models.fakes import FakeGenerator
+from memory_audit.report.html import report_files
 from memory_audit.snapshot.layout import bucket_of, by_bucket
 from tests.audit_world import CONFIG, FAKES, NOW_MS, DyingGenerator, entry, event, make_snapshot, removed, request_of
 from tests.whole import whole
@@ -68,6 +72,16 @@ def audit(snapshot, out, events=EVENTS, generator=None, config=CONFIG):
     with closing(LocalExecutor(FAKES, generator)) as executor:
         result, failed = audit_all(request_of(snapshot, events, config), executor, out, now_ms=NOW_MS)
     return replace(whole(out, result), files={}), failed, generator.requests
+
+
+def named(text):
+    """Return the tenants whose texts, or whose events, are in a text."""
+    return set(re.findall(r"(?:canary|\b[ep])-(tenant-\d)", text))
+
+
+def opened(run):
+    result = read_result(run)
+    return result, RunFindings(run, result)
 
 
 def tenants_of(result):
@@ -146,6 +160,17 @@ def test_neither_the_others_nor_their_order_nor_the_groups_change_a_byte_of_a_te
     assert tenants_of(found) == {tenant: all_found[tenant] for tenant in sorted(tenants)}
 
 
+@settings(max_examples=3)
+@given(st.permutations(TENANTS), st.permutations(TENANTS))
+def test_the_order_in_which_tenants_came_into_the_store_and_are_asked_about_changes_no_byte(
+    together, tmp_path_factory, stored, asked
+):
+    folder = tmp_path_factory.mktemp("shuffled")
+    other = make_snapshot(folder / "memory", [item for tenant in stored for item in entries_of(tenant)])
+    found, _, _ = audit(other, folder / "run", [item for tenant in asked for item in events_of(tenant)])
+    assert tenants_of(found) == tenants_of(together[0])
+
+
 def test_all_in_one_group_or_each_in_its_own_a_run_asks_and_finds_the_same(
     snapshot, together, tmp_path, by_bucket_alone
 ):
@@ -167,6 +192,29 @@ def test_no_text_of_a_tenant_is_in_a_file_of_another_group(snapshot, tmp_path):
                 assert held <= set(group.tenants), path
                 found |= held
     assert found == set(TENANTS)
+
+
+def test_of_tenants_that_share_a_group_each_record_and_each_page_is_of_one_and_what_is_cached_of_none(
+    snapshot, tmp_path, monkeypatch
+):
+    for module in ("memory_audit.jobs.run.run_audit", "memory_audit.report.html.page"):
+        monkeypatch.setattr(f"{module}.FEW", 2)
+    run = tmp_path / "run"
+    audit(snapshot, run)
+    pages = dict(report_files(*opened(run), "report.html", "report", every=True))
+    assert "canary-" not in pages.pop("report.html")
+    records = list(pages.values())
+    for path in (run / GROUPS).rglob("*"):
+        if path.suffix == ".parquet":
+            rows = [repr(row) for row in pq.read_table(path).to_pylist()]
+            if path.parent.name in {"embedding", "entailment"}:
+                assert not any(map(named, rows)), path
+            records += rows
+        elif path.suffix == ".jsonl":
+            records += path.read_text().splitlines()
+    held = [named(record) for record in records]
+    assert max(map(len, held)) == 1
+    assert set().union(*held) == set(TENANTS)
 
 
 @pytest.mark.parametrize("alone", [True, False])

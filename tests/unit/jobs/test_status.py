@@ -7,12 +7,14 @@ import os
 
 import pytest
 
-from memory_audit.errors import UsageError
+from memory_audit.errors import EventError, ModelError, UsageError
 from memory_audit.jobs import status
+from memory_audit.jobs import tally as module_of_tally
 from memory_audit.jobs.nightly import night as module
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.run_audit import audit_and_seal
-from memory_audit.jobs.status import STATUS_FILE, StatusFile, read_status, status_line
+from memory_audit.jobs.status import STATUS_FILE, Status, StatusFile, read_status, status_lines
+from memory_audit.jobs.tally import Tally
 from memory_audit.provenance import durable
 from tests.unit.jobs.nightly.conftest import desk, night  # noqa: F401 - fixtures
 
@@ -22,7 +24,7 @@ AT = 1_760_000_000_000
 def test_a_stage_is_written_when_it_begins_now_and_then_and_when_it_ends(tmp_path, monkeypatch):
     path = tmp_path / STATUS_FILE
     written = []
-    monkeypatch.setattr(durable, "replace", lambda _, data: written.append(json.loads(data)))
+    monkeypatch.setattr(durable, "replace", lambda _, data, **_options: written.append(json.loads(data)))
     with Reporter(None, heard=StatusFile(path)).stage("comparing", 10) as stage:
         for _ in range(10):
             stage.advance()
@@ -41,7 +43,7 @@ def test_nothing_is_written_before_there_is_a_folder_of_its_kind(tmp_path):
         assert not told.path.exists()
         (tmp_path / "run.json").write_bytes(b"")
         with Reporter(None, heard=told).stage("b", 1):
-            assert read_status(told.path)["stage"] == "b"
+            assert read_status(told.path).stage == "b"
     assert not told.path.exists()
 
 
@@ -51,6 +53,14 @@ def test_work_goes_on_where_no_status_can_be_written(tmp_path):
     (tmp_path / "gone" / STATUS_FILE).mkdir()
     with Reporter(None, heard=told).stage("a", 1) as stage:
         stage.advance()
+
+
+def told(**changes):  # noqa: ANN003
+    record = {
+        "stage": "round 3", "done": 120, "total": 400, "spent_s": 40.0, "left_s": 93.3, "at_ms": AT, "host": "n\x1b1",
+        "pid": 7, "tally": Tally(),
+    }  # fmt: skip
+    return Status(**{**record, **changes})
 
 
 @pytest.mark.parametrize(
@@ -66,14 +76,28 @@ def test_work_goes_on_where_no_status_can_be_written(tmp_path):
     ],
 )
 def test_a_line_for_people(changes, line):
-    record = {
-        "stage": "round 3", "done": 120, "total": 400, "spent_s": 40.0, "left_s": 93.3, "at_ms": AT, "host": "n\x1b1",
-        "pid": 7,
-    }  # fmt: skip
-    assert status_line({**record, **changes}, AT) == line.replace("\x1b", "<U+001B>")
+    assert list(status_lines(told(**changes), {}, AT)) == [line.replace("\x1b", "<U+001B>")]
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"done": "x", "spent_s": 1, "at_ms": 1}', b"\x00" * 70_000])
+def test_groups_failed_tenants_and_the_kinds_of_errors_are_told(monkeypatch):
+    tally = Tally()
+    tally.expect("group", 1_200)
+    tally.expect("tenant", 9_000)
+    tally.end("group", 200)
+    tally.end("tenant", 1_500)
+    monkeypatch.setattr(module_of_tally, "now_ms", lambda: AT - 12_000)
+    tally.note(EventError("POISON"), "ac\x1bme")
+    tally.note(ModelError("POISON"))
+    lines = list(status_lines(told(tally=tally), {"6d-a1": told(stage="comparing", total=None, left_s=None)}, AT))
+    assert lines[1:] == [
+        "groups: 200 of 1,200 groups done, 1 at work; tenants: 1,500 of 9,000",
+        "  6d-a1: comparing: 120, 3 a second; process 7 on n<U+001B>1",
+        "errors: 1 EventError, 1 ModelError; the last one 12 s ago",
+        "  failed: ac<U+001B>me (EventError)",
+    ]
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"stage": "x", "done": "x"}', b"\x00" * 70_000])
 def test_a_damaged_status_is_one_line(tmp_path, data):
     (tmp_path / STATUS_FILE).write_bytes(data)
     with pytest.raises(UsageError, match=STATUS_FILE):

@@ -94,3 +94,9 @@ def test_a_folder_that_cannot_be_synced_is_not_said_to_hold_the_old_content(tmp_
     with pytest.raises(IncompleteError, match="file is there, but its folder cannot be synced"):
         durable.replace(tmp_path / "file", b"new")
     assert (tmp_path / "file").read_bytes() == b"new"
+
+
+def test_what_nobody_needs_after_a_power_cut_is_whole_and_waits_for_no_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", None)
+    durable.replace(tmp_path / "status.json", b"new", synced=False)
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("status.json", b"new")]

@@ -150,9 +150,9 @@ def test_metrics_are_counts_that_prometheus_reads(desk, night):
     values = {sample.name: sample.value for family in text_string_to_metric_families(text) for sample in family.samples}
     assert values["memaudit_night_exit_code"] == NEEDS_A_PERSON
     assert (values["memaudit_night_imported_memories"], values["memaudit_night_events"]) == (12, 1)
-    assert 'memaudit_night_verdicts{verdict="cleared"} 1.0' in text
+    assert f'memaudit_night_verdicts{{store="{desk}/store",verdict="cleared"}} 1.0' in text
     for word in ("POISON", "acme", "m3"):
         assert word not in text
     write_lines(desk / "dump.jsonl", [{}])
     assert night()[0] == UsageError.exit_code
-    assert "memaudit_night_exit_code 2.0" in (desk / "metrics/memaudit.prom").read_text()
+    assert f'memaudit_night_exit_code{{store="{desk}/store"}} 2.0' in (desk / "metrics/memaudit.prom").read_text()
