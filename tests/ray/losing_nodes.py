@@ -60,6 +60,12 @@ PATIENCE_S = 1.0
 ANSWER_S = 0.03
 """What the backbone takes for an answer: long enough for some to be under way whenever a node is lost."""
 
+SLOW_S = 0.3
+"""The same for an audit that a node joins: longer than the node needs for that."""
+
+LOOK_S = 0.2
+"""How often that one looks for new nodes."""
+
 TENANTS = [f"tenant-{number}" for number in range(24)]
 EVENTS = [event(f"e-{tenant}", tenant, f"What refund has order 7 of {tenant}?") for tenant in TENANTS]
 OUTCOMES = 11 * len(TENANTS)
@@ -153,14 +159,14 @@ def outcomes_on_disk(run: Path) -> list[str]:
     return [outcome.pair_id for shard in shards for outcome in parse_outcomes(shard.read_bytes(), shard.name)]
 
 
-def counted(asked: Path) -> type:
+def counted(asked: Path, answer_s: float) -> type:
     """Return an actor whose backbone takes its time, and writes down what it is asked."""
 
     class Counted(GeneratorActor):
         async def generate(self, request: GenerationRequest, model_id: str) -> Completion:
             with asked.open("a") as file:
                 file.write(f"{request.digest()}\n")
-            await asyncio.sleep(ANSWER_S)
+            await asyncio.sleep(answer_s)
             return await super().generate(request, model_id)
 
     return Counted
@@ -169,12 +175,12 @@ def counted(asked: Path) -> type:
 class Placed(RayExecutor):
     """An executor that places its models where there is room for them, and counts what its backbone is asked."""
 
-    def __init__(self, asked: Path, address: str | None = None) -> None:
+    def __init__(self, asked: Path, address: str | None = None, answer_s: float = ANSWER_S) -> None:
         super().__init__(FAKES, address=address)
-        self._asked = asked
+        self._actor = counted(asked, answer_s)
 
     def _pool(self, role):
-        with mock.patch("memory_audit.jobs.executors.on_ray.GeneratorActor", counted(self._asked)):
+        with mock.patch("memory_audit.jobs.executors.on_ray.GeneratorActor", self._actor):
             return super()._pool(role)
 
     def _nodes(self):
@@ -189,14 +195,14 @@ class Audits:
         self.snapshot = open_snapshot(folder / "memory", load_policy(folder / "policy.json"), now_ms=NOW_MS + 1)
         self._thread = ThreadPoolExecutor(1)
 
-    def run(self, run: str, address: str | None = None) -> AuditResult:
-        executor = Placed(self._folder / f"{run}.asked", address)
+    def run(self, run: str, address: str | None = None, answer_s: float = ANSWER_S) -> AuditResult:
+        executor = Placed(self._folder / f"{run}.asked", address, answer_s)
         result, failed = run_groups(executor, self.snapshot, self._folder / run, events=EVENTS)
         assert not failed, failed
         return result
 
-    def start(self, run: str) -> Future[AuditResult]:
-        return self._thread.submit(self.run, run)
+    def start(self, run: str, answer_s: float = ANSWER_S) -> Future[AuditResult]:
+        return self._thread.submit(self.run, run, answer_s=answer_s)
 
     def await_share(self, run: str, share: float, audit: Future[AuditResult] | None = None) -> None:
         """Wait until so large a share of an audit's outcomes is on disk."""
@@ -240,14 +246,14 @@ def main(folder: Path) -> None:
         models = machines.add(models=1)
     audits.finish("models", audit)
 
-    audit = audits.start("grown")
-    audits.await_share("grown", 0.2, audit)
-    second = machines.add(models=1)
-    running(second, "Counted.generate")
-    audits.await_share("grown", 0.7, audit)
-    machines.lose(models)
-    models = second
-    audits.finish("grown", audit)
+    with mock.patch("memory_audit.models.services.keeper.LOOK_S", LOOK_S):
+        audit = audits.start("grown", answer_s=SLOW_S)
+        audits.await_share("grown", 0.1, audit)
+        second = machines.add(models=1)
+        running(second, "Counted")
+        machines.lose(models)
+        models = second
+        audits.finish("grown", audit)
 
     driver = subprocess.Popen([sys.executable, "-m", __spec__.name, str(folder), "driver", machines.address])
     audits.await_share("driver", 0.5)
