@@ -118,7 +118,7 @@ def executor_of(nodes: int) -> Iterator[Executor]:
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 
     from memory_audit.jobs.executors import on_ray  # noqa: PLC0415
-    from memory_audit.models.ray_actors import GeneratorActor  # noqa: PLC0415
+    from memory_audit.models.services.actors import GeneratorActor  # noqa: PLC0415
 
     class EngineActor(GeneratorActor):
         """A replica of the stand-in."""
@@ -127,19 +127,12 @@ def executor_of(nodes: int) -> Iterator[Executor]:
             super().__init__(*given)
             self.__dict__["_generator"] = Engine()  # Ray cannot send a class with a cached property of its own
 
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "resources": {"small": 1}}
-    )  # fmt: skip
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     for _ in range(nodes):
-        cluster.add_node(num_cpus=CPUS, resources={"replica": 1})
+        cluster.add_node(num_cpus=CPUS)
     ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
-    remote = ray.remote
-
-    def placed(actor: type) -> Any:
-        return remote(resources={"replica": 1} if actor is EngineActor else {"small": 0.1})(actor)
-
-    with mock.patch.object(on_ray, "GeneratorActor", EngineActor), mock.patch.object(ray, "remote", placed):
-        executor = on_ray.RayExecutor(FAKES, replicas=nodes)
+    with mock.patch.object(on_ray, "GeneratorActor", EngineActor):
+        executor = on_ray.RayExecutor(FAKES)
         for started in (executor.backbone, executor.embedder, executor.entailment):
             assert started.model_id  # noqa: S101 - asking for it starts it
     yield executor

@@ -8,13 +8,13 @@ What a lost node costs, by what was on it:
 
     tasks   Ray repeats a task from its start, TASK_RETRIES times, and it finds on disk what it had been told. A work
             whose process ends each time comes to its failure, and the others go on.
-    models  Other replicas answer meanwhile; Ray starts the lost one anew where there is room (`models.ray_actors`). So
-            where only the engine of a replica died.
+    models  Other replicas answer meanwhile, and a node that comes gets replicas of its own
+            (`memory_audit.models.services`). Where only the engine of a replica died, its process is started anew.
     head    Nothing goes on without it. Ray ends the driver, with exit code 1 and a line of its own, within a minute of
             losing the head; a driver on the head goes with it.
 
-Where nothing takes the place of what was lost within `memory_audit.models.ray_actors.PATIENCE_S`, the run stops with a
-ModelError. After that, as after the head's loss, the run folder is the resume: the same command, given again,
+Where nothing takes the place of what was lost within `memory_audit.models.services.replicas.PATIENCE_S`, the run stops
+with a ModelError. After that, as after the head's loss, the run folder is the resume: the same command, given again,
 continues.
 """
 
@@ -27,7 +27,7 @@ import socket
 import threading
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
@@ -39,16 +39,12 @@ from memory_audit.errors import ModelError, UsageError
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.models.backbone.generator_vllm import SHARED_GPU
 from memory_audit.models.loading import OPENAI_PREFIX, served_here
-from memory_audit.models.ray_actors import (
-    PATIENCE_S,
-    EmbedderActor,
-    EntailmentActor,
-    GeneratorActor,
-    RemoteEmbedder,
-    RemoteEntailment,
-    RemoteGenerator,
-    start_actors,
-)
+from memory_audit.models.services.actors import EmbedderActor, EntailmentActor, GeneratorActor
+from memory_audit.models.services.keeper import Keeper
+from memory_audit.models.services.losses import what_is_full
+from memory_audit.models.services.places import GpuShares, places
+from memory_audit.models.services.remote import RemoteEmbedder, RemoteEntailment, RemoteGenerator
+from memory_audit.models.services.replicas import PATIENCE_S, Replicas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -56,9 +52,10 @@ if TYPE_CHECKING:
     from memory_audit.jobs.executors.executor import Work
     from memory_audit.models.loading import ModelSpecs
     from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
-    from memory_audit.models.ray_actors import ActorPool
+    from memory_audit.models.services.places import Place, Role
+    from memory_audit.models.services.replicas import ActorPool
 
-__all__ = ["GpuShares", "RayExecutor"]
+__all__ = ["RayExecutor"]
 
 T = TypeVar("T")
 
@@ -89,41 +86,47 @@ class _OnPools(LocalExecutor):
     def __init__(self, specs: ModelSpecs) -> None:
         super().__init__(specs)
         self._homes: dict[str, int] = {}
+        self._replicas: dict[Role, Replicas] = {}
 
-    def _pool(self, role: str) -> ActorPool:
+    def _pool(self, role: Role) -> ActorPool:
         raise NotImplementedError
+
+    def _of(self, role: Role) -> Replicas:
+        if role not in self._replicas:
+            self._replicas[role] = Replicas(self._pool(role))
+        return self._replicas[role]
 
     @property
     def backbone(self) -> Generator:
         """See `Executor.backbone`."""
-        return super().backbone if _behind_url(self._specs) else RemoteGenerator(self._pool("backbone"))
+        return super().backbone if _behind_url(self._specs) else RemoteGenerator(self._of("backbone"))
 
     @property
     def embedder(self) -> Embedder:
         """See `Executor.embedder`; its replicas say its id, so asking for it starts them."""
-        return RemoteEmbedder(self._pool("embedder"))
+        return RemoteEmbedder(self._of("embedder"))
 
     @property
     def entailment(self) -> EntailmentModel:
         """See `Executor.entailment`; as `embedder`."""
-        return RemoteEntailment(self._pool("nli"))
+        return RemoteEntailment(self._of("nli"))
 
     def _serving(self, event_id: str) -> Generator:
         """Return what answers all questions of an event: one replica, and each gets as many events."""
         if _behind_url(self._specs):
             return super().backbone
         home = self._homes.setdefault(event_id, len(self._homes) or crc32(event_id.encode()))
-        return RemoteGenerator(self._pool("backbone"), home=home)
+        return RemoteGenerator(self._of("backbone"), home=home)
 
 
 class _InTask(_OnPools):
     """What a task asks, which its driver started and will end."""
 
-    def __init__(self, specs: ModelSpecs, pools: Mapping[str, ActorPool]) -> None:
+    def __init__(self, specs: ModelSpecs, pools: Mapping[Role, ActorPool]) -> None:
         super().__init__(specs)
         self._pools = pools
 
-    def _pool(self, role: str) -> ActorPool:
+    def _pool(self, role: Role) -> ActorPool:
         return self._pools[role]
 
 
@@ -133,13 +136,13 @@ class RayExecutor(_OnPools):
     Args:
         specs: The models.
         address: `None` starts Ray on this machine and ends it on close; otherwise the cluster's address.
-        replicas: Backbone replicas; 0 is as many as `GpuShares` says.
+        replicas: Backbone replicas; 0 is as many as there are places for (`memory_audit.models.services.places`).
     """
 
     def __init__(self, specs: ModelSpecs, *, address: str | None = None, replicas: int = 0) -> None:
         super().__init__(specs)
-        self._replicas = replicas
-        self._pools: dict[str, ActorPool] = {}
+        self._most = replicas
+        self._keeper = Keeper(self._places)
         self._shares: GpuShares | None = None
         self._owns_ray = not ray.is_initialized()
         if self._owns_ray:
@@ -165,8 +168,10 @@ class RayExecutor(_OnPools):
         """See `Executor.each`; each work is a task, those given first are begun first."""
         if not works:
             return
-        roles = ("embedder", "nli") if _behind_url(self._specs) else ("backbone", "embedder", "nli")
-        pools = ray.put({role: self._pool(role) for role in roles})
+        roles: tuple[Role, ...] = ("embedder", "nli")
+        if not _behind_url(self._specs):
+            roles = ("backbone", *roles)
+        pools = {role: self._of(role).pool for role in roles}
         waiting = deque(works)
         tasks: dict[Any, Work[T]] = {}
         alone_s = 0.0
@@ -178,7 +183,11 @@ class RayExecutor(_OnPools):
                 work = waiting.popleft()
                 memory = min(work.memory_bytes, int(SPARE * _largest_memory_bytes()))
                 sent = _sent(_shared_out(self._specs, cpus), work)
-                tasks[_task.options(memory=memory, max_retries=TASK_RETRIES).remote(pools, sent)] = work
+                try:
+                    task = _task.options(memory=memory, max_retries=TASK_RETRIES).remote(pools, sent)
+                except RayError as error:
+                    raise ModelError(f"a task cannot be handed out: {_line(error)}") from error
+                tasks[task] = work
             ready, _ = ray.wait(list(tasks), num_returns=1, timeout=LOOK_S)
             alone_s = 0.0 if ready or cpus >= 1 else alone_s + LOOK_S
             if alone_s > PATIENCE_S:
@@ -189,68 +198,39 @@ class RayExecutor(_OnPools):
     def close(self) -> None:
         """End the actors, and Ray if this executor started it."""
         super().close()
-        for pool in self._pools.values():
-            pool.stop()
-        self._pools.clear()
-        if self._owns_ray and ray.is_initialized():
-            ray.shutdown()
+        self._replicas.clear()
+        if ray.is_initialized():
+            self._keeper.close()
+            if self._owns_ray:
+                ray.shutdown()
 
-    def _pool(self, role: str) -> ActorPool:
-        if role not in self._pools:
-            if self._shares is None:  # once: what a model holds already must not be shared out again
-                gpus = int(ray.cluster_resources().get("GPU", 0))
-                self._shares = GpuShares.of(gpus, local_backbone=served_here(self._specs.backbone))
-            shares = self._shares
-            if role == "backbone":
-                share = SHARED_GPU if 0 < shares.backbone < 1 else None
-                specs = replace(self._specs, vllm=replace(self._specs.vllm, gpu_memory_share=share))
-                pool = start_actors(
-                    GeneratorActor, specs, replicas=self._replicas or shares.replicas, gpus=shares.backbone
-                )
-            else:
-                actor = EntailmentActor if role == "nli" else EmbedderActor
-                pool = start_actors(actor, self._specs, gpus=shares.small)
-            self._pools[role] = pool
-        return self._pools[role]
+    def _pool(self, role: Role) -> ActorPool:
+        if self._shares is None:  # once: what a replica takes stays what it takes
+            gpus = int(ray.cluster_resources().get("GPU", 0))
+            self._shares = GpuShares.of(gpus, local_backbone=served_here(self._specs.backbone))
+        shares, specs = self._shares, self._specs
+        if role != "backbone":
+            actor: type = EntailmentActor if role == "nli" else EmbedderActor
+            return self._keeper.start(role, actor, specs, gpus=shares.small)
+        share = SHARED_GPU if 0 < shares.backbone < 1 else None
+        specs = replace(specs, vllm=replace(specs.vllm, gpu_memory_share=share))
+        return self._keeper.start(role, GeneratorActor, specs, gpus=shares.backbone)
 
+    def _places(self, role: Role) -> Sequence[Place]:
+        shares = self._shares or GpuShares.of(0, local_backbone=False)
+        return places(self._nodes(), shares, replicas=self._most, kept=self._keeper.kept("nli"))[role]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuShares:
-    """Who gets which part of a cluster's GPUs, as Ray counts them.
-
-    Whatever starts first, all fit: a model that waits for a GPU that another one holds would wait for ever.
-    """
-
-    backbone: float
-    """Of one replica."""
-
-    replicas: int
-    small: float
-    """Of the NLI model, and of the embedder."""
-
-    @staticmethod
-    def of(gpus: int, *, local_backbone: bool) -> GpuShares:
-        """Share out the GPUs of a cluster.
-
-        Args:
-            gpus: How many there are.
-            local_backbone: Whether the backbone is served here; one behind a URL needs none.
-        """
-        if not gpus:
-            return GpuShares(backbone=0.0, replicas=1, small=0.0)
-        if not local_backbone:
-            return GpuShares(backbone=0.0, replicas=1, small=0.5)
-        if gpus == 1:
-            return GpuShares(backbone=SHARED_GPU, replicas=1, small=0.1)
-        return GpuShares(backbone=1.0, replicas=gpus - 1, small=0.5)  # one is for the small models
+    def _nodes(self) -> Mapping[str, Mapping[str, float]]:
+        """Return the resources of each node that models can be on."""
+        return {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
 
 
 @ray.remote(num_cpus=1)  # type: ignore[untyped-decorator]
-def _task(pools: Mapping[str, ActorPool], sent: bytes) -> Any:
+def _task(pools: Mapping[Role, ActorPool], sent: bytes) -> Any:
     return _done(sent, pools)
 
 
-def _done(sent: bytes, pools: Mapping[str, ActorPool]) -> Any:
+def _done(sent: bytes, pools: Mapping[Role, ActorPool]) -> Any:
     """Do a work; what it depends on is opened here, so that what is wrong with that is an error of the task."""
     version, specs, work = pickle.loads(sent)  # noqa: S301 - from the driver of this cluster
     if version != VERSION:
@@ -340,4 +320,4 @@ def _cause(error: RayTaskError) -> Exception:
 def _line(error: BaseException) -> str:
     if isinstance(error, OutOfMemoryError):  # Ray's own text is fifty lines about the node
         return "a machine ran out of memory"
-    return " ".join(str(error).split())[-300:]
+    return what_is_full(error) or " ".join(str(error).split())[-300:]

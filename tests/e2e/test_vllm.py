@@ -23,8 +23,10 @@ from memory_audit.generation import Completion, GenerationRequest, Message
 from memory_audit.models.backbone.generator_http import HttpGenerator, HttpSettings
 from memory_audit.models.backbone.generator_vllm import VllmSettings
 from memory_audit.models.loading import ModelSpecs
-from memory_audit.models.ray_actors import ActorPool, GeneratorActor, RemoteGenerator, start_actors
+from memory_audit.models.services.actors import GeneratorActor
+from memory_audit.models.services.remote import RemoteGenerator
 from memory_audit.models.weights.packaged import ensure
+from tests.unit.models.kept_here import Here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,15 +48,15 @@ START_S = 600
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[ActorPool]:
+def here() -> Iterator[Here]:
     specs = ModelSpecs(backbone="packaged:0.5b", vllm=SMALL)
     ensure("0.5b")
     started = not ray.is_initialized()
     if started:
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    actors = start_actors(GeneratorActor, specs, replicas=2)
-    yield actors
-    actors.stop()
+    kept = Here(GeneratorActor, specs, replicas=2)
+    yield kept
+    kept.close()
     if started:
         ray.shutdown()
 
@@ -71,24 +73,24 @@ def answers(generator: Generator, *requests: GenerationRequest) -> list[Completi
     return asyncio.run(gather())
 
 
-def test_greedy_answers_repeat_and_say_something(pool: ActorPool):
+def test_greedy_answers_repeat_and_say_something(here: Here):
     request = ask(CAPITAL)
-    first, second = (answers(RemoteGenerator(pool, "event"), request)[0] for _ in range(2))
+    first, second = (answers(RemoteGenerator(here.replicas, "event"), request)[0] for _ in range(2))
     assert first.text == second.text
     assert "Paris" in first.text
     assert first.finish_reason == "stop"
-    assert pool.model_id.startswith("qwen2.5-coder-0.5b-instruct@")
+    assert here.pool.model_id.startswith("qwen2.5-coder-0.5b-instruct@")
 
 
-def test_a_second_prompt_with_the_same_start_finds_it_in_the_prefix_cache(pool: ActorPool):
-    generator = RemoteGenerator(pool, "event")
+def test_a_second_prompt_with_the_same_start_finds_it_in_the_prefix_cache(here: Here):
+    generator = RemoteGenerator(here.replicas, "event")
     answers(generator, ask("Where is my order?", max_tokens=1))
     (second,) = answers(generator, ask("How do I return a shoe?", max_tokens=1))
     assert second.usage.cached_tokens > second.usage.prompt_tokens / 2
 
 
-def test_a_forced_prefix_is_continued_and_keeps_the_cache(pool: ActorPool):
-    generator = RemoteGenerator(pool, "event")
+def test_a_forced_prefix_is_continued_and_keeps_the_cache(here: Here):
+    generator = RemoteGenerator(here.replicas, "event")
     (free,) = answers(generator, ask(CAPITAL, max_tokens=1))
     (forced,) = answers(
         generator,
@@ -105,8 +107,8 @@ def test_a_forced_prefix_is_continued_and_keeps_the_cache(pool: ActorPool):
     assert values[0] < 0
 
 
-def test_guides_hold(pool: ActorPool):
-    generator = RemoteGenerator(pool, "event")
+def test_guides_hold(here: Here):
+    generator = RemoteGenerator(here.replicas, "event")
     schema = '{"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}'
     chosen, number, record = answers(
         generator,
@@ -121,8 +123,8 @@ def test_guides_hold(pool: ActorPool):
     assert "age" in record.text
 
 
-def test_a_seed_repeats_a_sample(pool: ActorPool):
-    generator = RemoteGenerator(pool, "event")
+def test_a_seed_repeats_a_sample(here: Here):
+    generator = RemoteGenerator(here.replicas, "event")
     same, again, other = (
         answers(generator, ask("Invent a cat name.", temperature=1.5, seed=seed, max_tokens=24))[0].text
         for seed in (1, 1, 2)
@@ -130,43 +132,43 @@ def test_a_seed_repeats_a_sample(pool: ActorPool):
     assert same == again != other
 
 
-def test_seeded_prompts_are_answered_where_they_do_not_fit_into_one_step_together(pool: ActorPool):
+def test_seeded_prompts_are_answered_where_they_do_not_fit_into_one_step_together(here: Here):
     prompts = [" ".join(f"{number} bottles of {word}" for number in range(70)) for word in "abcdefghijkl"]
     asked = [ask(prompt, max_tokens=2, temperature=0.8, seed=7) for prompt in prompts]
-    found = answers(RemoteGenerator(pool, "event"), *asked)
+    found = answers(RemoteGenerator(here.replicas, "event"), *asked)
     assert (
         sum(answer.usage.prompt_tokens - answer.usage.cached_tokens for answer in found) > SMALL.max_num_batched_tokens
     )
     assert all(answer.usage.completion_tokens for answer in found)
 
 
-def test_a_prompt_too_long_is_refused_and_the_engine_lives_on(pool: ActorPool):
-    generator = RemoteGenerator(pool, "event")
+def test_a_prompt_too_long_is_refused_and_the_engine_lives_on(here: Here):
+    generator = RemoteGenerator(here.replicas, "event")
     with pytest.raises(PromptTooLongError, match=r"^a prompt of 3\d{3} tokens and an answer of \d+ do not fit .* 2048"):
         answers(generator, ask("word " * 3_000))
     assert answers(generator, ask("Hello", max_tokens=1))[0].usage.completion_tokens == 1
 
 
-def test_what_vllm_refuses_costs_that_question_and_not_its_batch(pool: ActorPool):
+def test_what_vllm_refuses_costs_that_question_and_not_its_batch(here: Here):
     async def gather() -> list[Completion | BaseException]:
-        generator = RemoteGenerator(pool, "event")
+        generator = RemoteGenerator(here.replicas, "event")
         requests = (ask(CAPITAL, top_logprobs=21), ask(CAPITAL, regex="("), ask(CAPITAL))
         return await asyncio.gather(*map(generator.generate, requests), return_exceptions=True)
 
     *refused, answer = asyncio.run(gather())
     for found, reason in zip(refused, ("greater than max allowed: 20", "regex"), strict=True):
         assert type(found) is AnswerError
-        assert str(found).startswith(f"vLLM refused a request to {pool.model_id}: ")
+        assert str(found).startswith(f"vLLM refused a request to {here.pool.model_id}: ")
         assert reason in str(found)
     assert isinstance(answer, Completion)
 
 
-def test_a_run_goes_on_with_the_other_replica_where_the_engine_of_one_is_killed(pool: ActorPool):
-    generator = RemoteGenerator(pool, "event")
+def test_a_run_goes_on_with_the_other_replica_where_the_engine_of_one_is_killed(here: Here):
+    generator = RemoteGenerator(here.replicas, "event")
     # Left to itself the model may end before the kill, on a fast machine within the second.
     long = ask("Count to a thousand.", max_tokens=400, regex=r"[0-9]( [0-9]){60}")
-    handle = pool.handles[generator.replica(long)]
-    actor = psutil.Process(ray.get(handle.__ray_call__.remote(lambda _: os.getpid())))
+    there = here.all_there()
+    actor = psutil.Process(there[generator.number(long) % len(there)].process_id())
     engines = [process for process in actor.children(recursive=True) if process.name().startswith("VLLM::EngineCor")]
     assert len(engines) == 1
 
@@ -180,14 +182,14 @@ def test_a_run_goes_on_with_the_other_replica_where_the_engine_of_one_is_killed(
     counted, told = asyncio.run(kill_while_answering())
     assert counted.text.startswith(tuple("0123456789"))
     assert "Paris" in told.text
-    assert "Paris" in answers(RemoteGenerator(pool, "event"), ask(CAPITAL))[0].text
+    assert "Paris" in answers(RemoteGenerator(here.replicas, "event"), ask(CAPITAL))[0].text
     assert not actor.is_running()
 
 
 @pytest.fixture
-def server_url(pool: ActorPool) -> Iterator[str]:
+def server_url(here: Here) -> Iterator[str]:
     """Serve the same weights over HTTP; the actors are stopped first, for their memory."""
-    pool.stop()
+    here.close()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -26,7 +26,7 @@ import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import psutil
@@ -36,7 +36,7 @@ from ray.cluster_utils import Cluster
 from memory_audit.errors import AuditError
 from memory_audit.jobs.executors.on_ray import RayExecutor
 from memory_audit.jobs.run.shards import parse_outcomes
-from memory_audit.models.ray_actors import GeneratorActor
+from memory_audit.models.services.actors import GeneratorActor
 from memory_audit.provenance.keys import load_policy
 from memory_audit.snapshot.reader import open_snapshot
 from tests.audit_world import FAKES, NOW_MS, entry, event, json_of, run_groups
@@ -59,6 +59,12 @@ PATIENCE_S = 1.0
 
 ANSWER_S = 0.03
 """What the backbone takes for an answer: long enough for some to be under way whenever a node is lost."""
+
+SLOW_S = 0.3
+"""The same for an audit that a node joins: longer than the node needs for that."""
+
+LOOK_S = 0.2
+"""How often that one looks for new nodes."""
 
 TENANTS = [f"tenant-{number}" for number in range(24)]
 EVENTS = [event(f"e-{tenant}", tenant, f"What refund has order 7 of {tenant}?") for tenant in TENANTS]
@@ -153,14 +159,14 @@ def outcomes_on_disk(run: Path) -> list[str]:
     return [outcome.pair_id for shard in shards for outcome in parse_outcomes(shard.read_bytes(), shard.name)]
 
 
-def counted(asked: Path) -> type:
+def counted(asked: Path, answer_s: float) -> type:
     """Return an actor whose backbone takes its time, and writes down what it is asked."""
 
     class Counted(GeneratorActor):
         async def generate(self, request: GenerationRequest, model_id: str) -> Completion:
             with asked.open("a") as file:
                 file.write(f"{request.digest()}\n")
-            await asyncio.sleep(ANSWER_S)
+            await asyncio.sleep(answer_s)
             return await super().generate(request, model_id)
 
     return Counted
@@ -169,17 +175,16 @@ def counted(asked: Path) -> type:
 class Placed(RayExecutor):
     """An executor that places its models where there is room for them, and counts what its backbone is asked."""
 
-    def __init__(self, asked: Path, address: str | None = None) -> None:
+    def __init__(self, asked: Path, address: str | None = None, answer_s: float = ANSWER_S) -> None:
         super().__init__(FAKES, address=address)
-        self._asked = asked
+        self._actor = counted(asked, answer_s)
 
     def _pool(self, role):
-        placed: Any = ray.remote(resources={"models": 0.01})
-        with (
-            mock.patch.object(ray, "remote", placed),
-            mock.patch("memory_audit.jobs.executors.on_ray.GeneratorActor", counted(self._asked)),
-        ):
+        with mock.patch("memory_audit.jobs.executors.on_ray.GeneratorActor", self._actor):
             return super()._pool(role)
+
+    def _nodes(self):
+        return {node: found for node, found in super()._nodes().items() if "models" in found}
 
 
 class Audits:
@@ -190,14 +195,14 @@ class Audits:
         self.snapshot = open_snapshot(folder / "memory", load_policy(folder / "policy.json"), now_ms=NOW_MS + 1)
         self._thread = ThreadPoolExecutor(1)
 
-    def run(self, run: str, address: str | None = None) -> AuditResult:
-        executor = Placed(self._folder / f"{run}.asked", address)
+    def run(self, run: str, address: str | None = None, answer_s: float = ANSWER_S) -> AuditResult:
+        executor = Placed(self._folder / f"{run}.asked", address, answer_s)
         result, failed = run_groups(executor, self.snapshot, self._folder / run, events=EVENTS)
         assert not failed, failed
         return result
 
-    def start(self, run: str) -> Future[AuditResult]:
-        return self._thread.submit(self.run, run)
+    def start(self, run: str, answer_s: float = ANSWER_S) -> Future[AuditResult]:
+        return self._thread.submit(self.run, run, answer_s=answer_s)
 
     def await_share(self, run: str, share: float, audit: Future[AuditResult] | None = None) -> None:
         """Wait until so large a share of an audit's outcomes is on disk."""
@@ -233,12 +238,22 @@ def main(folder: Path) -> None:
     audits.finish("lost", audit)
 
     audit = audits.start("models")
-    audits.await_share("models", 0.3, audit)
+    audits.await_share("models", 0.1, audit)
     running(models, "EntailmentActor").kill()
-    audits.await_share("models", 0.6, audit)
-    machines.lose(models)
-    models = machines.add(models=1)
+    for share in (0.2, 0.4, 0.6, 0.8):  # more often than a process may end on one machine
+        audits.await_share("models", share, audit)
+        machines.lose(models)
+        models = machines.add(models=1)
     audits.finish("models", audit)
+
+    with mock.patch("memory_audit.models.services.keeper.LOOK_S", LOOK_S):
+        audit = audits.start("grown", answer_s=SLOW_S)
+        audits.await_share("grown", 0.1, audit)
+        second = machines.add(models=1)
+        running(second, "Counted")
+        machines.lose(models)
+        models = second
+        audits.finish("grown", audit)
 
     driver = subprocess.Popen([sys.executable, "-m", __spec__.name, str(folder), "driver", machines.address])
     audits.await_share("driver", 0.5)
@@ -246,7 +261,7 @@ def main(folder: Path) -> None:
     driver.wait()
     audits.finish("driver", audits.start("driver"))
 
-    with mock.patch("memory_audit.models.ray_actors.PATIENCE_S", PATIENCE_S):
+    with mock.patch("memory_audit.models.services.keeper.PATIENCE_S", PATIENCE_S):
         audit = audits.start("stopped")
         audits.await_share("stopped", 0.3, audit)
         machines.lose(models)

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -19,13 +20,18 @@ import ray
 
 from memory_audit.errors import ModelError, UsageError, VerificationError
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.executors.on_ray import GpuShares, RayExecutor, _task
+from memory_audit.jobs.executors.on_ray import RayExecutor, _task
 from memory_audit.jobs.run.groups import plan
 from memory_audit.models.fakes import FakeGenerator
-from memory_audit.models.ray_actors import EmbedderActor, RemoteGenerator, start_actors
+from memory_audit.models.services.actors import EmbedderActor
+from memory_audit.models.services.places import GpuShares
 from memory_audit.snapshot.layout import bucket_of
 from tests.audit_world import FAKES, PLANTED, json_of, make_snapshot, removed, run_groups, run_local, run_with
+from tests.unit.models.kept_here import Here
 from tests.unit.models.stand_in_engine import StandInActor, engine_of
+
+if TYPE_CHECKING:
+    from memory_audit.models.services.places import Role
 
 pytestmark = pytest.mark.ray
 
@@ -33,6 +39,11 @@ pytestmark = pytest.mark.ray
 @pytest.fixture(scope="module")
 def reference(snapshot, tmp_path_factory):
     return json_of(run_local(snapshot, tmp_path_factory.mktemp("local") / "run"))
+
+
+def handles(executor: RayExecutor, role: Role = "backbone") -> list[Any]:
+    """The replicas of a model."""
+    return list(executor._keeper._kept[role].replicas.values())
 
 
 @pytest.fixture
@@ -67,7 +78,7 @@ def test_replicas_and_the_loss_of_one_change_no_byte(local_ray, snapshot, tmp_pa
         def replay(self, groups, program):
             self.rounds += 1
             if self.rounds == 3:
-                ray.kill(self._pools["backbone"].handles[0])
+                ray.kill(handles(self)[0])
             yield from super().replay(groups, program)
 
     result = run_with(Halved(FAKES, replicas=2), snapshot, tmp_path / "run")
@@ -83,13 +94,11 @@ def test_a_run_goes_on_where_the_engine_of_one_replica_is_killed(local_ray, snap
         def replay(self, groups, program):
             self.rounds += 1
             if self.rounds == 3:
-                pool, asked = self._pools["backbone"], RemoteGenerator(self._pools["backbone"], groups[0].event_id)
-                lost = pool.handles[asked.replica(None)]
-                os.kill(ray.get(lost.__ray_call__.remote(engine_of)), signal.SIGKILL)
+                lost = [ray.get(handle.__ray_call__.remote(engine_of)) for handle in handles(self)]
+                os.kill(lost[0], signal.SIGKILL)
             yield from super().replay(groups, program)
 
-    for module in ("memory_audit.models.ray_actors", "memory_audit.jobs.executors.on_ray"):
-        monkeypatch.setattr(f"{module}.GeneratorActor", StandInActor)
+    monkeypatch.setattr("memory_audit.jobs.executors.on_ray.GeneratorActor", StandInActor)
     executor = Losing(FAKES, replicas=2)
     assert json_of(run_with(executor, snapshot, tmp_path / "run")) == reference
     assert executor.rounds > 3
@@ -133,7 +142,7 @@ def test_a_driver_that_started_ray_ends_as_it_would_have_without():
 def test_closing_ends_the_actors_and_leaves_a_ray_that_others_started(local_ray, snapshot, tmp_path):
     executor = RayExecutor(FAKES)
     assert executor.embedder.embed(["a"]).shape == (1, 64)
-    handle = executor._pools["embedder"].handles[0]
+    (handle,) = handles(executor, "embedder")
     executor.close()
     executor.close()
     assert ray.is_initialized()
@@ -156,11 +165,19 @@ def test_the_only_gpu_is_shared_by_all_models(local_ray, monkeypatch):
 
 
 def test_a_model_that_finds_no_place_is_given_up_and_not_waited_for_for_ever(local_ray, monkeypatch):
-    monkeypatch.setattr("memory_audit.models.ray_actors.START_S", 1.0)
-    with pytest.raises(
-        ModelError, match=r"2 of 2 replicas of EmbedderActor did not start .* GPUs are free; make room for them"
-    ):
-        start_actors(EmbedderActor, FAKES, replicas=2, gpus=7.0)
+    monkeypatch.setattr("memory_audit.models.services.keeper.START_S", 1.0)
+    other = ray.remote(num_gpus=1)(Other).remote()
+    assert ray.get(other.is_there.remote())
+    with pytest.raises(ModelError, match=r"no replica of fake started within .* GPUs are free; make room for"):
+        Here(EmbedderActor, FAKES, gpus=1.0)
+    ray.kill(other)
+
+
+class Other:
+    """What another user of the cluster runs."""
+
+    def is_there(self) -> bool:
+        return True
 
 
 class Killing(RayExecutor):
@@ -175,7 +192,7 @@ class Killing(RayExecutor):
             yield outcome
             self._left -= 1
             if self._left == 0:
-                for handle in self._pools["backbone"].handles:
+                for handle in handles(self):
                     ray.kill(handle)
 
 

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from memory_audit.result import AuditResult
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
 REPOSITORY = Path(__file__).parents[2]
-DEADLINE_S = 200.0
-"""Less than pytest has here, which would end the test without its cleaning up. It takes 110 s on two busy cores."""
+DEADLINE_S = 260.0
+"""Less than pytest has here, which would end the test without its cleaning up. It takes 150 s on two busy cores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,11 +96,11 @@ def check_equal(told: Told, whole: tuple[AuditResult, int], run: str) -> None:
     assert requests <= len(asked) <= 1.05 * requests
 
 
-@pytest.mark.parametrize("run", ["lost", "models", "driver"])
+@pytest.mark.parametrize("run", ["lost", "models", "grown", "driver"])
 def test_what_loses_nodes_an_nli_model_or_its_driver_ends_with_the_same_bytes_and_asks_hardly_anything_twice(
     told, whole, run
 ):
-    """`lost` loses the node of its tasks three times."""
+    """`lost` loses the node of its tasks three times, `models` that of its models four times, `grown` gets another."""
     check_equal(told, whole, run)
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from memory_audit.generation import GenerationRequest, Message
 from memory_audit.models.backbone.generator_vllm import VllmGenerator, VllmSettings
 from memory_audit.models.fakes import FakeGenerator
-from memory_audit.models.ray_actors import GeneratorActor
+from memory_audit.models.services.actors import GeneratorActor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

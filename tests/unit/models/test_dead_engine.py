@@ -15,7 +15,8 @@ from memory_audit.errors import ModelError, ModelLostError
 from memory_audit.generation import Completion, GenerationRequest, Message
 from memory_audit.models.lazy import LazyGenerator
 from memory_audit.models.loading import ModelSpecs
-from memory_audit.models.ray_actors import ActorPool, RemoteGenerator, start_actors
+from memory_audit.models.services.remote import RemoteGenerator
+from tests.unit.models.kept_here import Here
 from tests.unit.models.stand_in_engine import StandInActor, engine_of, light_vllm, stand_in_generator
 
 if TYPE_CHECKING:
@@ -100,37 +101,36 @@ def test_a_killed_engine_is_a_lost_model_whatever_it_is_asked(generator: VllmGen
 
 
 @pytest.fixture
-def pool(local_ray: None) -> Iterator[ActorPool]:
-    started = start_actors(StandInActor, FAKES, replicas=2)
+def pool(local_ray: None) -> Iterator[Here]:
+    started = Here(StandInActor, FAKES, replicas=2)
     yield started
-    started.stop()
+    started.close()
 
 
-def process_ids(pool: ActorPool) -> list[int]:
-    return ray.get([handle.__ray_call__.remote(lambda _: os.getpid()) for handle in pool.handles])  # type: ignore[no-any-return]
+def process_ids(pool: Here) -> list[int]:
+    return [replica.process_id() for replica in pool.all_there()]
 
 
-def test_where_the_engine_of_one_replica_dies_the_other_answers_and_the_first_comes_back(pool: ActorPool):
-    first = RemoteGenerator(pool, "event").replica(asking("fine"))
+def test_where_the_engine_of_one_replica_dies_the_other_answers_and_the_first_comes_back(pool: Here):
     before = process_ids(pool)
-    os.kill(ray.get(pool.handles[first].__ray_call__.remote(engine_of)), signal.SIGKILL)
-    found = ask(RemoteGenerator(pool, "event"), *["fine", "POISON"] * 8)
+    first = RemoteGenerator(pool.replicas, "event").number(asking("fine")) % 2
+    os.kill(ray.get(pool.all_there()[first].handle.__ray_call__.remote(engine_of)), signal.SIGKILL)
+    found = ask(RemoteGenerator(pool.replicas, "event"), *["fine", "POISON"] * 8)
     assert [answer.text for answer in found if isinstance(answer, Completion)] == ["fine", "HARM"] * 8
-    assert ask(RemoteGenerator(ActorPool(model_id=pool.model_id, handles=(pool.handles[first],))), "fine")
     after = process_ids(pool)
     assert [one != other for one, other in zip(before, after, strict=True)] == [first == 0, first == 1]
 
 
-def test_a_request_at_fault_costs_no_replica(pool: ActorPool):
+def test_a_request_at_fault_costs_no_replica(pool: Here):
     before = process_ids(pool)
-    (refused, answer) = ask(RemoteGenerator(pool, "event"), "REFUSED", "fine")
+    (refused, answer) = ask(RemoteGenerator(pool.replicas, "event"), "REFUSED", "fine")
     assert isinstance(refused, ModelError)
     assert isinstance(answer, Completion)
     assert process_ids(pool) == before
 
 
-def test_what_ends_every_engine_ends_the_call_and_is_not_asked_for_ever(pool: ActorPool):
-    (found,) = ask(RemoteGenerator(pool, "event"), "DEADLY")
+def test_what_ends_every_engine_ends_the_call_and_is_not_asked_for_ever(pool: Here):
+    (found,) = ask(RemoteGenerator(pool.replicas, "event"), "DEADLY")
     assert isinstance(found, ModelError)
     assert "died (" in str(found)
 
