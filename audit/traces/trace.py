@@ -1,0 +1,134 @@
+"""A trace as one event: the root's question and answer, and what was retrieved on the way.
+
+What the root does not say is taken from the span that was asked first, and from the one that answered last. Documents
+of several retrievals follow each other in time, each once. Where a reranker chose among them, the agent saw what the
+reranker left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from memory_audit.entry import MAX_TEXT_BYTES
+from memory_audit.events import MAX_RETRIEVED, Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from memory_audit.traces.harm import Label
+    from memory_audit.traces.records import Document, Kind, Span
+    from memory_audit.traces.resolution import Means, Memories
+
+__all__ = ["Left", "Resolution", "Trace"]
+
+Left = Literal["no question or answer", "too long", "too many documents", "documents not resolved", "documents lost"]
+"""Why a trace with a label is no event."""
+
+
+@dataclass(slots=True)
+class Resolution:
+    """What became of the documents of one trace."""
+
+    by: dict[Means, int] = field(default_factory=dict)
+    unresolved: int = 0
+    lost: int = 0
+    """Documents that the trace had and has no more: at least so many."""
+
+    entry_ids: list[str] = field(default_factory=list)
+    """Resolved, best match first, each once."""
+
+    near: list[str] = field(default_factory=list)
+    """Those of them that are guesses."""
+
+    @property
+    def documents(self) -> int:
+        """How many were retrieved."""
+        return sum(self.by.values()) + self.unresolved + self.lost
+
+    @property
+    def share(self) -> float:
+        """Share of the documents that are resolved; 1 where there are none."""
+        return sum(self.by.values()) / self.documents if self.documents else 1.0
+
+
+class Trace:
+    """The spans of one trace, folded one after the other.
+
+    Args:
+        spans: In order of their start.
+    """
+
+    def __init__(self, spans: Iterable[Span]) -> None:
+        self.start_ms = self.spans = 0
+        self._root = self._first = self._last = ""
+        self._root_answer = ""
+        self._shown: dict[Kind, list[tuple[int, Document]]] = {}
+        self._lost: dict[Kind, int] = {}
+        for span in spans:
+            self._add(span)
+
+    def _add(self, span: Span) -> None:
+        self.spans += 1
+        self.start_ms = self.start_ms or span.start_ms
+        if not span.parent_id:
+            self._root = self._root or span.asked
+            self._root_answer = self._root_answer or span.answered
+        if span.kind == "other":
+            self._first = self._first or span.asked
+            self._last = span.answered or self._last
+        if span.lost:
+            self._lost[span.kind] = self._lost.get(span.kind, 0) + span.lost
+        if span.documents is not None:
+            shown = self._shown.setdefault(span.kind, [])
+            shown += ((span.start_ms, document) for document in span.documents[: MAX_RETRIEVED + 1 - len(shown)])
+
+    def resolve(self, memories: Memories) -> Resolution | None:
+        """Look up what was retrieved; None where the trace does not say.
+
+        A document of two retrievals counts twice, and an entry is in the event once.
+        """
+        kind: Kind = "rerank" if "rerank" in self._shown else "retrieval"
+        documents, lost = self._shown.get(kind), self._lost.get(kind, 0)
+        if documents is None and not lost:
+            return None
+        found = Resolution(lost=lost)
+        for at_ms, document in documents or ():
+            entry = memories.resolve(document, at_ms or self.start_ms)
+            if entry is None:
+                found.unresolved += 1
+                continue
+            found.by[entry.means] = found.by.get(entry.means, 0) + 1
+            if entry.entry_id not in found.entry_ids:
+                found.entry_ids.append(entry.entry_id)
+                found.near += [entry.entry_id] * (entry.means == "near")
+        return found
+
+    def event(self, trace_id: str, tenant: str, label: Label, found: Resolution | None, least: float) -> Event | Left:
+        """Make the event, or say why it is none.
+
+        Args:
+            trace_id: Its id.
+            tenant: As the store names it.
+            label: What is known of its harm.
+            found: What `resolve` returned; where that is None the audit's own retrieval stands in.
+            least: Share of the documents that must be resolved: an event without memories that the agent saw would
+                blame those that are left.
+        """
+        query, output = self._root or self._first, self._root_answer or self._last
+        if not query or not output:
+            return "no question or answer"
+        if any(len(text.encode()) > MAX_TEXT_BYTES for text in (query, output)):
+            return "too long"
+        extra: dict[str, object] = {}
+        if found is not None:
+            if len(found.entry_ids) > MAX_RETRIEVED or found.documents - found.lost > MAX_RETRIEVED:
+                return "too many documents"
+            if found.share < least:
+                return "documents lost" if found.lost else "documents not resolved"
+            extra = {"resolved": found.by, "unresolved": found.unresolved + found.lost, "near": found.near}
+        return Event(
+            event_id=trace_id, tenant=tenant, ts_ms=self.start_ms, query=query, output=output,
+            retrieved=None if found is None else tuple(found.entry_ids), harm=label.harm, harm_source=label.source,
+            extra={"trace": {"spans": self.spans, **extra}},
+        )  # fmt: skip

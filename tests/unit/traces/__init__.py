@@ -1,0 +1,1 @@
+"""Traces of real SDKs, read as events."""
