@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from memory_audit.traces.records import Document, Kind, Score, Span, name_of
 from memory_audit.traces.values import MAX_DOCUMENTS, as_document, decoded, documents_in, said
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from memory_audit.traces.records import Reading
     from memory_audit.traces.values import Role
 
-__all__ = ["EVALUATION", "read_attributes", "score_of", "words_of"]
+__all__ = ["EVALUATION", "flattened", "read_attributes", "score_of", "words_of"]
 
 EVALUATION = "gen_ai.evaluation.result"
 """Event or log record with the result of an evaluation."""
@@ -48,12 +50,12 @@ _NUMBER = re.compile(r"([0-9]{1,4})\.(.+)")
 
 
 def read_attributes(
-    span: Mapping[str, str | int], attributes: Mapping[str, Any], reading: Reading, *, name: str, dropped: int = 0
+    span: Span, attributes: Mapping[str, Any], reading: Reading, *, name: str, dropped: int = 0
 ) -> Span:
-    """Make a span of its attributes.
+    """Fill in a span what its attributes say.
 
     Args:
-        span: Its `trace_id`, `span_id`, `parent_id` and `start_ms`.
+        span: With ids and time.
         attributes: By dotted names; a list of objects may stand whole under its name, or flat with numbers.
         reading: What the user says of the trace.
         name: Of the span.
@@ -61,10 +63,10 @@ def read_attributes(
     """
     kind = _kind(attributes, name, reading)
     documents, lost = (None, 0) if kind == "other" else _documents(attributes, kind, dropped)
-    return Span(
-        **span, kind=kind, owner=name_of(attributes.get(reading.tenant_from)), documents=documents, lost=lost,
+    return msgspec.structs.replace(
+        span, kind=kind, owner=name_of(attributes.get(reading.tenant_from)), documents=documents, lost=lost,
         asked=words_of(attributes, "user"), answered="" if kind != "other" else words_of(attributes, "assistant"),
-    )  # type: ignore[arg-type] # fmt: skip
+    )  # fmt: skip
 
 
 def words_of(attributes: Mapping[str, Any], role: Role) -> str:
@@ -101,16 +103,17 @@ def _documents(attributes: Mapping[str, Any], kind: Kind, dropped: int) -> tuple
     whole = [found for key in _WHOLE if (found := documents_in(attributes.get(key))) is not None]
     listed = decoded(attributes.get(_FLAT[kind]))
     if isinstance(listed, list):
-        whole.append([as_document(item) for item in listed[:MAX_DOCUMENTS]])
-    numbered = _numbered(attributes, _FLAT[kind])
-    flat = [as_document(item) for item in numbered.values()]
-    length = max(numbered, default=-1) + 1
-    best = max(whole, key=len, default=[])
-    if not whole or len(best) < length:
+        whole.insert(0, [as_document(item) for item in listed[:MAX_DOCUMENTS]])
+    flat = {number: as_document(item) for number, item in _numbered(attributes, _FLAT[kind]).items()}
+    length, most = max(flat, default=-1) + 1, max(map(len, whole), default=-1)
+    if most < 0 and not flat:
+        return None, int(dropped > 0)
+    if most < length:
         gaps = length - len(flat)
-        return tuple(flat) if flat else None, max(gaps, 1) if dropped else gaps
-    for other in [*whole, flat]:
-        if len(other) == len(best):
+        return tuple(flat.values()), max(gaps, 1) if dropped else gaps
+    best = [flat.get(number, Document()) for number in range(most)]
+    for other in whole:
+        if len(other) == most:
             best = [_filled(*pair) for pair in zip(best, other, strict=True)]
     return tuple(best), 0
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memory_audit.traces.conventions import flattened, read_attributes
-from memory_audit.traces.records import Score, Span, as_id, name_of, time_ms
+from memory_audit.traces.records import Score, Span, as_id, name_of, time_us
 from memory_audit.traces.values import decoded
 
 if TYPE_CHECKING:
@@ -55,10 +55,8 @@ def _observation(  # noqa: PLR0913, PLR0917 - what identifies a span, and what i
     attributes["langfuse.observation.type"] = str(record.get("type")).lower()
     attributes["langfuse.observation.input"] = record.get("input")
     attributes["langfuse.observation.output"] = record.get("output")
-    return read_attributes(
-        {"trace_id": trace_id, "span_id": span_id, "parent_id": parent_id, "start_ms": time_ms(started)},
-        attributes, reading, name=name_of(record.get("name")),
-    )  # fmt: skip
+    span = Span(trace_id=trace_id, span_id=span_id, parent_id=parent_id, start_us=time_us(started))
+    return read_attributes(span, attributes, reading, name=name_of(record.get("name")))
 
 
 def _score(record: Mapping[str, Any], trace_id: str) -> Score:

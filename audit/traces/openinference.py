@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memory_audit.traces.conventions import EVALUATION, flattened, read_attributes, score_of
-from memory_audit.traces.records import Score, Span, as_id, name_of, time_ms
+from memory_audit.traces.records import Score, Span, as_id, name_of, time_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,11 +45,9 @@ def read_span(record: Mapping[str, Any], reading: Reading) -> Iterator[Span | Sc
     }
     if isinstance(kind := flat.get("span_kind"), str):
         attributes.setdefault("openinference.span.kind", kind)
-    yield read_attributes(
-        {"trace_id": trace_id, "span_id": span_id, "parent_id": as_id(flat.get("parent_id")),
-         "start_ms": time_ms(flat.get("start_time"))},
-        attributes, reading, name=name_of(flat.get("name")),
-    )  # fmt: skip
+    parent_id, started = as_id(flat.get("parent_id")), time_us(flat.get("start_time"))
+    span = Span(trace_id=trace_id, span_id=span_id, parent_id=parent_id, start_us=started)
+    yield read_attributes(span, attributes, reading, name=name_of(flat.get("name")))
     events = flat.get("events")
     for event in events if isinstance(events, list) else ():
         if isinstance(event, dict) and event.get("name") == EVALUATION:

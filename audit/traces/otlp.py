@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from memory_audit.traces.conventions import EVALUATION, read_attributes, score_of, words_of
-from memory_audit.traces.records import Score, Span, as_id, name_of, time_ms
+from memory_audit.traces.records import Score, Span, as_id, name_of, time_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,9 +55,9 @@ def read_span(span: Mapping[str, Any], shared: Mapping[str, Any], reading: Readi
         return
     attributes = {**shared, **attributes_of(span)}
     dropped = span.get("droppedAttributesCount")
+    parent_id, started = as_id(span.get("parentSpanId")), time_us(span.get("startTimeUnixNano"))
     yield read_attributes(
-        {"trace_id": trace_id, "span_id": span_id, "parent_id": as_id(span.get("parentSpanId")),
-         "start_ms": time_ms(span.get("startTimeUnixNano"))},
+        Span(trace_id=trace_id, span_id=span_id, parent_id=parent_id, start_us=started),
         attributes, reading, name=name_of(span.get("name")), dropped=dropped if isinstance(dropped, int) else 0,
     )  # fmt: skip
     for event in _objects(span.get("events")):
@@ -79,7 +79,7 @@ def read_log_record(record: Mapping[str, Any], shared: Mapping[str, Any], readin
     if asked or answered:
         at = record.get("timeUnixNano") or record.get("observedTimeUnixNano")
         yield Span(
-            trace_id=trace_id, span_id=f"{span_id}@{at!s:.40}", parent_id=span_id or "?", start_ms=time_ms(at),
+            trace_id=trace_id, span_id=f"{span_id}@{at!s:.40}", parent_id=span_id or "?", start_us=time_us(at),
             asked=asked, answered=answered, owner=name_of(attributes.get(reading.tenant_from)),
         )  # fmt: skip
 

@@ -17,7 +17,7 @@ import msgspec
 
 from memory_audit.entry import MAX_NAME_BYTES, MAX_TEXT_BYTES, MAX_TIME_MS
 
-__all__ = ["Document", "Kind", "Reading", "Score", "Span", "as_id", "bounded", "name_of", "time_ms"]
+__all__ = ["Document", "Kind", "Reading", "Score", "Span", "as_id", "bounded", "name_of", "time_us"]
 
 Kind = Literal["retrieval", "rerank", "other"]
 """Whether a span brought documents, chose among them, or neither."""
@@ -25,6 +25,7 @@ Kind = Literal["retrieval", "rerank", "other"]
 MAX_ID = 128
 """Characters of a trace's or a span's id: OpenTelemetry's has 32, Langfuse takes names of a user's own."""
 
+_EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 _NANOSECONDS = 10**15
 """A number of this size or more counts nanoseconds; a smaller one milliseconds."""
 
@@ -50,7 +51,9 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     parent_id: str = ""
     """Empty for the root."""
 
-    start_ms: int = 0
+    start_us: int = 0
+    """Unix microseconds: spans of one millisecond have an order."""
+
     kind: Kind = "other"
     asked: str = ""
     answered: str = ""
@@ -117,10 +120,10 @@ def as_id(value: object) -> str:
     return bounded(unicodedata.normalize("NFC", value))
 
 
-def time_ms(value: object) -> int:
-    """Return a time as Unix milliseconds: of a number or its digits, of ISO 8601, or of a datetime; 0 for no time.
+def time_us(value: object) -> int:
+    """Return a time as Unix microseconds: of a number or its digits, of ISO 8601, or of a datetime; 0 for no time.
 
-    A time without a zone is UTC, as Langfuse's are.
+    A number counts nanoseconds, as OTLP's, or milliseconds. A time without a zone is UTC, as Langfuse's are.
     """
     if isinstance(value, str):
         if value.isdecimal() and len(value) <= len(str(MAX_TIME_MS)) + 6:
@@ -132,10 +135,11 @@ def time_ms(value: object) -> int:
                 return 0
     if isinstance(value, dt.datetime):
         try:
-            value = round((value if value.tzinfo else value.replace(tzinfo=dt.UTC)).timestamp() * 1_000)
-        except (OverflowError, ValueError):
+            value = ((value if value.tzinfo else value.replace(tzinfo=dt.UTC)) - _EPOCH) // dt.timedelta(microseconds=1)
+        except OverflowError:
             return 0
-    if not isinstance(value, int) or isinstance(value, bool):
+    elif isinstance(value, bool):
         return 0
-    found = value // 1_000_000 if value >= _NANOSECONDS else value
-    return found if 0 <= found < MAX_TIME_MS else 0
+    elif isinstance(value, int):
+        value = value // 1_000 if value >= _NANOSECONDS else value * 1_000
+    return value if isinstance(value, int) and 0 <= value < MAX_TIME_MS * 1_000 else 0

@@ -65,6 +65,7 @@ class Memories:
             for text in {_plain(entry.response), _plain(entry.text)} - {""}:
                 self._by_text[_digest(text)].append((entry.created_at_ms, entry.entry_id))
         self._near: dict[str, str] | None = None
+        self._guessed: dict[bytes, str | None] = {}
 
     def resolve(self, document: Document, at_ms: int) -> Resolved | None:
         """Return the entry that a document is; None where nothing tells.
@@ -99,8 +100,11 @@ class Memories:
                 for entry in self._ids.values()
                 if LEAST_CHARS <= len(plain := _plain(entry.response)) <= MOST_CHARS
             }
-        found = extractOne(text, self._near, scorer=Indel.normalized_similarity, score_cutoff=NEAR)
-        return None if found is None else str(found[2])
+        key = _digest(text)
+        if key not in self._guessed:  # a memory is retrieved again and again
+            found = extractOne(text, self._near, scorer=Indel.normalized_similarity, score_cutoff=NEAR)
+            self._guessed[key] = None if found is None else found[2]
+        return self._guessed[key]
 
 
 def _as_of(same: list[tuple[int, str]], at_ms: int) -> str:

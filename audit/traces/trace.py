@@ -1,8 +1,8 @@
 """A trace as one event: the root's question and answer, and what was retrieved on the way.
 
 What the root does not say is taken from the span that was asked first, and from the one that answered last. Documents
-of several retrievals follow each other in time, each once. Where a reranker chose among them, the agent saw what the
-reranker left.
+of several retrievals follow each other in time, each once; one within another is a part of it. Where a reranker chose
+among them, the agent saw what the reranker left.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memory_audit.traces.harm import Label
-    from memory_audit.traces.records import Document, Kind, Span
+    from memory_audit.traces.records import Kind, Span
     from memory_audit.traces.resolution import Means, Memories
 
 __all__ = ["Left", "Resolution", "Trace"]
 
 Left = Literal["no question or answer", "too long", "too many documents", "documents not resolved", "documents lost"]
 """Why a trace with a label is no event."""
+
+MAX_HELD = 4 * MAX_RETRIEVED
+"""Documents of one trace that are held: those within another retrieval, and those that a reranker leaves out, too."""
 
 
 @dataclass(slots=True)
@@ -63,45 +66,65 @@ class Trace:
         self.start_ms = self.spans = 0
         self._root = self._first = self._last = ""
         self._root_answer = ""
-        self._shown: dict[Kind, list[tuple[int, Document]]] = {}
-        self._lost: dict[Kind, int] = {}
+        self._parents: dict[str, str] = {}
+        self._retrievals: dict[str, Span] = {}
+        self._held = 0
         for span in spans:
             self._add(span)
 
     def _add(self, span: Span) -> None:
         self.spans += 1
-        self.start_ms = self.start_ms or span.start_ms
+        self.start_ms = self.start_ms or span.start_us // 1_000
+        self._parents[span.span_id] = span.parent_id
         if not span.parent_id:
             self._root = self._root or span.asked
             self._root_answer = self._root_answer or span.answered
         if span.kind == "other":
             self._first = self._first or span.asked
             self._last = span.answered or self._last
-        if span.lost:
-            self._lost[span.kind] = self._lost.get(span.kind, 0) + span.lost
-        if span.documents is not None:
-            shown = self._shown.setdefault(span.kind, [])
-            shown += ((span.start_ms, document) for document in span.documents[: MAX_RETRIEVED + 1 - len(shown)])
+        elif span.documents is not None or span.lost:
+            self._held += len(span.documents or ())
+            if self._held <= MAX_HELD:
+                self._retrievals[span.span_id] = span
+
+    def _shown(self) -> list[Span]:
+        """Return the spans whose documents the agent saw: rerankers, or else retrievals, none within another."""
+        kinds = {span.kind for span in self._retrievals.values()}
+        kind = "rerank" if "rerank" in kinds else "retrieval"
+        return [
+            span
+            for span in self._retrievals.values()
+            if span.kind == kind and not self._is_within(span.parent_id, kind)
+        ]
+
+    def _is_within(self, span_id: str, kind: Kind) -> bool:
+        seen: set[str] = set()
+        while span_id and span_id not in seen:  # parents may name each other in a circle
+            seen.add(span_id)
+            if (found := self._retrievals.get(span_id)) is not None and found.kind == kind:
+                return True
+            span_id = self._parents.get(span_id, "")
+        return False
 
     def resolve(self, memories: Memories) -> Resolution | None:
         """Look up what was retrieved; None where the trace does not say.
 
         A document of two retrievals counts twice, and an entry is in the event once.
         """
-        kind: Kind = "rerank" if "rerank" in self._shown else "retrieval"
-        documents, lost = self._shown.get(kind), self._lost.get(kind, 0)
-        if documents is None and not lost:
+        if not (shown := self._shown()):
             return None
-        found = Resolution(lost=lost)
-        for at_ms, document in documents or ():
-            entry = memories.resolve(document, at_ms or self.start_ms)
-            if entry is None:
-                found.unresolved += 1
-                continue
-            found.by[entry.means] = found.by.get(entry.means, 0) + 1
-            if entry.entry_id not in found.entry_ids:
-                found.entry_ids.append(entry.entry_id)
-                found.near += [entry.entry_id] * (entry.means == "near")
+        found = Resolution(lost=sum(span.lost for span in shown))
+        entry_ids: dict[str, bool] = {}
+        for span in shown:
+            for document in span.documents or ():
+                entry = memories.resolve(document, span.start_us // 1_000 or self.start_ms)
+                if entry is None:
+                    found.unresolved += 1
+                    continue
+                found.by[entry.means] = found.by.get(entry.means, 0) + 1
+                entry_ids.setdefault(entry.entry_id, entry.means == "near")
+        found.entry_ids = list(entry_ids)
+        found.near = [entry_id for entry_id, near in entry_ids.items() if near]
         return found
 
     def event(self, trace_id: str, tenant: str, label: Label, found: Resolution | None, least: float) -> Event | Left:
@@ -122,7 +145,7 @@ class Trace:
             return "too long"
         extra: dict[str, object] = {}
         if found is not None:
-            if len(found.entry_ids) > MAX_RETRIEVED or found.documents - found.lost > MAX_RETRIEVED:
+            if self._held > MAX_HELD or len(found.entry_ids) > MAX_RETRIEVED:
                 return "too many documents"
             if found.share < least:
                 return "documents lost" if found.lost else "documents not resolved"

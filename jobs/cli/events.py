@@ -141,7 +141,7 @@ def _told(done: Imported, out: Path) -> Iterator[str]:
         made = counted(done.without_retrieval, "event")
         yield f"  {made} without a word on what was retrieved: the audit's own retrieval stands in"
     if done.left_out:
-        why = ", ".join(f"{count:,} {why}" for why, count in sorted(done.left_out.items()))
-        yield f"  {counted(done.left_out.total(), 'trace')} left out: {why}"
+        why = ", ".join(f"{why}: {count:,}" for why, count in sorted(done.left_out.items()))
+        yield f"  {counted(done.left_out.total(), 'trace')} left out ({why})"
     if read["records_not_understood"]:
         yield f"  {counted(read['records_not_understood'], 'record')} without a span or a score"

@@ -44,8 +44,8 @@ __all__ = ["app", "main"]
 
 INTERRUPTED = 130
 
-CONTINUED = frozenset({"audit", "calibrate", "demo", "nightly", "offboard", "purge"})
-"""Commands with a run folder, which the same command continues."""
+CONTINUED = frozenset({"audit", "calibrate", "demo", "events", "nightly", "offboard", "purge"})
+"""Commands that the same command continues."""
 
 
 EXIT_CODES = """\b

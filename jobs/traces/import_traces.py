@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from memory_audit.jobs.progress import Stage
     from memory_audit.snapshot.reader import VerifiedSnapshot
     from memory_audit.traces.harm import HarmRule, Label
-    from memory_audit.traces.records import Reading
+    from memory_audit.traces.records import Reading, Score, Span
 
 __all__ = ["Imported", "Labels", "import_traces"]
 
@@ -104,12 +105,12 @@ def import_traces(  # noqa: PLR0913 - where from, where to, and how it is read, 
             too few documents resolved; nothing is written.
         IncompleteError: the disk.
     """
-    with Spool(out.with_name(f".{out.name}.spool"), reading) as spool:
-        with stage("reading traces", len(files)) as progress:
-            for file in files:
-                if not spool.has(digest := digest_of(file)):
-                    spool.take(digest, (read_record(record, reading) for record in records_of(file)))
-                progress.advance()
+    by_digest = {digest_of(file): file for file in files}
+    with Spool(out.with_name(f".{out.name}.spool"), reading, by_digest) as spool:
+        with stage("reading traces") as progress:
+            for digest, file in by_digest.items():
+                if not spool.has(digest):
+                    spool.take(digest, _read(file, reading, progress))
         found = Imported(read=spool.counts())
         if not found.read["spans"]:
             spool.remove()
@@ -121,6 +122,12 @@ def import_traces(  # noqa: PLR0913 - where from, where to, and how it is read, 
             raise
         spool.remove()
     return found
+
+
+def _read(file: Path, reading: Reading, progress: Stage) -> Iterator[Iterator[Span | Score]]:
+    for record in records_of(file):
+        yield read_record(record, reading)
+        progress.advance()
 
 
 def _lines(  # noqa: PLR0913, PLR0917 - as above
@@ -155,12 +162,13 @@ def _lines(  # noqa: PLR0913, PLR0917 - as above
                 found.without_retrieval += event.retrieved is None
                 yield event.to_json().encode() + b"\n"
     if found.share is not None and found.share < least:
+        lost = f"; {found.lost} were lost to a span's limit of attributes" if found.lost else ""
         raise EventError(
             f"{found.resolved.total()} of {found.documents} retrieved documents are known memories "
-            f"({found.share:.1%}), {least:.0%} are needed: no cause could be named, and nothing was written"
+            f"({found.share:.1%}), {least:.0%} are needed{lost}: no cause could be named, and nothing was written"
         )
     if not found.events:
-        why = ", ".join(f"{count:,} {why}" for why, count in found.left_out.most_common())
+        why = ", ".join(f"{why}: {count:,}" for why, count in found.left_out.most_common())
         raise EventError(f"no trace became an event ({why}); nothing was written")
 
 

@@ -19,7 +19,7 @@ from memory_audit.errors import IncompleteError, UsageError
 from memory_audit.traces.records import Reading, Score, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
 __all__ = ["Spool", "digest_of"]
@@ -49,20 +49,23 @@ select scores.record from ids join scores on scores.span = ids.span where ids.tr
 class Spool:
     """What was read of trace files.
 
+    As a context it is closed at the end, and an error of the database becomes an IncompleteError.
+
     Args:
         path: The spool's file; made where there is none.
-        reading: How the files are read: a spool of another reading is begun anew.
+        reading: How the files are read.
+        digests: Those that will be taken in. A spool of another reading, or with another file, is begun anew.
 
     Raises:
         IncompleteError: it cannot be written.
     """
 
-    def __init__(self, path: Path, reading: Reading) -> None:
+    def __init__(self, path: Path, reading: Reading, digests: Collection[bytes]) -> None:
         self.path = path
         key = int.from_bytes(hashlib.sha256(FORMAT + msgspec.json.encode(reading)).digest()[:4]) >> 1
         try:
             self._open()
-            if self._db.execute("pragma user_version").fetchone() != (key,):
+            if self._db.execute("pragma user_version").fetchone() != (key,) or not self._taken() <= set(digests):
                 self.remove()
                 self._open()
                 self._db.executescript(f"{_TABLES} pragma user_version = {key}")
@@ -77,12 +80,17 @@ class Spool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._db.close()
+        if isinstance(error, sqlite3.Error):
+            raise _failed(self.path, error) from None
+
+    def _taken(self) -> set[bytes]:
+        return {digest for (digest,) in self._db.execute("select digest from files")}
 
     def has(self, digest: bytes) -> bool:
         """Tell whether a file was taken in already."""
-        return self._db.execute("select 1 from files where digest = ?", (digest,)).fetchone() is not None
+        return digest in self._taken()
 
     def take(self, digest: bytes, records: Iterable[Iterable[Span | Score]]) -> None:
         """Take in what the records of a file say, all or nothing.
@@ -90,24 +98,20 @@ class Spool:
         Args:
             digest: SHA-256 of the file.
             records: Per record what it says; one that says nothing is counted.
-
-        Raises:
-            IncompleteError: the disk is full, or another error of it. Whatever `records` raises.
         """
         known = unread = 0
-        try:
-            with self._db:
-                for record in records:
-                    said = [self._put(item) for item in record]
-                    known, unread = known + 1, unread + (not said)
-                self._db.execute("insert into files values (?, ?, ?)", (digest, known, unread))
-        except sqlite3.Error as error:
-            raise _failed(self.path, error) from None
+        with self._db:
+            for record in records:
+                said = list(record)
+                for item in said:
+                    self._put(item)
+                known, unread = known + 1, unread + (not said)
+            self._db.execute("insert into files values (?, ?, ?)", (digest, known, unread))
 
     def _put(self, item: Span | Score) -> None:
         packed = msgspec.msgpack.encode(item)
         if isinstance(item, Span):
-            row = (item.trace_id, item.start_ms, item.span_id, item.owner, packed)
+            row = (item.trace_id, item.start_us, item.span_id, item.owner, packed)
             self._db.execute("insert or ignore into spans values (?, ?, ?, ?, ?)", row)
             self._db.execute("insert or ignore into ids values (?, ?)", (item.span_id, item.trace_id))
         else:

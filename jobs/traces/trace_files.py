@@ -1,9 +1,9 @@
 """The records of a trace file, one after the other: JSON lines, one JSON value of any size, or Parquet; also gzipped.
 
-A file of lines is decoded line by line. Where the first line is no whole object within MAX_LINE_BYTES, the file is one
-JSON value and is streamed (ijson): the items of an array, or of the arrays of an object that hold the records. Spans of
-a streamed OTLP object come one by one, each with the attributes of its resource, which precede them in every exporter
-seen. No more than a line, an item or a batch of rows is in memory.
+A file of lines is decoded line by line. Where the first line is no whole object within MAX_FIRST_BYTES, its values are
+streamed (ijson): the items of an array, or of the arrays of an object that hold the records. Spans of a streamed OTLP
+object come one by one, each with the attributes of its resource, which precede them in every exporter seen. No more
+than a line, an item or a batch of rows is in memory.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ __all__ = ["MAX_LINE_BYTES", "records_of"]
 MAX_LINE_BYTES = 1 << 24
 """Of one line: a collector's batch has at most 4 MiB where it came by gRPC."""
 
+MAX_FIRST_BYTES = 1 << 20
+"""Of the first line: a longer one may be the whole file, and is streamed."""
+
 ROWS_TOGETHER = 256
 """Of a Parquet file: each may hold texts of many kilobytes."""
 
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+_HOW: dict[str, Any] = {"use_float": True, "multiple_values": True}
 _PAGE = "data"
 _OTLP = {"resourceSpans": ("scopeSpans", "spans"), "resourceLogs": ("scopeLogs", "logRecords")}
 
@@ -67,10 +71,10 @@ def _rows(file: IO[bytes]) -> Iterator[Any]:
 
 
 def _json(file: IO[bytes], name: str) -> Iterator[Any]:
-    first = file.readline(MAX_LINE_BYTES + 1)
+    first = file.readline(MAX_FIRST_BYTES + 1)
     while first and not first.strip():
-        first = file.readline(MAX_LINE_BYTES + 1)
-    if first and not _is_object(first):
+        first = file.readline(MAX_FIRST_BYTES + 1)
+    if len(first) > MAX_FIRST_BYTES or (first and not _is_object(first)):
         yield from _streamed(file, name)
         return
     file.seek(0)
@@ -92,16 +96,16 @@ def _is_object(line: bytes) -> bool:
 
 
 def _streamed(file: IO[bytes], name: str) -> Iterator[Any]:
-    """Yield the records of one JSON value, whatever its size."""
+    """Yield the records of JSON values of any size; where there are several, all are of the first one's kind."""
     file.seek(0)
-    for prefix, event, value in ijson.parse(file, use_float=True):
+    for prefix, event, value in ijson.parse(file, **_HOW):
         if (prefix, event) == ("", "start_array"):
             file.seek(0)
-            yield from ijson.items(file, "item", use_float=True)
+            yield from ijson.items(file, "item", **_HOW)
             return
         if (prefix, event) == ("", "map_key") and value in (_PAGE, *_OTLP):
             file.seek(0)
-            yield from ijson.items(file, f"{_PAGE}.item", use_float=True) if value == _PAGE else _otlp(file, value)
+            yield from ijson.items(file, f"{_PAGE}.item", **_HOW) if value == _PAGE else _otlp(file, value)
             return
     raise EventError(f"{name}: is no list of records, and has none of {', '.join((_PAGE, *_OTLP))}")
 
@@ -113,7 +117,7 @@ def _otlp(file: IO[bytes], outer: str) -> Iterator[Any]:
 
     def noting_resource() -> Iterator[tuple[str, str, Any]]:
         nonlocal resource
-        for prefix, event, value in ijson.parse(file, use_float=True):
+        for prefix, event, value in ijson.parse(file, **_HOW):
             if (prefix, event) == (f"{outer}.item", "start_map"):
                 resource = ijson.common.ObjectBuilder()
             elif prefix.startswith(f"{outer}.item.resource"):
