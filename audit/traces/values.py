@@ -94,7 +94,7 @@ def _said(value: object, role: Role, depth: int) -> str:
     roles = [_role(item) for item in value]
     if any(roles):
         turns = [item for item, spoken in zip(value, roles, strict=True) if spoken == role]
-        return _said(turns[-1], role, depth - 1) if turns else ""
+        return next(filter(None, (_said(turn, role, depth - 1) for turn in reversed(turns))), "")  # a call says nothing
     if all(isinstance(item, list) for item in value):  # of a batch, the first
         return _said(value[0], role, depth - 1)
     return "\n".join(filter(None, (_said(item, role, depth - 1) for item in value if _is_words(item))))

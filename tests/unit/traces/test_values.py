@@ -59,6 +59,7 @@ def test_what_the_user_asked_is_found(value):
         {"generations": [[{"text": "mail it", "message": {"kwargs": {"content": "mail it"}}}]], "llm_output": None},
         {"choices": [{"message": {"role": "assistant", "content": "mail it"}}]},
         [{"role": "user", "content": "?"}, {"role": "assistant", "content": "mail it"}],
+        [{"type": "ai", "content": "mail it"}, {"type": "ai", "content": "", "tool_calls": [{"name": "close"}]}],
     ],
 )
 def test_what_the_assistant_answered_is_found(value):
