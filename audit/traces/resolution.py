@@ -2,8 +2,8 @@
 
 A document's text is compared with an entry's response, and with request and response together. Where several entries
 have it, it is the newest of those that existed at the event's time, else the oldest of the later ones: an import that
-knew no times dates all entries alike. An id alone is not believed where the document shows another text that an entry
-has: an agent's memory may be edited in place, and each edit is an entry of its own here.
+knew no times dates all entries alike. An id is not believed where the document shows another text that an entry has:
+an agent's memory may be edited in place, and each edit is an entry of its own here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from memory_audit.entry import Entry
     from memory_audit.traces.records import Document
 
-__all__ = ["Means", "Memories", "Resolved"]
+__all__ = ["GUESSES", "Means", "Memories", "Resolved"]
 
-Means = Literal["id", "metadata", "content", "near"]
-"""How a document was resolved; `near` is a guess, and marked as one."""
+Means = Literal["id", "metadata", "content", "near", "id with another text"]
+"""How a document was resolved."""
+
+GUESSES: frozenset[Means] = frozenset({"near", "id with another text"})
+"""Those by which it is not sure that the entry's text is what the agent saw; such events say so."""
 
 NEAR = 0.9
 """Least similarity of a near text (normalised Indel distance): a cut end, changed quotes, another spacing of a list."""
@@ -81,7 +84,8 @@ class Memories:
         known = [(entry_id, means) for name, means in named if (entry_id := self._known(name)) is not None]
         for entry_id, means in known:
             if not same or entry_id in having:
-                return Resolved(entry_id, means)  # type: ignore[arg-type]
+                shown = entry_id in having or self._may_show(entry_id, text)
+                return Resolved(entry_id, means if shown else "id with another text")  # type: ignore[arg-type]
         if same:
             return Resolved(_as_of(same, at_ms), "content")
         near = self._nearest(text)
@@ -90,6 +94,14 @@ class Memories:
     def _known(self, name: str) -> str | None:
         name = unicodedata.normalize("NFC", name)
         return name if name in self._ids or name in self._gone else None
+
+    def _may_show(self, entry_id: str, text: str) -> bool:
+        """Tell whether a text may be a part of an entry's, or hold its response; of one that is gone nobody knows."""
+        entry = self._ids.get(entry_id)
+        if not text or entry is None:
+            return True
+        response = _plain(entry.response)
+        return text in _plain(entry.text) or (bool(response) and response in text)
 
     def _nearest(self, text: str) -> str | None:
         if not LEAST_CHARS <= len(text) <= MOST_CHARS or len(self._ids) > MOST_ENTRIES:

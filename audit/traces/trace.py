@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from memory_audit.entry import MAX_TEXT_BYTES
 from memory_audit.events import MAX_RETRIEVED, Event
+from memory_audit.traces.resolution import GUESSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +42,7 @@ class Resolution:
     entry_ids: list[str] = field(default_factory=list)
     """Resolved, best match first, each once."""
 
-    near: list[str] = field(default_factory=list)
+    guessed: list[str] = field(default_factory=list)
     """Those of them that are guesses."""
 
     @property
@@ -122,9 +123,9 @@ class Trace:
                     found.unresolved += 1
                     continue
                 found.by[entry.means] = found.by.get(entry.means, 0) + 1
-                entry_ids.setdefault(entry.entry_id, entry.means == "near")
+                entry_ids.setdefault(entry.entry_id, entry.means in GUESSES)
         found.entry_ids = list(entry_ids)
-        found.near = [entry_id for entry_id, near in entry_ids.items() if near]
+        found.guessed = [entry_id for entry_id, guess in entry_ids.items() if guess]
         return found
 
     def event(self, trace_id: str, tenant: str, label: Label, found: Resolution | None, least: float) -> Event | Left:
@@ -149,7 +150,7 @@ class Trace:
                 return "too many documents"
             if found.share < least:
                 return "documents lost" if found.lost else "documents not resolved"
-            extra = {"resolved": found.by, "unresolved": found.unresolved + found.lost, "near": found.near}
+            extra = {"resolved": found.by, "unresolved": found.unresolved + found.lost, "guessed": found.guessed}
         return Event(
             event_id=trace_id, tenant=tenant, ts_ms=self.start_ms, query=query, output=output,
             retrieved=None if found is None else tuple(found.entry_ids), harm=label.harm, harm_source=label.source,

@@ -183,7 +183,7 @@ def test_a_guess_is_marked(store, run, folder):
     assert imported(run, lines(folder / "t.jsonl", trace(1, texts=near)))[0] == 0
     (event,) = events(folder)
     assert event.retrieved == ("m-2",)
-    assert event.extra["trace"] == {"spans": 2, "resolved": {"near": 1}, "unresolved": 0, "near": ["m-2"]}
+    assert event.extra["trace"] == {"spans": 2, "resolved": {"near": 1}, "unresolved": 0, "guessed": ["m-2"]}
 
 
 def test_a_trace_that_does_not_say_what_was_retrieved_leaves_it_to_the_audit(store, run, folder):

@@ -22,7 +22,10 @@ def entry(name, response, at=1_000, request="asked"):
     ("document", "found"),
     [
         (Document(entry_id="m-1"), Resolved("m-1", "id")),
-        (Document(entry_id="m-1", text="Something that no entry says."), Resolved("m-1", "id")),
+        (Document(entry_id="m-1", text="Something that no entry says."), Resolved("m-1", "id with another text")),
+        (Document(entry_id="m-1", text=LONG[:40]), Resolved("m-1", "id")),
+        (Document(entry_id="m-1", text=f"Note 1: {LONG} (by Ann)"), Resolved("m-1", "id")),
+        (Document(entry_id="gone", text="Whatever it said."), Resolved("gone", "id")),
         (Document(entry_id="chunk-7", keys=("x", "m-1")), Resolved("m-1", "metadata")),
         (Document(text=LONG), Resolved("m-1", "content")),
         (Document(text=f"asked\n {LONG} "), Resolved("m-1", "content")),
