@@ -8,6 +8,7 @@ vector store. Nothing here knows a framework; the keys below are those that they
 from __future__ import annotations
 
 import json
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -133,11 +134,22 @@ def _documents(value: object, depth: int) -> list[Document] | None:
     if isinstance(value, list):
         return [as_document(item) for item in value[:MAX_DOCUMENTS]]
     if isinstance(value, dict) and depth:
+        if isinstance(ids := value.get("ids"), list):
+            return _columns(ids, value.get("documents"))
         for key in _HOLDERS:
             found = _documents(decoded(value.get(key)), depth - 1) if key in value else None
             if found is not None:
                 return found
     return None
+
+
+def _columns(ids: list[Any], texts: object) -> list[Document]:
+    """Read a result of Chroma: ids and texts in lists of their own; of a query, one list for each text asked for."""
+    if ids and isinstance(ids[0], list):
+        ids, texts = ids[0], texts[0] if isinstance(texts, list) and texts else None
+    shown = texts if isinstance(texts, list) else []
+    pairs = zip_longest(ids[:MAX_DOCUMENTS], shown[: len(ids)])
+    return [Document(entry_id=name_of(name), text=bounded(_text(text))) for name, text in pairs]
 
 
 def as_document(value: object) -> Document:

@@ -18,7 +18,7 @@ JSON = st.recursive(
 )
 MEMBERS = st.sampled_from([
     "resourceSpans", "scopeSpans", "spans", "resourceLogs", "scopeLogs", "logRecords", "attributes", "key", "value",
-    "traceId", "spanId", "trace_id", "span_id", "id", "context", "events", "data", "type", "input", "output",
+    "traceId", "spanId", "trace_id", "span_id", "id", "ids", "context", "events", "data", "type", "input", "output",
     "metadata", "start_time", "name", "arrayValue", "kvlistValue", "values", "stringValue", "timestamp", "result",
     "annotator_kind",
 ])  # fmt: skip
@@ -97,6 +97,20 @@ def test_a_result_holds_its_documents_in_one_of_many_members():
     assert documents_in('{"documents": []}') == []
     assert documents_in("nothing found") is None
     assert documents_in('{"documents": [') is None
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ({"ids": [["a", "b"], ["c"]], "documents": [["A", "B"], ["C"]]}, [("a", "A"), ("b", "B")]),
+        ({"ids": ["a", "b"], "documents": ["A", None]}, [("a", "A"), ("b", "")]),
+        ({"ids": [["a"]], "documents": None}, [("a", "")]),
+        ({"ids": [[]], "documents": [[]]}, []),
+        ({"ids": []}, []),
+    ],
+)
+def test_a_result_of_chroma_is_read_by_columns(value, found):
+    assert [(document.entry_id, document.text) for document in documents_in(value)] == found
 
 
 def test_no_text_is_longer_than_what_shows_that_it_is_too_long():
