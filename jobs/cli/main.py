@@ -21,6 +21,7 @@ from rich.table import Table
 from memory_audit.errors import DEFECT, AuditError, IncompleteError, UsageError
 from memory_audit.jobs.cli.audit import audit, calibrate
 from memory_audit.jobs.cli.cluster import logs, status, submit
+from memory_audit.jobs.cli.events import events_app
 from memory_audit.jobs.cli.export import export
 from memory_audit.jobs.cli.forget import forget
 from memory_audit.jobs.cli.gate import gate_app
@@ -52,8 +53,8 @@ __all__ = ["app", "main"]
 
 INTERRUPTED = 130
 
-CONTINUED = frozenset({"audit", "calibrate", "demo", "nightly", "offboard", "purge"})
-"""Commands with a run folder, which the same command continues."""
+CONTINUED = frozenset({"audit", "calibrate", "demo", "events", "nightly", "offboard", "purge"})
+"""Commands that the same command continues."""
 
 
 EXIT_CODES = """\b
@@ -229,7 +230,8 @@ app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args
 app.command()(status)
 app.command()(logs)
 for group, name in (
-    (keys_app, "keys"), (import_app, "import"), (guard_app, "guard"), (gate_app, "gate"), (lineage_app, "lineage"),
+    (keys_app, "keys"), (import_app, "import"), (events_app, "events"), (guard_app, "guard"), (gate_app, "gate"),
+    (lineage_app, "lineage"),
 ):  # fmt: skip
     app.add_typer(group, name=name)
 

@@ -45,6 +45,7 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "quiet_night": (AUDIT, "What does a night cost on which no harm reproduces?", NOTHING),
     "result_size": (AUDIT, "How large are the results and the page of a thousand tenants?", NOTHING),
     "ray_cost": (AUDIT, "What does Ray cost beside calls in one process, and what do more nodes gain?", NOTHING),
+    "trace_import": (AUDIT, "What does it cost to make events of traces?", NOTHING),
     "hst_int8": (
         GUARD,
         "Are paraphrases refused, one by one and sent by one adversary?",

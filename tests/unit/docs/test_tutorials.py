@@ -113,3 +113,10 @@ def test_the_audits_tutorial_removes_the_memory_behind_the_harm(run, backbone):
 
     assert any('"entry_id": "m-3"' in text and "removed_at_ms" in text for text in told)
     assert read == "2 ['m-1', 'm-2', 'm-4', 'm-5']\n['m-3']\n"
+
+
+def test_the_page_on_traces_makes_an_event_of_them(run):
+    *_, told = run("howto/traces.md", "sh")
+
+    text = (DOCS / "howto/traces.md").read_text(encoding="utf-8")
+    assert told.endswith(re.search(r"```text\n(.*?)```", text, re.DOTALL)[1])

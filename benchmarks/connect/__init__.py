@@ -1,0 +1,1 @@
+"""How MemAudit does on the memories and the telemetry that agents really have."""

@@ -1,0 +1,1 @@
+"""Trace files read in bounded memory, and made an events file."""

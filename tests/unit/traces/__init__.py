@@ -1,0 +1,5 @@
+"""Traces of real SDKs, read as events."""
+
+from pathlib import Path
+
+SAMPLES = Path(__file__).parent / "samples"
