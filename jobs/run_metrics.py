@@ -114,7 +114,8 @@ class RunMetrics:
         for name, text in _OF_STAGES.items():
             found = {str(label): getattr(counts, name) for label, counts in told.stages.items()}
             yield self._family(name, text, found, "stage", counter=name not in _GAUGES)
-        yield self._family("retries", "Questions asked again, by model.", told.retries, "model", counter=True)
+        again = {str(model): count for model, count in told.retries.items()}
+        yield self._family("retries", "Questions asked again, by model.", again, "model", counter=True)
         yield self._family("errors", "Tenants or runs that failed, by kind.", told.errors, "kind", counter=True)
 
     def _whole(self) -> Tally:

@@ -16,7 +16,7 @@ import msgspec
 
 from memory_audit.errors import AuditError
 from memory_audit.jobs.clock import now_ms
-from memory_audit.models.retries import take_retries
+from memory_audit.models.retries import Asked, take_retries
 
 __all__ = ["Counts", "Label", "Tally", "kind_of"]
 
@@ -58,8 +58,8 @@ class Tally(msgspec.Struct):
     """When something was done last, Unix milliseconds."""
 
     stages: dict[Label, Counts] = {}
-    retries: dict[str, int] = {}
-    """By role of the model."""
+    retries: dict[Asked, int] = {}
+    """By model."""
 
     errors: dict[str, int] = {}
     """By kind: names of `memory_audit.errors`, DEFECT, or `interrupted`."""

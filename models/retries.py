@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
-__all__ = ["RETRIES", "take_retries"]
+__all__ = ["RETRIES", "Asked", "take_retries"]
 
-RETRIES: Counter[str] = Counter()
-"""By role: `backbone`, or `small`, the NLI model and the embedder."""
+Asked = Literal["backbone", "small"]
+"""The small models are NLI and the embedder."""
+
+RETRIES: Counter[Asked] = Counter()
 
 
-def take_retries() -> Counter[str]:
+def take_retries() -> Counter[Asked]:
     """Return what was counted since the last call, and begin anew."""
     taken = RETRIES.copy()
     RETRIES.clear()

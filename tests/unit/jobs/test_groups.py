@@ -79,11 +79,6 @@ def named(text):
     return set(re.findall(r"(?:canary|\b[ep])-(tenant-\d)", text))
 
 
-def opened(run):
-    result = read_result(run)
-    return result, RunFindings(run, result)
-
-
 def tenants_of(result):
     return {tenant.tenant: msgspec.json.encode(tenant) for tenant in result.tenants}
 
@@ -201,7 +196,8 @@ def test_of_tenants_that_share_a_group_each_record_and_each_page_is_of_one_and_w
         monkeypatch.setattr(f"{module}.FEW", 2)
     run = tmp_path / "run"
     audit(snapshot, run)
-    pages = dict(report_files(*opened(run), "report.html", "report", every=True))
+    result = read_result(run)
+    pages = dict(report_files(result, RunFindings(run, result), "report.html", "report", every=True))
     assert "canary-" not in pages.pop("report.html")
     records = list(pages.values())
     for path in (run / GROUPS).rglob("*"):

@@ -214,8 +214,9 @@ def test_groups_at_work_elsewhere_are_counted_and_nothing_is_taken_back(tmp_path
         work.write()
         assert samples(metrics)["memaudit_run_done_total", "replay"] == shown
         assert samples(metrics)["memaudit_run_waiting", "replay"] == 2
-    told.write_text("{")
-    work.write()
+    for damaged in ("{", json.dumps({**json.loads(told.read_bytes()), "tally": {"stages": {"POISON": {}}}})):
+        told.write_text(damaged)
+        work.write()
     assert samples(metrics)["memaudit_run_done_total", "replay"] == 14
     assert groups_at_work(tmp_path / "run") == {}
 
