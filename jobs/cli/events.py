@@ -30,7 +30,7 @@ MAX_LABEL_BYTES = 1 << 28
 """A million traces with their tickets."""
 
 LEAST_RESOLVED = 0.9
-"""Of ten passages that an agent saw one may come from elsewhere, as from a manual; more may be where the harm is from."""
+"""Of ten passages that an agent saw one may be from elsewhere, as from a manual; more may be where the harm is from."""
 
 events_app = typer.Typer(help="Events of an agent's traces.", no_args_is_help=True)
 
