@@ -29,6 +29,9 @@ __all__ = ["events_app"]
 MAX_LABEL_BYTES = 1 << 28
 """A million traces with their tickets."""
 
+LEAST_RESOLVED = 0.9
+"""Of ten passages that an agent saw one may be from elsewhere, as from a manual; more may be where the harm is from."""
+
 events_app = typer.Typer(help="Events of an agent's traces.", no_args_is_help=True)
 
 
@@ -66,7 +69,7 @@ def import_events(
     ] = None,
     least_resolved: Annotated[
         float, typer.Option(help="Share of retrieved documents that must be known memories, in each event and in all.")
-    ] = 0.9,
+    ] = LEAST_RESOLVED,
     reading: Reading,
     quiet: Quiet = False,
     as_json: Json = False,
