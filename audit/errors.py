@@ -6,6 +6,7 @@
     │   ├── EventError          an event that breaks a rule or names what is not in the store
     │   └── ScoringError        a harm scorer that cannot judge one output
     ├── IncompleteError     3   the run stopped part-way; a second start with the same configuration continues
+    │   ├── BudgetError         the budget of replays is spent; a larger one continues
     │   └── ModelError          a model could not be loaded, or died
     │       └── AnswerError         it refused one request, or answered it outside its contract
     ├── VerificationError   4   bytes that do not verify: signature, hash, root, encoding, rollback
@@ -22,6 +23,7 @@ from typing import ClassVar
 __all__ = [
     "AnswerError",
     "AuditError",
+    "BudgetError",
     "EntryError",
     "EventError",
     "HeldError",
@@ -68,6 +70,10 @@ class IncompleteError(AuditError):
     """The run stopped before its end; what was computed is kept and a second start continues."""
 
     exit_code: ClassVar[int] = 3
+
+
+class BudgetError(IncompleteError):
+    """The run's budget of replays was spent before all was examined; the same run with a larger one continues."""
 
 
 class ModelError(IncompleteError):

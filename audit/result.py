@@ -243,6 +243,10 @@ class TenantResult:
     not_examined: tuple[str, ...] = ()
     """What a budget left out, or the backbone's context had no room for, one line each."""
 
+    beyond_budget: tuple[str, ...] = ()
+    """What a budget of replays left out, by name: `event e-1`. Of a run's budget, `not_examined` has this tenant's
+    share."""
+
     lineage: TenantLineage | None = None
     usual_cas: CasDistribution | None = None
     """Which CAS is usual here; None where nothing was compared."""
@@ -304,6 +308,9 @@ class TenantSummary:
 
     usual_cas: CasDistribution | None = None
     """See `TenantResult.usual_cas`."""
+
+    beyond_budget: tuple[str, ...] = ()
+    """See `TenantResult.beyond_budget`."""
 
     failure: str | None = None
     """One line: why this tenant could not be audited; there are no findings then."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,14 +12,13 @@ from rich.console import Console
 
 from memory_audit.attribution.calibration import incidents_needed
 from memory_audit.calibration_file import read_calibration, sign_calibration
-from memory_audit.config import load_config
 from memory_audit.counted import counted
-from memory_audit.errors import AuditError, IncompleteError, UsageError
+from memory_audit.errors import AuditError, BudgetError, IncompleteError, UsageError
+from memory_audit.jobs.audit_options import CalibrationSettings, Settings  # noqa: TC001 - typer reads them
 from memory_audit.jobs.calibrate import calibrate as find_incidents
 from memory_audit.jobs.calibrate import calibration_request
 from memory_audit.jobs.cli.shared import (
     FINDINGS,
-    BackboneKeyEnv,
     Invocation,
     Json,
     Quiet,
@@ -37,7 +36,7 @@ from memory_audit.jobs.run.groups.run import one_line
 from memory_audit.jobs.run.purge.purge_run import large_removals, purge_run, unfinished_purge
 from memory_audit.jobs.run.purge.sealed_run import open_sealed
 from memory_audit.jobs.run.reuse import EarlierRun
-from memory_audit.jobs.run.run_audit import audit_and_seal, name_backbone
+from memory_audit.jobs.run.run_audit import audit_and_seal
 from memory_audit.jobs.run.run_files import MARKER_FILE, REPORT_FILE, read_identity
 from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import SEAL_FILE, Sealer
@@ -57,7 +56,6 @@ from memory_audit.snapshot.manifest import check_dated_near
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memory_audit.config import AuditConfig
     from memory_audit.jobs.run.purge.purge_run import Purge
     from memory_audit.jobs.run.purge.sealed_run import SealedRun
     from memory_audit.jobs.store.store_session import StoreSession
@@ -70,74 +68,6 @@ MAX_TOLD = 20
 
 LEVELS = (0.01, 0.02, 0.05, 0.1)
 """Of significance, told of a calibration."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationSettings:
-    """What the command line may say instead of memaudit.yaml; the names are those of `AuditConfig`."""
-
-    k: Annotated[int | None, typer.Option(help="Memories the agent retrieves; default: 5.")] = None
-    retrieval: Annotated[str | None, typer.Option(help="dense or levenshtein; default: dense.")] = None
-    backbone: Annotated[
-        str | None, typer.Option(help="packaged, a folder or id, or openai:URL#MODEL; default: packaged.")
-    ] = None
-    backbone_key_env: BackboneKeyEnv = None
-    nli: Annotated[str | None, typer.Option(help="packaged, or a Hugging Face folder or id; default: packaged.")] = None
-    embedder: Annotated[
-        str | None, typer.Option(help="packaged, or a sentence-transformers folder or id; default: packaged.")
-    ] = None
-
-    def over(self, file: Path | None) -> AuditConfig:
-        """Return the configuration: flags win over the file, defaults hold where neither says it."""
-        default = Path("memaudit.yaml")
-        chosen = file if file is not None else (default if default.is_file() else None)
-        return name_backbone(load_config(chosen, asdict(self)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(CalibrationSettings):
-    """What an audit takes besides."""
-
-    alpha: Annotated[
-        float | None,
-        typer.Option(help="Weight of influence (CMIS) against inconsistency (CAS) in the score; default: 0.6."),
-    ] = None
-    attribution: Annotated[
-        str | None, typer.Option(help="set, or loo for the paper's plain leave-one-out; default: set.")
-    ] = None
-    graph: Annotated[
-        str | None,
-        typer.Option(
-            help="local compares what a search examines, full every memory, as loo and a budget do; default: local."
-        ),
-    ] = None
-    calibration: Annotated[
-        str | None, typer.Option(help="File of `memaudit calibrate`; default: none, and findings have no p.")
-    ] = None
-    significance: Annotated[
-        float | None,
-        typer.Option(
-            help="With --calibration, the share of clean incidents in which a benign memory may be blamed; default: "
-            "0.02, which takes 49 of them."
-        ),
-    ] = None
-    budget: Annotated[
-        int | None,
-        typer.Option(
-            help="Remove so many, highest scores first, none without evidence; default: as many as end the harm."
-        ),
-    ] = None
-    max_replays: Annotated[
-        int | None,
-        typer.Option(
-            help="Most replays of each tenant's search; the final check of removal and probes comes on top; default: "
-            "no limit."
-        ),
-    ] = None
-    descendants: Annotated[
-        str | None,
-        typer.Option(help="Memories derived from removed ones: remove, quarantine or report; default: remove."),
-    ] = None
 
 
 @spread_options
@@ -316,9 +246,12 @@ def _not_examined(failed: Mapping[str, Exception], tenants: int) -> IncompleteEr
     named = [f"tenant {as_line(tenant)}: {one_line(failed[tenant])}" for tenant in sorted(failed)[:MAX_TOLD]]
     more = len(failed) - len(named)
     print_lines(*named, *([f"and {counted(more, 'tenant')} more, see the report"] if more else []), stderr=True)
+    again = "to try them again"
+    if any(isinstance(error, BudgetError) for error in failed.values()):
+        again += ", with a larger --max-run-replays for those beyond it"
     return IncompleteError(
-        f"{len(failed):,} of {counted(tenants, 'tenant')} could not be audited; what was found of the others is kept: "
-        "start the same command again to try them again"
+        f"{len(failed):,} of {counted(tenants, 'tenant')} could not be audited; what was found is kept: start the same "
+        f"command again {again}"
     )
 
 

@@ -48,7 +48,7 @@ class Sealed:
 
     result: AuditResult
     failed: Mapping[str, Exception]
-    """Tenants that could not be audited, and why."""
+    """Tenants that could not be audited, and why, as `audit_all` returns them."""
 
     seal: bytes | None
     """None where the audit had no keys."""
@@ -119,7 +119,8 @@ def audit_all(  # noqa: PLR0913 - the parts of a run
         sealer: Learns what the run holds; the caller seals it. None is one without keys.
 
     Returns:
-        The result, and which tenants could not be audited, and why: started again, the run tries them again.
+        The result, and which tenants could not be audited, and why: started again, the run tries them again. Of one
+        that the budget left out it is a BudgetError, though it may have findings.
 
     Raises:
         UsageError: the folder holds another run.
@@ -140,7 +141,7 @@ def audit_all(  # noqa: PLR0913 - the parts of a run
         durable.ensure_folder(out / PAGES)
     for name, page in report_files(result, read, REPORT_FILE, PAGES, every=False):
         run.write(name, page.encode())
-    return result, run.failed
+    return result, run.failed | run.beyond_budget
 
 
 def audit_and_seal(  # noqa: PLR0913 - the parts of a run

@@ -71,7 +71,10 @@ class _Finished:
     """All that the folder holds: file name to SHA-256 (hex)."""
 
     code: str
-    """Of these (`memory_audit.jobs.run.run_seal`)."""
+    """Of all other fields (`memory_audit.jobs.run.run_seal`)."""
+
+    limits: dict[str, int] | None = None
+    """See `GroupAudit.limits`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +115,13 @@ class GroupAudit:
 
     earlier: EarlierRun | None
     started_ms: int
+    limits: Mapping[str, int] | None = None
+    """Tenant to the most replays of its audit, of those that are to be audited; None audits all, without a limit."""
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Those that are to be audited."""
+        return tuple(name for name in self.group.tenants if self.limits is None or name in self.limits)
 
     @property
     def memory_bytes(self) -> int:
@@ -135,7 +145,7 @@ class GroupAudit:
         known = _answers(run)
         if run.outcomes:
             say(f"resuming, with {counted(len(run.outcomes), 'replay')} known")
-        results, logs, failed = self._audit(self.group.tenants, run, executor)
+        results, logs, failed = self._audit(self.tenants, run, executor)
         result = None
         if results:
             data = to_json(merged(results)).encode()
@@ -144,8 +154,8 @@ class GroupAudit:
             run.write(result, data)
         run.write(LOG_FILE, b"".join(logs))
         if result is not None and not failed:
-            code = self.codes.of(FINISHED_FILE, "", _text(result, part.files))
-            finished = {"result": result, "files": part.files, "code": code}
+            code = self.codes.of(FINISHED_FILE, "", _text(result, part.files, self.limits))
+            finished = {"result": result, "files": part.files, "code": code, "limits": self.limits}
             run.write(FINISHED_FILE, json.dumps(finished, indent=1).encode())
         return GroupFound(
             group=self.group.name, result=result, files=part.files, asked=_answers(run) - known, failed=failed
@@ -154,7 +164,7 @@ class GroupAudit:
     def failed(self, error: Exception) -> GroupFound:
         """Return what the group comes to where none of its tenants can be audited."""
         return GroupFound(
-            group=self.group.name, result=None, files={}, failed=dict.fromkeys(self.group.tenants, error)
+            group=self.group.name, result=None, files={}, failed=dict.fromkeys(self.tenants, error)
         )  # fmt: skip
 
     def _audit(
@@ -163,7 +173,9 @@ class GroupAudit:
         """Audit tenants together, or where that fails for one of them in halves; return results, logs and failures."""
         log = SearchLog()
         try:
-            result = audit_memory(self.request.of(tenants), executor, run, started_ms=self.started_ms, log=log)
+            result = audit_memory(
+                self.request.of(tenants), executor, run, started_ms=self.started_ms, log=log, limits=self.limits
+            )  # fmt: skip
         except Exception as error:
             if of_whole_run(error):
                 raise
@@ -179,7 +191,8 @@ class GroupAudit:
         try:
             data = read_regular(self.folder / FINISHED_FILE, MAX_FINISHED_BYTES)
             found = convert(outside_json.decode(data, FINISHED_FILE), _Finished, FINISHED_FILE)
-            if found.code != self.codes.of(FINISHED_FILE, "", _text(found.result, found.files)):
+            code = self.codes.of(FINISHED_FILE, "", _text(found.result, found.files, self.limits))
+            if (found.code, found.limits) != (code, self.limits):
                 return None
             for name, digest in found.files.items():
                 needed = name == found.result or name.startswith(f"{FOLDER}/")
@@ -237,8 +250,8 @@ def _answers(run: RunFolder) -> int:
     return len(run.outcomes) + len(run.weights) + len(run.vectors)
 
 
-def _text(result: str, files: Mapping[str, str]) -> bytes:
-    return json.dumps([result, files], sort_keys=True).encode()
+def _text(result: str, files: Mapping[str, str], limits: Mapping[str, int] | None) -> bytes:
+    return json.dumps([result, files, limits], sort_keys=True).encode()
 
 
 def _digest(path: Path) -> str:
