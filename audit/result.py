@@ -302,15 +302,15 @@ class TenantSummary:
     tally: Tally
     removal: RemovalSet
     not_examined: tuple[str, ...]
+    beyond_budget: tuple[str, ...]
+    """See `TenantResult.beyond_budget`."""
+
     cost: dict[str, int]
     part: str
     """Names the files that hold this tenant's findings (`memory_audit.report.tables`); empty where there are none."""
 
     usual_cas: CasDistribution | None = None
     """See `TenantResult.usual_cas`."""
-
-    beyond_budget: tuple[str, ...] = ()
-    """See `TenantResult.beyond_budget`."""
 
     failure: str | None = None
     """One line: why this tenant could not be audited; there are no findings then."""
