@@ -10,7 +10,8 @@
     │   └── ModelError          a model could not be loaded, or died
     │       └── AnswerError         it refused one request, or answered it outside its contract
     ├── VerificationError   4   bytes that do not verify: signature, hash, root, encoding, rollback
-    ├── StalePlanError      5   the store changed since the run that proposes to change it, or while it was read
+    ├── StalePlanError      5   the store changed since the run that proposes to change it, or while it was read;
+    │                           a plan that was made for another audit
     └── HeldError           6   another command has the lease of the store
 
 `memory_audit.jobs.cli.main` is the only place that turns these into a line on the terminal and an exit code.
@@ -103,7 +104,7 @@ class VerificationError(AuditError):
 
 
 class StalePlanError(AuditError):
-    """The store is no longer the one that the run audited, or that a reader opened."""
+    """The store is no longer the one that the run audited, or that a reader opened; or a plan is of another audit."""
 
     exit_code: ClassVar[int] = 5
 

@@ -1,8 +1,10 @@
-"""`memaudit audit`: find what caused the harm. `memaudit calibrate`: learn how sure such a finding is."""
+"""`memaudit audit`: find what caused the harm. `plan`: what that will take. `calibrate`: how sure a finding is."""
 
 from __future__ import annotations
 
+import json
 import shlex
+import socket
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +21,7 @@ from memory_audit.jobs.calibrate import calibrate as find_incidents
 from memory_audit.jobs.calibrate import calibration_request
 from memory_audit.jobs.cli.shared import (
     FINDINGS,
+    VERSION,
     Invocation,
     Json,
     Quiet,
@@ -31,6 +34,8 @@ from memory_audit.jobs.cli.shared import (
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.places import check_folder, check_place
+from memory_audit.jobs.plan.plan import check_plan, make_plan
+from memory_audit.jobs.plan.table import plan_table, rate_lines
 from memory_audit.jobs.progress import Reporter, say
 from memory_audit.jobs.run.groups.run import one_line
 from memory_audit.jobs.run.purge.purge_run import large_removals, purge_run, unfinished_purge
@@ -61,10 +66,12 @@ if TYPE_CHECKING:
     from memory_audit.jobs.store.store_session import StoreSession
     from memory_audit.provenance.keys import Keyring
 
-__all__ = ["audit", "calibrate"]
+__all__ = ["audit", "calibrate", "plan"]
 
 MAX_TOLD = 20
 """Tenants that could not be audited, told by name."""
+
+Address = Annotated[str | None, typer.Option(envvar="RAY_ADDRESS", help="Ray cluster; default: this machine.")]
 
 LEVELS = (0.01, 0.02, 0.05, 0.1)
 """Of significance, told of a calibration."""
@@ -85,9 +92,10 @@ def audit(
         Path | None,
         typer.Option(help="Earlier run folder, e.g. last night's: what it compared is not compared again."),
     ] = None,
-    address: Annotated[
-        str | None, typer.Option(envvar="RAY_ADDRESS", help="Ray cluster; default: this machine.")
+    plan: Annotated[
+        Path | None, typer.Option(help="Plan of `memaudit plan`: the audit is refused where it is of another.")
     ] = None,
+    address: Address = None,
     fail_on: Annotated[
         str | None,
         typer.Option(
@@ -139,6 +147,8 @@ def audit(
             request = AuditRequest(
                 snapshot=session.snapshot, events=told, config=chosen, edges=guessed, calibration=known
             )
+            if plan is not None:
+                check_plan(plan, request, VERSION)
             session.remember()  # now: what others publish during the run is newer, and no rollback of it
             executor = context.ensure_object(Invocation).start(request, local=local, address=address)
             audited = audit_and_seal(request, executor, out, sealer, now_ms=now, earlier=earlier)
@@ -174,6 +184,47 @@ def audit(
 
 
 @spread_options
+def plan(
+    *,
+    store: Store,
+    events: Annotated[Path, typer.Option(help="Events, one JSON object per line.")],
+    config: Annotated[Path | None, typer.Option(help="Default: memaudit.yaml where there is one.")] = None,
+    reading: Reading,
+    settings: Settings,
+    edges: Annotated[Path | None, typer.Option(help="Estimated edges, from `memaudit lineage estimate`.")] = None,
+    reuse: Annotated[
+        Path | None, typer.Option(help="Run folder that would be reused, or continued: what it knows is taken off.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for `memaudit audit --plan`.")] = None,
+    address: Address = None,
+    as_json: Json = False,
+) -> None:
+    """Estimate what an audit will take, at least and at most.
+
+    Replays, tokens, comparisons, texts to embed, and time: least where no harm is reproduced, typical where all of it
+    is, most what the settings allow. No model is loaded. Times are by the rates of earlier audits on this machine, or
+    on the cluster. Changes nothing.
+    """
+    chosen, now = settings.over(config), now_ms()
+    told, guessed = read_events(events), None if edges is None else read_edges(edges)
+    known = None if chosen.calibration is None else read_calibration(Path(chosen.calibration), reading.policy())
+    console, session = Console(soft_wrap=True), reading.open(store, now)
+    with Reporter(console, quiet=as_json):
+        request = AuditRequest(snapshot=session.snapshot, events=told, config=chosen, edges=guessed, calibration=known)
+        session.remember()
+        made = make_plan(request, address or socket.gethostname(), VERSION, earlier=reuse)
+    if out is not None:
+        durable.replace(check_place(out), json.dumps(made.to_record(), indent=1).encode())
+    if as_json:
+        print_json(made.to_record())
+        return
+    console.print(plan_table(made))
+    print_lines(*rate_lines(made))
+    if out is not None:
+        print_lines(f"written to {out}; use it with: memaudit audit … --plan {shlex.quote(str(out))}")
+
+
+@spread_options
 def calibrate(
     *,
     context: typer.Context,
@@ -183,9 +234,7 @@ def calibrate(
     config: Annotated[Path | None, typer.Option(help="Default: memaudit.yaml where there is one.")] = None,
     reading: Reading,
     settings: CalibrationSettings,
-    address: Annotated[
-        str | None, typer.Option(envvar="RAY_ADDRESS", help="Ray cluster; default: this machine.")
-    ] = None,
+    address: Address = None,
     local: Annotated[bool, typer.Option("--local", help="Run in this process, without Ray.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -250,8 +299,8 @@ def _not_examined(failed: Mapping[str, Exception], tenants: int) -> IncompleteEr
     if any(isinstance(error, BudgetError) for error in failed.values()):
         again += ", with a larger --max-run-replays for those beyond it"
     return IncompleteError(
-        f"{len(failed):,} of {counted(tenants, 'tenant')} could not be audited; what was found is kept: start the same "
-        f"command again {again}"
+        f"{len(failed):,} of {counted(tenants, 'tenant')} could not be audited; what was found of the others is "
+        f"kept: start the same command again {again}"
     )
 
 

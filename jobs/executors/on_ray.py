@@ -138,6 +138,7 @@ class RayExecutor(_OnPools):
 
     def __init__(self, specs: ModelSpecs, *, address: str | None = None, replicas: int = 0) -> None:
         super().__init__(specs)
+        self.machine = address or self.machine
         self._replicas = replicas
         self._pools: dict[str, ActorPool] = {}
         self._shares: GpuShares | None = None

@@ -170,7 +170,7 @@ class Replayer:
         if outcome.pair_id not in self._counted:
             self._counted.add(outcome.pair_id)
             tenant = self._events[outcome.event_id].tenant
-            replays = self._program.samples if ablation.measure == "sample" else 1
+            replays = self._program.replays_of(ablation)
             self.costs[tenant].update(replays=replays, memoised=int(outcome.memoised), **asdict(outcome.usage))
 
 

@@ -26,6 +26,7 @@ from memory_audit.errors import AnswerError, AuditError, EventError, ScoringErro
 from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import read_regular
 from memory_audit.formats.records import convert
+from memory_audit.jobs.executors.measured import MeasuredExecutor
 from memory_audit.jobs.progress import say
 from memory_audit.jobs.run.audit_memory import audit_memory
 from memory_audit.jobs.run.run_files import GROUPS, LOG_FILE
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.jobs.executors.measured import WorkDone
     from memory_audit.jobs.run.groups.plan import Group
     from memory_audit.jobs.run.reuse import EarlierRun
     from memory_audit.jobs.run.run_seal import Codes
@@ -94,6 +96,9 @@ class GroupFound:
     failed: Mapping[str, Exception] = field(default_factory=dict)
     """Tenants that could not be audited, and why."""
 
+    done: Mapping[str, WorkDone] = field(default_factory=dict)
+    """What models did in this start, by role."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAudit:
@@ -145,7 +150,8 @@ class GroupAudit:
         known = _answers(run)
         if run.outcomes:
             say(f"resuming, with {counted(len(run.outcomes), 'replay')} known")
-        results, logs, failed = self._audit(self.tenants, run, executor)
+        measured = MeasuredExecutor(executor)
+        results, logs, failed = self._audit(self.tenants, run, measured)
         result = None
         if results:
             data = to_json(merged(results)).encode()
@@ -158,7 +164,8 @@ class GroupAudit:
             finished = {"result": result, "files": part.files, "code": code, "limits": self.limits}
             run.write(FINISHED_FILE, json.dumps(finished, indent=1).encode())
         return GroupFound(
-            group=self.group.name, result=result, files=part.files, asked=_answers(run) - known, failed=failed
+            group=self.group.name, result=result, files=part.files, asked=_answers(run) - known, failed=failed,
+            done=measured.done,
         )  # fmt: skip
 
     def failed(self, error: Exception) -> GroupFound:

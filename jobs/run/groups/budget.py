@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from memory_audit.request import TenantEvents
     from memory_audit.result import TenantSummary
 
-__all__ = ["Turns"]
+__all__ = ["Turns", "by_service"]
+
+
+def by_service(by_tenant: Mapping[str, TenantEvents]) -> list[str]:
+    """Return the tenants in the order in which a budget serves them."""
+    return sorted(by_tenant, key=lambda tenant: (-len(by_tenant[tenant].harmful), tenant))
 
 
 class Turns:
@@ -36,7 +41,6 @@ class Turns:
 
     def __init__(self, budget: int, by_tenant: Mapping[str, TenantEvents], most: int | None = None) -> None:
         self._budget, self._by_tenant, self._most = budget, by_tenant, most
-        self._order = sorted(by_tenant, key=lambda tenant: (-len(by_tenant[tenant].harmful), tenant))
         self._each = 0
         """Replays of each event's search in this turn."""
 
@@ -44,7 +48,7 @@ class Turns:
         self.limits: dict[str, int] = {}
         """Tenant to the most replays of its audit; of those that were served."""
 
-        self.left_out = dict.fromkeys(self._order)
+        self.left_out = dict.fromkeys(by_service(by_tenant))
         """Tenants that were not served, or whose search the budget ended, in the order of service."""
 
     def next(self) -> frozenset[str]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.jobs.executors.measured import WorkDone
     from memory_audit.jobs.run.groups.audit import GroupFound
     from memory_audit.jobs.run.groups.plan import Group
     from memory_audit.jobs.run.reuse import EarlierRun
@@ -66,6 +67,9 @@ class GroupedRun:
         self.sealer = Sealer() if sealer is None else sealer
         self.asked = 0
         """Answers of models that came in this start."""
+
+        self.done: list[Mapping[str, WorkDone]] = []
+        """What models did in this start, by role, in each group."""
 
         self.failed: dict[str, Exception] = {}
         """Tenants that could not be audited, and why."""
@@ -143,6 +147,7 @@ class GroupedRun:
         for found in self._each(open_groups, executor):
             founds[found.group] = found
             self.asked += found.asked
+            self.done.append(found.done)
             self.failed |= found.failed
         return founds
 
