@@ -39,13 +39,14 @@ if TYPE_CHECKING:
 
     from memory_audit.request import AuditRequest
 
-__all__ = ["Plan", "check_plan", "make_plan"]
+__all__ = ["UNITS", "Plan", "check_plan", "make_plan"]
 
 FORMAT = "memaudit plan v1"
 
 MAX_BYTES = 256 << 20
 
-_UNITS = {"backbone": "replays", "embedder": "texts", "nli": "pairs"}
+UNITS = {"backbone": "replays", "embedder": "texts", "nli": "pairs"}
+"""By role, what a model is asked: a field of `TenantEstimate`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,7 @@ class Plan:
 
     def _seconds(self, item: TenantEstimate, bound: str) -> float | None:
         total = 0.0
-        for role, name in _UNITS.items():
+        for role, name in UNITS.items():
             units, rate = getattr(getattr(item, name), bound), self.rates[role]
             if units is None or (units and not rate):
                 return None

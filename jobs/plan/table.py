@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from memory_audit.counted import counted
+from memory_audit.jobs.plan.plan import UNITS
 from memory_audit.report.untrusted import as_line
 
 if TYPE_CHECKING:
@@ -80,7 +81,4 @@ def rate_lines(plan: Plan) -> Iterator[str]:
         if rate is None:
             yield f"{model}: no rate known yet; an audit there measures it"
         else:
-            yield f"{model}: {rate:,.3g} {_UNITS[role]} a second"
-
-
-_UNITS = {"backbone": "replays", "embedder": "texts", "nli": "pairs"}
+            yield f"{model}: {rate:,.3g} {UNITS[role]} a second"
