@@ -137,32 +137,32 @@ def test_an_audit_goes_by_the_plan_that_was_made_for_it(desk, run):
     assert run(*AUDIT, "--plan", "plan.json")[0] == 0
 
 
+def import_more(desk, run):
+    write_lines(desk / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
+    run("import", "jsonl", "more.jsonl", "store")
+
+
+def plan_with_another_version(desk, _run):
+    made = json.loads((desk / "plan.json").read_text())
+    (desk / "plan.json").write_text(json.dumps({**made, "of": {**made["of"], "version": "0.0.1"}}))
+
+
 CHANGES = {
-    "configuration": lambda desk: (desk / "memaudit.yaml").write_text(CONFIG + "alpha: 0.5\n"),
-    "events": lambda desk: write_lines(desk / "events.jsonl", [event()]),
-    "budget of replays": lambda desk: (desk / "memaudit.yaml").write_text(CONFIG + "max_run_replays: 90\n"),
-    "edges": None,
-    "snapshot": None,
-    "version": None,
+    "configuration": lambda desk, _: (desk / "memaudit.yaml").write_text(CONFIG + "alpha: 0.5\n"),
+    "budget of replays": lambda desk, _: (desk / "memaudit.yaml").write_text(CONFIG + "max_run_replays: 90\n"),
+    "events": lambda desk, _: write_lines(desk / "events.jsonl", [event()]),
+    "snapshot": import_more,
+    "version": plan_with_another_version,
+    "edges": lambda desk, _: (desk / "edges.jsonl").write_text(EDGE),
 }
 
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_stale_plan_is_refused_and_nothing_is_begun(desk, run, what):
     assert run(*PLAN, "--out", "plan.json")[0] == 0
-    words = AUDIT
-    if what == "snapshot":
-        write_lines(desk / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
-        run("import", "jsonl", "more.jsonl", "store")
-    elif what == "version":
-        made = json.loads((desk / "plan.json").read_text())
-        (desk / "plan.json").write_text(json.dumps({**made, "of": {**made["of"], "version": "0.0.1"}}))
-    elif what == "edges":
-        (desk / "edges.jsonl").write_text(EDGE)
-        words = (*AUDIT, "--edges", "edges.jsonl")
-    else:
-        CHANGES[what](desk)
-    code, _, err = run(*words, "--plan", "plan.json", start=never)
+    CHANGES[what](desk, run)
+    edges = ("--edges", "edges.jsonl") if what == "edges" else ()
+    code, _, err = run(*AUDIT, *edges, "--plan", "plan.json", start=never)
     assert (code, one_line(err)) == (5, f"memaudit: plan.json: the plan was made for another {what}; plan again\n")
     assert not (desk / "run").exists()
 
