@@ -43,8 +43,9 @@ MAX_COUNT = 10_000_000
 MAX_SEED = (1 << 31) - 1 - MAX_SAMPLES
 """faiss takes 31 bits, and each sample of a question has a seed of its own after the first."""
 
-_NO_RESULTS = frozenset({"backbone_key_env", "calibration"})
-"""No result depends on them; of a calibration the content counts (`memory_audit.request`), and not the place."""
+_NOT_COUNTED = frozenset({"backbone_key_env", "calibration", "max_run_replays"})
+"""What makes a run no other one: of a calibration the content counts (`memory_audit.request`), and not the place; and a
+run whose budget is spent is continued with a larger one."""
 
 MAX_ALL_PAIRS = 1_500
 """Entries of a store whose every pair may be compared: 1.1 million pairs are already hours of NLI."""
@@ -125,6 +126,10 @@ class AuditConfig:
     """Most replays of each tenant's search, each sample one; what is left out is listed. The final check of the removed
     set and of probes comes on top, and with `loo` the choice of that set."""
 
+    max_run_replays: Count | None = None
+    """Most replays of the whole run, each sample one, final checks included; what is left out is named. The same run is
+    continued with a larger one (see memory_audit.jobs.run.groups.budget). Not with `loo`."""
+
     probe_pattern: Pattern | None = None
     """Regular expression whose last match (group 1 if there is one) is a probe's answer; None compares whole texts."""
 
@@ -177,6 +182,8 @@ class AuditConfig:
                 raise _SettingError(
                     "probe_pattern", f"probe_pattern {self.probe_pattern!r:.80} is not a regular expression: {error}"
                 ) from None
+        if self.max_run_replays is not None and self.attribution == "loo":
+            raise _SettingError("max_run_replays", "max_run_replays: `loo` has no bound; use max_replays")
         self._check_blocks()
 
     def _check_blocks(self) -> None:
@@ -200,8 +207,8 @@ class AuditConfig:
         return self.graph == "full" or self.attribution == "loo" or self.budget is not None
 
     def canonical(self) -> dict[str, object]:
-        """Return the configuration as plain JSON values, sorted by name, without what no result depends on."""
-        counted = {name: value for name, value in dataclasses.asdict(self).items() if name not in _NO_RESULTS}
+        """Return the configuration as plain JSON values, sorted by name, without what makes a run no other one."""
+        counted = {name: value for name, value in dataclasses.asdict(self).items() if name not in _NOT_COUNTED}
         return dict(sorted(json.loads(json.dumps(counted, default=dict)).items()))
 
     def digest(self) -> str:

@@ -6,10 +6,12 @@
     │   ├── EventError          an event that breaks a rule or names what is not in the store
     │   └── ScoringError        a harm scorer that cannot judge one output
     ├── IncompleteError     3   the run stopped part-way; a second start with the same configuration continues
+    │   ├── BudgetError         the budget of replays is spent; a larger one continues
     │   └── ModelError          a model could not be loaded, or died
     │       └── AnswerError         it refused one request, or answered it outside its contract
     ├── VerificationError   4   bytes that do not verify: signature, hash, root, encoding, rollback
-    ├── StalePlanError      5   the store changed since the run that proposes to change it, or while it was read
+    ├── StalePlanError      5   the store changed since the run that proposes to change it, or while it was read;
+    │                           a plan that was made for another audit
     └── HeldError           6   another command has the lease of the store
 
 `memory_audit.jobs.cli.main` is the only place that turns these into a line on the terminal and an exit code.
@@ -22,6 +24,7 @@ from typing import ClassVar
 __all__ = [
     "AnswerError",
     "AuditError",
+    "BudgetError",
     "EntryError",
     "EventError",
     "HeldError",
@@ -70,6 +73,10 @@ class IncompleteError(AuditError):
     exit_code: ClassVar[int] = 3
 
 
+class BudgetError(IncompleteError):
+    """The run's budget of replays was spent before all was examined; the same run with a larger one continues."""
+
+
 class ModelError(IncompleteError):
     """A model could not be loaded, died, or answered outside its contract."""
 
@@ -97,7 +104,7 @@ class VerificationError(AuditError):
 
 
 class StalePlanError(AuditError):
-    """The store is no longer the one that the run audited, or that a reader opened."""
+    """The store is no longer the one that the run audited, or that a reader opened; or a plan is of another audit."""
 
     exit_code: ClassVar[int] = 5
 

@@ -243,6 +243,10 @@ class TenantResult:
     not_examined: tuple[str, ...] = ()
     """What a budget left out, or the backbone's context had no room for, one line each."""
 
+    beyond_budget: tuple[str, ...] = ()
+    """What a budget of replays left out, by name: `event e-1`. Of a run's budget, `not_examined` has this tenant's
+    share."""
+
     lineage: TenantLineage | None = None
     usual_cas: CasDistribution | None = None
     """Which CAS is usual here; None where nothing was compared."""
@@ -298,6 +302,9 @@ class TenantSummary:
     tally: Tally
     removal: RemovalSet
     not_examined: tuple[str, ...]
+    beyond_budget: tuple[str, ...]
+    """See `TenantResult.beyond_budget`."""
+
     cost: dict[str, int]
     part: str
     """Names the files that hold this tenant's findings (`memory_audit.report.tables`); empty where there are none."""

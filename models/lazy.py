@@ -91,6 +91,10 @@ class LazyEntailment:
     def _model(self) -> EntailmentModel:
         return load_entailment(self._specs)
 
+    def load(self) -> None:
+        """Load it now. Idempotent."""
+        _ = self._model
+
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Score pairs; see `memory_audit.models.protocols.EntailmentModel`."""
         return self._model.probabilities(pairs)
@@ -110,6 +114,10 @@ class LazyEmbedder:
     @cached_property
     def _model(self) -> Embedder:
         return load_embedder(self._specs)
+
+    def load(self) -> None:
+        """Load it now. Idempotent."""
+        _ = self._model
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Embed texts; see `memory_audit.models.protocols.Embedder`."""

@@ -134,11 +134,16 @@ def run_with(
 
 
 def run_groups(
-    executor: Executor, snapshot: VerifiedSnapshot, out: Path, *, events: Sequence[Event] | None = None
+    executor: Executor,
+    snapshot: VerifiedSnapshot,
+    out: Path,
+    *,
+    events: Sequence[Event] | None = None,
+    config: AuditConfig = CONFIG,
 ) -> tuple[Any, Mapping[str, Exception]]:
     """Audit as a command does, group by group, with the time it took held fixed; the executor is closed afterwards."""
     try:
-        request = request_of(snapshot, harmful_events() if events is None else events)
+        request = request_of(snapshot, harmful_events() if events is None else events, config)
         result, failed = audit_all(request, executor, out, now_ms=NOW_MS)
         return whole(out, replace(result, seconds=0.0)), failed
     finally:

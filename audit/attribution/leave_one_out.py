@@ -75,6 +75,9 @@ class LeaveOneOut:
         self._asked: dict[str, Ablation] = {}
         self._planned = 0
         self._left_out: list[str] = []
+        self.beyond_budget: tuple[str, ...] = ()
+        """What a budget of replays left out, by name."""
+
         self.phase: Literal["reproduction", "necessity", "choosing", "done"] = "reproduction"
         """What the next round is for, for progress lines."""
 
@@ -172,7 +175,8 @@ class LeaveOneOut:
             if state.settled is None
         }
         self._states = {**before, **given_up}
-        self._left_out = [f"event {event_id}: {why}" for event_id in given_up]
+        self.beyond_budget = tuple(f"event {event_id}" for event_id in given_up)
+        self._left_out = [f"{name}: {why}" for name in self.beyond_budget]
         self._rank_all()
         self._say(phase, before, RemovalSet(), why)
 

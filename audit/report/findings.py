@@ -114,6 +114,7 @@ def tenant_result(found: TenantEvidence, config: AuditConfig) -> TenantResult:
         removal=found.removal,
         edges=_edges(found),
         not_examined=(*found.search.not_examined, *_too_long(found)),
+        beyond_budget=found.search.beyond_budget,
         lineage=_lineage(found, config),
         usual_cas=found.tenant_graph.usual,
         texts=tuple(_text(found.memory.entry(entry_id)) for entry_id in sorted(found.purged)),

@@ -259,6 +259,9 @@ def headline(result: AuditResult) -> tuple[Tone, str]:
     """Return the verdict on the whole run as a sentence or two, and its tone."""
     total = summarise(result.tenants)
     tone, sentence = _verdict(result, total)
+    if beyond := sum(bool(tenant.beyond_budget) for tenant in result.tenants):
+        were = "was" if beyond == 1 else "were"
+        sentence += f" A budget of replays was spent before {counted(beyond, 'tenant')} {were} examined."
     if not total.failed:
         return tone, sentence
     failed = f"{counted(total.failed, 'tenant')} could not be audited."

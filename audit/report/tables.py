@@ -117,7 +117,8 @@ def summary_of(tenant: TenantResult, part: str) -> TenantSummary:
     """Return what the run says of a tenant whose findings lie in a part."""
     return TenantSummary(
         tenant=tenant.tenant, entries=tenant.entries, tally=tally(tenant), removal=tenant.removal,
-        not_examined=tenant.not_examined, cost=tenant.cost, usual_cas=tenant.usual_cas, part=part,
+        not_examined=tenant.not_examined, beyond_budget=tenant.beyond_budget, cost=tenant.cost,
+        usual_cas=tenant.usual_cas, part=part,
     )  # fmt: skip
 
 
@@ -163,7 +164,7 @@ def read_findings(
             raise UsageError(f"{name}: removed is not what the removal says of {row['entry_id']!r:.80}")
     trust, descendants, lineage = (rows.pop(kind) for kind in ("trust", "descendants", "lineage"))
     record = rows | {"lineage": {**lineage[0], "entries": trust, "descendants": descendants} if lineage else None}
-    for field in ("tenant", "entries", "removal", "not_examined", "cost", "usual_cas"):
+    for field in ("tenant", "entries", "removal", "not_examined", "beyond_budget", "cost", "usual_cas"):
         record[field] = msgspec.to_builtins(getattr(summary, field))
     tenant = convert(record, TenantResult, name)
     _check(tenant, summary, name)

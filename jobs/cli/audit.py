@@ -1,9 +1,11 @@
-"""`memaudit audit`: find what caused the harm. `memaudit calibrate`: learn how sure such a finding is."""
+"""`memaudit audit`: find what caused the harm. `plan`: what that will take. `calibrate`: how sure a finding is."""
 
 from __future__ import annotations
 
+import json
 import shlex
-from dataclasses import asdict, dataclass
+import socket
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,14 +14,14 @@ from rich.console import Console
 
 from memory_audit.attribution.calibration import incidents_needed
 from memory_audit.calibration_file import read_calibration, sign_calibration
-from memory_audit.config import load_config
 from memory_audit.counted import counted
-from memory_audit.errors import AuditError, IncompleteError, UsageError
+from memory_audit.errors import AuditError, BudgetError, IncompleteError, UsageError
+from memory_audit.jobs.audit_options import CalibrationSettings, Settings  # noqa: TC001 - typer reads them
 from memory_audit.jobs.calibrate import calibrate as find_incidents
 from memory_audit.jobs.calibrate import calibration_request
 from memory_audit.jobs.cli.shared import (
     FINDINGS,
-    BackboneKeyEnv,
+    VERSION,
     Invocation,
     Json,
     Quiet,
@@ -34,12 +36,14 @@ from memory_audit.jobs.cli.shared import (
 from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.log import LOG
 from memory_audit.jobs.places import check_folder, check_place
+from memory_audit.jobs.plan.plan import check_plan, make_plan
+from memory_audit.jobs.plan.table import plan_table, rate_lines
 from memory_audit.jobs.progress import Reporter, say
 from memory_audit.jobs.run.groups.run import one_line
 from memory_audit.jobs.run.purge.purge_run import large_removals, purge_run, unfinished_purge
 from memory_audit.jobs.run.purge.sealed_run import open_sealed
 from memory_audit.jobs.run.reuse import EarlierRun
-from memory_audit.jobs.run.run_audit import audit_and_seal, name_backbone
+from memory_audit.jobs.run.run_audit import audit_and_seal
 from memory_audit.jobs.run.run_files import MARKER_FILE, REPORT_FILE, read_identity
 from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import SEAL_FILE, Sealer
@@ -59,87 +63,20 @@ from memory_audit.snapshot.manifest import check_dated_near
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memory_audit.config import AuditConfig
     from memory_audit.jobs.run.purge.purge_run import Purge
     from memory_audit.jobs.run.purge.sealed_run import SealedRun
     from memory_audit.jobs.store.store_session import StoreSession
     from memory_audit.provenance.keys import Keyring
 
-__all__ = ["audit", "calibrate"]
+__all__ = ["audit", "calibrate", "plan"]
 
 MAX_TOLD = 20
 """Tenants that could not be audited, told by name."""
 
+Address = Annotated[str | None, typer.Option(envvar="RAY_ADDRESS", help="Ray cluster; default: this machine.")]
+
 LEVELS = (0.01, 0.02, 0.05, 0.1)
 """Of significance, told of a calibration."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationSettings:
-    """What the command line may say instead of memaudit.yaml; the names are those of `AuditConfig`."""
-
-    k: Annotated[int | None, typer.Option(help="Memories the agent retrieves; default: 5.")] = None
-    retrieval: Annotated[str | None, typer.Option(help="dense or levenshtein; default: dense.")] = None
-    backbone: Annotated[
-        str | None, typer.Option(help="packaged, a folder or id, or openai:URL#MODEL; default: packaged.")
-    ] = None
-    backbone_key_env: BackboneKeyEnv = None
-    nli: Annotated[str | None, typer.Option(help="packaged, or a Hugging Face folder or id; default: packaged.")] = None
-    embedder: Annotated[
-        str | None, typer.Option(help="packaged, or a sentence-transformers folder or id; default: packaged.")
-    ] = None
-
-    def over(self, file: Path | None) -> AuditConfig:
-        """Return the configuration: flags win over the file, defaults hold where neither says it."""
-        default = Path("memaudit.yaml")
-        chosen = file if file is not None else (default if default.is_file() else None)
-        return name_backbone(load_config(chosen, asdict(self)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(CalibrationSettings):
-    """What an audit takes besides."""
-
-    alpha: Annotated[
-        float | None,
-        typer.Option(help="Weight of influence (CMIS) against inconsistency (CAS) in the score; default: 0.6."),
-    ] = None
-    attribution: Annotated[
-        str | None, typer.Option(help="set, or loo for the paper's plain leave-one-out; default: set.")
-    ] = None
-    graph: Annotated[
-        str | None,
-        typer.Option(
-            help="local compares what a search examines, full every memory, as loo and a budget do; default: local."
-        ),
-    ] = None
-    calibration: Annotated[
-        str | None, typer.Option(help="File of `memaudit calibrate`; default: none, and findings have no p.")
-    ] = None
-    significance: Annotated[
-        float | None,
-        typer.Option(
-            help="With --calibration, the share of clean incidents in which a benign memory may be blamed; default: "
-            "0.02, which takes 49 of them."
-        ),
-    ] = None
-    budget: Annotated[
-        int | None,
-        typer.Option(
-            help="Remove so many, highest scores first, none without evidence; default: as many as end the harm."
-        ),
-    ] = None
-    max_replays: Annotated[
-        int | None,
-        typer.Option(
-            help="Most replays of each tenant's search; the final check of removal and probes comes on top; default: "
-            "no limit."
-        ),
-    ] = None
-    descendants: Annotated[
-        str | None,
-        typer.Option(help="Memories derived from removed ones: remove, quarantine or report; default: remove."),
-    ] = None
 
 
 @spread_options
@@ -157,9 +94,10 @@ def audit(
         Path | None,
         typer.Option(help="Earlier run folder, e.g. last night's: what it compared is not compared again."),
     ] = None,
-    address: Annotated[
-        str | None, typer.Option(envvar="RAY_ADDRESS", help="Ray cluster; default: this machine.")
+    plan: Annotated[
+        Path | None, typer.Option(help="Plan of `memaudit plan`: the audit is refused where it is of another.")
     ] = None,
+    address: Address = None,
     fail_on: Annotated[
         str | None,
         typer.Option(
@@ -218,6 +156,8 @@ def audit(
             request = AuditRequest(
                 snapshot=session.snapshot, events=told, config=chosen, edges=guessed, calibration=known
             )
+            if plan is not None:
+                check_plan(plan, request, VERSION)
             session.remember()  # now: what others publish during the run is newer, and no rollback of it
             executor = context.ensure_object(Invocation).start(request, local=local, address=address)
             audited = audit_and_seal(request, executor, out, sealer, now_ms=now, earlier=earlier)
@@ -253,6 +193,47 @@ def audit(
 
 
 @spread_options
+def plan(
+    *,
+    store: Store,
+    events: Annotated[Path, typer.Option(help="Events, one JSON object per line.")],
+    config: Annotated[Path | None, typer.Option(help="Default: memaudit.yaml where there is one.")] = None,
+    reading: Reading,
+    settings: Settings,
+    edges: Annotated[Path | None, typer.Option(help="Estimated edges, from `memaudit lineage estimate`.")] = None,
+    reuse: Annotated[
+        Path | None, typer.Option(help="Run folder that would be reused, or continued: what it knows is taken off.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for `memaudit audit --plan`.")] = None,
+    address: Address = None,
+    as_json: Json = False,
+) -> None:
+    """Estimate what an audit will take, at least and at most.
+
+    Replays, tokens, comparisons, texts to embed, and time: least where no harm is reproduced, typical where all of it
+    is, most what the settings allow. No model is loaded. Times are by the rates of earlier audits on this machine, or
+    on the cluster. Changes nothing.
+    """
+    chosen, now = settings.over(config), now_ms()
+    told, guessed = read_events(events), None if edges is None else read_edges(edges)
+    known = None if chosen.calibration is None else read_calibration(Path(chosen.calibration), reading.policy())
+    console, session = Console(soft_wrap=True), reading.open(store, now)
+    with Reporter(console, quiet=as_json):
+        request = AuditRequest(snapshot=session.snapshot, events=told, config=chosen, edges=guessed, calibration=known)
+        session.remember()
+        made = make_plan(request, address or socket.gethostname(), VERSION, earlier=reuse)
+    if out is not None:
+        durable.replace(check_place(out), json.dumps(made.to_record(), indent=1).encode())
+    if as_json:
+        print_json(made.to_record())
+        return
+    console.print(plan_table(made))
+    print_lines(*rate_lines(made))
+    if out is not None:
+        print_lines(f"written to {out}; use it with: memaudit audit … --plan {shlex.quote(str(out))}")
+
+
+@spread_options
 def calibrate(
     *,
     context: typer.Context,
@@ -262,9 +243,7 @@ def calibrate(
     config: Annotated[Path | None, typer.Option(help="Default: memaudit.yaml where there is one.")] = None,
     reading: Reading,
     settings: CalibrationSettings,
-    address: Annotated[
-        str | None, typer.Option(envvar="RAY_ADDRESS", help="Ray cluster; default: this machine.")
-    ] = None,
+    address: Address = None,
     local: Annotated[bool, typer.Option("--local", help="Run in this process, without Ray.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -325,9 +304,12 @@ def _not_examined(failed: Mapping[str, Exception], tenants: int) -> IncompleteEr
     more = len(failed) - len(named)
     if LOG.get() is None:  # else each was told as it failed
         print_lines(*named, *([f"and {counted(more, 'tenant')} more, see the report"] if more else []), stderr=True)
+    again = "to try them again"
+    if any(isinstance(error, BudgetError) for error in failed.values()):
+        again += ", with a larger --max-run-replays for those beyond it"
     return IncompleteError(
-        f"{len(failed):,} of {counted(tenants, 'tenant')} could not be audited; what was found of the others is kept: "
-        "start the same command again to try them again"
+        f"{len(failed):,} of {counted(tenants, 'tenant')} could not be audited; what was found of the others is "
+        f"kept: start the same command again {again}"
     )
 
 

@@ -7,20 +7,27 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
+from memory_audit.counted import counted
 from memory_audit.errors import UsageError
 from memory_audit.jobs.cli.shared import Json, print_json, print_lines
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.nightly.config import load_night
 from memory_audit.jobs.nightly.journal import progress_of
+from memory_audit.jobs.run.run_audit import read_result
 from memory_audit.jobs.run.run_files import read_identity
 from memory_audit.jobs.run.run_seal import SEAL_FILE
 from memory_audit.jobs.status import STATUS_FILE, groups_at_work, read_status, status_lines
 from memory_audit.report.untrusted import as_line, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memory_audit.result import AuditResult
 
 __all__ = ["logs", "status", "submit"]
 
@@ -29,6 +36,9 @@ WATCH_S = 2.0
 
 MAX_MESSAGE = 600
 """Characters of Ray's message that are shown: of a failed job it holds the last 20,000 of its log."""
+
+MAX_TOLD = 20
+"""Tenants that are told by name."""
 
 Dashboard = Annotated[str, typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Ray dashboard address.")]
 
@@ -84,6 +94,8 @@ def _show_work(path: Path, *, as_json: bool) -> bool:
         told, groups = (None, {}) if sealed else (read_status(path / STATUS_FILE), groups_at_work(path))
         if told is None and not groups:
             lines = ["sealed" if sealed else "not at work; the same command continues it"]
+        if sealed:
+            lines += _beyond_budget(read_result(path))
     else:
         nights = path.absolute().parent / load_night(path).runs.folder
         lines = progress_of(nights)
@@ -95,6 +107,15 @@ def _show_work(path: Path, *, as_json: bool) -> bool:
     else:
         print_lines(*lines, *status_lines(told, groups, now_ms()))
     return told is not None or bool(groups)
+
+
+def _beyond_budget(result: AuditResult) -> Iterator[str]:
+    """Name what a budget of replays left out of a run."""
+    left = [tenant for tenant in result.tenants if tenant.beyond_budget]
+    for tenant in left[:MAX_TOLD]:
+        yield as_line(f"beyond its budget: {tenant.tenant}: {', '.join(tenant.beyond_budget)}", MAX_MESSAGE)
+    if len(left) > MAX_TOLD:
+        yield f"and {counted(len(left) - MAX_TOLD, 'tenant')} more, see the report"
 
 
 def _show_job(job: str, address: str) -> None:

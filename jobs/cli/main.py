@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from memory_audit.errors import DEFECT, AuditError, IncompleteError, UsageError
-from memory_audit.jobs.cli.audit import audit, calibrate
+from memory_audit.jobs.cli.audit import audit, calibrate, plan
 from memory_audit.jobs.cli.cluster import logs, status, submit
 from memory_audit.jobs.cli.events import events_app
 from memory_audit.jobs.cli.export import export
@@ -64,7 +64,7 @@ Exit codes:
   2    usage or configuration
   3    incomplete: start again to continue
   4    integrity or signature failure
-  5    the store changed since the audit, or while it was read
+  5    the store changed since the audit, or while it was read; a plan of another audit
   6    another command holds the store
   70   a defect, here or in an agent or scorer of yours: the traceback says where
   130  interrupted
@@ -222,7 +222,7 @@ keys_app.command("add")(keys_add)
 keys_app.command("revoke")(keys_revoke)
 keys_app.command("threshold")(keys_threshold)
 for command in (
-    verify, audit, report, explain, purge, release, calibrate, nightly, render, export, vacuum, offboard, redate,
+    verify, plan, audit, report, explain, purge, release, calibrate, nightly, render, export, vacuum, offboard, redate,
     forget, doctor,
 ):  # fmt: skip
     app.command()(command)

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from memory_audit.errors import UsageError
+from memory_audit.jobs.audit_options import BackboneKeyEnv
 from memory_audit.jobs.log import LOG
 from memory_audit.jobs.passphrases import PASSPHRASES
 from memory_audit.jobs.progress import Reporter
@@ -46,13 +47,6 @@ PinFile = Annotated[
     Path | None,
     typer.Option("--pin", help="File that remembers the newest version seen; default: in your user state folder."),
 ]
-BackboneKeyEnv = Annotated[
-    str | None,
-    typer.Option(
-        "--backbone-key-env", envvar="MEMAUDIT_BACKBONE_KEY_ENV",
-        help="Name of the environment variable that holds the key of the backbone's server.",
-    ),
-]  # fmt: skip
 TaxonomyFile = Annotated[Path | None, typer.Option("--taxonomy", help="Taxonomy file; default: the packaged one.")]
 Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for others who hold the store.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

@@ -40,6 +40,9 @@ class Work(Protocol[T_co]):
 class Executor(Protocol):
     """Holds the three models. They start when first asked for; `close` ends them."""
 
+    machine: str
+    """Where they run: the name of a host, or the address of a cluster."""
+
     @property
     def backbone(self) -> Generator:
         """The backbone; asking for it starts it, so that its minutes are not taken for slow replays.

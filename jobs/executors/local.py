@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,6 +39,7 @@ class LocalExecutor:
     def __init__(
         self, specs: ModelSpecs, generator: Generator | None = None, *, closes_generator: bool = False
     ) -> None:
+        self.machine = socket.gethostname()
         self._specs = replace(specs, vllm=replace(specs.vllm, gpu_memory_share=SHARED_GPU))  # all are in this process
         self._generator = generator
         self._owns_generator = generator is None or closes_generator

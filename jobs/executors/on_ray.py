@@ -141,6 +141,7 @@ class RayExecutor(_OnPools):
 
     def __init__(self, specs: ModelSpecs, *, address: str | None = None, replicas: int = 0) -> None:
         super().__init__(specs)
+        self.machine = address or self.machine
         self._most = replicas
         self._keeper = Keeper(self._places)
         self._shares: GpuShares | None = None

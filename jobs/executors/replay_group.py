@@ -85,6 +85,10 @@ class Program:
         """Make a program of configuration values."""
         return cls(json.dumps(dict(agent), sort_keys=True), json.dumps(dict(harm), sort_keys=True), seed, samples)
 
+    def replays_of(self, ablation: Ablation) -> int:
+        """Return how many replays a question takes: each sample is one."""
+        return self.samples if ablation.measure == "sample" else 1
+
     def build(self) -> tuple[Agent, HarmScorer]:
         """Return the agent and the scorer; built once per process.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from memory_audit.calibration_file import read_calibration
 from memory_audit.config import load_config
 from memory_audit.counted import counted
-from memory_audit.errors import EventError, StalePlanError, UsageError, VerificationError
+from memory_audit.errors import BudgetError, EventError, StalePlanError, UsageError, VerificationError
 from memory_audit.events import parse_events
 from memory_audit.formats.import_jsonl import read_entries
 from memory_audit.formats.outside_file import read_at_most
@@ -179,12 +179,13 @@ class NightWork:
             raise
         result = audited.result
         told = summarise(result.tenants)
+        beyond = {name for name, error in audited.failed.items() if isinstance(error, BudgetError)}
         return {
             "run": str(out), "run_id": result.run_id, "report": str(out / REPORT_FILE),
             "version": result.snapshot_version, "tenants": len(result.tenants), "seconds": round(result.seconds, 1),
             "counters": dict(result.counters),
             "verdicts": {name: count for name, count in told.verdicts.items() if count}, "unsettled": told.unsettled,
-            "found": told.removed, "failed": sorted(audited.failed),
+            "found": told.removed, "failed": sorted(audited.failed.keys() - beyond), "beyond_budget": sorted(beyond),
         }  # fmt: skip
 
     def _request(self, snapshot: VerifiedSnapshot, chosen: AuditConfig) -> AuditRequest:

@@ -3,8 +3,8 @@
     {"format": "memaudit night v1", "night": 17, "host": "node-3", "store": "6d1f…", "exit_code": 1,
      "import": {"new": 12, "known": 8811, "removed": 0}, "alarms": [{"tenant": "acme", "missing": 510, "of": 1000}],
      "events": 4, "without_memories": 0, "tenants": 2, "verdicts": {"cleared": 3, "not reproduced": 1}, "unsettled": 0,
-     "seconds": 812.4, "counters": {"replays": 240}, "removed": [["acme", "m-3"]], "removed_count": 1,
-     "waits": [], "next": null,
+     "beyond_budget": [], "seconds": 812.4, "counters": {"replays": 240}, "removed": [["acme", "m-3"]],
+     "removed_count": 1, "waits": [], "next": null,
      "run": "/nights/night-000017/audit-4f2a…", "report": "…/report.html", "failed": null}
 
 Of a night that failed, `failed` names the step and the kind of the error, whose line is in the job's log: it may quote
@@ -62,6 +62,7 @@ def message(night: Night, exit_code: int, failed: Mapping[str, str] | None = Non
         "tenants": audited.get("tenants", 0),
         "verdicts": audited.get("verdicts", {}),
         "unsettled": audited.get("unsettled", 0),
+        "beyond_budget": audited.get("beyond_budget", [])[:MOST_NAMED],
         "seconds": audited.get("seconds"),
         "counters": audited.get("counters", {}),
         "removed": removed[:MOST_NAMED],
@@ -92,6 +93,8 @@ def lines_of(told: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  {as_line(tenant)}/{as_line(name)}" for tenant, name in told["removed"])
     if told["unsettled"]:
         yield f"{counted(told['unsettled'], 'event')} may still do harm by memory"
+    if told["beyond_budget"]:
+        yield f"beyond the budget of replays: {', '.join(map(as_line, told['beyond_budget']))}"
     yield from (f"waits for a person: {line}" for line in told["waits"])
     if told["next"]:
         yield f"look at {told['report']}, then: {told['next']}"

@@ -72,7 +72,8 @@ def run_night(
                     raise type(error)("; ".join([str(error), *untold])) from error
                 raise
         purged, audited = night.steps["purge"], night.steps["audit"]
-        needed = purged["waits"] or night.steps["import"]["alarms"] or audited.get("unsettled")
+        needed = purged["waits"] or night.steps["import"]["alarms"]
+        needed = needed or audited.get("unsettled") or audited.get("beyond_budget")
         code = StalePlanError.exit_code if "stale" in purged else NEEDS_A_PERSON if needed else 0
         told = message(night, code)
         told |= night.step("notify", lambda: {"untold": notify(told, night.store, config.notify)})

@@ -49,16 +49,17 @@ if TYPE_CHECKING:
     from memory_audit.request import AuditRequest, TenantEvents
     from memory_audit.result import TenantSummary
 
-__all__ = ["audit_memory", "retrieval_over", "run_searches", "search_settings", "searched_texts"]
+__all__ = ["audit_memory", "most_checks", "retrieval_over", "run_searches", "search_settings", "searched_texts"]
 
 
-def audit_memory(
+def audit_memory(  # noqa: PLR0913 - the parts of an audit
     request: AuditRequest,
     executor: Executor,
     run: RunFolder,
     *,
     started_ms: int,
     log: SearchLog | None = None,
+    limits: Mapping[str, int] | None = None,
 ) -> AuditResult:
     """Audit one verified snapshot against its events.
 
@@ -68,6 +69,7 @@ def audit_memory(
         run: What is known; what is learnt is kept there.
         started_ms: When the run was first started, Unix milliseconds.
         log: What the steps of the search are told to; None is a new one.
+        limits: Tenant to the most replays of its search and final check; None is no limit.
 
     Raises:
         IncompleteError: the run stopped part-way; start it again to continue.
@@ -91,8 +93,12 @@ def audit_memory(
             snapshot, tenant, trust=config.trust, tau=config.tau, estimated=estimated[tenant],
             policy="quarantine" if lesser else config.descendants,
         )  # fmt: skip
+        settings = search_settings(request)
+        if limits is not None:
+            most = limits[tenant] - most_checks(events)
+            settings = replace(settings, max_replays=min(most, most if (own := config.max_replays) is None else own))
         search = _attribution(
-            memory, events.harmful, graphs[tenant], derivation, request, replayer.scorer, log.of(tenant)
+            memory, events.harmful, graphs[tenant], derivation, config, settings, replayer.scorer, log.of(tenant)
         )  # fmt: skip
         evidence[tenant] = TenantEvidence(
             tenant=tenant, memory=memory, tenant_graph=graphs[tenant], search=search, probes=events.probes,
@@ -183,11 +189,11 @@ def _attribution(  # noqa: PLR0913, PLR0917 - what is searched, and three kinds 
     events: Sequence[Event],
     graph: TenantGraph,
     derivation: Derivation | None,
-    request: AuditRequest,
+    config: AuditConfig,
+    settings: SearchSettings,
     scorer: HarmScorer,
     tell: Callable[[Step], None],
 ) -> SetSearch | LeaveOneOut:
-    config = request.config
     if config.attribution == "loo":
 
         def ranking(influence: Mapping[str, float]) -> list[str]:
@@ -203,7 +209,7 @@ def _attribution(  # noqa: PLR0913, PLR0917 - what is searched, and three kinds 
         return {item.entry_id: item.reason for item in found if item.proposal == "remove"}
 
     return SetSearch(
-        memory, events, search_settings(request), resembles=Resemblance(graph), fits_in=graph.fits_in, scorer=scorer,
+        memory, events, settings, resembles=Resemblance(graph), fits_in=graph.fits_in, scorer=scorer,
         closure=closure, tell=tell,
     )  # fmt: skip
 
@@ -229,6 +235,15 @@ def _chosen(found: TenantEvidence, config: AuditConfig) -> TenantEvidence:
     removal = removal_set(attributed, descendants, found.search.removal.suspected)
     ranking = ranked(removal.with_quarantined().with_suspected().ids)
     return replace(found, ranking=ranking, descendants=descendants, removal=removal)
+
+
+def most_checks(events: TenantEvents) -> int:
+    """Return how many replays the final check of a tenant takes at most.
+
+    Of each event without S, and without what is quarantined too; of each probe also with the whole store, and without
+    the attributed entries alone.
+    """
+    return 2 * len(events.harmful) + 4 * len(events.probes)
 
 
 def _checked(evidence: Mapping[str, TenantEvidence], replayer: Replayer) -> dict[str, TenantEvidence]:

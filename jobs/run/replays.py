@@ -39,7 +39,7 @@ class Replayer:
         self._program = Program.of(config.agent, config.harm, config.seed, config.samples)
         self._agent, self.scorer = self._program.build()
         self.costs: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """By tenant: replays, tokens."""
+        """By tenant: replays, each sample one, and tokens."""
 
         self._texts: dict[tuple[str, ...], Outcome] = {}
         """Replays as text, by event and what the agent was shown."""
@@ -171,7 +171,8 @@ class Replayer:
         if outcome.pair_id not in self._counted:
             self._counted.add(outcome.pair_id)
             tenant = self._events[outcome.event_id].tenant
-            self.costs[tenant].update(replays=1, memoised=int(outcome.memoised), **asdict(outcome.usage))
+            replays = self._program.replays_of(ablation)
+            self.costs[tenant].update(replays=replays, memoised=int(outcome.memoised), **asdict(outcome.usage))
 
 
 def _key(question: ReplayQuestion) -> tuple[str, ...]:

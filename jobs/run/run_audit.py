@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from memory_audit.errors import UsageError
 from memory_audit.formats.outside_file import read_regular
 from memory_audit.jobs.executors.local import LocalExecutor
+from memory_audit.jobs.executors.rates import keep_rates
 from memory_audit.jobs.progress import about_run, steps
 from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.jobs.run.groups.run import GroupedRun
@@ -48,7 +49,7 @@ class Sealed:
 
     result: AuditResult
     failed: Mapping[str, Exception]
-    """Tenants that could not be audited, and why."""
+    """Tenants that could not be audited, and why, as `audit_all` returns them."""
 
     seal: bytes | None
     """None where the audit had no keys."""
@@ -107,6 +108,7 @@ def audit_all(  # noqa: PLR0913 - the parts of a run
     now_ms: int,
     earlier: EarlierRun | None = None,
     sealer: Sealer | None = None,
+    measured: bool = False,
 ) -> tuple[AuditResult, Mapping[str, Exception]]:
     """Audit and write RUN/result.json, and RUN/report.html with a page a tenant where there are many.
 
@@ -117,9 +119,11 @@ def audit_all(  # noqa: PLR0913 - the parts of a run
         now_ms: When this start was, Unix milliseconds.
         earlier: A run whose comparisons and embeddings are taken over.
         sealer: Learns what the run holds; the caller seals it. None is one without keys.
+        measured: Keep how fast the models were, for the plans of this user (`memory_audit.jobs.executors.rates`).
 
     Returns:
-        The result, and which tenants could not be audited, and why: started again, the run tries them again.
+        The result, and which tenants could not be audited, and why: started again, the run tries them again. Of one
+        that the budget left out it is a BudgetError, though it may have findings.
 
     Raises:
         UsageError: the folder holds another run.
@@ -132,6 +136,8 @@ def audit_all(  # noqa: PLR0913 - the parts of a run
     started_ms = now_ms if finished is None else finished.started_ms
     with resumable():
         result = run.audit(executor, started_ms=started_ms)
+    if measured:
+        keep_rates(request.config, executor.machine, run.done)
     # A start that asked no model adds nothing to what the run took.
     spent = time.monotonic() - began if finished is None or run.asked else 0.0
     result = dataclasses.replace(result, seconds=round((0.0 if finished is None else finished.seconds) + spent, 3))
@@ -141,7 +147,7 @@ def audit_all(  # noqa: PLR0913 - the parts of a run
         durable.ensure_folder(out / PAGES)
     for name, page in report_files(result, read, REPORT_FILE, PAGES, every=False):
         run.write(name, page.encode())
-    return result, run.failed
+    return result, run.failed | run.beyond_budget
 
 
 def audit_and_seal(  # noqa: PLR0913 - the parts of a run
@@ -155,7 +161,7 @@ def audit_and_seal(  # noqa: PLR0913 - the parts of a run
 ) -> Sealed:
     """Audit, read the hazards of what would go, end the executor, and seal the run. Raises like `audit_all`."""
     try:
-        result, failed = audit_all(request, executor, out, now_ms=now_ms, earlier=earlier, sealer=sealer)
+        result, failed = audit_all(request, executor, out, now_ms=now_ms, earlier=earlier, sealer=sealer, measured=True)
         # A later purge may take the quarantined ones too: their hazards are read while the backbone is loaded.
         write_block_records(request.snapshot, result.with_quarantined(), request.config, executor, out, sealer)
     finally:

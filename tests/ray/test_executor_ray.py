@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.services.actors import EmbedderActor
 from memory_audit.models.services.places import GpuShares
 from memory_audit.snapshot.layout import bucket_of
-from tests.audit_world import FAKES, PLANTED, json_of, make_snapshot, removed, run_groups, run_local, run_with
+from tests.audit_world import CONFIG, FAKES, PLANTED, json_of, make_snapshot, removed, run_groups, run_local, run_with
 from tests.unit.models.kept_here import Here
 from tests.unit.models.stand_in_engine import StandInActor, engine_of
 
@@ -60,6 +61,19 @@ def test_a_local_run_and_a_ray_run_give_equal_bytes(snapshot, tmp_path, referenc
     assert (removed(result), failed) == (PLANTED, {})
     assert json_of(result) == reference
     assert len(list((tmp_path / "run" / "groups").iterdir())) == (2 if joined == 1 else 1)
+
+
+@pytest.mark.usefixtures("local_ray", "by_bucket_alone")
+@pytest.mark.parametrize("budget", [14, 40])
+def test_a_budget_serves_and_leaves_out_the_same_with_ray_and_without(snapshot, tmp_path, budget):
+    config = replace(CONFIG, max_run_replays=budget)
+    here, left_here = run_groups(LocalExecutor(FAKES), snapshot, tmp_path / "here", config=config)
+    there, left_there = run_groups(RayExecutor(FAKES), snapshot, tmp_path / "there", config=config)
+    assert json_of(there) == json_of(here)
+    assert {name: str(error) for name, error in left_there.items()} == {
+        name: str(left_here[name]) for name in left_here
+    }
+    assert left_here
 
 
 @pytest.mark.usefixtures("by_bucket_alone")

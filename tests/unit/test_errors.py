@@ -16,6 +16,7 @@ EXIT_CODES = {
     "EventError": 2,
     "ScoringError": 2,
     "IncompleteError": 3,
+    "BudgetError": 3,
     "ModelError": 3,
     "AnswerError": 3,
     "ModelLostError": 3,

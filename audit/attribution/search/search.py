@@ -143,6 +143,8 @@ class SetSearch:
         self._rounds = 0
         self._planned = 0
         self._asked: dict[str, Ablation] = {}
+        self.beyond_budget: tuple[str, ...] = ()
+        """What a budget of replays left out, by name."""
 
     @property
     def states(self) -> Mapping[str, EventState]:
@@ -230,7 +232,8 @@ class SetSearch:
             budget = settings.max_replays
             cost = sum(settings.samples if item.measure == "sample" else 1 for item in unique.values())
             if budget is not None and self._planned + cost > budget:
-                self._give_up(f"budget of {budget} replays is spent")
+                left = self._give_up(f"budget of {budget} replays is spent")
+                self.beyond_budget = tuple(dict.fromkeys((*self.beyond_budget, *left)))
             else:
                 self._planned += cost
                 seen.expect(unique.values())
@@ -298,8 +301,8 @@ class SetSearch:
             self._move(replace(self._state.with_derived(new), phase="closure"), why)
         return bool(new)
 
-    def _give_up(self, why: str) -> None:
-        """End the search, and list what it leaves unexamined.
+    def _give_up(self, why: str) -> list[str]:
+        """End the search, and list what it leaves unexamined; return it by name.
 
         An event that was replayed is not unexamined: the last replay without S judges it, or else this reason.
         """
@@ -307,11 +310,13 @@ class SetSearch:
         given_up = [
             state.settle("not examined" if state.full is None else "not cleared", why) for state in search.open_events()
         ]
-        search = search.with_events(given_up).leaving_out(*(f"event {state.event_id}: {why}" for state in given_up))
+        left = [f"event {state.event_id}" for state in given_up]
         if search.phase == "neighbours":
-            search = search.leaving_out(f"memories like attributed ones: {why}")
+            left.append("memories like attributed ones")
+        if search.phase in {"neighbours", "restore"}:
+            left.append("whether memories can be put back")
+        search = search.with_events(given_up).leaving_out(*(f"{name}: {why}" for name in left))
         if search.phase == "restore":
             search, _ = verification.put_back_unseen(search)
-        if search.phase in {"neighbours", "restore"}:
-            search = search.leaving_out(f"whether memories can be put back: {why}")
         self._move(replace(verification.concluded(search), phase="done"), why)
+        return left

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from memory_audit.attribution.calibration import Calibration
 
-__all__ = ["CONTROL_MEMORIES", "MOST_POINTS", "WEAK_NATS", "SearchSettings"]
+__all__ = [
+    "CONTROL_MEMORIES", "GATE_REPLAYS", "MOST_POINTS", "TYPICAL_REPLAYS", "WEAK_NATS", "SearchSettings",
+]  # fmt: skip
+
+GATE_REPLAYS = 2
+"""Of each event, before anything else: with the whole store, and with no memory."""
+
+TYPICAL_REPLAYS = 16
+"""Of each event whose harm is reproduced, in a search without a budget: the median of 90 committed runs (MINJA, public
+stores, `benchmarks/results`) is 15, and eight in ten of them took 7 to 30."""
 
 WEAK_NATS = 1.0
 """Evidence that counts for something: from it a memory is suspected where harm stays, and what exceeds it adds up."""

@@ -26,6 +26,7 @@ from memory_audit.errors import AnswerError, AuditError, EventError, ScoringErro
 from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import read_regular
 from memory_audit.formats.records import convert
+from memory_audit.jobs.executors.measured import MeasuredExecutor
 from memory_audit.jobs.progress import overheard, say
 from memory_audit.jobs.run.audit_memory import audit_memory
 from memory_audit.jobs.run.run_files import AT_WORK, GROUPS, LOG_FILE
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.jobs.executors.measured import WorkDone
     from memory_audit.jobs.run.groups.plan import Group
     from memory_audit.jobs.run.reuse import EarlierRun
     from memory_audit.jobs.run.run_seal import Codes
@@ -73,7 +75,10 @@ class _Finished:
     """All that the folder holds: file name to SHA-256 (hex)."""
 
     code: str
-    """Of these (`memory_audit.jobs.run.run_seal`)."""
+    """Of all other fields (`memory_audit.jobs.run.run_seal`)."""
+
+    limits: dict[str, int] | None = None
+    """See `GroupAudit.limits`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +100,9 @@ class GroupFound:
 
     tally: Tally = field(default_factory=Tally)
     """What was done for it, failures apart."""
+
+    done: Mapping[str, WorkDone] = field(default_factory=dict)
+    """What models did in this start, by role."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +127,14 @@ class GroupAudit:
     started_ms: int
     shown: bool = True
     """Whether its progress is shown by whoever listens in this process."""
+
+    limits: Mapping[str, int] | None = None
+    """Tenant to the most replays of its audit, of those that are to be audited; None audits all, without a limit."""
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Those that are to be audited."""
+        return tuple(name for name in self.group.tenants if self.limits is None or name in self.limits)
 
     @property
     def memory_bytes(self) -> int:
@@ -147,7 +163,8 @@ class GroupAudit:
         known = _answers(run)
         if run.outcomes:
             say(f"resuming, with {counted(len(run.outcomes), 'replay')} known")
-        results, logs, failed = self._audit(self.group.tenants, run, executor)
+        measured = MeasuredExecutor(executor)
+        results, logs, failed = self._audit(self.tenants, run, measured)
         result = None
         if results:
             data = to_json(merged(results)).encode()
@@ -156,17 +173,18 @@ class GroupAudit:
             run.write(result, data)
         run.write(LOG_FILE, b"".join(logs))
         if result is not None and not failed:
-            code = self.codes.of(FINISHED_FILE, "", _text(result, part.files))
-            finished = {"result": result, "files": part.files, "code": code}
+            code = self.codes.of(FINISHED_FILE, "", _text(result, part.files, self.limits))
+            finished = {"result": result, "files": part.files, "code": code, "limits": self.limits}
             run.write(FINISHED_FILE, json.dumps(finished, indent=1).encode())
         return GroupFound(
-            group=self.group.name, result=result, files=part.files, asked=_answers(run) - known, failed=failed
+            group=self.group.name, result=result, files=part.files, asked=_answers(run) - known, failed=failed,
+            done=measured.done,
         )  # fmt: skip
 
     def failed(self, error: Exception) -> GroupFound:
         """Return what the group comes to where none of its tenants can be audited."""
         return GroupFound(
-            group=self.group.name, result=None, files={}, failed=dict.fromkeys(self.group.tenants, error)
+            group=self.group.name, result=None, files={}, failed=dict.fromkeys(self.tenants, error)
         )  # fmt: skip
 
     def _audit(
@@ -175,7 +193,9 @@ class GroupAudit:
         """Audit tenants together, or where that fails for one of them in halves; return results, logs and failures."""
         log = SearchLog()
         try:
-            result = audit_memory(self.request.of(tenants), executor, run, started_ms=self.started_ms, log=log)
+            result = audit_memory(
+                self.request.of(tenants), executor, run, started_ms=self.started_ms, log=log, limits=self.limits
+            )  # fmt: skip
         except Exception as error:
             if of_whole_run(error):
                 raise
@@ -191,7 +211,8 @@ class GroupAudit:
         try:
             data = read_regular(self.folder / FINISHED_FILE, MAX_FINISHED_BYTES)
             found = convert(outside_json.decode(data, FINISHED_FILE), _Finished, FINISHED_FILE)
-            if found.code != self.codes.of(FINISHED_FILE, "", _text(found.result, found.files)):
+            code = self.codes.of(FINISHED_FILE, "", _text(found.result, found.files, self.limits))
+            if (found.code, found.limits) != (code, self.limits):
                 return None
             for name, digest in found.files.items():
                 needed = name == found.result or name.startswith(f"{FOLDER}/")
@@ -249,8 +270,8 @@ def _answers(run: RunFolder) -> int:
     return len(run.outcomes) + len(run.weights) + len(run.vectors)
 
 
-def _text(result: str, files: Mapping[str, str]) -> bytes:
-    return json.dumps([result, files], sort_keys=True).encode()
+def _text(result: str, files: Mapping[str, str], limits: Mapping[str, int] | None) -> bytes:
+    return json.dumps([result, files, limits], sort_keys=True).encode()
 
 
 def _digest(path: Path) -> str:

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 
 from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.counted import counted
-from memory_audit.errors import AuditError, IncompleteError
+from memory_audit.errors import AuditError, BudgetError, IncompleteError
 from memory_audit.jobs.progress import say, stage, steps, tally
 from memory_audit.jobs.run.audit_memory import search_settings
 from memory_audit.jobs.run.groups.audit import GroupAudit, merged
+from memory_audit.jobs.run.groups.budget import Turns
 from memory_audit.jobs.run.groups.plan import group_folders, groups_of
 from memory_audit.jobs.run.run_files import AT_WORK, GROUPS, MARKER_FILE, read_models
 from memory_audit.jobs.run.run_folder import open_marker
@@ -35,10 +36,11 @@ from memory_audit.report.untrusted import as_line
 from memory_audit.result import AuditResult, Tally, TenantSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.jobs.executors.measured import WorkDone
     from memory_audit.jobs.run.groups.audit import GroupFound
     from memory_audit.jobs.run.groups.plan import Group
     from memory_audit.jobs.run.reuse import EarlierRun
@@ -72,8 +74,14 @@ class GroupedRun:
         self.asked = 0
         """Answers of models that came in this start."""
 
+        self.done: list[Mapping[str, WorkDone]] = []
+        """What models did in this start, by role, in each group."""
+
         self.failed: dict[str, Exception] = {}
         """Tenants that could not be audited, and why."""
+
+        self.beyond_budget: dict[str, BudgetError] = {}
+        """Tenants that the run's budget left out, whole or in part, and what of them; first those that come next."""
 
         self._request, self._earlier = request, earlier
         self.sealer.note(MARKER_FILE, open_marker(path, request.identity))
@@ -91,6 +99,50 @@ class GroupedRun:
             AuditError: what fails the whole run, or every tenant of it; what models said is kept.
         """
         groups = [self._audit_of(group, started_ms) for group in groups_of(self._request)]
+        founds: dict[str, GroupFound] = {}
+        results: dict[str, AuditResult] = {}
+        for served in self._served(groups, results):
+            done = self._done(served, executor)
+            founds |= done
+            for group in served:
+                results.pop(group.group.name, None)
+                if (result := group.result(done[group.group.name])) is not None:
+                    results[group.group.name] = result
+        if self.failed.keys() == self._request.by_tenant.keys() != set():
+            raise self.failed[min(self.failed)]
+        for found in founds.values():
+            self.sealer.take(f"{GROUPS}/{found.group}", found.files)
+        return self._whole(list(results.values()), started_ms)
+
+    def _served(self, groups: Sequence[GroupAudit], results: Mapping[str, AuditResult]) -> Iterator[list[GroupAudit]]:
+        """Yield what is audited together: all groups, or with a budget in each turn those that it serves.
+
+        Args:
+            groups: All of them.
+            results: What groups came to by name, once it is known.
+        """
+        config, by_tenant = self._request.config, self._request.by_tenant
+        if config.max_run_replays is None:
+            yield list(groups)
+            return
+        turns = Turns(config.max_run_replays, by_tenant, config.max_replays)
+        while more := turns.next():
+            limits = {tenant: limit for tenant, limit in turns.limits.items() if tenant not in self.failed}
+            served = [
+                replace(group, limits={name: limits[name] for name in group.group.tenants if name in limits})
+                for group in groups
+                if more.intersection(group.group.tenants)
+            ]
+            yield served
+            found = [results[group.group.name].tenants for group in served if group.group.name in results]
+            turns.observe((tenant for tenants in found for tenant in tenants), more & self.failed.keys())
+        left = {tenant.tenant: tenant.beyond_budget for result in results.values() for tenant in result.tenants}
+        for name in turns.left_out:
+            told = ", ".join(left.get(name, ()) or _names(by_tenant[name]))
+            self.beyond_budget[name] = BudgetError(f"beyond the budget of {config.max_run_replays:,} replays: {told}")
+
+    def _done(self, groups: Sequence[GroupAudit], executor: Executor) -> dict[str, GroupFound]:
+        """Audit groups, past those that an earlier start finished; return what each came to, by name."""
         known = [group.finished() for group in groups]
         open_groups = [group for group, found in zip(groups, known, strict=True) if found is None]
         founds = {found.group: found for found in known if found is not None}
@@ -102,13 +154,9 @@ class GroupedRun:
         for found in self._each(open_groups, executor):
             founds[found.group] = found
             self.asked += found.asked
+            self.done.append(found.done)
             self.failed |= found.failed
-        if self.failed.keys() == self._request.by_tenant.keys() != set():
-            raise self.failed[min(self.failed)]
-        for found in founds.values():
-            self.sealer.take(f"{GROUPS}/{found.group}", found.files)
-        results = [result for group in groups if (result := group.result(founds[group.group.name])) is not None]
-        return self._whole(results, started_ms)
+        return founds
 
     def _each(self, groups: Sequence[GroupAudit], executor: Executor) -> Iterator[GroupFound]:
         """Audit groups; one alone tells its own progress, of several is told how many tenants are done."""
@@ -117,7 +165,7 @@ class GroupedRun:
         durable.ensure_folder(self.path / AT_WORK)
         for left in (self.path / AT_WORK).glob("*.json"):  # by a start that was killed
             left.unlink(missing_ok=True)
-        sizes = {group.group.name: len(group.group.tenants) for group in groups}
+        sizes = {group.group.name: len(group.tenants) for group in groups}
         of_all, alone, told = sum(sizes.values()), len(groups) == 1, tally()
         told.expect("group", len(groups))
         told.expect("tenant", of_all)
@@ -145,14 +193,16 @@ class GroupedRun:
 
     def _whole(self, results: Sequence[AuditResult], started_ms: int) -> AuditResult:
         """Return the result of the run, with every tenant."""
-        request, failed = self._request, self.failed
+        request, seen = self._request, {tenant.tenant for result in results for tenant in result.tenants}
         none = AuditResult(
             run_id=request.run_id, store=request.snapshot.store_id, snapshot_version=request.snapshot.version,
             snapshot_digest=request.snapshot.digest, started_ms=started_ms, seconds=0.0,
             config={name: str(value) for name, value in request.config.canonical().items()}, models={},
             counters={"nli_pairs": 0}, calibration=calibrated(request.calibration, search_settings(request)),
             tenants=tuple(
-                _not_examined(tenant, request.by_tenant[tenant], one_line(error)) for tenant, error in failed.items()
+                _not_examined(name, request.by_tenant[name], error)
+                for name, error in {**self.failed, **self.beyond_budget}.items()
+                if name not in seen
             ),
         )  # fmt: skip
         return merged([none, *results])
@@ -196,14 +246,19 @@ def one_line(error: Exception) -> str:
     return text if isinstance(error, AuditError) else f"{type(error).__name__}: {text}"
 
 
-def _not_examined(tenant: str, events: TenantEvents, why: str) -> TenantSummary:
+def _not_examined(tenant: str, events: TenantEvents, error: Exception) -> TenantSummary:
     """Return what is said of a tenant that could not be audited."""
     number = len(events.harmful)
     return TenantSummary(
-        tenant=tenant, entries=0, removal=RemovalSet(), not_examined=(), cost={}, part="", failure=why,
+        tenant=tenant, entries=0, removal=RemovalSet(), not_examined=(), cost={}, part="", failure=one_line(error),
+        beyond_budget=_names(events) if isinstance(error, BudgetError) else (),
         tally=Tally(
             verdicts={"not examined": number}, judged=0, harmful_before=0, harmful_after=0, harm_before=0.0,
             harm_after=0.0, harmful_without_memory=0, unsettled=number, probes=len(events.probes), probes_kept=0,
             probes_unknown=len(events.probes),
         ),
     )  # fmt: skip
+
+
+def _names(events: TenantEvents) -> tuple[str, ...]:
+    return tuple(f"event {event.event_id}" for event in events.harmful)

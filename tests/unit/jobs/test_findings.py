@@ -98,9 +98,7 @@ def crowd(entries, events, of_each=2):
         compared=lambda: ids, cas=lambda _: 0.0, density=lambda _: 0.0, usual=None, edges=lambda: ()
     )  # fmt: skip
     removed = dict.fromkeys(ids, "x")
-    search = SimpleNamespace(
-        states=states, by_evidence=removed, not_examined=(),
-    )  # fmt: skip
+    search = SimpleNamespace(states=states, by_evidence=removed, not_examined=(), beyond_budget=())
     return TenantEvidence(
         tenant="acme", memory=RankedMemory([entry("acme", name, "q", "r") for name in ids], levenshtein_ranker([]), 3),
         tenant_graph=graph, search=search, removal=RemovalSet(attributed=removed),

@@ -9,13 +9,14 @@ import pytest
 
 from memory_audit.errors import EventError, HeldError, IncompleteError, StalePlanError, UsageError, VerificationError
 from memory_audit.jobs.clock import now_ms
+from memory_audit.jobs.nightly.notify import lines_of
 from memory_audit.jobs.nightly.run_night import NEEDS_A_PERSON
 from memory_audit.jobs.run.purge.sealed_run import open_sealed
 from memory_audit.jobs.store.lease import leased
 from memory_audit.provenance.keys import load_policy
 from memory_audit.snapshot.reader import open_snapshot
 from tests.unit.jobs.nightly.conftest import WITHIN, record, write_job
-from tests.unit.jobs.test_cli import bytes_of, event, memories, never, one_line, write_lines
+from tests.unit.jobs.test_cli import CONFIG, bytes_of, event, memories, never, one_line, write_lines
 
 
 def shown(desk):
@@ -225,3 +226,14 @@ def test_a_night_is_continued_after_a_step_that_failed(desk, night, monkeypatch)
     code, told, _ = night(start=never)
     assert (code, told["night"], told["removed_count"]) == (0, 1, 2)
     assert "removed 2 memories" in (desk / "outbox/night-000001.eml").read_text()
+
+
+def test_what_a_budget_of_replays_left_out_is_named_and_holds_no_other_purge_back(desk, run, night):
+    (desk / "memaudit.yaml").write_text(CONFIG + "max_run_replays: 25\n", encoding="utf-8")
+    write_job(desk, WITHIN)
+    write_lines(desk / "dump.jsonl", [*memories(), *({**memory, "tenant": "globex"} for memory in memories())])
+    write_lines(desk / "events.jsonl", [event(), event("e2", tenant="globex")])
+    code, told, _ = night()
+    assert (code, told["beyond_budget"]) == (NEEDS_A_PERSON, ["globex"])
+    assert told["removed"] == [["acme", "m3"], ["acme", "m7"]]
+    assert "beyond the budget of replays: globex" in "\n".join(lines_of(told))

@@ -1,0 +1,1 @@
+"""What an audit will take, before it is made."""
