@@ -9,8 +9,8 @@ lies between who asks and who answers.
     memory      of the processes that are there beside the replica (unique set size, as they share Ray's own pages)
     call        one after the other, what is answered at once: median; CPU time of all processes a call, 64 at a time
     replays     REPLAYS answers of 50 ms each, AT_ONCE at a time
-    lost        of two nodes one is killed: calls that failed, and the longest time without an answer
-    grown       from a second node's start until both replicas have answered
+    grown       from when a second node is there until a replica on it has answered
+    lost        that node is killed: calls that failed within WATCH_S, and the longest time without an answer
 
 Both sides run in one process each, by turns.
 """
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
 import os
 import statistics
@@ -38,20 +39,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ANSWER_S = 0.05
-REPLAYS, CALLS, AT_ONCE = 1_280, 1_280, 64
+REPLAYS, CALLS, AT_ONCE = 640, 1_280, 16
 ONE_BY_ONE = 200
 LOOK_S = 0.05
-WATCH_S = 90.0
+WATCH_S = 20.0
 """How long a node's loss, or its coming, is watched at most."""
 
 SIDES = ("actors", "serve")
 
-Ask = "Callable[[float], Awaitable[int]]"
-"""From the seconds that an answer takes to the process that gave it."""
-
 
 class Replica:
     """A stand-in for a model."""
+
+    def __init__(self, *_specs: object) -> None:
+        pass
+
+    async def model_id(self) -> str:
+        """See `memory_audit.models.services.actors`."""
+        return "sleeper"
+
+    async def is_there(self) -> bool:
+        """See `memory_audit.models.services.actors`."""
+        return True
 
     async def answer(self, seconds: float) -> int:
         """Take so long, and say which process this is."""
@@ -61,33 +70,50 @@ class Replica:
 
 
 @contextmanager
-def actors(replicas: int) -> Iterator[Any]:
-    """Start plain actors; a lost one is started anew by Ray, and the others are asked meanwhile."""
+def actors() -> Iterator[Any]:
+    """Keep plain actors, as audits do."""
     import ray  # noqa: PLC0415 - which takes seconds
 
-    remote = ray.remote(num_cpus=0, resources={"replica": 1}, max_restarts=-1, max_concurrency=4 * AT_ONCE)(Replica)
-    handles = [remote.remote() for _ in range(replicas)]
+    from memory_audit.models.loading import ModelSpecs  # noqa: PLC0415
+    from memory_audit.models.services.keeper import Keeper  # noqa: PLC0415
+    from memory_audit.models.services.places import Place  # noqa: PLC0415
+    from memory_audit.models.services.replicas import Call, Replicas  # noqa: PLC0415
+
+    def places(_role: str) -> list[Place]:
+        return [Place(node["NodeID"], 0) for node in ray.nodes() if node["Alive"] and "replica" in node["Resources"]]
+
+    keeper = Keeper(places)
+    replicas = Replicas(keeper.start("backbone", Replica, ModelSpecs(backbone="fake")))
     turn = 0
 
     async def ask(seconds: float) -> int:
         nonlocal turn
         turn += 1
-        found: int = await handles[turn % len(handles)].answer.remote(seconds)
-        return found
+        call, number = Call(replicas), turn
+        while True:
+            replica = call.replica(number)
+            if replica is None:
+                await asyncio.sleep(call.pause_s())
+                continue
+            try:
+                found: int = await replica.handle.answer.remote(seconds)
+            except ray.exceptions.RayError as error:
+                call.lost(replica, error)
+            else:
+                return found
 
     yield ask
-    for handle in handles:
-        ray.kill(handle)
+    keeper.close()
 
 
 @contextmanager
-def serve(replicas: int) -> Iterator[Any]:
-    """Start a deployment that has up to so many replicas."""
+def serve() -> Iterator[Any]:
+    """Start a deployment that has as many replicas as it finds room for, as long as they are busy."""
     from ray import serve as ray_serve  # noqa: PLC0415
 
     ray_serve.start(proxy_location="Disabled")
     scaling = {
-        "min_replicas": 1, "max_replicas": 2, "initial_replicas": replicas, "target_ongoing_requests": AT_ONCE // 4,
+        "min_replicas": 1, "max_replicas": 4, "initial_replicas": 1, "target_ongoing_requests": AT_ONCE // 4,
         "upscale_delay_s": 0.0, "downscale_delay_s": 600.0, "metrics_interval_s": 1.0, "look_back_period_s": 2.0,
     }  # fmt: skip
     deployment = ray_serve.deployment(
@@ -116,28 +142,38 @@ async def together(ask: Any, calls: int, seconds: float) -> list[int]:
     return await asyncio.gather(*(one() for _ in range(calls)))
 
 
-async def watched(ask: Any, until: Callable[[set[int]], bool]) -> dict[str, float]:
-    """Ask on and on from AT_ONCE places, until enough is seen."""
-    began = last = time.perf_counter()
-    gap = failed = 0.0
+async def watched(ask: Any, change: Callable[[], object], until: Callable[[set[int]], bool]) -> dict[str, float]:
+    """Ask on and on from AT_ONCE places while the cluster changes, until `until` holds of who answered after it."""
+    last, gap, failed, ended, answered = time.perf_counter(), 0.0, 0, False, 0
+    changed_s: float | None = None
     seen: set[int] = set()
-    ended = False
 
     async def place() -> None:
-        nonlocal last, gap, failed, ended
+        nonlocal last, gap, failed, ended, answered
         while not ended:
+            asked_s = time.perf_counter()
             try:
                 process = await ask(ANSWER_S)
             except Exception:  # noqa: BLE001 - whatever either side raises for a lost replica
                 failed += 1
                 await asyncio.sleep(LOOK_S)
             else:
-                seen.add(process)
+                answered += 1
                 gap, last = max(gap, time.perf_counter() - last), time.perf_counter()
-            ended = ended or until(seen) or time.perf_counter() - began > WATCH_S
+                if changed_s is not None and asked_s > changed_s:
+                    seen.add(process)
+            waited = 0.0 if changed_s is None else time.perf_counter() - changed_s
+            ended = ended or until(seen) or waited > WATCH_S
 
-    await asyncio.gather(*(place() for _ in range(AT_ONCE)))
-    return {"seconds": round(time.perf_counter() - began, 2), "failed": failed, "longest_gap_s": round(gap, 2)}
+    places = [asyncio.create_task(place()) for _ in range(AT_ONCE)]
+    await asyncio.sleep(1.0)
+    await asyncio.to_thread(change)
+    changed_s = time.perf_counter()
+    await asyncio.gather(*places)
+    return {
+        "seconds": round(time.perf_counter() - changed_s, 2), "answered": answered, "failed": failed,
+        "longest_gap_s": round(gap, 2),
+    }  # fmt: skip
 
 
 def processes() -> dict[int, tuple[str, float, float]]:
@@ -170,19 +206,14 @@ def measured(side: str) -> dict[str, Any]:
     )  # fmt: skip
     cluster.add_node(num_cpus=0, resources={"replica": 1})
     ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
-    start = {"actors": actors, "serve": serve}[side]
     row: dict[str, Any] = {"side": side}
     loop = asyncio.new_event_loop()
-    before = set(processes())
     began = time.perf_counter()
-    with start(1) as ask:
+    with {"actors": actors, "serve": serve}[side]() as ask:
         loop.run_until_complete(ask(0.0))
         row["start_s"] = round(time.perf_counter() - began, 2)
-        extra = [(title, mib) for pid, (title, _, mib) in processes().items() if pid not in before]
-        beside = [(title, mib) for title, mib in extra if "Replica" not in title and "IDLE" not in title]
-        row["processes_beside"] = len(beside)
-        row["mib_beside"] = round(sum(mib for _, mib in beside))
-        row["mib_replica"] = round(sum(mib for title, mib in extra if "Replica" in title))
+        beside = [mib for title, _, mib in processes().values() if title.startswith(("ray::Serve", "ray::Proxy"))]
+        row["processes_beside"], row["mib_beside"] = len(beside), round(sum(beside))
 
         async def one_by_one() -> list[float]:
             took = []
@@ -201,12 +232,10 @@ def measured(side: str) -> dict[str, Any]:
         asked = time.perf_counter()
         loop.run_until_complete(together(ask, REPLAYS, ANSWER_S))
         row["replays_over_ideal"] = round((time.perf_counter() - asked) / (ANSWER_S * REPLAYS / AT_ONCE), 3)
-        if side == "serve":
-            node = cluster.add_node(num_cpus=0, resources={"replica": 1})
-            row["grown"] = loop.run_until_complete(watched(ask, lambda seen: len(seen) > 1))
-            cluster.remove_node(node, allow_graceful=False)
-            cluster.add_node(num_cpus=0, resources={"replica": 1})
-            row["lost"] = loop.run_until_complete(watched(ask, lambda seen: len(seen) > 2))
+        nodes = [cluster.add_node(num_cpus=0, resources={"replica": 1}) for _ in range(1)]
+        row["grown"] = loop.run_until_complete(watched(ask, lambda: None, lambda seen: len(seen) > 1))
+        lose = functools.partial(cluster.remove_node, nodes[0], allow_graceful=False)
+        row["lost"] = loop.run_until_complete(watched(ask, lose, lambda _: False))
     ray.shutdown()
     cluster.shutdown()
     return row

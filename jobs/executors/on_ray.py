@@ -41,6 +41,7 @@ from memory_audit.models.backbone.generator_vllm import SHARED_GPU
 from memory_audit.models.loading import OPENAI_PREFIX, served_here
 from memory_audit.models.services.actors import EmbedderActor, EntailmentActor, GeneratorActor
 from memory_audit.models.services.keeper import Keeper
+from memory_audit.models.services.losses import what_is_full
 from memory_audit.models.services.places import GpuShares, places
 from memory_audit.models.services.remote import RemoteEmbedder, RemoteEntailment, RemoteGenerator
 from memory_audit.models.services.replicas import PATIENCE_S, Replicas
@@ -170,7 +171,7 @@ class RayExecutor(_OnPools):
         roles: tuple[Role, ...] = ("embedder", "nli")
         if not _behind_url(self._specs):
             roles = ("backbone", *roles)
-        pools = ray.put({role: self._of(role).pool for role in roles})
+        pools = {role: self._of(role).pool for role in roles}
         waiting = deque(works)
         tasks: dict[Any, Work[T]] = {}
         alone_s = 0.0
@@ -182,7 +183,11 @@ class RayExecutor(_OnPools):
                 work = waiting.popleft()
                 memory = min(work.memory_bytes, int(SPARE * _largest_memory_bytes()))
                 sent = _sent(_shared_out(self._specs, cpus), work)
-                tasks[_task.options(memory=memory, max_retries=TASK_RETRIES).remote(pools, sent)] = work
+                try:
+                    task = _task.options(memory=memory, max_retries=TASK_RETRIES).remote(pools, sent)
+                except RayError as error:
+                    raise ModelError(f"a task cannot be handed out: {_line(error)}") from error
+                tasks[task] = work
             ready, _ = ray.wait(list(tasks), num_returns=1, timeout=LOOK_S)
             alone_s = 0.0 if ready or cpus >= 1 else alone_s + LOOK_S
             if alone_s > PATIENCE_S:
@@ -315,4 +320,4 @@ def _cause(error: RayTaskError) -> Exception:
 def _line(error: BaseException) -> str:
     if isinstance(error, OutOfMemoryError):  # Ray's own text is fifty lines about the node
         return "a machine ran out of memory"
-    return " ".join(str(error).split())[-300:]
+    return what_is_full(error) or " ".join(str(error).split())[-300:]

@@ -11,6 +11,8 @@ from ray.exceptions import (
     ActorUnavailableError,
     ActorUnschedulableError,
     ObjectLostError,
+    ObjectStoreFullError,
+    OutOfDiskError,
     OutOfMemoryError,
     RayError,
     RayTaskError,
@@ -18,7 +20,7 @@ from ray.exceptions import (
 
 from memory_audit.errors import AuditError, ModelError
 
-__all__ = ["FOR_GOOD", "LOST", "as_model_error", "check_served", "raised"]
+__all__ = ["FOR_GOOD", "LOST", "as_model_error", "check_served", "raised", "what_is_full"]
 
 FOR_GOOD = (ActorDiedError, ActorUnschedulableError)
 """What Ray says of a replica that it does not start anew, and of one whose node went before it was there."""
@@ -41,6 +43,9 @@ def as_model_error(error: RayError, model: str) -> AuditError:
     cause = raised(error)
     if isinstance(cause, AuditError):
         return type(cause)(str(cause))
+    full = what_is_full(error)
+    if full:
+        return ModelError(f"{model} cannot be asked: {full}")
     lines = [line for line in str(error).strip().splitlines() if line.strip()] or [type(error).__name__]
     why = lines[-1].strip()[:200]
     if isinstance(error, OutOfMemoryError):  # Ray's own text is fifty lines about the node
@@ -50,7 +55,15 @@ def as_model_error(error: RayError, model: str) -> AuditError:
     return ModelError(f"the process that serves {model} died ({why})")
 
 
-def raised(error: RayError) -> object:
+def what_is_full(error: BaseException) -> str:
+    """Return in a line what has no room, where that is what Ray says; else an empty text."""
+    full = ObjectStoreFullError | OutOfDiskError
+    if isinstance(error, full) or isinstance(raised(error), full):
+        return "a machine's object store is full, and so is the disk that it spills to"
+    return ""
+
+
+def raised(error: BaseException) -> object:
     """Return what the actor itself raised; something else where it raised nothing."""
     cause = getattr(error, "cause", None)
     return cause.cause if isinstance(cause, RayTaskError) else cause

@@ -168,7 +168,7 @@ def test_a_model_that_finds_no_place_is_given_up_and_not_waited_for_for_ever(loc
     monkeypatch.setattr("memory_audit.models.services.keeper.START_S", 1.0)
     other = ray.remote(num_gpus=1)(Other).remote()
     assert ray.get(other.is_there.remote())
-    with pytest.raises(ModelError, match=r"no replica of EmbedderActor started within .* GPUs are free; make room for"):
+    with pytest.raises(ModelError, match=r"no replica of fake started within .* GPUs are free; make room for"):
         Here(EmbedderActor, FAKES, gpus=1.0)
     ray.kill(other)
 
