@@ -112,10 +112,6 @@ class GeneratorActor:
                 self._cannot_load = error  # not tried again: each request would wait a minute for the next failure
         raise ModelLostError(str(self._cannot_load))
 
-    async def close(self) -> None:
-        """Release the server."""
-        await self._generator.close()
-
 
 class _RowsActor:
     """Hosts a model that answers a list with an array of rows."""

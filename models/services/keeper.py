@@ -127,7 +127,7 @@ class Keeper:
             if not words:
                 time.sleep(min(LOOK_S, 1.0))
                 continue
-            ready, _ = ray.wait(list(words.values()), timeout=min(LOOK_S, deadline_s - time.monotonic()))
+            ready, _ = ray.wait(list(words.values()), timeout=max(0.0, min(LOOK_S, deadline_s - time.monotonic())))
             for handle in [handle for handle, word in words.items() if word in ready]:
                 try:
                     model_id: str = ray.get(words.pop(handle))

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import ray
-from ray.exceptions import OutOfMemoryError, RayError, RayTaskError, WorkerCrashedError
+from ray.exceptions import OutOfDiskError, OutOfMemoryError, RayError, RayTaskError, WorkerCrashedError
 
 from memory_audit.errors import ModelError, UsageError
 from memory_audit.jobs.executors.on_ray import RayExecutor, _done, _result
@@ -133,6 +133,12 @@ def test_a_task_in_which_ray_failed_can_be_resumed(task_fails):
 def test_a_work_whose_process_ends_each_time_has_failed_and_no_other(task_fails, error: RayError, told: str):
     found = task_fails(error)
     assert (type(found), str(found).startswith(told)) == (ModelError, True)
+
+
+def test_a_task_that_no_store_has_room_for_is_told_in_one_line(task_fails):
+    line = "a task failed: a machine's object store is full, and so is the disk that it spills to"
+    with pytest.raises(ModelError, match=f"^{line}$"):
+        task_fails(failed(OutOfDiskError("twenty\nlines")))
 
 
 def test_another_version_of_the_package_on_a_node_is_told_in_one_line():
