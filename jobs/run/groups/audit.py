@@ -91,6 +91,9 @@ class GroupFound:
     failed: Mapping[str, Exception] = field(default_factory=dict)
     """Tenants that could not be audited, and why."""
 
+    taken: Mapping[str, int] = field(default_factory=dict)
+    """What an earlier run knew: how many embeddings, comparisons, replays."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAudit:
@@ -148,7 +151,8 @@ class GroupAudit:
             finished = {"result": result, "files": part.files, "code": code}
             run.write(FINISHED_FILE, json.dumps(finished, indent=1).encode())
         return GroupFound(
-            group=self.group.name, result=result, files=part.files, asked=_answers(run) - known, failed=failed
+            group=self.group.name, result=result, files=part.files, asked=_answers(run) - known, failed=failed,
+            taken={} if earlier is None else earlier.taken,
         )  # fmt: skip
 
     def failed(self, error: Exception) -> GroupFound:

@@ -11,6 +11,7 @@ of them has.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from memory_audit.attribution.removal_set import RemovalSet
@@ -20,7 +21,7 @@ from memory_audit.jobs.progress import Reporter, say, stage
 from memory_audit.jobs.run.audit_memory import search_settings
 from memory_audit.jobs.run.groups.audit import GroupAudit, merged
 from memory_audit.jobs.run.groups.plan import group_folders, groups_of
-from memory_audit.jobs.run.run_files import GROUPS, MARKER_FILE, read_models
+from memory_audit.jobs.run.run_files import GROUPS, MARKER_FILE, PROGRAM, read_models
 from memory_audit.jobs.run.run_folder import open_marker
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.report.confidence import calibrated
@@ -91,10 +92,15 @@ class GroupedRun:
             say(f"resuming, with {len(founds)} of {counted(len(groups), 'group')} of tenants finished")
         if open_groups:
             self.sealer.open(self.path)
+        taken = Counter[str]()
         for found in self._each(open_groups, executor):
             founds[found.group] = found
             self.asked += found.asked
             self.failed |= found.failed
+            taken.update(found.taken)
+        if self._earlier is not None and open_groups:
+            what = ", ".join(f"{taken[kind]:,} {kind}" for kind in ("embeddings", "comparisons", "replays"))
+            say(f"taken over from {self._earlier.path}: {what}")
         if self.failed.keys() == self._request.by_tenant.keys() != set():
             raise self.failed[min(self.failed)]
         for found in founds.values():
@@ -115,7 +121,7 @@ class GroupedRun:
                 yield found
 
     def _audit_of(self, group: Group, started_ms: int) -> GroupAudit:
-        identity = {**self._request.identity, "group": group.name}
+        identity = {**self._request.identity, "group": group.name, PROGRAM: self._request.program}
         return GroupAudit(
             request=self._request.of(frozenset(group.tenants)), group=group, identity=identity,
             folder=self.path.absolute() / GROUPS / group.name, codes=self.sealer.codes(identity),
