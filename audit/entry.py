@@ -108,6 +108,14 @@ class Entry:
     def __reduce__(self) -> tuple[object, ...]:
         return by_fields(self)
 
+    @classmethod
+    def judged(cls, *values: object) -> Entry:
+        """Make an entry of the values of its fields, in their order, whose limits somebody judged already."""
+        entry = object.__new__(cls)
+        for put, value in zip(_PUTS, values, strict=True):
+            put(entry, value)
+        return entry
+
     @property
     def text(self) -> str:
         """Request and response as one passage, as the consistency graph and the embedder read it."""
@@ -117,6 +125,9 @@ class Entry:
     def shown(self) -> tuple[str, str, frozenset[tuple[str, str]]]:
         """What an agent shows its model of an entry: those with the same are copies, and make the same prompt."""
         return self.request, self.response, frozenset(self.metadata.items())
+
+
+_PUTS = tuple(getattr(Entry, name).__set__ for name in Entry.__slots__)
 
 
 def by_fields(record: Any) -> tuple[object, ...]:

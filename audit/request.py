@@ -163,6 +163,13 @@ class AuditRequest:
         )
 
     @property
+    def program(self) -> str:
+        """SHA-256 (hex) of what decides a replay besides its prompt and the backbone."""
+        config, code = self.config, (self.identity.get("agent code"), self.identity.get("harm code"))
+        decides = [dict(config.agent), dict(config.harm), *code, config.seed, config.samples]
+        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+    @property
     def run_id(self) -> str:
         """16 hex digits: equal requests have equal ids."""
         return hashlib.sha256("".join(self.identity.values()).encode()).hexdigest()[:16]

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "PARTIAL", "create", "ensure_folder", "is_leftover", "open_scratch", "read_bounded", "remove", "remove_leftovers",
-    "replace", "sync_folder",
+    "PARTIAL", "create", "ensure_folder", "is_leftover", "link", "open_scratch", "read_bounded", "remove",
+    "remove_leftovers", "replace", "sync_folder",
 ]  # fmt: skip
 
 PARTIAL = re.compile(r"\.[0-9a-f]{24}\.part")
@@ -92,6 +92,21 @@ def replace(final: Path, data: bytes | Iterable[bytes], *, mode: int = 0o644, sy
         raise IncompleteError(f"cannot write {final} ({_reason(error)}); nothing was replaced") from error
     if synced:
         _keep_name(final)
+
+
+def link(final: Path, source: Path) -> bool:
+    """Give a file that is never changed one more name, durable after `sync_folder`.
+
+    Returns:
+        False where that cannot be: on another file system, or on one without links.
+    """
+    try:
+        os.link(source, final)
+    except FileExistsError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def ensure_folder(folder: Path, *, mode: int = 0o777) -> None:

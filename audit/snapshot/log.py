@@ -95,8 +95,8 @@ def verify_log(  # noqa: PLR0913 - the files of a log, and what to judge them by
         checkpoint=checkpoint,
         note=ref.note,
         leaf_hashes=tuple(merkle.unpack(packed_hashes)),
-        entries=tuple(read_entries(live, where)),
-        quarantined=tuple(read_entries(quarantined, where)),
+        entries=tuple(read_entries(live)),
+        quarantined=tuple(read_entries(quarantined)),
         tombstones=tuple(in_force(tombstones)),
     )
 

@@ -43,6 +43,9 @@ __all__ = ["VerifiedSnapshot", "check_pin", "load_logs", "open_snapshot", "read_
 BUCKETS_KEPT = 8
 """Buckets whose parsed files are kept while other tenants of theirs may be asked for."""
 
+LARGE_LOG = 100_000
+"""Leaves of a log, from which its bucket's files are not kept: they take as much as its entries."""
+
 LOGS_KEPT = 64
 """Verified logs kept in memory, least recently used first out."""
 
@@ -200,6 +203,8 @@ class VerifiedSnapshot:
 
     def _verify(self, ref: LogRef) -> VerifiedLog:
         view = self.bucket(ref.bucket)
+        if ref.size > LARGE_LOG:
+            del self._buckets[ref.bucket]
         return verify_log(
             ref,
             view.tree(ref.tenant).leaf_hashes(),

@@ -44,7 +44,7 @@ import {module} as tenant
 if tenant.__name__ == "benchmarks.large_tenant":
     tenant.Timed.stage = tenant.Reporter.stage
 with tempfile.TemporaryDirectory() as folder:
-    night = tenant.nights({memories}, {events}, Path(folder))[0]
+    night = next(iter(tenant.nights({memories}, {events}, Path(folder))))
 print(json.dumps(night))
 """
 """The older benchmark's own way to time stages does not run; stages are not needed here."""

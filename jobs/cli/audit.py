@@ -42,7 +42,7 @@ from memory_audit.jobs.progress import Reporter, say
 from memory_audit.jobs.run.groups.run import one_line
 from memory_audit.jobs.run.purge.purge_run import large_removals, purge_run, unfinished_purge
 from memory_audit.jobs.run.purge.sealed_run import open_sealed
-from memory_audit.jobs.run.reuse import EarlierRun
+from memory_audit.jobs.run.reuse import EarlierRun, last_run
 from memory_audit.jobs.run.run_audit import audit_and_seal
 from memory_audit.jobs.run.run_files import MARKER_FILE, REPORT_FILE, read_identity
 from memory_audit.jobs.run.run_findings import RunFindings
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from memory_audit.jobs.run.purge.sealed_run import SealedRun
     from memory_audit.jobs.store.store_session import StoreSession
     from memory_audit.provenance.keys import Keyring
+    from memory_audit.snapshot.reader import VerifiedSnapshot
 
 __all__ = ["audit", "calibrate", "plan"]
 
@@ -74,6 +75,9 @@ MAX_TOLD = 20
 """Tenants that could not be audited, told by name."""
 
 Address = Annotated[str | None, typer.Option(envvar="RAY_ADDRESS", help="Ray cluster; default: this machine.")]
+
+NO_REUSE = "none"
+"""Of --reuse; a run folder of that name is ./none."""
 
 LEVELS = (0.01, 0.02, 0.05, 0.1)
 """Of significance, told of a calibration."""
@@ -91,8 +95,12 @@ def audit(
     settings: Settings,
     edges: Annotated[Path | None, typer.Option(help="Estimated edges, from `memaudit lineage estimate`.")] = None,
     reuse: Annotated[
-        Path | None,
-        typer.Option(help="Earlier run folder, e.g. last night's: what it compared is not compared again."),
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Earlier run folder: what its models said is not asked again. Default: the newest sealed run of this "
+            "store beside --out; none: ask all anew.",
+        ),
     ] = None,
     plan: Annotated[
         Path | None, typer.Option(help="Plan of `memaudit plan`: the audit is refused where it is of another.")
@@ -132,8 +140,8 @@ def audit(
     sealer = Sealer(keyring)
     told, guessed = read_events(events), None if edges is None else read_edges(edges)
     known = None if chosen.calibration is None else read_calibration(Path(chosen.calibration), reading.policy())
-    earlier = None if reuse is None else EarlierRun(reuse, sealer)
     session, sealed = reading.open(store, now), None
+    earlier = _earlier(reuse, out, session.snapshot, sealer) if keyring or reuse else None
     refused: AuditError | None = None
     console = Console(soft_wrap=True)
     shown = None if as_json else console
@@ -190,6 +198,15 @@ def audit(
     found = {"removed": summary.removed, "not-cleared": summary.unsettled}
     if fail_on is not None and found[fail_on]:
         raise typer.Exit(FINDINGS)
+
+
+def _earlier(reuse: str | None, out: Path, snapshot: VerifiedSnapshot, sealer: Sealer) -> EarlierRun | None:
+    """Return the run whose answers are taken over: what carries no seal is taken over only where it is named."""
+    if reuse == NO_REUSE:
+        return None
+    if reuse is None:
+        return last_run(out, snapshot.store_id, snapshot.trust, sealer)
+    return EarlierRun(Path(reuse), sealer)
 
 
 @spread_options

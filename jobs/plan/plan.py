@@ -177,7 +177,7 @@ def _known(run: Path, request: AuditRequest) -> Known:
         compared = compared or bool(shards(folder, ENTAILMENT))
         for shard in shards(folder, EMBEDDING) if read_models(folder).get("embedder") == embedder else ():
             with suppress(UsageError):
-                texts.update(parse_vectors(read_shard(shard), str(shard)))
+                texts.update(parse_vectors(read_shard(shard), str(shard))[0].to_pylist())
         for shard in shards(folder, REPLAYS) if same else ():
             with suppress(UsageError):
                 for outcome in parse_outcomes(read_shard(shard), str(shard)):

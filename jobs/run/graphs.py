@@ -14,7 +14,7 @@ from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.shards import pair_key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from memory_audit.config import AuditConfig
     from memory_audit.entry import Entry
@@ -61,12 +61,10 @@ def extend_graphs(wanted: Mapping[TenantGraph, Collection[str]], executor: Execu
     Raises:
         ModelError: a model failed; what was embedded and scored is on disk.
     """
-    fresh = {
-        graph: (graph.texts, [entry.response for entry in graph.entries]) for graph in wanted if not graph.is_embedded
-    }  # fmt: skip
-    embed_texts((text for both in fresh.values() for texts in both for text in texts), executor, run)
-    for graph, (texts, responses) in fresh.items():
-        graph.embed(vectors_of(texts, run), vectors_of(responses, run))
+    fresh = [graph for graph in wanted if not graph.is_embedded]
+    embed_texts((text for graph in fresh for texts in _texts(graph) for text in texts), executor, run)
+    for graph in fresh:
+        graph.embed(*(vectors_of(texts, run) for texts in _texts(graph)))
     asked = {graph: graph.plan(entry_ids) for graph, entry_ids in wanted.items()}
     keys = {graph: [pair_key(*pair) for pair in pairs] for graph, pairs in asked.items()}
     _compare(
@@ -76,12 +74,18 @@ def extend_graphs(wanted: Mapping[TenantGraph, Collection[str]], executor: Execu
         graph.observe(np.array([run.weights[key] for key in keys[graph]], dtype=np.float64))
 
 
+def _texts(graph: TenantGraph) -> Iterator[list[str]]:
+    """Yield what is embedded of a graph, as it takes it; a large store's texts are made twice, and held once."""
+    yield graph.texts
+    yield [entry.response for entry in graph.entries]
+
+
 def _compare(pairs: Mapping[str, tuple[str, str]], executor: Executor, run: RunFolder) -> None:
     """Score the pairs that are not known yet."""
     missing = [key for key in pairs if key not in run.weights]
     if missing and run.earlier is not None:
         run.record_models({"nli": executor.entailment.model_id})
-        for known in run.earlier.weights(missing, executor.entailment.model_id):
+        if known := run.earlier.weights(missing, executor.entailment.model_id):
             run.add_weights(known)
         missing = [key for key in missing if key not in run.weights]
     tally().of("compare").known += len(pairs) - len(missing)

@@ -1,7 +1,9 @@
 """Replays: rounds of ablations through the executor, past what is known already.
 
 An answer is known where the run folder has it by its pair id, or where the agent was shown the same memories at the
-same event before: an equal context is an equal prompt, and its text is asked for once.
+same event before: an equal context is an equal prompt, and its text is asked for once. That of an earlier run is taken
+over where the same backbone, agent, scorer, seed and number of samples gave it to the same prompt: whether it is the
+same is seen by making the prompt anew, with the recorded answers in the place of the model.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from memory_audit.attribution.replays.replay import prompt_hash_of
 from memory_audit.attribution.replays.retrieval import topic_memory
 from memory_audit.errors import IncompleteError
 from memory_audit.generation import TokenUsage
@@ -37,6 +40,7 @@ class Replayer:
         self._executor, self._run, self._calibration = executor, run, request.calibration
         self._events = {event.event_id: event for event in request.events.events}
         self._program = Program.of(config.agent, config.harm, config.seed, config.samples)
+        self._program_digest = request.program
         self._agent, self.scorer = self._program.build()
         self.costs: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """By tenant: replays, each sample one, and tokens."""
@@ -94,10 +98,6 @@ class Replayer:
     def _ask(self, what: str, questions: Iterable[ReplayQuestion]) -> dict[str, Outcome]:
         """Have the executor answer questions, and keep each answer as it comes."""
         by_id = {question.ablation.pair_id: question for question in questions}
-        groups: dict[str, list[ReplayQuestion]] = {}
-        for question in by_id.values():
-            groups.setdefault(question.ablation.event_id, []).append(question)
-        self._say_what_is_sampled(by_id.values())
         if not self._started:
             with stage("starting the backbone", 1, announced=True, label="load") as progress:
                 model_id = self._executor.backbone.model_id
@@ -106,13 +106,21 @@ class Replayer:
                 self._run.record_models({"backbone": model_id})
                 progress.advance()
             self._started = True
+        found = self._taken_over(by_id.values())
+        groups: dict[str, list[ReplayQuestion]] = {}
+        for question in by_id.values():
+            if question.ablation.pair_id not in found:
+                groups.setdefault(question.ablation.event_id, []).append(question)
         work = [
             ReplayGroup(event_id=event_id, query=self._events[event_id].query, questions=tuple(groups[event_id]))
             for event_id in sorted(groups)
         ]
-        found: dict[str, Outcome] = {}
+        self._say_what_is_sampled(question for group in work for question in group.questions)
+        tally().of("replay").known += len(found)
+        if not work:
+            return found
         try:
-            with stage(what, len(by_id), label="replay") as progress:
+            with stage(what, len(by_id) - len(found), label="replay") as progress:
                 for outcome in self._executor.replay(work, self._program):
                     self._run.add(outcome)
                     self._learn(by_id[outcome.pair_id].ablation, outcome)
@@ -123,6 +131,38 @@ class Replayer:
         if missing := len(by_id) - len(found):
             raise IncompleteError(f"{missing} of {len(by_id)} replays did not come back; start the command again")
         return found
+
+    def _taken_over(self, questions: Iterable[ReplayQuestion]) -> dict[str, Outcome]:
+        """Keep what an earlier run was answered, by pair id; it costs nothing tonight."""
+        found: dict[str, Outcome] = {}
+        if self._run.earlier is None:
+            return found
+        known = self._run.earlier.replays(self._run.models["backbone"], self._program_digest)
+        for question in questions:
+            ablation, shown = question.ablation, tuple(entry.entry_id for entry in question.memories)
+            alike = list(known.get((ablation.pair_id,), ()))
+            if ablation.measure == "text":
+                alike += known.get((ablation.event_id, *shown), ())
+            same = next((outcome for outcome in alike if self._is_answer(question, outcome)), None)
+            if same is not None:
+                outcome = replace(same, pair_id=ablation.pair_id, context=shown, memoised=True, usage=TokenUsage())
+                self._run.add(outcome)
+                self._learn(ablation, outcome)
+                found[outcome.pair_id] = outcome
+        self._run.earlier.taken["replays"] += len(found)
+        return found
+
+    def _is_answer(self, question: ReplayQuestion, outcome: Outcome) -> bool:
+        """Tell whether an outcome is of the prompt that this question makes; one that lacked room is asked again.
+
+        Of samples only the first prompt is known: those of an agent that speaks more than once are asked again.
+        """
+        if outcome.left_out or not outcome.fits or outcome.event_id != question.ablation.event_id:
+            return False
+        if question.ablation.at_point:
+            return outcome.prompt_hash == self._hash(question, outcome)
+        query, seed = self._events[outcome.event_id].query, self._program.seed
+        return outcome.prompt_hash == prompt_hash_of(self._agent, query, question.memories, seed, outcome.answers)
 
     def _say_what_is_sampled(self, questions: Iterable[ReplayQuestion]) -> None:
         ablations = (question.ablation for question in questions)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AT_WORK", "EMBEDDING", "ENTAILMENT", "GROUPS", "LOG_FILE", "MARKER_FILE", "MAX_MARKER_BYTES", "MODELS_FILE",
-    "PAGES", "REPLAYS", "REPORT_FILE", "RESULT_FILE", "ROLES", "parse_marker", "read_identity", "read_marker",
-    "read_models", "shard_code", "shards",
+    "PAGES", "PROGRAM", "REPLAYS", "REPORT_FILE", "RESULT_FILE", "ROLES", "parse_marker", "read_identity",
+    "read_marker", "read_models", "shard_code", "shards",
 ]  # fmt: skip
 
 MAX_MARKER_BYTES = 1 << 20
@@ -33,6 +33,9 @@ PAGES = "report"
 
 LOG_FILE = "search.jsonl"
 """The debug log: to be read by people, and used by nothing."""
+
+PROGRAM = "program"
+"""In the marker of a group: `AuditRequest.program`."""
 
 GROUPS = "groups"
 """Folder of what is known of each group of tenants (`memory_audit.jobs.run.groups`)."""

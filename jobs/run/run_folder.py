@@ -47,6 +47,7 @@ from memory_audit.jobs.run.shards import (
     vectors_table,
     weights_table,
 )
+from memory_audit.jobs.run.vectors import Vectors
 from memory_audit.provenance import durable
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_audit.attribution.replays.ablation import Outcome
-    from memory_audit.jobs.run.reuse import EarlierRun
+    from memory_audit.jobs.run.reuse import EarlierRun, EarlierShard
     from memory_audit.jobs.run.run_seal import Part
 
 __all__ = ["RunFolder", "open_marker", "resumable"]
@@ -126,11 +127,17 @@ class RunFolder:
         self._models, self._elsewhere = self._known_models(), models
         self._outcomes: dict[str, Outcome] = {}
         self._others: defaultdict[str, list[Outcome]] = defaultdict(list)
-        for found in self._read(REPLAYS, parse_outcomes):
+        for _, found in self._read(REPLAYS, parse_outcomes):
             for outcome in found:
                 self._keep(outcome)
-        self._weights = {key: value for found in self._read(ENTAILMENT, parse_weights) for key, value in found.items()}
-        self._vectors = {key: value for found in self._read(EMBEDDING, parse_vectors) for key, value in found.items()}
+        self._weights: dict[str, float] = {}
+        for _, weights in self._read(ENTAILMENT, parse_weights):
+            self._weights |= weights
+        self.vectors = Vectors()
+        """Embeddings known, by `memory_audit.jobs.run.shards.text_key`."""
+
+        for shard, (keys, vectors) in self._read(EMBEDDING, parse_vectors):
+            self._hold(shard, keys, vectors)
 
     @property
     def models(self) -> Mapping[str, str]:
@@ -199,36 +206,61 @@ class RunFolder:
         self._weights.update(weights)
         self._write(ENTAILMENT, weights_table(weights))
 
-    @property
-    def vectors(self) -> Mapping[str, NDArray[np.float32]]:
-        """Embeddings known, each of shape (dimensions,), by `memory_audit.jobs.run.shards.text_key`."""
-        return self._vectors
+    def add_vectors(self, keys: pa.Array, vectors: NDArray[np.float32]) -> None:
+        """Keep the embeddings, shape (n, dimensions), of the texts of these keys, shape (n,). Raises like `flush`."""
+        self._hold(self._write(EMBEDDING, vectors_table(keys, vectors)), keys, vectors)
 
-    def add_vectors(self, vectors: Mapping[str, NDArray[np.float32]]) -> None:
-        """Keep embeddings. Raises like `flush`."""
-        self._vectors.update(vectors)
-        self._write(EMBEDDING, vectors_table(vectors))
+    def take_vectors(self, shard: EarlierShard) -> None:
+        """Keep a whole shard of an earlier run, where it can be without writing it again. Raises like `flush`."""
+        code = self._codes.of_digest(EMBEDDING, self._models[ROLES[EMBEDDING]], shard.digest)
+        final = self.path / EMBEDDING / f"{code}.parquet"
+        if durable.link(final, shard.path):
+            self.sealer.note_digest(f"{EMBEDDING}/{final.name}", shard.digest)
+            self._hold(final, shard.keys, shard.vectors())
+        else:
+            self.add_vectors(shard.keys, shard.vectors())
+
+    def sync_names(self) -> None:
+        """Make durable what `take_vectors` kept. Raises like `flush`."""
+        with self._explained():
+            durable.sync_folder(self.path / EMBEDDING)
+
+    def _hold(self, shard: Path, keys: pa.Array, vectors: NDArray[np.float32]) -> None:
+        def again() -> NDArray[np.float32]:
+            return parse_vectors(self._checked(EMBEDDING, shard), str(shard))[1]
+
+        self.vectors.add(keys, vectors, again)
 
     def write(self, name: str, data: bytes) -> Path:
         """Put a finished file into the run, whole or not at all."""
-        try:
+        with self._explained():
             self.sealer.write(self.path, name, data)
-        except IncompleteError as error:
-            raise IncompleteError(f"{self.path}: {error}; free space and start the same command again") from None
         return self.path / name
 
-    def _write(self, kind: str, table: pa.Table) -> None:
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except IncompleteError as error:
+            raise IncompleteError(f"{self.path}: {error}; free space and start the same command again") from None
+
+    def _write(self, kind: str, table: pa.Table) -> Path:
         data = parquet.write(table)
         code = shard_code(self._codes, kind, self._models, data)
-        self.write(f"{kind}/{code}.parquet", data)
+        return self.write(f"{kind}/{code}.parquet", data)
 
-    def _read(self, kind: str, parse: Callable[[bytes, str], T]) -> Iterator[T]:
+    def _read(self, kind: str, parse: Callable[[bytes, str], T]) -> Iterator[tuple[Path, T]]:
         for shard in shards(self.path, kind):
-            data = read_shard(shard)
-            if shard.stem != shard_code(self._codes, kind, self._models, data):
-                raise VerificationError(f"{shard}: {STRANGE}; delete it and resume, or choose another --out")
+            data = self._checked(kind, shard)
             self.sealer.note(f"{kind}/{shard.name}", data)
-            yield parse(data, str(shard))
+            yield shard, parse(data, str(shard))
+
+    def _checked(self, kind: str, shard: Path) -> bytes:
+        """Read a shard that this run wrote."""
+        data = read_shard(shard)
+        if shard.stem != shard_code(self._codes, kind, self._models, data):
+            raise VerificationError(f"{shard}: {STRANGE}; delete it and resume, or choose another --out")
+        return data
 
     def _known_models(self) -> dict[str, str]:
         if not (self.path / MODELS_FILE).exists():

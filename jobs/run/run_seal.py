@@ -60,7 +60,11 @@ class Codes:
 
     def of(self, kind: str, model: str, data: bytes) -> str:
         """Return the code (hex) of a part: its kind, the model that it is from, and its bytes."""
-        return hmac.digest(self._key, _text([kind, model, _digest(data)]), "sha256").hex()[:_CODE_CHARACTERS]
+        return self.of_digest(kind, model, _digest(data))
+
+    def of_digest(self, kind: str, model: str, digest: str) -> str:
+        """Return the code of a part by the SHA-256 (hex) of its bytes."""
+        return hmac.digest(self._key, _text([kind, model, digest]), "sha256").hex()[:_CODE_CHARACTERS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,11 @@ class Part:
 
     def note(self, name: str, data: bytes) -> None:
         """Say what a file of the folder holds."""
-        self.files[name] = _digest(data)
+        self.note_digest(name, _digest(data))
+
+    def note_digest(self, name: str, digest: str) -> None:
+        """Say it by the SHA-256 (hex) of what the file holds."""
+        self.files[name] = digest
 
     def write(self, folder: Path, name: str, data: bytes) -> None:
         """Put a finished file into the folder, whole or not at all. Raises like `Sealer.write`."""
@@ -143,7 +151,11 @@ class Sealer:
 
     def note(self, name: str, data: bytes) -> None:
         """Say what a file of the run holds: it is to be sealed so."""
-        self._files[name] = _digest(data)
+        self.note_digest(name, _digest(data))
+
+    def note_digest(self, name: str, digest: str) -> None:
+        """Say it by the SHA-256 (hex) of what the file holds."""
+        self._files[name] = digest
 
     def take(self, folder: str, files: Mapping[str, str]) -> None:
         """Note the files of a part: its folder within the run, and what `Part.files` says."""

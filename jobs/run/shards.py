@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memory_audit import parquet
 from memory_audit.attribution.replays.ablation import Outcome
@@ -83,10 +84,12 @@ def weights_table(weights: Mapping[str, float]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=WEIGHTS_SCHEMA)
 
 
-def vectors_table(vectors: Mapping[str, NDArray[np.float32]]) -> pa.Table:
-    """Return embeddings, by `text_key`, as a shard."""
-    rows = [{"text": key, "vector": vector.astype(_FLOAT).tobytes()} for key, vector in vectors.items()]
-    return pa.Table.from_pylist(rows, schema=VECTORS_SCHEMA)
+def vectors_table(keys: pa.Array, vectors: NDArray[np.float32]) -> pa.Table:
+    """Return embeddings, shape (n, dimensions), of the texts of these keys (`text_key`), shape (n,), as a shard."""
+    data = np.ascontiguousarray(vectors, _FLOAT)
+    ends = np.arange(len(data) + 1, dtype=np.int32) * (data.shape[1] * _FLOAT.itemsize)
+    column = pa.Array.from_buffers(pa.binary(), len(data), [None, pa.py_buffer(ends), pa.py_buffer(data)])
+    return pa.table([keys, column], schema=VECTORS_SCHEMA)
 
 
 def read_shard(path: Path) -> bytes:
@@ -122,28 +125,43 @@ def parse_weights(data: bytes, where: str) -> dict[str, float]:
     return found
 
 
-def parse_vectors(data: bytes, where: str) -> dict[str, NDArray[np.float32]]:
-    """Read a shard of embeddings, shape (dimensions,), by `text_key`. Raises UsageError like `parse_outcomes`."""
-    found: dict[str, NDArray[np.float32]] = {}
-    sizes = set()
-    for row in _rows(data, VECTORS_SCHEMA, set(), where):
-        sizes.add(len(row["vector"]))
-        if len(row["vector"]) % _FLOAT.itemsize or len(sizes) > 1:
-            raise UsageError(f"{where}: an embedding of another size; delete it and resume")
-        found[row["text"]] = vector = np.frombuffer(row["vector"], _FLOAT).astype(np.float32)
-        if not np.isfinite(vector).all():
-            raise UsageError(f"{where}: an embedding that is no number; delete it and resume")
-    return found
+def parse_vectors(data: bytes, where: str) -> tuple[pa.Array, NDArray[np.float32]]:
+    """Read a shard of embeddings: `text_key` of each text, shape (n,), and its vector, shape (n, dimensions).
+
+    Raises:
+        UsageError: like `parse_outcomes`.
+    """
+    table = _table(data, VECTORS_SCHEMA, where).combine_chunks()
+    keys, column = (table.column(name).combine_chunks() for name in VECTORS_SCHEMA.names)
+    if keys.null_count or column.null_count:
+        raise UsageError(f"{where}: a value is missing; delete it and resume")
+    sizes = np.unique(pc.binary_length(column).to_numpy())
+    if len(sizes) > 1 or (sizes % _FLOAT.itemsize).any():
+        raise UsageError(f"{where}: an embedding of another size; delete it and resume")
+    width = int(sizes.max(initial=0))
+    start = int(np.frombuffer(column.buffers()[1], np.int32)[column.offset]) if width else 0
+    held = column.buffers()[2][start : start + len(column) * width] if width else b""
+    vectors = np.frombuffer(held, _FLOAT).astype(np.float32, copy=False).reshape(len(column), width // _FLOAT.itemsize)
+    if not np.isfinite(vectors).all():
+        raise UsageError(f"{where}: an embedding that is no number; delete it and resume")
+    return keys, vectors
+
+
+def _table(data: bytes, schema: pa.Schema, where: str) -> pa.Table:
+    try:
+        table = parquet.read(data, schema)
+        table.validate(full=True)  # UTF-8, offsets
+    except (parquet.ParquetError, pa.ArrowException, ValueError) as error:
+        text = " ".join(str(error).split())[:100]
+        raise UsageError(f"{where}: not readable ({text}); delete it and resume") from None
+    return table
 
 
 def _rows(data: bytes, schema: pa.Schema, optional: set[str], where: str) -> list[dict[str, Any]]:
     try:
-        table = parquet.read(data, schema)
-        table.validate(full=True)  # UTF-8, offsets
-        rows: list[dict[str, Any]] = table.to_pylist()
-    except (parquet.ParquetError, pa.ArrowException, ValueError) as error:
-        text = " ".join(str(error).split())[:100]
-        raise UsageError(f"{where}: not readable ({text}); delete it and resume") from None
+        rows: list[dict[str, Any]] = _table(data, schema, where).to_pylist()
+    except ValueError as error:
+        raise UsageError(f"{where}: not readable ({str(error)[:100]}); delete it and resume") from None
     for row in rows:
         if any(value is None and name not in optional for name, value in row.items()) or any(
             None in value for value in row.values() if isinstance(value, list)

@@ -173,7 +173,7 @@ class StolenLogKeyAdapter(MemAuditStoreAdapter):
         if self._attacker is None:
             self._attacker = Attacker(self._store, keyring().policy)
         attacker = self._attacker
-        items = read_entries(pa.Table.from_pylist(rows, schema=ENTRY_SCHEMA), "rows")
+        items = read_entries(pa.Table.from_pylist(rows, schema=ENTRY_SCHEMA))
         hashes = attacker.hashes[tenant][: rows[-1]["leaf_index"] + 1]
         for item in items:
             leaf = encode_entry(item.entry, origin=log_origin(attacker.manifest.store_id, tenant), index=item.index)

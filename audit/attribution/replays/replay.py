@@ -14,12 +14,12 @@ from memory_audit.errors import ScoringError
 from memory_audit.generation import Completion, GenerationRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 
     from memory_audit.attribution.replays.agents import Agent
     from memory_audit.entry import Entry
 
-__all__ = ["Transcript", "drive", "replay", "request_at", "score_output"]
+__all__ = ["Transcript", "drive", "prompt_hash_of", "replay", "request_at", "score_output"]
 
 T = TypeVar("T")
 
@@ -69,11 +69,10 @@ async def replay(
 ) -> Transcript:
     """Replay f(q, memories)."""
     output, log = await drive(agent.episode(query, memories, seed), complete)
-    digest = hashlib.sha256("".join(request.digest() for request, _ in log).encode()).hexdigest()
     return Transcript(
         output=output,
         answers=tuple(completion.text for _, completion in log),
-        prompt_hash=digest,
+        prompt_hash=_digest(request for request, _ in log),
     )
 
 
@@ -103,14 +102,28 @@ def request_at(
     None where the episode is over by then. No model is asked: the earlier turns are forced, so a later turn can be
     measured in one request under any set of memories.
     """
+    requests = list(_requests(agent, query, memories, seed, answers))
+    return requests[-1] if len(requests) > len(answers) else None
+
+
+def prompt_hash_of(agent: Agent, query: str, memories: Sequence[Entry], seed: int, answers: Sequence[str]) -> str:
+    """Return the `Transcript.prompt_hash` of an episode in which the model answers so. No model is asked."""
+    return _digest(_requests(agent, query, memories, seed, answers))
+
+
+def _requests(
+    agent: Agent, query: str, memories: Sequence[Entry], seed: int, answers: Sequence[str]
+) -> Iterator[GenerationRequest]:
     steps = agent.episode(query, memories, seed)
     try:
-        request = next(steps)
+        yield next(steps)
         for answer in answers:
-            request = steps.send(Completion(text=answer, finish_reason="stop"))
+            yield steps.send(Completion(text=answer, finish_reason="stop"))
     except StopIteration:
-        return None
-    else:
-        return request
+        return
     finally:
         steps.close()
+
+
+def _digest(requests: Iterable[GenerationRequest]) -> str:
+    return hashlib.sha256("".join(request.digest() for request in requests).encode()).hexdigest()

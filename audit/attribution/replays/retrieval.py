@@ -60,15 +60,17 @@ def dense_ranker(request_vectors: NDArray[np.float32], query_vectors: Mapping[st
         request_vectors: Shape (entries, dimensions), unit rows.
         query_vectors: For every query that will be asked, shape (dimensions,).
     """
+    few = len(query_vectors) <= request_vectors.shape[1]
+    # Of few queries the similarities take less room than the vectors, which nobody then holds.
+    similar = {query: request_vectors @ vector for query, vector in query_vectors.items()} if few else {}
+    kept = None if few else request_vectors
 
     def rank(query: str, /) -> NDArray[np.intp]:
-        try:
-            vector = query_vectors[query]
-        except KeyError:
-            raise UsageError(f"no embedding for the query {query!r:.60}: embed every event's query first") from None
+        if query not in query_vectors:
+            raise UsageError(f"no embedding for the query {query!r:.60}: embed every event's query first")
+        similarities = similar[query] if kept is None else kept @ query_vectors[query]
         # Rounded so that the last bit of a BLAS sum, which depends on the machine, cannot swap equal entries.
-        similarities = np.round(request_vectors @ vector, 6)
-        return np.argsort(-similarities, kind="stable")
+        return np.argsort(-np.round(similarities, 6), kind="stable")
 
     return rank
 
@@ -95,10 +97,13 @@ class RankedMemory:
         self._places = {entry.entry_id: place for place, entry in enumerate(self._entries)}
         if len(self._places) != len(self._entries):
             raise UsageError("two live entries of one tenant share an entry id")
-        alike: dict[object, list[str]] = {}
+        first: dict[object, Entry] = {}
+        copies: dict[object, list[str]] = {}
         for entry in self._entries:
-            alike.setdefault(entry.shown, []).append(entry.entry_id)
-        self._copies = {shown: tuple(entry_ids) for shown, entry_ids in alike.items() if len(entry_ids) > 1}
+            shown = entry.shown
+            if (own := first.setdefault(shown, entry)) is not entry:
+                copies.setdefault(shown, [own.entry_id]).append(entry.entry_id)
+        self._copies = {shown: tuple(entry_ids) for shown, entry_ids in copies.items()}
         self._rank = rank
         self._orders: dict[tuple[str, tuple[str, ...] | None], NDArray[np.intp]] = {}
         self.k = k

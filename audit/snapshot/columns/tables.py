@@ -8,7 +8,8 @@ they are written as here and within the bounds of `memory_audit.parquet`: who si
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -18,7 +19,9 @@ from memory_audit.errors import EntryError, VerificationError
 from memory_audit.provenance.leaf import Tombstone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+T = TypeVar("T")
 
 __all__ = [
     "SignedEntry",
@@ -160,38 +163,25 @@ def read_table(  # noqa: PLR0913 - a file, what it must be, and what is wanted o
     return table
 
 
-def read_entries(table: pa.Table, where: str) -> list[SignedEntry]:
-    """Read the rows of a table; signatures are not verified here.
+def read_entries(table: pa.Table) -> list[SignedEntry]:
+    """Read the rows of a table that passed `memory_audit.snapshot.columns.rows.check_rows_format`."""
+    columns = {field.name: table.column(field.name) for field in ENTRY_SCHEMA}
+    columns["parents"] = _lists(columns["parents"], lambda parents: tuple(Parent(**parent) for parent in parents))
+    columns["metadata"] = _lists(columns["metadata"], lambda items: MappingProxyType(dict(items)))
+    plain = {name: column if isinstance(column, list) else column.to_pylist() for name, column in columns.items()}
+    fields = zip(*(plain[name] for name in Entry.__slots__), strict=True)
+    rest = zip(*(plain[name] for name in ("leaf_index", "key_id", "signature")), strict=True)
+    return [
+        SignedEntry(entry=Entry.judged(*values), index=index, key_id=key_id, signature=signature)
+        for values, (index, key_id, signature) in zip(fields, rest, strict=True)
+    ]
 
-    Raises:
-        VerificationError: a row that is not a valid entry.
-    """
-    try:
-        columns = [table.column(name).to_pylist() for name in ENTRY_SCHEMA.names]
-        return [
-            SignedEntry(
-                entry=Entry(
-                    tenant=tenant,
-                    entry_id=entry_id,
-                    principal=principal,
-                    source=source,
-                    request=request,
-                    response=response,
-                    created_at_ms=created_at_ms,
-                    parents=tuple(Parent(**parent) for parent in parents),
-                    metadata=_unique(metadata),
-                ),
-                index=index,
-                key_id=key_id,
-                signature=signature,
-            )
-            for (
-                tenant, index, entry_id, principal, source, request, response, created_at_ms, parents, metadata,
-                key_id, signature,
-            ) in zip(*columns, strict=True)
-        ]  # fmt: skip
-    except (EntryError, UnicodeDecodeError) as error:
-        raise VerificationError(f"{where}: {error}") from None
+
+def _lists(column: pa.ChunkedArray, made: Callable[[list[Any]], T]) -> list[T]:
+    """Return what is made of each row's list; of empty lists, which most are, one for all."""
+    if all(chunk.offsets[0].equals(chunk.offsets[-1]) for chunk in column.chunks):
+        return [made([])] * len(column)
+    return [made(values) for values in column.to_pylist()]
 
 
 def write_tombstones(tombstones: Sequence[SignedTombstone]) -> bytes:

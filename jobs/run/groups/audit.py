@@ -104,6 +104,9 @@ class GroupFound:
     done: Mapping[str, WorkDone] = field(default_factory=dict)
     """What models did in this start, by role."""
 
+    taken: Mapping[str, int] = field(default_factory=dict)
+    """What an earlier run knew: how many embeddings, comparisons, replays."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAudit:
@@ -179,6 +182,7 @@ class GroupAudit:
         return GroupFound(
             group=self.group.name, result=result, files=part.files, asked=_answers(run) - known, failed=failed,
             done=measured.done,
+            taken={} if earlier is None else earlier.taken,
         )  # fmt: skip
 
     def failed(self, error: Exception) -> GroupFound:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from memory_audit.jobs.run.audit_memory import search_settings
 from memory_audit.jobs.run.groups.audit import GroupAudit, merged
 from memory_audit.jobs.run.groups.budget import Turns
 from memory_audit.jobs.run.groups.plan import group_folders, groups_of
-from memory_audit.jobs.run.run_files import AT_WORK, GROUPS, MARKER_FILE, read_models
+from memory_audit.jobs.run.run_files import AT_WORK, GROUPS, MARKER_FILE, PROGRAM, read_models
 from memory_audit.jobs.run.run_folder import open_marker
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.jobs.status import EVERY_S, groups_at_work
@@ -151,11 +152,16 @@ class GroupedRun:
             tally().of("group").known = len(founds)
         if open_groups:
             self.sealer.open(self.path)
+        taken = Counter[str]()
         for found in self._each(open_groups, executor):
             founds[found.group] = found
             self.asked += found.asked
             self.done.append(found.done)
             self.failed |= found.failed
+            taken.update(found.taken)
+        if self._earlier is not None and open_groups:
+            what = ", ".join(f"{taken[kind]:,} {kind}" for kind in ("embeddings", "comparisons", "replays"))
+            say(f"taken over from {self._earlier.path}: {what}")
         return founds
 
     def _each(self, groups: Sequence[GroupAudit], executor: Executor) -> Iterator[GroupFound]:
@@ -183,7 +189,7 @@ class GroupedRun:
                 yield found
 
     def _audit_of(self, group: Group, started_ms: int) -> GroupAudit:
-        identity = {**self._request.identity, "group": group.name}
+        identity = {**self._request.identity, "group": group.name, PROGRAM: self._request.program}
         return GroupAudit(
             request=self._request.of(frozenset(group.tenants)), group=group, identity=identity,
             folder=self.path.absolute() / GROUPS / group.name, codes=self.sealer.codes(identity),

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 
 import pyarrow as pa
@@ -256,8 +255,8 @@ def test_a_night_takes_over_nothing_that_was_changed_in_the_night_before(desk, r
     tonight = ["tonight" if word == "run" else word for word in AUDIT if word != "--quiet"]
     code, out, _ = run(*tonight, "--reuse", "run")
     told = " ".join(out.split())
-    taken = re.findall(r"(\d+) of \d+ comparisons are those of run", told)
-    assert (code, set(taken)) == (0, {"0"})
+    assert code == 0
+    assert ", 0 comparisons, " in told
     assert f"/entailment: {len(shards)} files not read: damaged, or not written with these keys" in told
     fresh = ["fresh" if word == "run" else word for word in AUDIT]
     assert run(*fresh)[0] == 0

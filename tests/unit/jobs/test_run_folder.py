@@ -91,12 +91,10 @@ def test_weights_and_models_come_back(tmp_path):
     run.record_models({"nli": "n@1"})
     run.record_models({"backbone": "b@1", "nli": "n@1"})
     run.add_weights({pair_key("a", "b"): 0.25})
-    run.add_vectors({text_key("a"): np.array([0.6, 0.8], np.float32)})
+    run.add_vectors(pa.array([text_key("a")]), np.array([[0.6, 0.8]], np.float32))
     again = RunFolder(tmp_path / "run", IDENTITY)
     assert again.weights == {pair_key("b", "a"): 0.25}
-    assert {key: vector.tolist() for key, vector in again.vectors.items()} == {
-        text_key("a"): np.float32([0.6, 0.8]).tolist()
-    }
+    assert again.vectors.of([text_key("a")]).tolist() == np.float32([[0.6, 0.8]]).tolist()
     assert again.models == {"backbone": "b@1", "nli": "n@1"}
     with pytest.raises(UsageError, match="holds answers of the nli n@1, not of n@2; choose another --out"):
         again.record_models({"nli": "n@2"})

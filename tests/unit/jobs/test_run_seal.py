@@ -161,10 +161,10 @@ def test_answers_are_not_taken_over_under_the_name_of_another_model(tmp_path):
     run.record_models({"nli": "small"})
     run.add_weights({"p": 0.5})
     earlier = EarlierRun(run.path, Sealer(keyring()))
-    assert list(earlier.weights({"p"}, "small")) == [{"p": 0.5}]
+    assert earlier.weights({"p"}, "small") == {"p": 0.5}
     (run.path / "models.json").write_text(json.dumps({"nli": "large"}), encoding="utf-8")
     earlier = EarlierRun(run.path, Sealer(keyring()))
-    assert not list(earlier.weights({"p"}, "large"))
+    assert not earlier.weights({"p"}, "large")
 
 
 @given(st.binary(max_size=8), st.text(max_size=8), st.sampled_from(tuple(ROLES)), st.dictionaries(st.text(), st.text()))
