@@ -136,6 +136,8 @@ class RayExecutor(_OnPools):
         replicas: Backbone replicas; 0 is as many as `GpuShares` says.
     """
 
+    on_cluster = True
+
     def __init__(self, specs: ModelSpecs, *, address: str | None = None, replicas: int = 0) -> None:
         super().__init__(specs)
         self._replicas = replicas

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from memory_audit.entry import Entry
     from memory_audit.events import Event
     from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.jobs.graph.graph_folder import GraphFolder
     from memory_audit.jobs.run.run_folder import RunFolder
     from memory_audit.lineage.descendants import Derivation
     from memory_audit.lineage.edges_file import EstimatedEdge
@@ -52,13 +53,14 @@ if TYPE_CHECKING:
 __all__ = ["audit_memory", "retrieval_over", "run_searches", "search_settings", "searched_texts"]
 
 
-def audit_memory(
+def audit_memory(  # noqa: PLR0913 - what is asked, where, and three that may be left out
     request: AuditRequest,
     executor: Executor,
     run: RunFolder,
     *,
     started_ms: int,
     log: SearchLog | None = None,
+    stored: GraphFolder | None = None,
 ) -> AuditResult:
     """Audit one verified snapshot against its events.
 
@@ -68,6 +70,7 @@ def audit_memory(
         run: What is known; what is learnt is kept there.
         started_ms: When the run was first started, Unix milliseconds.
         log: What the steps of the search are told to; None is a new one.
+        stored: Whole graphs that were made beforehand.
 
     Raises:
         IncompleteError: the run stopped part-way; start it again to continue.
@@ -77,7 +80,7 @@ def audit_memory(
 
     stores = {tenant: request.entries(tenant) for tenant in by_tenant}
     embed_texts(searched_texts(stores, by_tenant, config), executor, run)
-    graphs = consistency_graphs(stores, config, executor, run)
+    graphs = consistency_graphs(stores, config, executor, run, stored)
     estimated: defaultdict[str, list[EstimatedEdge]] = defaultdict(list)
     for edge in () if request.edges is None else request.edges.edges:
         estimated[edge.tenant].append(edge)

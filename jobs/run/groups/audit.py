@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.jobs.graph.graph_folder import GraphFolder
     from memory_audit.jobs.run.groups.plan import Group
     from memory_audit.jobs.run.reuse import EarlierRun
     from memory_audit.jobs.run.run_seal import Codes
@@ -112,6 +113,8 @@ class GroupAudit:
 
     earlier: EarlierRun | None
     started_ms: int
+    stored: GraphFolder | None = None
+    """Whole graphs that were made beforehand."""
 
     @property
     def memory_bytes(self) -> int:
@@ -163,7 +166,9 @@ class GroupAudit:
         """Audit tenants together, or where that fails for one of them in halves; return results, logs and failures."""
         log = SearchLog()
         try:
-            result = audit_memory(self.request.of(tenants), executor, run, started_ms=self.started_ms, log=log)
+            result = audit_memory(
+                self.request.of(tenants), executor, run, started_ms=self.started_ms, log=log, stored=self.stored
+            )  # fmt: skip
         except Exception as error:
             if of_whole_run(error):
                 raise

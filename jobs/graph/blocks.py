@@ -1,0 +1,121 @@
+"""What the pipeline does with one tenant, and with one block of its nodes.
+
+A block says all that is needed to compare it, so that any process can. Which blocks a tenant has, and in which order,
+follows from the store alone: Ray makes lost ones again by running what made them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from memory_audit.consistency.entailment import plan_pairs, weights
+from memory_audit.consistency.neighbours import check_vectors
+from memory_audit.consistency.stored_graph import PAIRS_SCHEMA, OwnedPairs
+from memory_audit.consistency.tenant_graph import TenantGraph
+from memory_audit.errors import AnswerError, VerificationError
+from memory_audit.jobs.graph.graph_folder import Block
+from memory_audit.jobs.run.batches import pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from memory_audit.config import AuditConfig
+    from memory_audit.consistency.neighbours import Propose
+    from memory_audit.entry import Entry
+    from memory_audit.jobs.graph.graph_folder import GraphFolder
+    from memory_audit.models.protocols import Embedder, EntailmentModel
+    from memory_audit.snapshot.reader import VerifiedSnapshot
+
+__all__ = ["StoreGraphs", "compare", "whole_graph"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreGraphs:
+    """Which stores are to be compared, and where what is found is kept. Can be pickled."""
+
+    snapshot: VerifiedSnapshot
+    config: AuditConfig
+    folder: GraphFolder
+    block_nodes: int
+    """Nodes of a block."""
+
+    def blocks(self, tenant: str, embedder: Embedder, propose: Propose | None = None) -> Iterator[dict[str, Any]]:
+        """Read and embed a tenant's memories, find their neighbours, and yield blocks for `compare`.
+
+        A tenant that cannot be read or embedded has no blocks: whoever needs its graph meets the same error.
+        """
+        try:
+            graph = whole_graph(self.snapshot.entries(tenant), self.config)
+            if not graph.entries:
+                return
+            graph.embed(self._embedded(tenant, graph.texts, embedder), np.zeros((0, 0), np.float32))
+            found = graph.nearest(propose=propose)
+        except (VerificationError, AnswerError):
+            return
+        owned, ids, texts, copies = OwnedPairs.of(found), graph.node_ids, graph.texts, graph.copies
+        for first in range(0, len(ids), self.block_nodes):
+            end = min(first + self.block_nodes, len(ids))
+            pairs = owned.of_nodes(first, end)
+            near, far = pairs.entry.tolist(), pairs.neighbour.tolist()
+            yield {
+                **Block(tenant, first, end, len(ids))._asdict(),
+                "entries": int(copies[first:end].sum()),
+                "entry": [ids[node] for node in near],
+                "neighbour": [ids[node] for node in far],
+                "cosine": pairs.cosine.tolist(),
+                "place": pairs.place.tolist(),
+                "place_back": pairs.place_back.tolist(),
+                "text": [texts[node] for node in near],
+                "other": [texts[node] for node in far],
+            }
+
+    def _embedded(self, tenant: str, texts: Sequence[str], embedder: Embedder) -> NDArray[np.float32]:
+        """Return the vectors of a tenant's texts, shape (texts, dimensions), past those on disk."""
+        parts, first = [], 0
+        for part in pieces(texts):
+            block = Block(tenant, first, first + len(part), len(texts))
+            vectors = self.folder.vectors(block, part)
+            if vectors is None:
+                vectors = embedder.embed(part)
+                check_vectors(vectors)
+                self.folder.add_vectors(block, part, vectors)
+            parts.append(vectors)
+            first = block.end
+        return np.concatenate(parts)
+
+
+def whole_graph(entries: Sequence[Entry], config: AuditConfig) -> TenantGraph:
+    """Return the graph of a tenant's entries, of which nothing is known yet."""
+    return TenantGraph(
+        entries, neighbours=config.neighbours, all_pairs_below=config.all_pairs_below, seed=config.seed, whole=True
+    )
+
+
+def compare(block: dict[str, Any], folder: GraphFolder, entailment: EntailmentModel) -> dict[str, int]:
+    """Ask NLI both ways about a block's pairs, and keep them; a block that is kept already is not asked again.
+
+    Returns:
+        `entries` that the block's nodes stand for, and `asked` pairs.
+    """
+    place = Block(*(block[name] for name in Block._fields))
+    pairs = list(zip(block["text"], block["other"], strict=True))
+    done = {"entries": block["entries"], "asked": 0}
+    if folder.pairs(place) is not None:
+        return done
+    by_length = sorted(range(len(pairs)), key=lambda number: sum(map(len, pairs[number])))  # batches pad little
+    contradiction = np.empty(len(pairs))
+    try:
+        if pairs:
+            asked = plan_pairs([pairs[number] for number in by_length])
+            contradiction[by_length] = weights(entailment.probabilities(asked))
+    except AnswerError:  # of this tenant alone: whoever needs its graph asks again, and meets it
+        return done
+    columns = {**{name: block[name] for name in PAIRS_SCHEMA.names if name in block}, "contradiction": contradiction}
+    folder.add_pairs(place, pa.table([columns[name] for name in PAIRS_SCHEMA.names], schema=PAIRS_SCHEMA))
+    return {**done, "asked": len(pairs)}
