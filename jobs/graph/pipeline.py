@@ -12,6 +12,7 @@ disk answers.
 from __future__ import annotations
 
 import logging
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -52,7 +53,8 @@ def compare_stores(
         from ray.data import DataContext, TaskPoolStrategy, from_items  # noqa: PLC0415 - takes a second to import
     except ImportError as error:
         raise UsageError(f"ray.data needs {error.name}: {with_extra('audit')}") from None
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what fails is raised, too
+    warnings.filterwarnings("ignore", "The maximum number of concurrent tasks", UserWarning)  # of few blocks
     cluster, free = ray.cluster_resources(), ray.available_resources()
     gpu = GPU_SHARE if free.get("GPU", 0) >= GPU_SHARE else 0
     context = DataContext.get_current().copy()
@@ -60,7 +62,8 @@ def compare_stores(
     context.enable_progress_bars = context.print_on_execution_start = False
     context.raise_original_map_exception = True
     folder = graphs.folder
-    readers, at_models = max(1, int(cluster.get("CPU", 1))), AT_MODEL * max(1, int(cluster.get("GPU", 0)))
+    readers = max(1, min(len(groups), int(cluster.get("CPU", 1))))
+    at_models = AT_MODEL * max(1, int(cluster.get("GPU", 0)))
 
     def blocks(group: dict[str, Any]) -> Iterator[dict[str, Any]]:
         propose = GpuCandidates() if gpu_present() else None

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from memory_audit.jobs.graph.blocks import StoreGraphs
 from memory_audit.jobs.graph.graph_folder import GraphFolder
 from memory_audit.jobs.progress import stage
-from memory_audit.jobs.run.run_folder import resumable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +55,7 @@ def store_graphs(
         block_nodes=min(max(leaves_of(request) // BLOCKS, LEAST_NODES), MOST_NODES),
     )  # fmt: skip
     asked = 0
-    with resumable(), stage("comparing memories (NLI)", leaves_of(request)) as progress:
+    with stage("comparing memories (NLI)", leaves_of(request)) as progress:
         for done in compare_stores(graphs, [group for group in wanted if group], embedder, entailment):
             asked += done["asked"]
             progress.advance(done["entries"])
