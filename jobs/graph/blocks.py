@@ -17,7 +17,8 @@ from memory_audit.consistency.neighbours import check_vectors
 from memory_audit.consistency.stored_graph import PAIRS_SCHEMA, OwnedPairs
 from memory_audit.consistency.tenant_graph import TenantGraph
 from memory_audit.errors import AnswerError, VerificationError
-from memory_audit.jobs.graph.graph_folder import Block
+from memory_audit.jobs.graph.earlier_graph import EarlierGraph
+from memory_audit.jobs.graph.graph_folder import Block, Nodes
 from memory_audit.jobs.run.batches import pieces
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ class StoreGraphs:
     block_nodes: int
     """Nodes of a block."""
 
+    earlier: GraphFolder | None = None
+    """Of an earlier run, with the models of this one: what it knew is not asked."""
+
     def blocks(self, tenant: str, embedder: Embedder, propose: Propose | None = None) -> Iterator[dict[str, Any]]:
         """Read and embed a tenant's memories, find their neighbours, and yield blocks for `compare`.
 
@@ -54,11 +58,14 @@ class StoreGraphs:
             graph = whole_graph(self.snapshot.entries(tenant), self.config)
             if not graph.entries:
                 return
-            graph.embed(self._embedded(tenant, graph.texts, embedder), np.zeros((0, 0), np.float32))
+            ids, texts = graph.node_ids, graph.texts
+            earlier = None if self.earlier is None else EarlierGraph(self.earlier, tenant, ids, texts)
+            vectors = self._embedded(tenant, ids, texts, embedder, earlier)
+            graph.embed(vectors, np.zeros((0, 0), np.float32))
             found = graph.nearest(propose=propose)
         except (VerificationError, AnswerError):
             return
-        owned, ids, texts, copies = OwnedPairs.of(found), graph.node_ids, graph.texts, graph.copies
+        owned, copies = OwnedPairs.of(found), graph.copies
         for first in range(0, len(ids), self.block_nodes):
             end = min(first + self.block_nodes, len(ids))
             pairs = owned.of_nodes(first, end)
@@ -71,21 +78,29 @@ class StoreGraphs:
                 "cosine": pairs.cosine.tolist(),
                 "place": pairs.place.tolist(),
                 "place_back": pairs.place_back.tolist(),
+                "contradiction": (np.full(len(near), np.nan) if earlier is None else earlier.weights(pairs)).tolist(),
                 "text": [texts[node] for node in near],
                 "other": [texts[node] for node in far],
             }
 
-    def _embedded(self, tenant: str, texts: Sequence[str], embedder: Embedder) -> NDArray[np.float32]:
-        """Return the vectors of a tenant's texts, shape (texts, dimensions), past those on disk."""
+    def _embedded(
+        self, tenant: str, ids: Sequence[str], texts: Sequence[str], embedder: Embedder, earlier: EarlierGraph | None
+    ) -> NDArray[np.float32]:
+        """Return the vectors of a tenant's nodes, shape (nodes, dimensions), past those on disk."""
         parts, first = [], 0
         for part in pieces(texts):
             block = Block(tenant, first, first + len(part), len(texts))
-            vectors = self.folder.vectors(block, part)
-            if vectors is None:
-                vectors = embedder.embed(part)
+            nodes = self.folder.nodes(block)
+            if nodes is None:
+                names = ids[first : block.end]
+                known = {} if earlier is None else earlier.vectors
+                new = [place for place, name in enumerate(names) if name not in known]
+                asked = dict(zip(new, embedder.embed([part[place] for place in new]) if new else (), strict=True))
+                vectors = np.stack([asked[at] if at in asked else known[name] for at, name in enumerate(names)])
                 check_vectors(vectors)
-                self.folder.add_vectors(block, part, vectors)
-            parts.append(vectors)
+                nodes = Nodes.of(names, part, vectors)
+                self.folder.add_nodes(block, nodes)
+            parts.append(nodes.vectors)
             first = block.end
         return np.concatenate(parts)
 
@@ -104,18 +119,20 @@ def compare(block: dict[str, Any], folder: GraphFolder, entailment: EntailmentMo
         `entries` that the block's nodes stand for, and `asked` pairs.
     """
     place = Block(*(block[name] for name in Block._fields))
-    pairs = list(zip(block["text"], block["other"], strict=True))
     done = {"entries": block["entries"], "asked": 0}
     if folder.pairs(place) is not None:
         return done
-    by_length = sorted(range(len(pairs)), key=lambda number: sum(map(len, pairs[number])))  # batches pad little
-    contradiction = np.empty(len(pairs))
-    try:
-        if pairs:
-            asked = plan_pairs([pairs[number] for number in by_length])
-            contradiction[by_length] = weights(entailment.probabilities(asked))
-    except AnswerError:  # of this tenant alone: whoever needs its graph asks again, and meets it
-        return done
-    columns = {**{name: block[name] for name in PAIRS_SCHEMA.names if name in block}, "contradiction": contradiction}
+    contradiction, pairs = (
+        np.array(block["contradiction"], np.float64),
+        list(zip(block["text"], block["other"], strict=True)),
+    )
+    # By length, so that what a model is given at once is padded little.
+    new = sorted(np.flatnonzero(np.isnan(contradiction)).tolist(), key=lambda number: sum(map(len, pairs[number])))
+    if new:
+        try:
+            contradiction[new] = weights(entailment.probabilities(plan_pairs([pairs[number] for number in new])))
+        except AnswerError:  # of this tenant alone: whoever needs its graph asks again, and meets it
+            return done
+    columns = block | {"contradiction": contradiction}
     folder.add_pairs(place, pa.table([columns[name] for name in PAIRS_SCHEMA.names], schema=PAIRS_SCHEMA))
-    return {**done, "asked": len(pairs)}
+    return {**done, "asked": len(new)}

@@ -31,7 +31,11 @@ LEAST_NODES, MOST_NODES = 16, 256
 
 
 def store_graphs(
-    request: AuditRequest, groups: Sequence[Sequence[str]], executor: Executor, path: Path, codes: Codes
+    request: AuditRequest,
+    groups: Sequence[Sequence[str]],
+    executor: Executor,
+    where: tuple[Path, Codes],
+    earlier: tuple[Path, Codes] | None = None,
 ) -> tuple[GraphFolder, int]:
     """Make the whole graphs of tenants that are not on disk yet, and return them all, and how many pairs were asked.
 
@@ -39,8 +43,8 @@ def store_graphs(
         request: Which store, and how it is to be compared.
         groups: Tenants, those that one task reads together.
         executor: On a cluster.
-        path: Where graphs are kept; made if absent.
-        codes: Of what is there.
+        where: The folder that graphs are kept in, made if absent, and the codes of what is there.
+        earlier: Likewise of an earlier run, whose comparisons and embeddings are taken over.
 
     Raises:
         AuditError: a model failed, or a disk; what was written is good.
@@ -48,10 +52,12 @@ def store_graphs(
     from memory_audit.jobs.graph.pipeline import compare_stores  # noqa: PLC0415 - brings Ray
 
     embedder, entailment = executor.embedder, executor.entailment
-    folder = GraphFolder(path=path, codes=codes, models={"embedder": embedder.model_id, "nli": entailment.model_id})
+    models = {"embedder": embedder.model_id, "nli": entailment.model_id}
+    folder = GraphFolder(path=where[0], codes=where[1], models=models)
+    known = None if earlier is None else GraphFolder(path=earlier[0], codes=earlier[1], models=models)
     wanted = [[tenant for tenant in group if not folder.is_complete(tenant)] for group in groups]
     graphs = StoreGraphs(
-        snapshot=request.snapshot, config=request.config, folder=folder,
+        snapshot=request.snapshot, config=request.config, folder=folder, earlier=known,
         block_nodes=min(max(leaves_of(request) // BLOCKS, LEAST_NODES), MOST_NODES),
     )  # fmt: skip
     asked = 0

@@ -22,7 +22,7 @@ from memory_audit.jobs.progress import Reporter, say, stage
 from memory_audit.jobs.run.audit_memory import search_settings
 from memory_audit.jobs.run.groups.audit import GroupAudit, merged
 from memory_audit.jobs.run.groups.plan import group_folders, groups_of
-from memory_audit.jobs.run.run_files import GROUPS, MARKER_FILE, read_models
+from memory_audit.jobs.run.run_files import GROUPS, MARKER_FILE, read_identity, read_models
 from memory_audit.jobs.run.run_folder import open_marker
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.report.confidence import calibrated
@@ -30,13 +30,14 @@ from memory_audit.report.untrusted import as_line
 from memory_audit.result import AuditResult, Tally, TenantSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.run.groups.audit import GroupFound
     from memory_audit.jobs.run.groups.plan import Group
     from memory_audit.jobs.run.reuse import EarlierRun
+    from memory_audit.jobs.run.run_seal import Codes
     from memory_audit.request import AuditRequest, TenantEvents
 
 __all__ = ["GroupedRun", "one_line"]
@@ -122,11 +123,18 @@ class GroupedRun:
         request = self._request
         if not (request.config.whole_graph and executor.on_cluster and leaves_of(request) >= FEWEST_ENTRIES):
             return list(groups)
-        codes = self.sealer.codes({**request.identity, "part": GRAPH})
-        tenants = [group.group.tenants for group in groups]
-        stored, asked = store_graphs(request, tenants, executor, self.path.absolute() / GRAPH, codes)
+        before = None if self._earlier is None else self._earlier.path
+        stored, asked = store_graphs(
+            request, [group.group.tenants for group in groups], executor,
+            self._graphs(self.path, request.identity),
+            None if before is None else self._graphs(before, read_identity(before)),
+        )  # fmt: skip
         self.asked += asked
         return [replace(group, stored=stored) for group in groups]
+
+    def _graphs(self, run: Path, identity: Mapping[str, str]) -> tuple[Path, Codes]:
+        """Return where a run keeps whole graphs, and the codes of these."""
+        return run.absolute() / GRAPH, self.sealer.codes({**identity, "part": GRAPH})
 
     def _audit_of(self, group: Group, started_ms: int) -> GroupAudit:
         identity = {**self._request.identity, "group": group.name}

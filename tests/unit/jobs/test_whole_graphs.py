@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memory_audit.consistency.entailment import plan_pairs, weights
 from memory_audit.entry import Entry
+from memory_audit.errors import VerificationError
 from memory_audit.jobs.graph.blocks import StoreGraphs, compare, whole_graph
 from memory_audit.jobs.graph.graph_folder import GraphFolder
 from memory_audit.jobs.run.run_seal import Codes
 from memory_audit.models.fakes import FakeEmbedder, FakeEntailment
-from memory_audit.consistency.entailment import plan_pairs, weights
-from memory_audit.errors import VerificationError
 from tests.audit_world import CONFIG, NOW_MS
 
 if TYPE_CHECKING:
@@ -63,13 +63,29 @@ def store(tenant: str, seed: int, entries: int) -> list[Entry]:
     ]  # fmt: skip
 
 
-def made(path: Path, stores: Mapping[str, Sequence[Entry]], nli, *, order=None, nodes: int = 3, config=CONFIG):
-    """Make all graphs, and return their folder."""
+class CountingEmbedder(FakeEmbedder):
+    """Counts what it was asked."""
+
+    asked = 0
+
+    def embed(self, texts):
+        self.asked += len(texts)
+        return super().embed(texts)
+
+
+def folder_of(path: Path, nli) -> GraphFolder:
     models = {"embedder": FakeEmbedder().model_id, "nli": nli.model_id}
-    folder = GraphFolder(path=path, codes=Codes(b"secret", {"run": "1"}), models=models)
-    graphs = StoreGraphs(snapshot=Snapshot(stores), config=config, folder=folder, block_nodes=nodes)
+    return GraphFolder(path=path, codes=Codes(b"secret", {"run": "1"}), models=models)
+
+
+def made(path: Path, stores, nli, *, order=None, nodes: int = 3, config=CONFIG, earlier=None, embedder=None):
+    """Make all graphs, and return their folder."""
+    folder = folder_of(path, nli)
+    graphs = StoreGraphs(
+        snapshot=Snapshot(stores), config=config, folder=folder, block_nodes=nodes, earlier=earlier
+    )  # fmt: skip
     for tenant in order or stores:
-        for block in graphs.blocks(tenant, FakeEmbedder()):
+        for block in graphs.blocks(tenant, embedder or FakeEmbedder()):
             compare(block, folder, nli)
     return folder
 
@@ -155,6 +171,25 @@ def test_a_block_that_this_run_did_not_write_is_asked_again(tmp_path, harm):
     made(tmp_path, stores, again)
     share = len(again.asked) / len(whole.asked)
     assert share == 1 if harm == "of another model" else 0 < share < 0.2
+
+
+def test_a_night_asks_for_the_neighbourhoods_of_what_is_new_and_finds_what_a_full_run_finds(tmp_path):
+    entries = store("a", 1, 200)
+    changed = [replace(entries[9], response="another thing under this id"), *entries[12:], *store("a", 7, 203)[-3:]]
+    first, second, whole, embedder = Counting(), Counting(), Counting(), CountingEmbedder()
+    made(tmp_path / "1", {"a": entries}, first)
+    earlier = folder_of(tmp_path / "1", first)
+    folder = made(tmp_path / "2", {"a": changed}, second, earlier=earlier, embedder=embedder)
+    made(tmp_path / "whole", {"a": changed}, whole)
+    assert bytes_of(tmp_path / "2") == bytes_of(tmp_path / "whole")
+    assert folder.is_complete("a")
+    assert 0 < len(second.asked) < 0.3 * len(whole.asked)
+    assert {text for pair in second.asked for text in pair} >= {changed[0].text}
+    assert 1 <= embedder.asked <= 8  # some are the first of their copies now
+    other = Counting()
+    other.model_id = "another"
+    made(tmp_path / "3", {"a": changed}, other, earlier=folder_of(tmp_path / "1", other))
+    assert len(other.asked) == len(whole.asked)
 
 
 def test_a_tenant_that_cannot_be_read_has_no_graph_and_keeps_no_other_from_it(tmp_path):
