@@ -96,11 +96,12 @@ def on_ray(product: Any) -> Iterator[Callable[[Any, Path], tuple[Any, dict[str, 
     """Start Ray and the stand-ins, and yield what makes graphs there."""
     import ray  # noqa: PLC0415 - importing it takes seconds
 
-    from memory_audit.jobs.executors import on_ray as module  # noqa: PLC0415
     from memory_audit.jobs.graph.blocks import whole_graph  # noqa: PLC0415
     from memory_audit.jobs.graph.whole_graphs import store_graphs  # noqa: PLC0415
     from memory_audit.jobs.run.run_seal import Sealer  # noqa: PLC0415
     from memory_audit.models import ray_actors  # noqa: PLC0415
+
+    module: Any = importlib.import_module("memory_audit.jobs.executors.on_ray")
 
     def hosting(actor: type) -> type:
         class Hosting(actor):  # type: ignore[misc]
@@ -114,7 +115,8 @@ def on_ray(product: Any) -> Iterator[Callable[[Any, Path], tuple[Any, dict[str, 
 
         return Hosting
 
-    module.EmbedderActor, module.EntailmentActor = map(hosting, (ray_actors.EmbedderActor, ray_actors.EntailmentActor))  # type: ignore[misc]
+    module.EmbedderActor = hosting(ray_actors.EmbedderActor)
+    module.EntailmentActor = hosting(ray_actors.EntailmentActor)
     config = replace(product.CONFIG, graph="full")
     executor = module.RayExecutor(product.ModelSpecs(backbone="fake", nli="fake", embedder="fake"))
     assert executor.embedder.model_id == executor.entailment.model_id  # noqa: S101 - asking for them starts them

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from memory_audit.errors import ModelError, UsageError
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.executors.on_ray import RayExecutor
 from memory_audit.jobs.run.groups import plan, run
 from memory_audit.jobs.run.run_audit import audit_all
 from memory_audit.models.fakes import FakeGenerator
+from memory_audit.models.ray_actors import EntailmentActor
 from memory_audit.provenance.keys import save_policy
 from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, json_of, keyring, make_snapshot, request_of
 from tests.ray.losing_graphs import EVENTS, entries
@@ -53,6 +55,24 @@ def test_an_audit_with_whole_graphs_gives_the_bytes_of_a_local_one(snapshot, tmp
     assert len(list((tmp_path / "ray" / "graph").iterdir())) == 2
     assert not list((tmp_path / "ray").glob("groups/*/entailment/*"))  # groups asked nothing about pairs
     assert list((tmp_path / "local").glob("groups/*/entailment/*"))
+
+
+@pytest.mark.usefixtures("local_ray", "by_ray_data")
+def test_a_model_that_fails_in_the_pipeline_stops_the_run_with_its_own_line(snapshot, tmp_path, monkeypatch):
+    class Failing(EntailmentActor):
+        def rows(self, *_given):
+            raise ModelError("the card is full")
+
+    monkeypatch.setattr("memory_audit.jobs.executors.on_ray.EntailmentActor", Failing)
+    with pytest.raises(ModelError, match=r"^the card is full; finished replays are kept: start the same command again"):
+        audited(RayExecutor(FAKES), snapshot, tmp_path / "run")
+
+
+@pytest.mark.usefixtures("local_ray", "by_ray_data")
+def test_without_ray_data_the_extra_is_named(snapshot, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray.data", None)
+    with pytest.raises(UsageError, match=r"ray\.data .*pip install .*\[audit\]"):
+        audited(RayExecutor(FAKES), snapshot, tmp_path / "run")
 
 
 @pytest.mark.timeout(240)
