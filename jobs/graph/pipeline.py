@@ -16,6 +16,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray.exceptions import RayError
 
 from memory_audit.errors import AuditError, ModelError, UsageError
 from memory_audit.jobs.graph.blocks import StoreGraphs, compare
@@ -89,7 +90,7 @@ def _cause(error: BaseException) -> BaseException:
     """Return the error of ours that Ray's hold, or one that says in a line what Ray says."""
     inner: BaseException | None = error
     while inner is not None:
-        if isinstance(inner, AuditError):
+        if isinstance(inner, AuditError) and not isinstance(inner, RayError):  # Ray's is of both, and a page long
             return inner
         inner = getattr(inner, "cause", None) or inner.__cause__
     return ModelError(f"comparing memories on Ray failed: {' '.join(str(error).split())[-300:]}")

@@ -60,11 +60,11 @@ def test_an_audit_with_whole_graphs_gives_the_bytes_of_a_local_one(snapshot, tmp
 @pytest.mark.usefixtures("local_ray", "by_ray_data")
 def test_a_model_that_fails_in_the_pipeline_stops_the_run_with_its_own_line(snapshot, tmp_path, monkeypatch):
     class Failing(EntailmentActor):
-        def rows(self, *_given):
+        def rows(self, method, items, model_id):
             raise ModelError("the card is full")
 
     monkeypatch.setattr("memory_audit.jobs.executors.on_ray.EntailmentActor", Failing)
-    with pytest.raises(ModelError, match=r"^the card is full; finished replays are kept: start the same command again"):
+    with pytest.raises(ModelError, match=r"^the card is full; finished replays are kept: start .* again to continue$"):
         audited(RayExecutor(FAKES), snapshot, tmp_path / "run")
 
 
