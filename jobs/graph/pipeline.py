@@ -91,6 +91,6 @@ def _cause(error: BaseException) -> BaseException:
     inner: BaseException | None = error
     while inner is not None:
         if isinstance(inner, AuditError) and not isinstance(inner, RayError):  # Ray's is of both, and a page long
-            return inner
+            return type(inner)(str(inner).split("\n", 1)[0])  # Ray Data adds lines to it
         inner = getattr(inner, "cause", None) or inner.__cause__
     return ModelError(f"comparing memories on Ray failed: {' '.join(str(error).split())[-300:]}")
