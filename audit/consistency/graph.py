@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from memory_audit.consistency.neighbours import Neighbours
 
-__all__ = ["ConsistencyGraph", "build_graph"]
+__all__ = ["ConsistencyGraph", "build_graph", "scored"]
 
 CONTRADICTION_WEIGHT = 0.5
 """w from which a pair counts as a contradiction: the class is then more likely than the other two together."""
@@ -62,14 +62,14 @@ def build_graph(
     bad = np.flatnonzero(~((w >= 0) & (w <= 1)))
     if len(bad):
         raise UsageError(f"contradiction weight {bad[0]} is {w[bad[0]]}, expected a number from 0 to 1")
-    terms = (w * np.maximum(neighbours.similarity, 0.0))[neighbours.list_pairs]
+    cas, density = scored(neighbours.similarity[neighbours.list_pairs], w[neighbours.list_pairs])
+    return ConsistencyGraph(neighbours=neighbours, contradiction=w, cas=cas, density=density)
+
+
+def scored(
+    similarity: NDArray[np.float64], contradiction: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return CAS and density of some entries, both (r,), from cosine and w of each with its neighbours, both (r, k)."""
     # Sorted before summing: the sum then does not depend on the order in which entries are numbered.
-    cas = np.sort(terms, axis=1).sum(axis=1)
-    reach = np.sort(neighbours.similarity[neighbours.list_pairs], axis=1)
-    width = neighbours.lists.shape[1]
-    return ConsistencyGraph(
-        neighbours=neighbours,
-        contradiction=w,
-        cas=cas,
-        density=reach.sum(axis=1) / width if width else np.zeros(neighbours.size),
-    )
+    cas = np.sort(contradiction * np.maximum(similarity, 0.0), axis=1).sum(axis=1)
+    return cas, np.sort(similarity, axis=1).sum(axis=1) / max(similarity.shape[1], 1)

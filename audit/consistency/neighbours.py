@@ -7,6 +7,7 @@ Rules:
    before they are compared, so that the order of a matrix product's sums cannot decide a tie.
 4. Up to EXACT_LIMIT entries the search is exact (blocked matrix products). Above it, candidates are proposed and ranked
    exactly: for all entries by an inverted file of faiss, for some of them, or without faiss, by products in float32.
+   A caller with a GPU proposes candidates by products there (`memory_audit.models.gpu_neighbours`).
 
 Embedding is done by the caller.
 """
@@ -21,7 +22,12 @@ import numpy as np
 from memory_audit.errors import AnswerError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
+
+    Propose = Callable[[NDArray[np.float32], int], NDArray[np.int64] | None]
+    """From vectors (n, d) and a count, candidate neighbours (n, count) of each, itself too; None where it cannot."""
 
 __all__ = ["EXACT_LIMIT", "Neighbours", "check_vectors", "nearest"]
 
@@ -41,8 +47,8 @@ _SCANNED_FLOATS = 1 << 24
 """As many of float32 (64 MiB) where some entries are compared with all of a large store."""
 
 _STEPS = round(1 / SIMILARITY_STEP)
-_SPARE_CANDIDATES = 16
-"""Candidates asked of faiss beyond k, so that float32 rounding near the k-th cannot lose a neighbour."""
+SPARE_CANDIDATES = 16
+"""Candidates asked of float32 beyond k, so that float32 rounding near the k-th cannot lose a neighbour."""
 
 _PROBED_CELLS = 16
 """With four times sqrt(n) cells, recall at 10 was 0.999 on 30,000 loose clusters of 30 (384 dimensions)."""
@@ -72,6 +78,11 @@ class Neighbours:
         """Number of entries whose neighbours these are."""
         return len(self.rows)
 
+    @classmethod
+    def of_lists(cls, lists: NDArray[np.int64], similarity: NDArray[np.float64]) -> Neighbours:
+        """Return the neighbours of all entries of a tenant from their lists and the cosines there, both (n, k)."""
+        return _assemble(np.arange(len(lists)), lists, _steps(similarity))
+
     def beside(self, more: Neighbours) -> Neighbours:
         """Return these and the neighbours of other entries of the same tenant."""
         steps = [_steps(found.similarity)[found.list_pairs] for found in (self, more)]
@@ -80,13 +91,14 @@ class Neighbours:
         )
 
 
-def nearest(
+def nearest(  # noqa: PLR0913 - vectors, how many of whom, and how they are found
     vectors: NDArray[np.float32],
     k: int,
     *,
     rows: NDArray[np.int64] | None = None,
     method: Literal["auto", "exact", "faiss"] = "auto",
     seed: int = 0,
+    propose: Propose | None = None,
 ) -> Neighbours:
     """Find the k nearest others of each entry.
 
@@ -96,6 +108,7 @@ def nearest(
         rows: Shape (r,): the entries whose neighbours are wanted; None is all.
         method: `auto` is exact up to EXACT_LIMIT entries and faiss above.
         seed: Of faiss's clustering.
+        propose: What proposes candidates for all entries in place of faiss, also for few of them.
 
     Raises:
         AnswerError: the vectors are not finite or not of unit norm.
@@ -109,9 +122,11 @@ def nearest(
     wanted = np.arange(n) if rows is None else rows
     if width == 0 or len(wanted) == 0:
         return _assemble(wanted, *np.zeros((2, len(wanted), width), dtype=np.int64))
-    if method == "exact" or (method == "auto" and n <= EXACT_LIMIT):
-        return _assemble(wanted, *_exact(vectors.astype(np.float64), wanted, width))
-    candidates = _faiss_candidates(vectors, width, seed) if rows is None else None
+    candidates = None if propose is None or rows is not None else propose(vectors, min(n, width + 1 + SPARE_CANDIDATES))
+    if candidates is None:
+        if method == "exact" or (method == "auto" and n <= EXACT_LIMIT):
+            return _assemble(wanted, *_exact(vectors.astype(np.float64), wanted, width))
+        candidates = _faiss_candidates(vectors, width, seed) if rows is None else None
     if candidates is None:
         candidates = _scanned_candidates(vectors, wanted, width)
     return _assemble(wanted, *_rank(vectors, wanted, candidates, width))
@@ -170,14 +185,14 @@ def _faiss_candidates(vectors: NDArray[np.float32], width: int, seed: int) -> ND
     index.train(contiguous)
     index.add(contiguous)
     index.nprobe = max(_PROBED_CELLS, cells // 32)
-    found: NDArray[np.int64] = index.search(contiguous, min(n, width + 1 + _SPARE_CANDIDATES))[1]
+    found: NDArray[np.int64] = index.search(contiguous, min(n, width + 1 + SPARE_CANDIDATES))[1]
     return found
 
 
 def _scanned_candidates(vectors: NDArray[np.float32], rows: NDArray[np.int64], width: int) -> NDArray[np.int64]:
     """Return candidate neighbours of some entries (len(rows), width + spare), by comparing each with all."""
     n = len(vectors)
-    count = min(n, width + 1 + _SPARE_CANDIDATES)
+    count = min(n, width + 1 + SPARE_CANDIDATES)
     found = np.empty((len(rows), count), dtype=np.int64)
     block = max(1, _SCANNED_FLOATS // n)
     for start in range(0, len(rows), block):

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memory_audit.consistency.neighbours import Propose
+    from memory_audit.consistency.stored_graph import StoredGraph
     from memory_audit.entry import Entry
 
 __all__ = ["TenantGraph"]
@@ -72,6 +74,21 @@ class TenantGraph:
         return nodes, np.unique(firsts)
 
     @property
+    def node_ids(self) -> list[str]:
+        """The first entry of each node."""
+        return [self.entries[place].entry_id for place in self._nodes[1].tolist()]
+
+    @property
+    def copies(self) -> NDArray[np.int64]:
+        """Shape (nodes,): how many entries each node stands for."""
+        return np.bincount(self._nodes[0], minlength=len(self._nodes[1]))
+
+    @property
+    def is_complete(self) -> bool:
+        """Tell whether nothing is left to be asked."""
+        return self.whole and self._known is not None
+
+    @property
     def is_embedded(self) -> bool:
         """Tell whether `plan` may be called."""
         return self._vectors is not None
@@ -99,24 +116,47 @@ class TenantGraph:
         Raises:
             ModelError: the embeddings are no unit vectors.
         """
-        if self._vectors is None:
-            raise ValueError("a graph plans once it is embedded")
         nodes, known = self._nodes[0], self._known
         wanted = nodes[[self.places[name] for name in entry_ids if name in self.places]]
         if known is None:
             drawn = np.arange(len(nodes)) if self.whole else sampled(len(nodes), self._seed)
             wanted = np.concatenate([wanted, nodes[drawn]])
         wanted = np.unique(wanted)
-        everything = len(self.entries) <= self._all_pairs_below
-        self._found = nearest(
-            self._vectors, max(len(self._vectors) - 1, 1) if everything else self._neighbours,
-            rows=None if self.whole and known is None else wanted[self._rows[wanted] < 0], seed=self._seed,
-        )  # fmt: skip
+        self._found = self.nearest(None if self.whole and known is None else wanted[self._rows[wanted] < 0])
         if known is not None:
             self._found = known.neighbours.beside(self._found)
         asked = self._found.pairs[~self._is_known(self._found)]
         firsts = self._nodes[1]
         return [(self.entries[a].text, self.entries[b].text) for a, b in firsts[asked].tolist()]
+
+    @property
+    def width(self) -> int:
+        """How many neighbours each node has."""
+        others = len(self._nodes[1]) - 1
+        return others if len(self.entries) <= self._all_pairs_below else min(self._neighbours, others)
+
+    def nearest(self, rows: NDArray[np.int64] | None = None, propose: Propose | None = None) -> Neighbours:
+        """Find the neighbours of some nodes, or of all, among those embedded; see `neighbours.nearest`."""
+        if self._vectors is None:
+            raise ValueError("a graph plans once it is embedded")
+        return nearest(self._vectors, max(self.width, 1), rows=rows, seed=self._seed, propose=propose)
+
+    def recall(self, stored: StoredGraph, responses: NDArray[np.float32]) -> None:
+        """Take the whole graph as it was stored, and the embeddings of the responses, (entries, dimensions).
+
+        Raises:
+            UsageError: what is stored is not the graph of these entries.
+        """
+        parts = list(stored.parts())
+        lists, similarity, weights = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("lists", "similarity", "contradiction")
+        )
+        self._found = Neighbours.of_lists(lists, similarity)
+        self._rows = np.full(len(lists), -1, np.int64)
+        self.responses = responses
+        contradiction = np.empty(len(self._found.pairs))
+        contradiction[self._found.list_pairs] = weights
+        self.observe(contradiction)
 
     def observe(self, weights: NDArray[np.float64]) -> None:
         """Take the contradiction weights of the pairs that were planned, in their order.

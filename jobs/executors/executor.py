@@ -83,6 +83,11 @@ class Executor(Protocol):
         """Run work that awaits the backbone, and return what it returns."""
         ...
 
+    @property
+    def on_cluster(self) -> bool:
+        """Whether its models can be asked from tasks on other machines."""
+        ...
+
     def close(self) -> None:
         """End the models. Idempotent."""
         ...

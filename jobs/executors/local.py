@@ -36,6 +36,8 @@ class LocalExecutor:
         closes_generator: Whether `close` ends that one, too. An engine that nobody ends may hold up the interpreter.
     """
 
+    on_cluster = False
+
     def __init__(
         self, specs: ModelSpecs, generator: Generator | None = None, *, closes_generator: bool = False
     ) -> None:

@@ -139,6 +139,8 @@ class RayExecutor(_OnPools):
         replicas: Backbone replicas; 0 is as many as there are places for (`memory_audit.models.services.places`).
     """
 
+    on_cluster = True
+
     def __init__(self, specs: ModelSpecs, *, address: str | None = None, replicas: int = 0) -> None:
         super().__init__(specs)
         self.machine = address or self.machine

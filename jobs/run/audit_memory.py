@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from memory_audit.entry import Entry
     from memory_audit.events import Event
     from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.jobs.graph.graph_folder import GraphFolder
     from memory_audit.jobs.run.run_folder import RunFolder
     from memory_audit.lineage.descendants import Derivation
     from memory_audit.lineage.edges_file import EstimatedEdge
@@ -60,6 +61,7 @@ def audit_memory(  # noqa: PLR0913 - the parts of an audit
     started_ms: int,
     log: SearchLog | None = None,
     limits: Mapping[str, int] | None = None,
+    stored: GraphFolder | None = None,
 ) -> AuditResult:
     """Audit one verified snapshot against its events.
 
@@ -70,6 +72,7 @@ def audit_memory(  # noqa: PLR0913 - the parts of an audit
         started_ms: When the run was first started, Unix milliseconds.
         log: What the steps of the search are told to; None is a new one.
         limits: Tenant to the most replays of its search and final check; None is no limit.
+        stored: Whole graphs that were made beforehand.
 
     Raises:
         IncompleteError: the run stopped part-way; start it again to continue.
@@ -79,7 +82,7 @@ def audit_memory(  # noqa: PLR0913 - the parts of an audit
 
     stores = {tenant: request.entries(tenant) for tenant in by_tenant}
     embed_texts(searched_texts(stores, by_tenant, config), executor, run)
-    graphs = consistency_graphs(stores, config, executor, run)
+    graphs = consistency_graphs(stores, config, executor, run, stored)
     estimated: defaultdict[str, list[EstimatedEdge]] = defaultdict(list)
     for edge in () if request.edges is None else request.edges.edges:
         estimated[edge.tenant].append(edge)

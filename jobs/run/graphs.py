@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memory_audit.consistency.entailment import plan_pairs, weights
 from memory_audit.consistency.tenant_graph import TenantGraph
+from memory_audit.errors import UsageError
 from memory_audit.jobs.progress import stage, tally
 from memory_audit.jobs.run.batches import pieces
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from memory_audit.config import AuditConfig
     from memory_audit.entry import Entry
     from memory_audit.jobs.executors.executor import Executor
+    from memory_audit.jobs.graph.graph_folder import GraphFolder
     from memory_audit.jobs.run.run_folder import RunFolder
 
 __all__ = ["consistency_graphs", "extend_graphs"]
@@ -28,9 +32,20 @@ PAIRS_PER_WRITE = 32
 
 
 def consistency_graphs(
-    by_tenant: Mapping[str, Sequence[Entry]], config: AuditConfig, executor: Executor, run: RunFolder
+    by_tenant: Mapping[str, Sequence[Entry]],
+    config: AuditConfig,
+    executor: Executor,
+    run: RunFolder,
+    stored: GraphFolder | None = None,
 ) -> dict[str, TenantGraph]:
     """Return each tenant's graph: whole where the configuration needs that, else nothing is known of it yet.
+
+    Args:
+        by_tenant: Their live entries.
+        config: Which graph.
+        executor: Whose models answer.
+        run: What is known; what is learnt is kept there.
+        stored: Whole graphs that were made beforehand; one that is not there, or not all of it, is made now.
 
     Raises:
         ModelError: a model failed; what was embedded and scored is on disk.
@@ -43,8 +58,23 @@ def consistency_graphs(
         for tenant, entries in by_tenant.items()
     }  # fmt: skip
     if config.whole_graph:
+        if stored is not None:
+            _recall(graphs, stored, executor, run)
         extend_graphs(dict.fromkeys(graphs.values(), ()), executor, run)
     return graphs
+
+
+def _recall(graphs: Mapping[str, TenantGraph], stored: GraphFolder, executor: Executor, run: RunFolder) -> None:
+    """Take the graphs that are stored."""
+    found = {tenant: graph for tenant, graph in graphs.items() if stored.is_complete(tenant)}
+    if not found:
+        return
+    responses = {tenant: [entry.response for entry in graph.entries] for tenant, graph in found.items()}
+    embed_texts(chain.from_iterable(responses.values()), executor, run)
+    run.record_models(stored.models)
+    for tenant, graph in found.items():
+        with suppress(UsageError):  # of other memories, or damaged: it is made again
+            graph.recall(stored.graph(tenant, graph), vectors_of(responses[tenant], run))
 
 
 def extend_graphs(wanted: Mapping[TenantGraph, Collection[str]], executor: Executor, run: RunFolder) -> None:
@@ -61,6 +91,7 @@ def extend_graphs(wanted: Mapping[TenantGraph, Collection[str]], executor: Execu
     Raises:
         ModelError: a model failed; what was embedded and scored is on disk.
     """
+    wanted = {graph: entry_ids for graph, entry_ids in wanted.items() if not graph.is_complete}
     fresh = [graph for graph in wanted if not graph.is_embedded]
     embed_texts((text for graph in fresh for texts in _texts(graph) for text in texts), executor, run)
     for graph in fresh:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.executors.measured import WorkDone
+    from memory_audit.jobs.graph.graph_folder import GraphFolder
     from memory_audit.jobs.run.groups.plan import Group
     from memory_audit.jobs.run.reuse import EarlierRun
     from memory_audit.jobs.run.run_seal import Codes
@@ -134,6 +135,9 @@ class GroupAudit:
     limits: Mapping[str, int] | None = None
     """Tenant to the most replays of its audit, of those that are to be audited; None audits all, without a limit."""
 
+    stored: GraphFolder | None = None
+    """Whole graphs that were made beforehand."""
+
     @property
     def tenants(self) -> tuple[str, ...]:
         """Those that are to be audited."""
@@ -198,7 +202,8 @@ class GroupAudit:
         log = SearchLog()
         try:
             result = audit_memory(
-                self.request.of(tenants), executor, run, started_ms=self.started_ms, log=log, limits=self.limits
+                self.request.of(tenants), executor, run, started_ms=self.started_ms, log=log, limits=self.limits,
+                stored=self.stored,
             )  # fmt: skip
         except Exception as error:
             if of_whole_run(error):
