@@ -37,6 +37,7 @@ from memory_audit.jobs.cli.shared import FINDINGS, VERSION, BackboneKeyEnv, Invo
 from memory_audit.jobs.cli.verify import verify
 from memory_audit.jobs.passphrases import PASSPHRASES, VARIABLE, Passphrases
 from memory_audit.models.library_noise import quiet_imports
+from memory_audit.provenance.mirror import with_addresses
 from memory_audit.report.untrusted import as_line
 
 __all__ = ["app", "main"]
@@ -82,7 +83,7 @@ def main(invocation: Invocation | None = None) -> NoReturn:
     errors = Console(stderr=True, soft_wrap=True)
 
     def fail(line: str, code: int) -> NoReturn:
-        errors.print(f"memaudit: {as_line(line, 600)}", markup=False, highlight=False, style="bold red")
+        errors.print(f"memaudit: {as_line(with_addresses(line), 600)}", markup=False, highlight=False, style="bold red")
         sys.exit(code)
 
     started = Invocation() if invocation is None else invocation
