@@ -92,12 +92,12 @@ def as_kept(store: Path) -> Iterator[Path]:
         yield mirrored(Path(folder), mirror.remote)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, unsafe_hash=True)
 class ObjectStoreRemote:
-    """The files under one address (`memory_audit.provenance.mirror.Remote`)."""
+    """The files under one address (`memory_audit.provenance.mirror.Remote`); it is equal to others of that address."""
 
     address: str
-    keeps_versions: bool = False
+    keeps_versions: bool = field(default=False, compare=False)
     _objects: ObjectStore | None = field(default=None, repr=False, compare=False)
     _lease: ObjectLease | None = field(default=None, repr=False, compare=False)
     _conditional: bool = field(default=False, repr=False, compare=False)
