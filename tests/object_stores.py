@@ -97,7 +97,8 @@ def seaweedfs(folder: Path) -> Iterator[S3Server]:
         f"-master.port={master}", f"-master.port.grpc={master_grpc}", "-master.volumeSizeLimitMB=64",
         f"-volume.port={volume}", f"-volume.port.grpc={volume_grpc}", "-volume.max=64", "-filer",
         f"-filer.port={filer}", f"-filer.port.grpc={filer_grpc}", "-s3", f"-s3.port={s3}",
-        f"-s3.config={folder / 's3.json'}", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0",
+        f"-s3.config={folder / 's3.json'}", "-s3.autoCreateBucket=false",
+        "-s3.port.iceberg=0", "-s3.port.lance=0",
     ]  # fmt: skip
     with _running(command, folder, server):
         yield server
