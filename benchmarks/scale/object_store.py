@@ -26,6 +26,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.entry import Entry
@@ -36,7 +37,7 @@ from memory_audit.snapshot.reader import open_snapshot
 from tests.object_stores import seaweedfs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 NOW_MS = 1_800_000_000_000
 LISTED_AT_ONCE = 1_000
@@ -49,7 +50,7 @@ class Counter:
         self._objects = objects
         self.requests = self.sent = self.received = 0
 
-    def list(self, prefix: str | None) -> list[Any]:
+    def list(self, prefix: str | None) -> Any:
         """List all at once, and count a request for each page of the service's."""
         batches = list(self._objects.list(prefix))
         self.requests += 1 + sum(map(len, batches)) // LISTED_AT_ONCE
@@ -68,7 +69,7 @@ class Counter:
         self.sent += len(data)
         return self._objects.put(name, data, **options)
 
-    def delete(self, names: list[str]) -> None:
+    def delete(self, names: Sequence[str]) -> None:
         """Erase: one request for a thousand."""
         self.requests += 1
         self._objects.delete(names)
@@ -107,7 +108,8 @@ def steps(
     where: str, folder: Path, options: argparse.Namespace
 ) -> list[tuple[str, float, tuple[int, int, int] | None]]:
     """Do each step once; return its name, seconds, and of a bucket requests, bytes sent and bytes received."""
-    keyring, done = generate_keys(), []
+    keyring = generate_keys()
+    done: list[tuple[str, float, tuple[int, int, int] | None]] = []
     tenants = [f"tenant-{number}" for number in range(options.tenants)]
     entries = [_entry(tenant, f"m{number}") for tenant in tenants for number in range(options.each)]
 
@@ -118,22 +120,21 @@ def steps(
         return place_of(f"s3://bench/{folder.name}")
 
     def step(name: str, machine: str, work: Callable[[Path], object]) -> None:
-        store, counters = place(machine), []
+        store = place(machine)
+        counters: list[Counter] = []
+        real = ObjectStoreRemote.open
 
         def opened(remote: ObjectStoreRemote) -> Any:
             if not counters:
                 counters.append(Counter(real(remote)))
             return counters[0]
 
-        real, ObjectStoreRemote.open = ObjectStoreRemote.open, opened  # type: ignore[method-assign]
-        try:
+        with mock.patch.object(ObjectStoreRemote, "open", opened):
             started = time.perf_counter()
             work(store)
             wall_s = time.perf_counter() - started
-        finally:
-            ObjectStoreRemote.open = real  # type: ignore[method-assign]
-        counted = counters[0] if counters else None
-        done.append((name, wall_s, counted and (counted.requests, counted.sent, counted.received)))
+        counted = [(counter.requests, counter.sent, counter.received) for counter in counters]
+        done.append((name, wall_s, counted[0] if counted else None))
 
     def read(store: Path, names: list[str]) -> None:
         snapshot = open_snapshot(store, keyring.policy, now_ms=NOW_MS + 1)
