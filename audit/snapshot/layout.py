@@ -18,20 +18,24 @@ A tenant's bucket is the first byte of the SHA-256 of its name: reading one tena
 from digests, never read from a file, so no manifest can name a file outside the store. A tile is named by its hash in
 the level above, and not by its place: of two publishers who fill one tile, each writes its own. Whatever else lies in
 the folder is its owner's: a store may be made in a folder that has keys, events or run folders too.
+
+A store may lie in an object store, under the same names; its folder is then a mirror
+(`memory_audit.provenance.mirror`). This module is the only one of the store's that knows of it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from memory_audit.errors import UsageError, VerificationError
 from memory_audit.provenance import durable
 from memory_audit.provenance.folder_lock import locked
-from memory_audit.provenance.tlog.merkle import HASH_BYTES
+from memory_audit.provenance.mirror import mirror_of
+from memory_audit.provenance.tlog.merkle import HASH_BYTES, packed_root
 from memory_audit.provenance.tlog.tiles import TILE_BYTES
 
 if TYPE_CHECKING:
@@ -39,9 +43,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "MAX_LEAVES", "STORE_FOLDERS", "FileRef", "Kind", "behind_link", "bucket_of", "by_bucket", "file_name",
-    "file_path", "has_store", "hold", "manifest_path", "put_file", "put_tile", "read_file", "read_tile",
-    "stored_files", "sync_bucket", "versions",
+    "MAX_LEAVES", "STORED", "STORE_FOLDERS", "FileRef", "Kind", "bucket_of", "by_bucket", "create_manifest", "fetch",
+    "fetch_tiles", "file_name", "file_path", "has_store", "hold", "manifest_path", "put_file", "put_tile", "read_file",
+    "read_manifest_file", "read_tile", "sync_bucket", "versions",
 ]  # fmt: skip
 
 Kind = Literal["data", "quarantine", "tiles", "edges", "ids", "leaves", "tombstones", "checkpoints"]
@@ -73,8 +77,14 @@ WRITERS_MODE = 0o770
 STORE_FOLDERS = (*SUFFIX, "manifests", "scratch")
 
 _MANIFEST = re.compile(r"([1-9][0-9]*)\.json", re.ASCII)
-_BUCKET = re.compile(r"b=[0-9a-f]{2}")
-_CONTENT = {kind: re.compile(rf"[0-9a-f]{{64}}\.{suffix}") for kind, suffix in SUFFIX.items()}
+# The repair of a damaged file writes beside it.
+_CONTENT = (
+    rf"{kind}/b=[0-9a-f]{{2}}/(?:[0-9a-f]{{64}}\.{end}|{durable.PARTIAL.pattern})" for kind, end in SUFFIX.items()
+)
+STORED = re.compile(
+    "|".join([rf"manifests/{_MANIFEST.pattern}", rf"scratch/{durable.PARTIAL.pattern}", *_CONTENT]), re.ASCII
+)
+"""Names of what a store's writers put there, relative to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +128,7 @@ def manifest_path(store: Path, version: int) -> Path:
 
 def has_store(store: Path) -> bool:
     """Tell whether a version was ever published there: a publisher killed before its first leaves folders alone."""
-    folder = store / "manifests"
-    return folder.is_dir() and any(_MANIFEST.fullmatch(path.name) for path in folder.iterdir())
+    return bool(_manifests(store))
 
 
 def versions(store: Path) -> list[int]:
@@ -129,15 +138,60 @@ def versions(store: Path) -> list[int]:
         UsageError: there is no store.
         VerificationError: a version beyond MAX_VERSION (fast-forward).
     """
-    folder = store / "manifests"
-    matches = [_MANIFEST.fullmatch(path.name) for path in folder.iterdir()] if folder.is_dir() else []
-    names = [match[1] for match in matches if match]
+    names = _manifests(store)
     if not names:
         raise UsageError(_no_store(store))
     too_long = [name for name in names if len(name) > len(str(MAX_VERSION))]
     if too_long:
         raise VerificationError(f"manifests/{too_long[0]:.20}.json: version above {MAX_VERSION} (fast-forward)")
-    return sorted(int(name) for name in names)
+    found = sorted(int(name) for name in names)
+    if (mirror := mirror_of(store)) is not None:
+        mirror.prune(found[-1], STORED)
+    return found
+
+
+def _manifests(store: Path) -> list[str]:
+    """Return the version in each manifest's name."""
+    mirror, folder = mirror_of(store), store / "manifests"
+    if mirror is not None:
+        files = [name.removeprefix("manifests/") for name in mirror.remote.listing("manifests/")]
+    else:
+        files = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return [match[1] for name in files if (match := _MANIFEST.fullmatch(name))]
+
+
+def read_manifest_file(store: Path, version: int, max_bytes: int) -> bytes:
+    """Read a manifest of at most `max_bytes`.
+
+    Raises:
+        VerificationError: it is missing, or larger.
+    """
+    where = f"manifests/{version}.json"
+    mirror = mirror_of(store)
+    if mirror is None:
+        return durable.read_bounded(store / where, max_bytes, where)
+    data = mirror.remote.get(where, max_bytes)
+    if data is None:
+        raise VerificationError(f"{where}: missing")
+    return data
+
+
+def create_manifest(store: Path, version: int, data: bytes) -> bool:
+    """Make a version one of the store's: what its files name is durable, and this step is all that readers see.
+
+    Returns:
+        False where that version exists.
+
+    Raises:
+        IncompleteError: the disk is full, or another operating system error, or another machine took the store over.
+    """
+    mirror = mirror_of(store)
+    if mirror is None:
+        durable.ensure_folder(store / "manifests")
+        return durable.create(manifest_path(store, version), data, scratch=store / "scratch")
+    mirror.send()
+    mirror.remote.check_held()
+    return mirror.remote.create(f"manifests/{version}.json", data)
 
 
 @contextmanager
@@ -158,39 +212,18 @@ def hold(store: Path, *, alone: bool = False) -> Iterator[bool]:
         UsageError: there is no store.
         IncompleteError: an operating system error, or others hold it all the time.
     """
-    if not (store / "manifests").is_dir():
+    mirror = mirror_of(store)
+    if mirror is None and not (store / "manifests").is_dir():
         raise UsageError(_no_store(store))
+    wait_s = VACUUM_WAITS_S if alone else PUBLISHER_WAITS_S
     durable.ensure_folder(folder := store / "scratch", mode=WRITERS_MODE)
-    with locked(folder, shared=not alone, wait_s=VACUUM_WAITS_S if alone else PUBLISHER_WAITS_S) as only:
-        yield only
-
-
-def stored_files(store: Path) -> Iterator[Path]:
-    """Every file that a store's writers can have put there, whether or not a manifest names it.
-
-    Goes by place and name alone; some may lie `behind_link`.
-    """
-    yield from _named_files(store / "manifests", _MANIFEST)
-    yield from _named_files(store / "scratch", durable.PARTIAL)
-    for kind, content in _CONTENT.items():
-        for folder in _named(store / kind, _BUCKET):
-            yield from _named_files(folder, content)
-            yield from _named_files(folder, durable.PARTIAL)  # the repair of a damaged file writes beside it
-
-
-def behind_link(store: Path, path: Path) -> bool:
-    """Tell whether a file of `stored_files` is a link, or lies in a folder that is one: it may not be the store's."""
-    parts = path.relative_to(store).parts
-    return any(store.joinpath(*parts[:depth]).is_symlink() for depth in range(1, len(parts) + 1))
-
-
-def _named_files(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
-    return (path for path in _named(folder, name) if path.is_file())
-
-
-def _named(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
-    """Return what has such a name in a folder."""
-    return (path for path in sorted(folder.iterdir()) if name.fullmatch(path.name)) if folder.is_dir() else iter(())
+    with locked(folder, shared=not alone, wait_s=wait_s) as only:
+        if mirror is None:
+            yield only
+        else:
+            mirror.unsent.clear()
+            with mirror.remote.hold(wait_s=wait_s):
+                yield False
 
 
 def _no_store(store: Path) -> str:
@@ -203,7 +236,17 @@ def read_file(store: Path, kind: Kind, bucket: int, ref: FileRef) -> bytes:
     Raises:
         VerificationError: missing, or of another size or digest.
     """
-    where = file_name(kind, bucket, ref.sha256)
+    where, mirror = file_name(kind, bucket, ref.sha256), mirror_of(store)
+    try:
+        return _read_content(store, where, ref)
+    except VerificationError:
+        if mirror is None:
+            raise
+    mirror.fetch({where: ref.size}, anew=True)
+    return _read_content(store, where, ref)
+
+
+def _read_content(store: Path, where: str, ref: FileRef) -> bytes:
     data = durable.read_bounded(store / where, ref.size, where)
     if len(data) != ref.size:
         raise VerificationError(f"{where}: {len(data)} bytes, expected {ref.size}")
@@ -230,8 +273,30 @@ def read_tile(store: Path, bucket: int, tree_hash: bytes) -> bytes:
     Raises:
         VerificationError: missing, or larger than a tile.
     """
-    where = file_name("tiles", bucket, tree_hash.hex())
+    where, mirror = file_name("tiles", bucket, tree_hash.hex()), mirror_of(store)
+    if mirror is not None:
+        with suppress(VerificationError):
+            tile = durable.read_bounded(store / where, TILE_BYTES, where)
+            if len(tile) == TILE_BYTES and packed_root(tile) == tree_hash:
+                return tile
+        mirror.fetch({where: TILE_BYTES}, anew=True)
     return durable.read_bounded(store / where, TILE_BYTES, where)
+
+
+def fetch(store: Path, named: Iterable[tuple[Kind, int, FileRef]]) -> None:
+    """Have files at hand that will be read soon: those of an object store come many at a time.
+
+    Raises:
+        UsageError, IncompleteError: they cannot be asked for.
+    """
+    if (mirror := mirror_of(store)) is not None:
+        mirror.fetch({file_name(kind, bucket, ref.sha256): ref.size for kind, bucket, ref in named})
+
+
+def fetch_tiles(store: Path, tiles: Iterable[Path]) -> None:
+    """Have tiles at hand, like `fetch`."""
+    if (mirror := mirror_of(store)) is not None:
+        mirror.fetch({str(tile.relative_to(store)): TILE_BYTES for tile in tiles})
 
 
 def put_tile(store: Path, bucket: int, tree_hash: bytes, tile: bytes) -> None:
@@ -261,3 +326,5 @@ def _put(store: Path, path: Path, data: bytes) -> None:
             whole = False
         if not whole:  # a damaged copy under the right name: put the content back
             durable.replace(path, data)
+    if (mirror := mirror_of(store)) is not None:
+        mirror.write(path)

@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from memory_audit.errors import StalePlanError, UsageError, VerificationError
-from memory_audit.provenance import durable
-from memory_audit.snapshot.layout import manifest_path, versions
+from memory_audit.snapshot.layout import read_manifest_file, versions
 from memory_audit.snapshot.manifest import MAX_MANIFEST_BYTES, open_manifest
 
 if TYPE_CHECKING:
@@ -103,5 +102,5 @@ def read_manifest(path: Path, trust: TrustPolicy, version: int, *, now_ms: int, 
         VerificationError: see `memory_audit.snapshot.manifest`.
     """
     where = f"manifests/{version}.json"
-    data = durable.read_bounded(manifest_path(path, version), MAX_MANIFEST_BYTES, where)
+    data = read_manifest_file(path, version, MAX_MANIFEST_BYTES)
     return open_manifest(data, trust, version=version, now_ms=now_ms, check_expiry=check_expiry, where=where)

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import UsageError, VerificationError
+from memory_audit.provenance.mirror import mirror_of
 from memory_audit.provenance.tlog.checkpoint import log_origin
 from memory_audit.provenance.trust_policy import TrustPolicy
 from memory_audit.snapshot.bucket import BucketView, check_root, read_bucket, read_hashes, read_tree
 from memory_audit.snapshot.checkpoints import LogRef, parse_checkpoints
-from memory_audit.snapshot.layout import by_bucket, file_name, read_file, versions
+from memory_audit.snapshot.layout import by_bucket, fetch, file_name, read_file, versions
 from memory_audit.snapshot.log import VerifiedLog, verify_log
 from memory_audit.snapshot.manifest import check_not_ahead, checkpoints_root
 from memory_audit.snapshot.newest import at_newest, read_manifest, unless_erased
@@ -31,10 +33,10 @@ from memory_audit.snapshot.pin import Pin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from memory_audit.entry import Entry
     from memory_audit.provenance.leaf import Tombstone
+    from memory_audit.provenance.mirror import Remote
     from memory_audit.provenance.tlog.checkpoint import Checkpoint
     from memory_audit.snapshot.manifest import Manifest
 
@@ -74,7 +76,9 @@ class VerifiedSnapshot:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle as a place and what must be there: another process opens it itself, and verifies all it reads."""
-        return _reopened, (self._path.absolute(), self._trust.envelope, self.version, self.digest)
+        mirror = mirror_of(self._path)
+        place = self._path.absolute() if mirror is None else mirror.remote
+        return _reopened, (place, self._trust.envelope, self.version, self.digest)
 
     @property
     def path(self) -> Path:
@@ -259,8 +263,9 @@ def open_snapshot(  # noqa: PLR0913 - a path, and five named conditions
 
 
 @lru_cache(maxsize=1)
-def _reopened(path: Path, policy: bytes, version: int, digest: str) -> VerifiedSnapshot:
+def _reopened(place: Path | Remote, policy: bytes, version: int, digest: str) -> VerifiedSnapshot:
     """Open the version that another process opened, once in this one. Raises like `open_snapshot`."""
+    path = place if isinstance(place, Path) else place.attach()
     trust = TrustPolicy.read(policy, "the policy of the process that sent a snapshot")
     snapshot = open_snapshot(path, trust, now_ms=0, version=version, check_expiry=False)  # the sender looked at a clock
     if snapshot.digest != digest:
@@ -279,6 +284,7 @@ def load_logs(path: Path, manifest: Manifest) -> dict[str, LogRef]:
     """
     where = f"manifests/{manifest.version}.json"
     refs: dict[str, LogRef] = {}
+    fetch(path, (("checkpoints", bucket, files.checkpoints) for bucket, files in manifest.buckets.items()))
     for bucket, files in manifest.buckets.items():
         data = read_file(path, "checkpoints", bucket, files.checkpoints)
         name = file_name("checkpoints", bucket, files.checkpoints.sha256)

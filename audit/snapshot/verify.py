@@ -21,15 +21,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import StalePlanError, VerificationError
-from memory_audit.formats.outside_file import walk
 from memory_audit.provenance.tlog import merkle
 from memory_audit.provenance.tlog.checkpoint import log_origin
 from memory_audit.provenance.tlog.tiles import TILE_BYTES
 from memory_audit.snapshot.bucket import read_hashes, read_tree, tile_paths
 from memory_audit.snapshot.judge import Judges
-from memory_audit.snapshot.layout import STORE_FOLDERS, file_path, manifest_path, read_file, versions
+from memory_audit.snapshot.layout import fetch, fetch_tiles, file_path, manifest_path, read_file, versions
 from memory_audit.snapshot.manifest import check_not_ahead, files_of
 from memory_audit.snapshot.newest import TRIES, oldest_kept, read_manifest, read_newest
+from memory_audit.snapshot.publishing.stored import all_files
 from memory_audit.snapshot.reader import check_pin, load_logs
 
 if TYPE_CHECKING:
@@ -162,9 +162,11 @@ def _verify_from(  # noqa: PLR0913, PLR0917 - as `verify_store`
     if pin is not None:
         check_pin(path, trust, newest, history[-1].refs, pin)
     looked_at = history if deep else history[-1:]
+    fetch(path, (named for item in history for named in files_of(item.manifest)))
     named = _check_other_files(path, history, looked_at, report)
     steps = [step for older, newer in pairwise(history) for step in _check_steps(path, trust, older, newer)]
     tiles = set(tile_paths(path, newest, history[-1].refs))  # older versions have none that it has not
+    fetch_tiles(path, tiles)
     signatures = done = 0
     total = sum(item.manifest.entries + item.manifest.quarantined for item in looked_at)
     cores = len(os.sched_getaffinity(0)) if workers is None else workers
@@ -286,7 +288,7 @@ def _leftovers(
     path: Path, trust: TrustPolicy, named: AbstractSet[Path], history: Sequence[_Version]
 ) -> tuple[str, ...]:
     """Name what is in a store's own folders and no part of it; what else lies beside them is not the store's."""
-    there = [item for folder in STORE_FOLDERS for item, _ in walk(path / folder)]
+    there = all_files(path)
     known = {manifest_path(path, item.manifest.version) for item in history} | named
     for version in versions(path):  # looked for last: what others published meanwhile is left over from nobody
         if version > history[-1].manifest.version:

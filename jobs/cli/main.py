@@ -47,6 +47,7 @@ from memory_audit.jobs.cli.verify import verify
 from memory_audit.jobs.log import LOG, JsonLog
 from memory_audit.jobs.passphrases import PASSPHRASES, VARIABLE, Passphrases
 from memory_audit.models.library_noise import quiet_imports
+from memory_audit.provenance.mirror import with_addresses
 from memory_audit.report.untrusted import as_line
 
 __all__ = ["app", "main"]
@@ -92,6 +93,7 @@ def main(invocation: Invocation | None = None) -> NoReturn:
     errors = Console(stderr=True, soft_wrap=True)
 
     def fail(line: str, code: int, error: BaseException | None = None) -> NoReturn:
+        line = with_addresses(line)
         if (log := LOG.get()) is None:
             errors.print(f"memaudit: {as_line(line, 600)}", markup=False, highlight=False, style="bold red")
         elif error is None:

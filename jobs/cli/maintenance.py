@@ -29,6 +29,7 @@ from memory_audit.jobs.clock import as_utc, now_ms, publisher_ms
 from memory_audit.jobs.places import check_place
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.store.lease import leased
+from memory_audit.jobs.store.object_store import as_kept
 from memory_audit.jobs.store.offboard import Offboarding
 from memory_audit.jobs.store.store_session import StoreSession, check_pin_place, known_pin, remember_published
 from memory_audit.report.untrusted import as_line
@@ -90,8 +91,8 @@ def vacuum(
 def _check_whole(session: StoreSession, now: int, *, quiet: bool) -> None:
     """Verify a store before older versions go: what is erased may be the last good copy."""
     store = session.snapshot
-    with Reporter(Console(soft_wrap=True), quiet=quiet).steps() as progress:
-        verify_store(store.path, store.trust, now_ms=now, pin=session.known, progress=progress)
+    with Reporter(Console(soft_wrap=True), quiet=quiet).steps() as progress, as_kept(store.path) as kept:
+        verify_store(kept, store.trust, now_ms=now, pin=session.known, progress=progress)
 
 
 def _lines(done: Vacuumed, store: Path, keep: str, quarantined: int) -> list[str]:

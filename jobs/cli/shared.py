@@ -20,8 +20,10 @@ from memory_audit.jobs.passphrases import PASSPHRASES
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.run_audit import start_models
 from memory_audit.jobs.run_metrics import RunMetrics
+from memory_audit.jobs.store.object_store import place_of
 from memory_audit.jobs.store.store_session import StoreSession
 from memory_audit.provenance.keys import POLICY_FILE, load_keyring, load_policy
+from memory_audit.provenance.mirror import with_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +39,12 @@ __all__ = [
     "open_keyring", "print_json", "print_lines", "watched",
 ]  # fmt: skip
 
-Store = Annotated[Path, typer.Argument(help="Folder of the signed store.")]
+Store = Annotated[
+    Path,
+    typer.Argument(
+        parser=place_of, help="Folder of the signed store, or its address: s3://bucket/prefix, gs://…, az://…."
+    ),
+]  # fmt: skip
 Keys = Annotated[Path, typer.Option("--keys", envvar="MEMAUDIT_KEYS", help="Key folder, made by `memaudit keys new`.")]
 Trust = Annotated[
     Path | None,
@@ -134,13 +141,14 @@ def watched(
 
 def print_json(value: Any) -> None:
     """Print a value for scripts."""
-    print(json.dumps(value, indent=1, sort_keys=True))  # noqa: T201
+    print(with_addresses(json.dumps(value, indent=1, sort_keys=True)))  # noqa: T201
 
 
 def print_lines(*lines: str, stderr: bool = False) -> None:
     """Print lines for people; nothing in them is taken for markup."""
     console, log = Console(soft_wrap=True, stderr=stderr), LOG.get() if stderr else None
     for line in lines:
+        line = with_addresses(line)  # noqa: PLW2901 - as people know the place
         if log is not None:
             log(line, level="warning")
         else:

@@ -14,6 +14,7 @@ from memory_audit.jobs.cli.shared import Json, Quiet, Reading, Store, print_json
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.spread_options import spread_options
+from memory_audit.jobs.store.object_store import as_kept
 from memory_audit.jobs.store.store_session import known_pin, remember
 from memory_audit.provenance import durable
 from memory_audit.report.untrusted import as_line
@@ -49,8 +50,8 @@ def verify(
     """
     now, policy = now_ms(), reading.policy()
     known = known_pin(store, reading.pin, policy, now)
-    with Reporter(Console(soft_wrap=True), quiet=quiet or as_json).steps() as progress:
-        report = verify_store(store, policy, now_ms=now, pin=known, deep=deep, progress=progress)
+    with Reporter(Console(soft_wrap=True), quiet=quiet or as_json).steps() as progress, as_kept(store) as kept:
+        report = verify_store(kept, policy, now_ms=now, pin=known, deep=deep, progress=progress)
     attested = None if attestation is None else _attested(attestation, store, policy, now)
     try:  # no later one: that was verified
         seen = open_snapshot(store, policy, now_ms=now_ms(), version=report.version, check_expiry=False)

@@ -6,6 +6,7 @@ and an agent in Python open their guards here. Importing it loads no Ray, torch 
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from memory_audit.guard.guarded_store import GuardedStore
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.places import check_file, check_folder
 from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.store.object_store import place_of
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.extras import with_extra
 from memory_audit.models.loading import ModelSpecs
@@ -67,7 +69,7 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
     the newest that verifies; `GuardedStore.refresh` follows the store.
 
     Args:
-        store: The store's folder.
+        store: The store's folder, or its address as text: `s3://bucket/prefix`, `gs://…`, `az://…`.
         policy: The installed policy, or its file.
         mode: What the guard reads; None is as in `settings`.
         settings: How it decides; None is the default.
@@ -92,7 +94,7 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
     """
     if isinstance(tenants, str):
         raise UsageError(f"tenants is {tenants!r:.80}, expected a sequence of names")
-    store = Path(store)
+    store = place_of(os.fspath(store))
     policy = load_policy(Path(policy)) if isinstance(policy, str | Path) else policy
     settings = settings or GuardSettings()
     if mode is not None:

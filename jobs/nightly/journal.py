@@ -23,6 +23,7 @@ from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import read_regular
 from memory_audit.jobs.places import check_folder
 from memory_audit.provenance import durable
+from memory_audit.provenance.mirror import mirror_of
 from memory_audit.report.untrusted import as_line
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def open_night(runs: Path, store: Path, now_ms: int) -> Night:
         IncompleteError: it cannot be written to.
     """
     check_folder(runs)
-    named = str(store.resolve())
+    mirror = mirror_of(store)
+    named = str(store.resolve()) if mirror is None else mirror.remote.address
     known = nights(runs)
     last = read_night(known[-1]) if known else None
     if last is not None and last.store != named:

@@ -35,8 +35,10 @@ from memory_audit.jobs.run.run_files import REPORT_FILE
 from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.jobs.store.import_memories import import_entries, line_defaults
+from memory_audit.jobs.store.object_store import place_of
 from memory_audit.jobs.store.store_session import StoreSession
 from memory_audit.provenance import durable
+from memory_audit.provenance.mirror import with_addresses
 from memory_audit.report.summary import summarise
 from memory_audit.report.untrusted import as_line
 from memory_audit.request import MAX_EVENTS_BYTES, AuditRequest, read_events
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.nightly.config import NightConfig
     from memory_audit.jobs.store.lease import Lease
+    from memory_audit.jobs.store.object_lease import ObjectLease
     from memory_audit.provenance.keys import Keyring
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
@@ -67,14 +70,14 @@ class NightWork:
     config: NightConfig
     night: Night
     keyring: Keyring
-    lease: Lease
+    lease: Lease | ObjectLease
     start: Callable[[AuditRequest], Executor]
     """Starts the models of an audit."""
 
     @property
     def store(self) -> Path:
         """The folder of the store."""
-        return Path(self.config.store)
+        return place_of(self.config.store)
 
     @property
     def pin(self) -> Path | None:
@@ -229,7 +232,7 @@ class NightWork:
         """Return what a person types to purge a run that waits."""
         words = ["memaudit", "purge", run, str(self.store.absolute()), "--keys", str(Path(self.config.keys).absolute())]
         words += [] if self.pin is None else ["--pin", str(self.pin.absolute())]
-        return shlex.join([*words, "--apply"])
+        return with_addresses(shlex.join([*words, "--apply"]))
 
 
 def _has_memories(snapshot: VerifiedSnapshot, tenant: str) -> bool:

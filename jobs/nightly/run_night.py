@@ -13,6 +13,7 @@ from memory_audit.jobs.places import check_outside_stores
 from memory_audit.jobs.progress import say
 from memory_audit.jobs.status import STATUS_FILE
 from memory_audit.jobs.store.lease import leased
+from memory_audit.jobs.store.object_store import place_of
 from memory_audit.provenance import durable
 
 if TYPE_CHECKING:
@@ -53,10 +54,10 @@ def run_night(
         HeldError: others hold the store.
         AuditError: a step failed; that was told, and the same call continues.
     """
-    check_outside_stores(Path(config.store))
-    with leased(Path(config.store), "nightly", wait_s=wait_s, new=True) as lease:
+    check_outside_stores(store := place_of(config.store))
+    with leased(store, "nightly", wait_s=wait_s, new=True) as lease:
         runs = Path(config.runs.folder).absolute()
-        night = open_night(runs, Path(config.store), now_ms)
+        night = open_night(runs, store, now_ms)
         durable.remove(runs / STATUS_FILE)  # of a night that was killed
         say(f"night {night.number}" + (f", continued after {', '.join(night.steps)}" if night.steps else ""))
         work = NightWork(config=config, night=night, keyring=keyring, lease=lease, start=start)

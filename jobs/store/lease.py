@@ -13,7 +13,7 @@
 A holder that is killed frees it at once on a file system of this machine, and after EXPIRES_S elsewhere. One that was
 stopped for longer (a suspended machine) may wake beside its successor. It learns that from `Lease.check`; and of two
 who publish the same version of a store one always fails (`memory_audit.snapshot.publishing.publish`), so that nothing
-is lost even then.
+is lost even then. The lease of a store in an object store is `memory_audit.jobs.store.object_lease`.
 """
 # ruff: noqa: PTH108 - plain `os` calls, as in `memory_audit.provenance.durable`
 
@@ -35,14 +35,18 @@ from typing import TYPE_CHECKING
 from memory_audit.errors import HeldError, IncompleteError, UsageError
 from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import read_regular
+from memory_audit.jobs.store import object_lease
 from memory_audit.provenance import durable
 from memory_audit.provenance.folder_lock import is_of_this_machine
+from memory_audit.provenance.mirror import mirror_of
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.layout import WRITERS_MODE, versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from memory_audit.jobs.store.object_lease import ObjectLease
 
 __all__ = ["EXPIRES_S", "Lease", "leased"]
 
@@ -80,7 +84,7 @@ class Lease:
 
 
 @contextmanager
-def leased(store: Path, command: str, *, wait_s: float = 0.0, new: bool = False) -> Iterator[Lease]:
+def leased(store: Path, command: str, *, wait_s: float = 0.0, new: bool = False) -> Iterator[Lease | ObjectLease]:
     """Hold the lease of a store.
 
     Args:
@@ -96,6 +100,13 @@ def leased(store: Path, command: str, *, wait_s: float = 0.0, new: bool = False)
     """
     if not new:
         versions(store)  # says where there is none
+    if (mirror := mirror_of(store)) is not None:
+        with object_lease.held(mirror.remote, "lease", command, wait_s=wait_s) as taken:
+            if taken is None:
+                by = _named(object_lease.holder(mirror.remote, "lease"), mirror.remote.address)
+                raise HeldError(f"{store} is held by {by}: --wait SECONDS waits for it")
+            yield taken
+        return
     folder = store / "scratch"
     durable.ensure_folder(folder, mode=WRITERS_MODE)
     until = time.monotonic() + wait_s
@@ -176,10 +187,15 @@ def _renew(lease: Lease, done: threading.Event) -> None:
 
 
 def _holder(folder: Path) -> str:
-    """Say who holds the lease, by the word of a file that others write."""
+    """Say who holds the lease."""
     path = folder / _name(_newest(folder))
+    return _named(_read(path) or b"{}", str(path))
+
+
+def _named(data: bytes, where: str) -> str:
+    """Say who holds a lease, by the word of a file that others write."""
     try:
-        who = outside_json.decode(_read(path) or b"{}", str(path))
+        who = outside_json.decode(data, where)
     except UsageError:
         who = {}
     known = who if isinstance(who, dict) else {}

@@ -30,7 +30,7 @@ from memory_audit.provenance.tlog.tiles import TiledTree
 from memory_audit.snapshot.bucket import read_data_file
 from memory_audit.snapshot.columns.tables import write_entries
 from memory_audit.snapshot.ids import gone_ids, id_digests, known_ids, read_runs, with_ids
-from memory_audit.snapshot.layout import bucket_of, has_store, hold, manifest_path, versions
+from memory_audit.snapshot.layout import bucket_of, create_manifest, has_store, hold, versions
 from memory_audit.snapshot.manifest import check_dated_near, open_manifest, sign_manifest
 from memory_audit.snapshot.publishing.draft import Draft
 from memory_audit.snapshot.publishing.log_writer import LogWriter
@@ -155,12 +155,10 @@ def publish_manifest(path: Path, manifest: Manifest, keyring: Keyring) -> Publis
         IncompleteError: the disk is full.
     """
     data = sign_readable(path, manifest, keyring)
-    final = manifest_path(path, manifest.version)
-    durable.ensure_folder(final.parent)
     if manifest.version > 1 and versions(path)[-1] >= manifest.version:
         raise StalePlanError(f"version {manifest.version} of {path} exists: someone else published; start again")
     with keyring.unchanged():
-        created = durable.create(final, data, scratch=path / "scratch")
+        created = create_manifest(path, manifest.version, data)
     if not created:
         raise StalePlanError(f"version {manifest.version} of {path} exists: someone else published; start again")
     return Published(

@@ -16,8 +16,9 @@ cannot promise that, since other machines write to it too, left-overs younger th
 told; nothing stays in silence.
 
 A store's folder may hold what is not the store's: keys, events, run folders. Left-overs are only what has the place and
-the name of a store's own files (`memory_audit.snapshot.layout.stored_files`) and lies behind no link; nothing else is
-touched. File systems and disks keep copies of their own: this erases names, not magnetism.
+the name of a store's own files (`memory_audit.snapshot.publishing.stored`) and lies behind no link; nothing else is
+touched. File systems and disks keep copies of their own: this erases names, not magnetism. In an object store likewise:
+versions that the bucket keeps are told where its answers show them; replicas and backups are out of reach.
 """
 
 from __future__ import annotations
@@ -25,13 +26,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from memory_audit.errors import IncompleteError, UsageError, VerificationError
-from memory_audit.provenance import durable
-from memory_audit.provenance.folder_lock import is_of_this_machine
+from memory_audit.errors import UsageError, VerificationError
 from memory_audit.snapshot.bucket import tile_paths
-from memory_audit.snapshot.layout import behind_link, file_path, hold, manifest_path, stored_files, versions
+from memory_audit.snapshot.layout import file_path, hold, manifest_path, versions
 from memory_audit.snapshot.manifest import check_dated_near, files_of
 from memory_audit.snapshot.publishing.publish import publish_again
+from memory_audit.snapshot.publishing.stored import (
+    behind_link,
+    erase_files,
+    is_of_one_machine,
+    keeps_versions,
+    stored_files,
+)
 from memory_audit.snapshot.reader import load_logs, read_manifest
 
 if TYPE_CHECKING:
@@ -39,12 +45,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_audit.provenance.keys import Keyring
+    from memory_audit.provenance.mirror import Stored
     from memory_audit.snapshot.manifest import Manifest
 
 __all__ = ["DEFAULT_RETENTION_MS", "Vacuumed", "vacuum"]
 
 LEFT_OVER_MS = 24 * 3_600_000
 """No publisher takes longer from its first file to its manifest."""
+
+OLD_VERSIONS = "the bucket keeps old versions of what is erased: end them with a lifecycle rule"
 
 DEFAULT_RETENTION_MS = 7 * 24 * 3_600_000
 """A week to notice that a purification went wrong."""
@@ -78,6 +87,9 @@ class _Plan:
 
     gone: tuple[Manifest, ...]
     """Of versions to give up, and of those given up before whose files are not all erased."""
+
+    there: Mapping[Path, Stored]
+    """What is there, of the store's or left over."""
 
     files: list[Path] = field(default_factory=list)
     """To erase before the manifests of `gone`."""
@@ -116,8 +128,8 @@ def vacuum(
         raise UsageError(f"retention of {retention_ms} ms: it must not be negative")
     keyring.signers("auditor")
     if dry_run:
-        plan = _plan(path, keyring, now_ms, retention_ms, alone=is_of_this_machine(path / "scratch"))
-        doomed = {item: _size(item) for item in (*plan.files, *_manifests(path, plan))}
+        plan = _plan(path, keyring, now_ms, retention_ms, alone=is_of_one_machine(path))
+        doomed = {item: plan.there[item].size for item in (*plan.files, *_manifests(path, plan))}
         return _vacuumed(path, plan, doomed, version=None, done=False)
     with hold(path, alone=True) as alone:
         plan = _plan(path, keyring, now_ms, retention_ms, alone=alone)
@@ -150,18 +162,19 @@ def _plan(path: Path, keyring: Keyring, now_ms: int, retention_ms: int, *, alone
                 continue
             if old.store_id == newest.store_id:
                 gone.append(old)
-    plan = _Plan(newest=newest, oldest=min(item.version for item in kept), gone=tuple(gone))
+    oldest = min(item.version for item in kept)
+    plan = _Plan(newest=newest, oldest=oldest, gone=tuple(gone), there=stored_files(path))
     wanted = _content(path, kept) | {manifest_path(path, item.version) for item in kept}
     wanted.update(tile_paths(path, newest, load_logs(path, newest)))  # all tiles of older versions are among them
     named = _content(path, gone) - wanted
-    plan.files.extend(file for file in sorted(named) if _is_there(path, file))  # also where a folder is a link
+    plan.files.extend(file for file in sorted(named) if _is_there(path, plan, file))  # also where a folder is a link
     known = wanted | named | set(_manifests(path, plan))
-    for left in stored_files(path):
+    for left, found in plan.there.items():
         if left in known:
             continue
         if behind_link(path, left):
             plan.stays[left] = "it lies behind a link, and may be of somebody else"
-        elif alone or _changed_ms(left) <= now_ms - LEFT_OVER_MS:
+        elif alone or found.changed_ms <= now_ms - LEFT_OVER_MS:
             plan.files.append(left)
         else:
             plan.stays[left] = "it is younger than a day: a command on another machine may be about to publish it"
@@ -174,42 +187,21 @@ def _content(path: Path, manifests: Iterable[Manifest]) -> set[Path]:
 
 def _manifests(path: Path, plan: _Plan) -> list[Path]:
     """Return the manifests to erase, last."""
-    return [item for item in (manifest_path(path, gone.version) for gone in plan.gone) if _is_there(path, item)]
+    return [item for item in (manifest_path(path, gone.version) for gone in plan.gone) if _is_there(path, plan, item)]
 
 
 def _erase(path: Path, plan: _Plan) -> dict[Path, int]:
     """Erase what is planned, and as much as can be; return the sizes of what is gone."""
-    erased: dict[Path, int] = {}
-
-    def erase(items: list[Path]) -> None:
-        for item in items:
-            size = _size(item)
-            try:
-                durable.remove(item)
-                erased[item] = size
-            except IncompleteError as error:
-                plan.stays[item] = str(error)
-
-    erase(plan.files)
-    if len(erased) == len(plan.files):  # else they are needed: what they name is not all gone
-        erase(_manifests(path, plan))
+    items = plan.files
+    stays = erase_files(path, items)
+    if not stays:  # else they are needed: what they name is not all gone
+        manifests = _manifests(path, plan)
+        items, stays = items + manifests, erase_files(path, manifests)
+    plan.stays.update(stays)
+    erased = {item: plan.there[item].size for item in items if item not in stays}
+    if keeps_versions(path):
+        plan.stays.update(dict.fromkeys(erased, OLD_VERSIONS))
     return erased
-
-
-def _size(item: Path) -> int:
-    """Return a file's bytes, 0 where it has gone meanwhile: others may write."""
-    try:
-        return item.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _changed_ms(item: Path) -> int:
-    """Return when a file was changed last, Unix milliseconds; long ago where it has gone meanwhile."""
-    try:
-        return item.stat().st_mtime_ns // 1_000_000
-    except FileNotFoundError:
-        return 0
 
 
 def _vacuumed(path: Path, plan: _Plan, erased: Mapping[Path, int], *, version: int | None, done: bool) -> Vacuumed:
@@ -223,7 +215,7 @@ def _vacuumed(path: Path, plan: _Plan, erased: Mapping[Path, int], *, version: i
     )
 
 
-def _is_there(path: Path, item: Path) -> bool:
+def _is_there(path: Path, plan: _Plan, item: Path) -> bool:
     """Return whether a file is there to erase.
 
     Raises:
@@ -232,4 +224,4 @@ def _is_there(path: Path, item: Path) -> bool:
     if item.is_symlink():
         name = item.relative_to(path)
         raise UsageError(f"{name} is a link, and what it leads to would not be erased: put the file itself there")
-    return item.is_file()
+    return item in plan.there

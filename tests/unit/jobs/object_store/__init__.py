@@ -1,0 +1,1 @@
+"""Stores in buckets of real servers."""
