@@ -25,7 +25,7 @@ from memory_audit.jobs.cli.export import export
 from memory_audit.jobs.cli.forget import forget
 from memory_audit.jobs.cli.gate import gate_app
 from memory_audit.jobs.cli.guard import guard_app
-from memory_audit.jobs.cli.import_ import import_app
+from memory_audit.jobs.cli.import_ import import_
 from memory_audit.jobs.cli.keys.folder import keys_app
 from memory_audit.jobs.cli.keys.policy import keys_add, keys_revoke, keys_rotate, keys_threshold
 from memory_audit.jobs.cli.lineage import lineage_app
@@ -50,7 +50,8 @@ CONTINUED = frozenset({"audit", "calibrate", "demo", "nightly", "offboard", "pur
 EXIT_CODES = """\b
 Exit codes:
   0    done, also with findings
-  1    findings, where --fail-on asks for them; a night that needs a person
+  1    findings, where --fail-on asks for them; a night that needs a person; an import whose source
+       lacks half of a tenant
   2    usage or configuration
   3    incomplete: start again to continue
   4    integrity or signature failure
@@ -196,11 +197,12 @@ for command in (
     forget, doctor,
 ):  # fmt: skip
     app.command()(command)
+app.command("import")(import_)
 app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
 app.command()(status)
 app.command()(logs)
 for group, name in (
-    (keys_app, "keys"), (import_app, "import"), (guard_app, "guard"), (gate_app, "gate"), (lineage_app, "lineage"),
+    (keys_app, "keys"), (guard_app, "guard"), (gate_app, "gate"), (lineage_app, "lineage"),
 ):  # fmt: skip
     app.add_typer(group, name=name)
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_KEYS", "FINDINGS", "VERSION", "BackboneKeyEnv", "Invocation", "Json", "Keys", "PinFile", "Quiet",
-    "Reading", "Store", "TaxonomyFile", "Trust", "Wait", "as_signed", "check_choice", "installed_policy",
-    "open_keyring", "print_json", "print_lines",
+    "Reading", "SourceOptions", "Store", "TaxonomyFile", "Trust", "Wait", "as_signed", "check_choice",
+    "installed_policy", "open_keyring", "print_json", "print_lines",
 ]  # fmt: skip
 
 Store = Annotated[Path, typer.Argument(help="Folder of the signed store.")]
@@ -49,6 +49,9 @@ BackboneKeyEnv = Annotated[
     ),
 ]  # fmt: skip
 TaxonomyFile = Annotated[Path | None, typer.Option("--taxonomy", help="Taxonomy file; default: the packaged one.")]
+SourceOptions = Annotated[
+    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the system; repeatable.")
+]
 Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for others who hold the store.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]

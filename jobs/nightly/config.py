@@ -3,7 +3,7 @@
     store: store
     keys: memaudit-keys
     runs: {folder: nights, keep: 30}
-    sources:                                  # what is imported, as `memaudit import jsonl --new-only` does
+    sources:                                  # what is imported, as `memaudit import jsonl:FILE --new-only` does
       - {file: dump.jsonl, tenant: acme}
     events: [harm.jsonl]                      # as `memaudit audit --events` takes them
     audit: memaudit.yaml                      # the audit's own configuration
@@ -51,7 +51,7 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of memories, as `memaudit import jsonl` takes it."""
+    """A file of memories, as `memaudit import jsonl:FILE` takes it."""
 
     file: Name
     tenant: Name | None = None

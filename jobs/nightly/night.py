@@ -35,6 +35,7 @@ from memory_audit.jobs.run.run_files import REPORT_FILE
 from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import Sealer
 from memory_audit.jobs.store.import_memories import import_entries, line_defaults
+from memory_audit.jobs.store.lacking import lacking
 from memory_audit.jobs.store.store_session import StoreSession
 from memory_audit.provenance import durable
 from memory_audit.report.summary import summarise
@@ -127,14 +128,12 @@ class NightWork:
         new: Mapping[str, Collection[str]],
     ) -> list[dict[str, object]]:
         """Say of which tenants tonight's dumps lack so much of what is live that something is wrong with a dump."""
-        alarms: list[dict[str, object]] = []
-        for tenant in by_bucket(tenants):
-            live = {entry.entry_id for entry in snapshot.entries(tenant)} if tenant in snapshot.log_refs else set()
-            live -= set(new.get(tenant, ()))
-            missing = len(live.difference(whole.get(tenant, ())))
-            if live and missing >= self.config.missing_share * len(live):
-                alarms.append({"tenant": tenant, "missing": missing, "of": len(live)})
-        return sorted(alarms, key=lambda alarm: str(alarm["tenant"]))
+        had = {
+            tenant: {entry.entry_id for entry in snapshot.entries(tenant)}.difference(new.get(tenant, ()))
+            for tenant in by_bucket(tenants)
+            if tenant in snapshot.log_refs
+        }
+        return lacking(had, whole, self.config.missing_share)
 
     def collect(self) -> Mapping[str, object]:
         """Put the events of all files into one, which this night is about.
