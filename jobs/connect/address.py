@@ -19,7 +19,7 @@ from memory_audit.formats.records import convert
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from memory_audit.jobs.connect.connector import Source
+    from memory_audit.jobs.connect.connector import Connector, Source
 
 __all__ = ["JSONL", "SYSTEMS", "Address", "parse_address", "parse_options"]
 
@@ -59,6 +59,14 @@ class Address:
         source: Source = getattr(module, kind)(self.place, convert(dict(self.options), module.Options, str(self)))
         return source
 
+    def open_connector(self) -> Connector:
+        """Return the source to take memories out of it. Raises like `open`, and where nothing can be taken out."""
+        source: Any = None if self.system == JSONL else self.open()
+        if not hasattr(source, "delete"):
+            raise UsageError(f"{self}: nothing can be taken out of {self.system}: remove it where the file came from")
+        found: Connector = source
+        return found
+
 
 def parse_address(text: str, options: Mapping[str, str] = MappingProxyType({})) -> Address:
     """Read `SYSTEM:PLACE`.
@@ -68,6 +76,10 @@ def parse_address(text: str, options: Mapping[str, str] = MappingProxyType({})) 
     """
     system, colon, place = text.partition(":")
     known = (*SYSTEMS, JSONL)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{text!r:.120} is not valid UTF-8") from None
     if not colon or not place or system not in known:
         raise UsageError(f"{text!r:.120} is no SYSTEM:PLACE; systems are {', '.join(sorted(known))}")
     return Address(system=system, place=place, options=options)

@@ -20,21 +20,25 @@ Everything in a record is an attacker's: an id is never a path, a text never a p
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from memory_audit.entry import Source as Writer  # noqa: TC001 - msgspec reads the annotations
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
-
-    from memory_audit.entry import Source as Writer
 
 __all__ = ["MEMORIES", "Connector", "Facts", "Record", "Removed", "Row", "Source", "Voucher"]
 
 MEMORIES = "memories"
 """The layer of `Row` that `Connector.delete` empties; every other one is a side table, and is `clean`'s."""
+
+MIN_QUOTED = 12
+"""Characters of a text that is looked for within others: a shorter one is said by chance."""
 
 Voucher = Literal["system", "caller", "model", "nobody"]
 """Whose word a field of a record is: the system set it itself, whoever wrote the memory may have, a model made it up,
@@ -74,22 +78,28 @@ class Removed:
     """What is taken out of a source."""
 
     records: tuple[Record, ...]
-    """As they were found."""
+    """As they were found, or are known of where they are gone already."""
+
+    texts_only: tuple[str, ...] = ()
+    """Texts of memories that are another one's by now: they go from side tables, and no record does."""
 
     context: bool = False
     """Whether what their owners said last goes, too, where the system keeps raw turns to learn from."""
 
-    @property
-    def ids(self) -> frozenset[str]:
-        """The ids of the records."""
-        return frozenset(record.record_id for record in self.records)
+    ids: frozenset[str] = field(init=False)
+    texts: frozenset[str] = field(init=False)
+    """Every form of every text, none empty."""
 
-    @property
-    def texts(self) -> frozenset[str]:
-        """Every form of every text, none empty."""
-        return frozenset(
-            text for record in self.records for text in (record.text, *record.spellings) if text.strip()
-        )  # fmt: skip
+    def __post_init__(self) -> None:
+        forms = (text for record in self.records for text in (record.text, *record.spellings))
+        object.__setattr__(self, "ids", frozenset(record.record_id for record in self.records))
+        object.__setattr__(self, "texts", frozenset(text for text in (*forms, *self.texts_only) if text.strip()))
+
+    def is_in(self, value: object) -> bool:
+        """Tell whether a value of a side table is or quotes one of the texts; a short one must be all of it."""
+        return isinstance(value, str) and (
+            value in self.texts or any(len(text) >= MIN_QUOTED and text in value for text in self.texts)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

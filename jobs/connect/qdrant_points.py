@@ -20,7 +20,7 @@ import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from memory_audit.errors import HeldError, UsageError
 from memory_audit.formats import outside_json
@@ -29,7 +29,7 @@ from memory_audit.jobs.connect import sqlite_file
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 __all__ = ["Point", "collections", "delete_points", "held", "points", "replace_payload", "storage_of"]
@@ -65,6 +65,9 @@ class _Struct:
     def __init__(self) -> None:
         self.state: Any = None
 
+    def __getstate__(self) -> Any:
+        return self.state
+
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
@@ -97,6 +100,18 @@ _PurePickler: Any = pickle._Pickler  # noqa: SLF001 - the C one only names class
 
 
 class _Writer(_PurePickler):  # type: ignore[misc]
+    """Writes what `_Reader` read, in any process with the same bytes."""
+
+    def save_set(self, obj: set[Any]) -> None:
+        self.write(pickle.EMPTY_SET)
+        self.memoize(obj)
+        self.write(pickle.MARK)
+        for item in sorted(obj, key=repr):  # else in the order of hashes, of which each process has its own
+            self.save(item)
+        self.write(pickle.ADDITEMS)
+
+    dispatch: ClassVar = {**_PurePickler.dispatch, set: save_set}
+
     def save_global(self, obj: Any, name: str | None = None) -> None:
         if isinstance(obj, type) and issubclass(obj, _Struct):
             self.save(MODELS)
@@ -152,7 +167,7 @@ def points(connection: sqlite3.Connection, where: Path, *, served: bool = True) 
             yield _point(row, blob, where)
 
 
-def delete_points(connection: sqlite3.Connection, rows: Iterator[int] | list[int]) -> None:
+def delete_points(connection: sqlite3.Connection, rows: Iterable[int]) -> None:
     """Delete rows."""
     connection.executemany("DELETE FROM points WHERE rowid = ?", ((row,) for row in rows))
 

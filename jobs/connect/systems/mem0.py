@@ -21,10 +21,12 @@ import msgspec
 
 from memory_audit.errors import UsageError
 from memory_audit.jobs.connect import qdrant_points, sqlite_file
-from memory_audit.jobs.connect.connector import Facts, Record
+from memory_audit.jobs.connect.connector import MEMORIES, Facts, Record, Removed, Row
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from memory_audit.entry import Source as Writer
 
@@ -39,6 +41,7 @@ BOOKKEEPING = frozenset({
 """Payload that is not metadata of the memory's own."""
 
 NONE = "none"
+LINKS = "linked_memory_ids"
 ENTITIES = "_entities"
 """After the name of a collection: that of its entities."""
 
@@ -103,6 +106,84 @@ class Mem0:
             for point in qdrant_points.points(connection, storage):
                 yield _record(point, storage)
 
+    def hold(self) -> AbstractContextManager[None]:
+        """Take the lock of the folder, as the agent's client does."""
+        return qdrant_points.held(self.folder)
+
+    def rows(self, removed: Removed) -> Iterator[Row]:
+        """Yield every point, entity, and row of history.db."""
+        for storage, layer in self._storages():
+            with sqlite_file.reading(storage) as connection:
+                for point in qdrant_points.points(connection, storage, served=False):
+                    yield Row(layer=layer, raw=point.raw, kept=_kept_point(point, layer, removed))
+        if (history := self._history()) is not None:
+            with sqlite_file.reading(history) as connection:
+                for layer, names in HISTORY.items():
+                    for _, row in _rows(connection, layer, names):
+                        kept = _kept_row(layer, row, removed)
+                        yield Row(layer=layer, raw=_raw(row), kept=None if kept is None else _raw(kept))
+
+    def delete(self, removed: Removed) -> None:
+        """Delete the points of the memories, also those that a later one of the same id hides."""
+        self._rewrite(self._storage(), MEMORIES, removed)
+
+    def clean(self, removed: Removed) -> None:
+        """Clean history.db, and the links of entities; an entity that no memory is left of goes."""
+        history = self._history()
+        for storage, layer in self._storages():
+            if layer != MEMORIES:
+                self._rewrite(storage, layer, removed)
+        if history is None:
+            return
+        with sqlite_file.writing(history) as connection:
+            for layer, names in HISTORY.items():
+                for number, row in list(_rows(connection, layer, names)):
+                    kept = _kept_row(layer, row, removed)
+                    if kept is None:
+                        connection.execute(f"DELETE FROM {layer} WHERE rowid = ?", (number,))  # noqa: S608 - of HISTORY
+                    elif kept != row:
+                        connection.execute(
+                            "UPDATE history SET old_memory = ?, new_memory = ? WHERE rowid = ?",
+                            (kept["old_memory"], kept["new_memory"], number),
+                        )
+
+    def erase(self) -> None:
+        """Rewrite every file."""
+        for path in self._databases():
+            sqlite_file.erase(path)
+
+    def files(self) -> Iterator[Path]:
+        """Yield every file of the folder, and history.db with what lies beside it."""
+        below = [path for path in sorted(self.folder.rglob("*")) if path.is_file()]
+        yield from below
+        for path in self._databases():
+            yield from (file for file in sqlite_file.files_of(path) if file not in below)
+
+    def _rewrite(self, storage: Path, layer: str, removed: Removed) -> None:
+        with sqlite_file.writing(storage) as connection:
+            gone, changed = [], []
+            for point in qdrant_points.points(connection, storage, served=False):
+                kept = _kept_point(point, layer, removed)
+                if kept is None:
+                    gone.append(point.row)
+                elif kept != point.raw:
+                    changed.append((kept, point.row))
+            qdrant_points.delete_points(connection, gone)
+            connection.executemany("UPDATE points SET point = ? WHERE rowid = ?", changed)
+
+    def _databases(self) -> list[Path]:
+        history = self._history()
+        return [*(storage for storage, _ in self._storages()), *([] if history is None else [history])]
+
+    def _storages(self) -> list[tuple[Path, str]]:
+        """Return the file of the memories, and that of their entities where there is one, with their layers."""
+        collection = self._collection()
+        entities = collection + ENTITIES
+        found = [(qdrant_points.storage_of(self.folder, collection), MEMORIES)]
+        if entities in qdrant_points.collections(self.folder):
+            found.append((qdrant_points.storage_of(self.folder, entities), "entities"))
+        return found
+
     def _collection(self) -> str:
         names = [
             name for name in qdrant_points.collections(self.folder) if not name.endswith(ENTITIES) and name != TELEMETRY
@@ -140,6 +221,49 @@ class Mem0:
         if tables != HISTORY:
             raise UsageError(f"{found}: tables {tables!s:.300}, expected those of mem0 2: {', '.join(HISTORY)}")
         return found
+
+
+def _kept_point(point: qdrant_points.Point, layer: str, removed: Removed) -> bytes | None:
+    """Return what is to stay of a point."""
+    if layer == MEMORIES:
+        return None if point.point_id in removed.ids else point.raw
+    links = point.payload.get(LINKS)
+    if not isinstance(links, list) or removed.ids.isdisjoint(map(str, links)):
+        return point.raw
+    left = [link for link in links if str(link) not in removed.ids]
+    return qdrant_points.replace_payload(point.raw, {**point.payload, LINKS: left}) if left else None
+
+
+def _rows(connection: sqlite3.Connection, table: str, names: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, *values in connection.execute(f"SELECT rowid, {', '.join(names)} FROM {table} ORDER BY rowid"):  # noqa: S608 - names of HISTORY
+        yield number, dict(zip(names, values, strict=True))
+
+
+def _kept_row(layer: str, row: dict[str, Any], removed: Removed) -> dict[str, Any] | None:
+    """Return what is to stay of a row of history.db.
+
+    An agent's own texts go with the memory they became. Of another memory's history, the text alone goes that it had in
+    common: it was made of what is removed, or became it.
+    """
+    if layer == "messages":
+        scopes = {_scope(record) for record in removed.records} if removed.context else set()
+        return None if removed.is_in(row["content"]) or row["session_scope"] in scopes else row
+    if row["memory_id"] in removed.ids:
+        return None
+    quoted = {name: None for name in ("old_memory", "new_memory") if removed.is_in(row[name])}
+    return {**row, **quoted} if quoted else row
+
+
+def _scope(record: Record) -> str:
+    """Return what mem0 keeps the raw messages of an owner under."""
+    escaped = (
+        (name, value.replace("%", "%25").replace("&", "%26").replace("=", "%3D")) for name, value in record.owner
+    )
+    return "&".join(f"{name}={value}" for name, value in sorted(escaped))
+
+
+def _raw(row: dict[str, Any]) -> bytes:
+    return json.dumps(row, ensure_ascii=True, default=repr).encode()
 
 
 def _record(point: qdrant_points.Point, where: Path) -> Record:
