@@ -1,14 +1,15 @@
-"""`memaudit import`: memories of a file, or of an agent's own system, into a signed store."""
+"""`memaudit import`: memories of a file, or an agent's own system, into a signed store. `sources`: what there is."""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memory_audit.counted import counted
-from memory_audit.errors import UsageError
+from memory_audit.errors import AuditError, UsageError
 from memory_audit.formats.import_jsonl import read_entries
 from memory_audit.jobs.cli.shared import (
     DEFAULT_KEYS,
@@ -23,8 +24,10 @@ from memory_audit.jobs.cli.shared import (
     print_lines,
 )
 from memory_audit.jobs.clock import publisher_ms
-from memory_audit.jobs.connect.address import JSONL, parse_address, parse_options
+from memory_audit.jobs.connect.address import JSONL, SYSTEMS, facts_of, parse_address, parse_options
 from memory_audit.jobs.connect.import_source import import_source
+from memory_audit.jobs.nightly.config import load_night
+from memory_audit.jobs.store.alarms import alarm_line
 from memory_audit.jobs.store.import_memories import import_entries, line_defaults
 from memory_audit.report.untrusted import as_line
 
@@ -32,9 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memory_audit.jobs.connect.import_source import SourceImport
+    from memory_audit.jobs.nightly.config import Source
     from memory_audit.snapshot.known_entries import Compared
 
-__all__ = ["import_"]
+__all__ = ["import_", "sources"]
 
 MAX_NAMED = 10
 """Lines of one kind."""
@@ -110,20 +114,8 @@ def _told(done: SourceImport, where: str, store: Path) -> list[str]:
         )
     if done.gone:
         lines.append(f"  {counted(len(done.gone), 'memory')} gone from {where}, still in the store: --json names them")
-    lines += (f"  left out: {line}" for line in done.unfit[:MAX_NAMED])
-    for alarm in done.alarms:
-        if "tenant" in alarm:
-            lacks = f"{alarm['missing']:,} of {alarm['of']:,} memories of {_line(alarm['tenant'])}"
-            lines.append(f"ALARM: {where} lacks {lacks}")
-        elif "schema" in alarm:
-            lines.append(f"ALARM: the schema was {_line(alarm['before'])}, and is {_line(alarm['schema'])}")
-        else:
-            lines.append(f"ALARM: {alarm['unfit']:,} memories break a rule of the store and were left out")
-    return lines
-
-
-def _line(value: object) -> str:
-    return as_line(str(value))
+    lines += (f"  left out: {as_line(line, 200)}" for line in done.unfit[:MAX_NAMED])
+    return [*lines, *map(alarm_line, done.alarms)]
 
 
 def _names(named: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
@@ -162,3 +154,54 @@ def _show(found: Compared, store: Path, version: int) -> None:
             f"the file; ids: memaudit export {store} --removed, --quarantined"
         )
     print_lines(*lines)
+
+
+def sources(
+    config: Annotated[
+        Path | None, typer.Argument(help="Configuration of a nightly job, whose sources are looked at.")
+    ] = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """List the memory systems that can be imported, and what is configured.
+
+    Of each system: the releases that it was read with, whose word its fields are, and where writes to it can be
+    refused. Of each source in a configuration: what is there. Exit code 1: one of them cannot be read.
+    """
+    known = [_system(name) for name in sorted(SYSTEMS)]
+    found = [] if config is None else [_source(source, config) for source in load_night(config).sources]
+    if as_json:
+        print_json({"systems": known, "sources": found})
+    else:
+        for system in known:
+            print_lines(f"{system['name']}: {system.get('error') or system['written_for']}")
+            if "error" not in system:
+                vouched = ", ".join(f"{field} by {who}" for field, who in system["vouched"].items())
+                print_lines(f"  vouched for: {vouched}", f"  guard point: {system['guard_point']}")
+        print_lines(*(f"{as_line(one['source'], 200)}: {as_line(one['found'], 300)}" for one in found))
+    if not all(one["readable"] for one in found):
+        raise typer.Exit(FINDINGS)
+
+
+def _system(name: str) -> dict[str, Any]:
+    try:
+        facts = facts_of(name)
+    except UsageError as error:
+        return {"name": name, "error": str(error)}
+    return {
+        "name": name, "written_for": facts.written_for, "vouched": dict(facts.vouched),
+        "guard_point": facts.guard_point,
+    }  # fmt: skip
+
+
+def _source(source: Source, config: Path) -> dict[str, Any]:
+    """Look at one configured source; paths are relative to the folder of the configuration."""
+    with contextlib.chdir(config.absolute().parent):
+        if source.file is not None:
+            there = Path(source.file).exists()
+            return {"source": f"{JSONL}:{source.file}", "readable": there, "found": "a file" if there else "missing"}
+        try:
+            found, readable = parse_address(source.system or "", source.options).open().schema(), True
+        except AuditError as error:
+            found, readable = str(error), False
+    return {"source": source.system, "readable": readable, "found": found}

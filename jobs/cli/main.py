@@ -25,7 +25,7 @@ from memory_audit.jobs.cli.export import export
 from memory_audit.jobs.cli.forget import forget
 from memory_audit.jobs.cli.gate import gate_app
 from memory_audit.jobs.cli.guard import guard_app
-from memory_audit.jobs.cli.import_ import import_
+from memory_audit.jobs.cli.import_ import import_, sources
 from memory_audit.jobs.cli.keys.folder import keys_app
 from memory_audit.jobs.cli.keys.policy import keys_add, keys_revoke, keys_rotate, keys_threshold
 from memory_audit.jobs.cli.lineage import lineage_app
@@ -50,8 +50,8 @@ CONTINUED = frozenset({"audit", "calibrate", "demo", "nightly", "offboard", "pur
 EXIT_CODES = """\b
 Exit codes:
   0    done, also with findings
-  1    findings, where --fail-on asks for them; a night that needs a person; an import whose source
-       lacks half of a tenant
+  1    findings, where --fail-on asks for them; a night that needs a person; a source of memories that
+       is not as it was; a purge from one that leaves something to a person
   2    usage or configuration
   3    incomplete: start again to continue
   4    integrity or signature failure
@@ -198,6 +198,7 @@ for command in (
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_)
+app.command()(sources)
 app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
 app.command()(status)
 app.command()(logs)

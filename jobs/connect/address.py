@@ -19,9 +19,9 @@ from memory_audit.formats.records import convert
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from memory_audit.jobs.connect.connector import Connector, Source
+    from memory_audit.jobs.connect.connector import Connector, Facts, Source
 
-__all__ = ["JSONL", "SYSTEMS", "Address", "parse_address", "parse_options"]
+__all__ = ["JSONL", "SYSTEMS", "Address", "facts_of", "parse_address", "parse_options"]
 
 JSONL = "jsonl"
 """A file of entries (`memory_audit.formats.import_jsonl`), which says itself whose they are; `-` is standard input."""
@@ -51,12 +51,8 @@ class Address:
         Raises:
             UsageError: an unknown option, or a client that is not installed.
         """
-        name, _, kind = SYSTEMS[self.system].partition(":")
-        try:
-            module: Any = import_module(name)
-        except ModuleNotFoundError as error:
-            raise UsageError(f"{self.system}: needs {error.name}: pip install 'memory-audit[{self.system}]'") from None
-        source: Source = getattr(module, kind)(self.place, convert(dict(self.options), module.Options, str(self)))
+        module, kind = _loaded(self.system)
+        source: Source = kind(self.place, convert(dict(self.options), module.Options, str(self)))
         return source
 
     def open_connector(self) -> Connector:
@@ -85,6 +81,16 @@ def parse_address(text: str, options: Mapping[str, str] = MappingProxyType({})) 
     return Address(system=system, place=place, options=options)
 
 
+def facts_of(system: str) -> Facts:
+    """Return what is so of every store of a system.
+
+    Raises:
+        UsageError: a client that is not installed.
+    """
+    facts: Facts = _loaded(system)[1].facts
+    return facts
+
+
 def parse_options(words: Iterable[str]) -> dict[str, str]:
     """Read `KEY=VALUE` words.
 
@@ -98,3 +104,13 @@ def parse_options(words: Iterable[str]) -> dict[str, str]:
             raise UsageError(f"--option {word!r:.120} is no KEY=VALUE, or is given twice")
         found[key] = value
     return found
+
+
+def _loaded(system: str) -> tuple[Any, Any]:
+    """Return the module of a system, and its class."""
+    name, _, kind = SYSTEMS[system].partition(":")
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{system}: needs {error.name}: pip install 'memory-audit[{system}]'") from None
+    return module, getattr(module, kind)

@@ -22,8 +22,8 @@ from memory_audit.errors import EntryError, UsageError
 from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import read_regular
 from memory_audit.jobs.connect.entries import entry_of, tenant_of, version_id, version_of
+from memory_audit.jobs.store.alarms import MISSING_SHARE, lacking
 from memory_audit.jobs.store.import_memories import import_entries
-from memory_audit.jobs.store.lacking import MISSING_SHARE, lacking
 from memory_audit.jobs.store.store_session import StoreSession
 from memory_audit.provenance import durable
 from memory_audit.snapshot.layout import by_bucket, has_store
@@ -70,7 +70,7 @@ class SourceImport:
     """Why a record could not be signed, one line each; an attacker may write such, so that the rest goes on."""
 
     alarms: tuple[Mapping[str, object], ...]
-    """`tenant`, `missing` and `of`; `schema` and `before`; or `unfit`."""
+    """`tenant`, `missing` and `of`; or `source` with `schema` and `before`, or with `unfit`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +131,9 @@ def import_source(  # noqa: PLR0913 - what is imported, where to, and by whom
     dumped = {name: {version_of(entry.entry_id)[0] for entry in entries} for name, entries in found.items()}
     alarms: list[Mapping[str, object]] = list(lacking(held.had, dumped, missing_share))
     if before and before["schema"] != schema:
-        alarms.append({"schema": schema, "before": before["schema"]})
+        alarms.append({"source": where, "schema": schema, "before": before["schema"]})
     if unfit:
-        alarms.append({"unfit": len(unfit)})
+        alarms.append({"source": where, "unfit": len(unfit)})
     _write_state(store, where, schema, {name: len(found.get(name, ())) for name in found.keys() | held.had.keys()})
     return SourceImport(
         snapshot=snapshot, schema=schema, new=tuple(held.new), edited=tuple(held.edited), known=held.known,

@@ -23,6 +23,8 @@ from memory_audit.events import parse_events
 from memory_audit.formats.import_jsonl import read_entries
 from memory_audit.formats.outside_file import read_at_most
 from memory_audit.jobs.clock import now_ms, publisher_ms
+from memory_audit.jobs.connect.address import parse_address
+from memory_audit.jobs.connect.import_source import import_source
 from memory_audit.jobs.nightly.journal import Night, last_finished, nights
 from memory_audit.jobs.nightly.policy import outside_policy
 from memory_audit.jobs.progress import say
@@ -34,8 +36,8 @@ from memory_audit.jobs.run.run_audit import audit_and_seal, name_backbone
 from memory_audit.jobs.run.run_files import REPORT_FILE
 from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import Sealer
+from memory_audit.jobs.store.alarms import lacking
 from memory_audit.jobs.store.import_memories import import_entries, line_defaults
-from memory_audit.jobs.store.lacking import lacking
 from memory_audit.jobs.store.store_session import StoreSession
 from memory_audit.provenance import durable
 from memory_audit.report.summary import summarise
@@ -47,8 +49,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from memory_audit.config import AuditConfig
+    from memory_audit.jobs.connect.import_source import SourceImport
     from memory_audit.jobs.executors.executor import Executor
-    from memory_audit.jobs.nightly.config import NightConfig
+    from memory_audit.jobs.nightly.config import NightConfig, Source
     from memory_audit.jobs.store.lease import Lease
     from memory_audit.provenance.keys import Keyring
     from memory_audit.snapshot.reader import VerifiedSnapshot
@@ -96,8 +99,16 @@ class NightWork:
         new: dict[str, set[str]] = defaultdict(set)
         whole: dict[str, set[str]] = defaultdict(set)
         counts = {"new": 0, "known": 0, "removed": 0}
+        alarms: list[Mapping[str, object]] = []
         for source in self.config.sources:
             now = publisher_ms(self.store)
+            if source.file is None:
+                got = self._import_system(source, now)
+                alarms += got.alarms
+                fresh = len(got.new) + len(got.edited)
+                for name, count in (("new", fresh), ("known", got.known), ("removed", len(got.removed))):
+                    counts[name] += count
+                continue
             entries = read_entries(Path(source.file), line_defaults(source.tenant, source.principal, now), once=True)
             if source.whole:
                 for entry in entries:
@@ -117,8 +128,16 @@ class NightWork:
         dumped = sorted(whole.keys() | set(known.get("tenants", ())))
         return {
             **counts, "store": session.snapshot.store_id, "version": session.snapshot.version, "tenants": dumped,
-            "alarms": self._lacking(session.snapshot, dumped, whole, new),
+            "alarms": [*self._lacking(session.snapshot, dumped, whole, new), *alarms],
         }  # fmt: skip
+
+    def _import_system(self, source: Source, now: int) -> SourceImport:
+        """Import from an agent's own system, of which all is there every night. Raises like `import_source`."""
+        address = parse_address(source.system or "", source.options)
+        return import_source(
+            address.open(), str(address), self.store, self.keyring, self.pin, tenant=source.tenant,
+            principal=source.principal, now=now, missing_share=self.config.missing_share,
+        )  # fmt: skip
 
     def _lacking(
         self,
@@ -209,8 +228,9 @@ class NightWork:
             names = ", ".join(as_line(name) for name in failed[:MAX_NAMED])
             waits.append(f"{counted(len(failed), 'tenant')} could not be audited, see the report: {names}")
         if found and alarms and done is None:
-            lacks = "lacks" if len(alarms) == 1 else "lack"
-            waits.append(f"{counted(len(alarms), 'tenant')} {lacks} memories in tonight's dumps")
+            lacking = sum("tenant" in alarm for alarm in alarms)
+            told = f"{counted(lacking, 'tenant')} {'lacks' if lacking == 1 else 'lack'} memories in tonight's dumps"
+            waits.append(told if lacking else "a source is not as it was, see the alarms")
         if not found or waits:
             return {"removed": [], "waits": waits, "next": self.command(run) if found and waits else None}
         self.lease.check()

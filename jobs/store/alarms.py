@@ -1,13 +1,15 @@
-"""A dump that suddenly lacks much of a tenant: an alarm, and no deletion."""
+"""A source of memories that is not as it was: an alarm with a number, and no deletion."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memory_audit.report.untrusted import as_line
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["MISSING_SHARE", "lacking"]
+__all__ = ["MISSING_SHARE", "alarm_line", "lacking"]
 
 MISSING_SHARE = 0.5
 """Of what a tenant had: more than a person forgets in a day, less than a broken dump loses."""
@@ -32,3 +34,13 @@ def lacking(
         if ids and missing >= share * len(ids):
             alarms.append({"tenant": tenant, "missing": missing, "of": len(ids)})
     return alarms
+
+
+def alarm_line(alarm: Mapping[str, object]) -> str:
+    """Say an alarm to people: of `lacking`, or of `memory_audit.jobs.connect.import_source`."""
+    told = {name: as_line(str(value), 200) for name, value in alarm.items()}
+    if "tenant" in told:
+        return f"ALARM {told['tenant']}: the dump lacks {alarm['missing']:,} of {alarm['of']:,} memories"
+    if "schema" in told:
+        return f"ALARM {told['source']}: the schema is {told['schema']}, and was {told['before']}"
+    return f"ALARM {told['source']}: {told['unfit']} memories break a rule of the store, and were left out"
