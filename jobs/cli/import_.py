@@ -163,7 +163,7 @@ def sources(
     *,
     as_json: Json = False,
 ) -> None:
-    """List the memory systems that can be imported, and what is configured.
+    """List memory systems, and the sources of a configuration.
 
     Of each system: the releases that it was read with, whose word its fields are, and where writes to it can be
     refused. Of each source in a configuration: what is there. Exit code 1: one of them cannot be read.

@@ -50,8 +50,7 @@ CONTINUED = frozenset({"audit", "calibrate", "demo", "nightly", "offboard", "pur
 EXIT_CODES = """\b
 Exit codes:
   0    done, also with findings
-  1    findings, where --fail-on asks for them; a night that needs a person; a source of memories that
-       is not as it was; a purge from one that leaves something to a person
+  1    findings, where --fail-on asks for them; a night, an import or a purge that needs a person
   2    usage or configuration
   3    incomplete: start again to continue
   4    integrity or signature failure

@@ -102,6 +102,9 @@ def purge(
         raise UsageError("--option, --backup-to, --erase and --context say how --to does it, which is missing")
     if address is not None and quarantine:
         raise UsageError("--to takes memories out of the agent's system for good: it does not go with --quarantine")
+    asked = None if address is None else Asked.of(
+        address, backup_to=backup_to, context=context, erase=erase, apply=apply
+    )  # fmt: skip
     if suspected and not quarantine:
         raise UsageError("--suspected: what a run only suspects is quarantined, with --quarantine, and never removed")
     keyring = open_keyring(keys)
@@ -113,10 +116,9 @@ def purge(
         raise UsageError(f"{large[0]}; look at the report, and add --most to purge them all the same")
     operation: Withdrawal = "quarantine" if quarantine else "purify"
     with leased(store, "purge", wait_s=wait) if apply else nullcontext():
-        told, lines = _purged(sealed, result, store, keyring, pin, operation, apply=apply, again=address is not None)
+        told, lines = _purged(sealed, result, store, keyring, pin, operation, apply=apply, again=asked is not None)
         clean = True
-        if address is not None:
-            asked = Asked(address=address, backup_to=backup_to, context=context, erase=erase)
+        if asked is not None:
             taken = take_out(asked, sealed.path, result, store, keyring, pin, apply=apply)
             told, lines, clean = {**told, "withdrawal": taken.told}, [*lines, *taken.lines], taken.is_clean
     if as_json:

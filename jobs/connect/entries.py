@@ -5,7 +5,8 @@
 - The principal is its writer likewise, `agent_id=desk`, or that of --principal. The importer's key signs for it: that
   is whose word the system took, and no proof.
 - The entry's id is the record's. An edited record is an entry of its own, `ID@2`, whose parent is the one before. An id
-  that ends so by itself is `ID@1`; one too long is `#` and its SHA-256.
+  that ends so by itself is `ID@1`. One that is too long, not in Unicode form NFC or begins with `#` is `#` and its
+  SHA-256, so that no two are taken for one.
 - The text is the response; the request stays empty. It is in Unicode form NFC.
 - The time is what the system says, else that of the import.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from typing import TYPE_CHECKING
 
 from memory_audit.entry import MAX_NAME_BYTES, MAX_TIME_MS, Entry
@@ -28,6 +30,7 @@ __all__ = ["base_of", "entry_of", "tenant_of", "version_id", "version_of"]
 VERSION_BYTES = 16
 """Room for `@` and a number."""
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _VERSION = re.compile(r"(.*)@([1-9][0-9]{0,9})", re.ASCII | re.DOTALL)
 
 
@@ -72,11 +75,12 @@ def entry_of(record: Record, *, tenant: str, principal: str, now_ms: int, where:
 
 
 def base_of(record_id: str) -> str:
-    """Return what the ids of all versions of a record begin with."""
-    base = nfc(record_id, "an id")
-    if len(base.encode(errors="surrogatepass")) > MAX_NAME_BYTES - VERSION_BYTES:
-        return f"#{hashlib.sha256(base.encode(errors='surrogatepass')).hexdigest()}"
-    return base
+    """Return what the ids of all versions of a record begin with; no two records have the same."""
+    raw = record_id.encode(errors="surrogatepass")
+    fits = len(raw) <= MAX_NAME_BYTES - VERSION_BYTES and not record_id.startswith("#")
+    if fits and unicodedata.is_normalized("NFC", record_id) and not _SURROGATE.search(record_id):
+        return record_id
+    return f"#{hashlib.sha256(raw).hexdigest()}"
 
 
 def version_id(base: str, version: int) -> str:

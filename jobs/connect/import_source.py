@@ -148,16 +148,18 @@ def import_source(  # noqa: PLR0913 - what is imported, where to, and by whom
 def _read(
     source: Source, where: str, tenant: str | None, principal: str, now: int
 ) -> tuple[dict[str, list[Entry]], list[str]]:
-    """Return each tenant's records as entries, and what breaks a rule of entries."""
-    found: dict[str, list[Entry]] = defaultdict(list)
+    """Return each tenant's records as entries, and what breaks a rule of entries; of one seen twice, the later form."""
+    found: dict[str, dict[str, Entry]] = defaultdict(dict)
     unfit: list[str] = []
     for record in source.records():
         mine = tenant_of(record, tenant, where)
         try:
-            found[mine].append(entry_of(record, tenant=mine, principal=principal, now_ms=now, where=where))
+            entry = entry_of(record, tenant=mine, principal=principal, now_ms=now, where=where)
         except EntryError as error:
             unfit.append(str(error))
-    return found, unfit
+        else:
+            found[mine][entry.entry_id] = entry
+    return {name: list(entries.values()) for name, entries in found.items()}, unfit
 
 
 def _hold(snapshot: VerifiedSnapshot | None, found: Mapping[str, Sequence[Entry]], before: Mapping[str, int]) -> _Held:

@@ -162,7 +162,7 @@ def points(connection: sqlite3.Connection, where: Path, *, served: bool = True) 
     if found != TABLES:
         raise UsageError(f"{where}: tables {found!s:.200}, expected {TABLES}: written by an unknown qdrant-client")
     hidden = _hidden(connection, where) if served else frozenset()
-    for row, blob in connection.execute("SELECT rowid, point FROM points ORDER BY rowid"):
+    for row, blob in sqlite_file.rows(connection, "points", ("point",)):
         if row not in hidden:
             yield _point(row, blob, where)
 
@@ -206,7 +206,7 @@ def held(folder: Path) -> Iterator[None]:
 def _hidden(connection: sqlite3.Connection, where: Path) -> frozenset[int]:
     """Return the rows that a later one of the same point hides: only keys in another spelling can have such."""
     rows: dict[str, list[int]] = {}
-    for row, key in connection.execute("SELECT rowid, id FROM points"):
+    for row, key in sqlite_file.rows(connection, "points", ("id",)):
         try:
             name = _name(_Reader(io.BytesIO(base64.b64decode(key, validate=True))).load())
         except Exception as error:  # noqa: BLE001 - as in `_point`

@@ -7,6 +7,10 @@
 - one without (its writer was killed, and the folder copied): a private copy is read;
 - a write-ahead log that is empty or gone: `immutable=1`, and the file is looked at again afterwards.
 
+Where there is no write-ahead log, an agent cannot commit while somebody reads, and gives up after five seconds. `rows`
+therefore fetches a page at a time, and holds no lock between two. What the agent writes meanwhile may be missed, and
+what it replaces may be seen in both forms, the newer one last; what stays as it is, is seen once.
+
 https://www.sqlite.org/fileformat.html#the_database_header and https://www.sqlite.org/wal.html#read_only_databases
 """
 
@@ -17,18 +21,21 @@ import shutil
 import sqlite3
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memory_audit.errors import HeldError, IncompleteError, StalePlanError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["columns", "erase", "files_of", "reading", "writing"]
+__all__ = ["columns", "erase", "files_of", "reading", "rows", "writing"]
 
 MAGIC = b"SQLite format 3\0"
 WAL = 2
 """In byte 19 of a file that has a write-ahead log."""
+
+PAGE = 500
+"""Rows fetched at once: some megabytes where each has a vector, and milliseconds."""
 
 BUSY_S = 30.0
 """How long an agent may be in the middle of a write."""
@@ -59,7 +66,6 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
             connection = sqlite3.connect(f"{place.absolute().as_uri()}?{query}", uri=True, timeout=BUSY_S)
             stack.enter_context(contextlib.closing(connection))
             connection.execute("PRAGMA trusted_schema = OFF")
-            connection.execute("BEGIN")  # one view of it, whatever the agent writes meanwhile
             yield connection
         except sqlite3.Error as error:
             raise _told(path, error) from None
@@ -101,6 +107,15 @@ def erase(path: Path) -> None:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except sqlite3.Error as error:
         raise _told(path, error, writing=True) from None
+
+
+def rows(connection: sqlite3.Connection, table: str, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a table by rowid: that, and the named columns; all names are this program's own words."""
+    page = f"SELECT rowid, {', '.join(names)} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT {PAGE}"  # noqa: S608
+    last = -1
+    while found := connection.execute(page, (last,)).fetchall():
+        yield from found
+        last = found[-1][0]
 
 
 def columns(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:

@@ -6,7 +6,8 @@ wrote, and any age or rage can: `age -d -i KEY backup.age`. Inside are JSON line
     {"format": "memaudit backup v1", "address": "mem0:…", "holds": "what was removed as harmful: destroy it …"}
     {"layer": "history", "row": base64 of its bytes, "kept": base64 of what stays of it, or null}
 
-Beside it lies its SHA-256 in a statement of the auditor. It holds the poison until it is destroyed.
+Beside it lies `backup.dsse.json`, an in-toto Statement v1 of the auditor with its SHA-256, so that nobody puts
+something else back. It holds the poison until it is destroyed.
 """
 
 from __future__ import annotations
@@ -15,22 +16,26 @@ import base64
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memory_audit.errors import UsageError
 from memory_audit.formats.outside_file import read_at_most
-from memory_audit.provenance import durable
+from memory_audit.provenance import dsse, durable, strict_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from memory_audit.jobs.connect.connector import Row
+    from memory_audit.provenance.keys import Keyring
 
-__all__ = ["BACKUP_FILE", "Recipient", "read_recipients", "write_backup"]
+__all__ = ["BACKUP_FILE", "Recipient", "is_backup", "read_recipients", "write_backup"]
 
-BACKUP_FILE = "backup.age"
+BACKUP_FILE, STATEMENT_FILE = "backup.age", "backup.dsse.json"
 FORMAT = "memaudit backup v1"
 HOLDS = "what was removed as harmful: no agent may read it; destroy it when nobody will need it back"
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+PREDICATE_TYPE = "urn:memaudit:backup:v1"
 
 MAX_RECIPIENTS_BYTES = 65_536
 
@@ -67,8 +72,10 @@ def read_recipients(given: str) -> list[Recipient]:
     return found
 
 
-def write_backup(folder: Path, address: str, rows: Iterable[Row], to: Sequence[Recipient]) -> dict[str, object]:
-    """Write the backup of what is to be deleted or changed, durably, readable by its owner only.
+def write_backup(
+    folder: Path, address: str, rows: Iterable[Row], to: Sequence[Recipient], keyring: Keyring
+) -> dict[str, Any]:
+    """Write and sign the backup of what is to be deleted or changed, durably, readable by its owner only.
 
     Returns:
         `sha256`, `bytes`, and `rows` by layer.
@@ -90,7 +97,23 @@ def write_backup(folder: Path, address: str, rows: Iterable[Row], to: Sequence[R
 
     data = pyrage.encrypt(b"".join(lines()), [recipient.key for recipient in to])
     durable.replace(folder / BACKUP_FILE, data, mode=0o600)
-    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": counts}
+    found = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": counts}
+    statement = {
+        "_type": "https://in-toto.io/Statement/v1", "predicateType": PREDICATE_TYPE,
+        "subject": [{"name": BACKUP_FILE, "digest": {"sha256": found["sha256"]}}],
+        "predicate": {"source": address, "rows": counts, "holds": HOLDS},
+    }  # fmt: skip
+    signed = dsse.seal(PAYLOAD_TYPE, strict_json.encode(statement), keyring.signers("auditor"))
+    durable.replace(folder / STATEMENT_FILE, signed)
+    return found
+
+
+def is_backup(folder: Path, found: Mapping[str, Any]) -> bool:
+    """Tell whether the backup lies there as it was written; `found` is what that returned."""
+    try:
+        return hashlib.sha256((folder / BACKUP_FILE).read_bytes()).hexdigest() == str(found["sha256"])
+    except OSError:
+        return False
 
 
 def _line(record: dict[str, object]) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from memory_audit.counted import counted
 from memory_audit.errors import UsageError
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from memory_audit.entry import Entry
     from memory_audit.jobs.connect.address import Address
+    from memory_audit.jobs.connect.connector import Connector
+    from memory_audit.jobs.connect.removal.backup import Recipient
     from memory_audit.jobs.connect.removal.plan import Named, Plan
     from memory_audit.provenance.keys import Keyring
     from memory_audit.result import AuditResult
@@ -34,11 +36,31 @@ class Asked:
     """How memories are taken out of a system."""
 
     address: Address
-    backup_to: str | None
-    """See `read_recipients`."""
-
+    source: Connector
+    backup_to: Sequence[Recipient]
     context: bool
     erase: bool
+
+    @classmethod
+    def of(cls, address: Address, *, backup_to: str | None, context: bool, erase: bool, apply: bool) -> Self:
+        """Check what is asked for, before anything is removed anywhere.
+
+        Args:
+            address: Of the system.
+            backup_to: See `read_recipients`.
+            context: See `memory_audit.jobs.connect.connector.Removed`.
+            erase: Also rewrite files, and search their bytes.
+            apply: Whether it will really be done.
+
+        Raises:
+            UsageError: a system that nothing can be taken out of, or whose schema is unknown; no key for the backup.
+        """
+        source = address.open_connector()
+        source.schema()
+        recipients = [] if backup_to is None else read_recipients(backup_to)
+        if apply and not recipients:
+            raise UsageError("--to needs --backup-to: what is taken out is encrypted for somebody before")
+        return cls(address=address, source=source, backup_to=recipients, context=context, erase=erase)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +90,10 @@ def take_out(  # noqa: PLR0913, PLR0917 - a run, a store, and who may change wha
         apply: Really do it.
 
     Raises:
-        UsageError: a system that nothing can be taken out of; the audited version was vacuumed; no key for the backup.
+        UsageError: the audited version was vacuumed.
         AuditError: as `withdraw`.
     """
-    source, address = asked.address.open_connector(), asked.address
-    recipients = [] if asked.backup_to is None else read_recipients(asked.backup_to)
-    if apply and not recipients:
-        raise UsageError("--to needs --backup-to: what is taken out is encrypted for somebody before")
+    source, address = asked.source, asked.address
     entries = _entries(result, store, keyring, pin, planned=not apply)
     if not entries:
         return Taken(told=None, lines=[f"nothing to take out of {address}"])
@@ -84,7 +103,7 @@ def take_out(  # noqa: PLR0913, PLR0917 - a run, a store, and who may change wha
         )  # fmt: skip
         return Taken(told=_summary(plan), lines=_planned(plan))
     wanted = Wanted(
-        run_id=result.run_id, store=result.store, entries=entries, backup_to=recipients, context=asked.context,
+        run_id=result.run_id, store=result.store, entries=entries, backup_to=asked.backup_to, context=asked.context,
         erase=asked.erase,
     )  # fmt: skip
     folder = withdrawal_folder(run, address)

@@ -101,7 +101,7 @@ def make_plan(  # noqa: PLR0913 - what is removed, from where, and how
     texts_only: set[str] = set()
     found: set[Named] = set()
     for record in source.records():
-        same = by_base.get(_base(record) or "", ())
+        same = by_base.get(base_of(record.record_id), ())
         mine = [named for named in same if not record.owner or _tenant(record) == named[0]]
         if not mine:
             continue
@@ -144,13 +144,6 @@ def parse_plan(data: bytes, trust: TrustPolicy, where: str) -> Plan:
         return msgspec.convert(envelope.json(MAX_PLAN_BYTES), Plan)
     except msgspec.ValidationError as error:
         raise VerificationError(f"{where}: no plan of a removal ({error!s:.200})") from None
-
-
-def _base(record: Record) -> str | None:
-    try:
-        return base_of(record.record_id)
-    except EntryError:  # no store has it
-        return None
 
 
 def _tenant(record: Record) -> str | None:

@@ -2,7 +2,8 @@
 
     RUN/withdrawals/<hash of the address>/plan.json           what is to go (`plan`), signed
                                           journal.json        which steps are done
-                                          backup.age          what they delete or change (`backup`)
+                                          backup.age          what is deleted or changed (`backup`), with its
+                                          backup.dsse.json    signed statement
                                           receipt.dsse.json   what was found afterwards (`receipt`), signed
 
 1. plan; 2. backup; 3. delete; 4. clean; 5. erase, where that is asked for; all while the agent is kept out.
@@ -25,7 +26,7 @@ import msgspec
 
 from memory_audit.errors import UsageError
 from memory_audit.formats import outside_json
-from memory_audit.jobs.connect.removal.backup import write_backup
+from memory_audit.jobs.connect.removal.backup import is_backup, write_backup
 from memory_audit.jobs.connect.removal.evidence import Evidence, Question, examined_afresh
 from memory_audit.jobs.connect.removal.plan import MAX_PLAN_BYTES, make_plan, parse_plan, sign_plan
 from memory_audit.jobs.connect.removal.receipt import MAX_RECEIPT_BYTES, make_receipt, parse_receipt, sign_receipt
@@ -105,8 +106,10 @@ def withdraw(  # noqa: PLR0913 - what is taken out, from where, and who signs
         stack.enter_context(source.hold())
         plan = _plan(source, address, folder, wanted, keyring)
         removed = plan.removed
+        if "delete" not in steps.done and not is_backup(folder, steps.done.get("backup", {"sha256": ""})):
+            steps.done.pop("backup", None)  # nothing goes before it is there
         backup = steps.do(
-            "backup", lambda: write_backup(folder, str(address), source.rows(removed), wanted.backup_to)
+            "backup", lambda: write_backup(folder, str(address), source.rows(removed), wanted.backup_to, keyring)
         )  # fmt: skip
         steps.do("delete", lambda: source.delete(removed))
         steps.do("clean", lambda: source.clean(removed))

@@ -235,7 +235,7 @@ def _kept_point(point: qdrant_points.Point, layer: str, removed: Removed) -> byt
 
 
 def _rows(connection: sqlite3.Connection, table: str, names: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, *values in connection.execute(f"SELECT rowid, {', '.join(names)} FROM {table} ORDER BY rowid"):  # noqa: S608 - names of HISTORY
+    for number, *values in sqlite_file.rows(connection, table, names):
         yield number, dict(zip(names, values, strict=True))
 
 

@@ -27,7 +27,7 @@ class Agent:
             [sys.executable, AGENTS / program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, env={**os.environ, "PYTHONPATH": packages},
         )  # fmt: skip
-        self.first = {"folder": str(folder), **more}
+        self.first: dict[str, object] | None = {"folder": str(folder), **more}
 
     def __call__(self, *calls):
         """Make calls, each (method, arguments); return what they returned."""
