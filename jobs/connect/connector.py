@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from memory_audit.entry import Source as Writer  # noqa: TC001 - msgspec reads the annotations
@@ -66,11 +65,14 @@ class Record:
     created_at_ms: int | None = None
     """Unix milliseconds; None: the system does not say."""
 
-    metadata: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    metadata: Mapping[str, str] = field(default_factory=dict)
     """What else the agent may be shown. None of the system's own bookkeeping: it would make copies look different."""
 
     spellings: tuple[str, ...] = ()
     """Other forms in which the system keeps the text, such as its lemmas: they are residue, too."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metadata", dict(self.metadata))  # plain, for the plan and a fresh process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
