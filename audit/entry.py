@@ -122,6 +122,11 @@ class Entry:
         return f"{self.request}\n{self.response}"
 
     @property
+    def matched(self) -> str:
+        """What retrieval compares with a query: the request; of a text that is not cut in two, all of it."""
+        return self.request or self.response
+
+    @property
     def shown(self) -> tuple[str, str, frozenset[tuple[str, str]]]:
         """What an agent shows its model of an entry: those with the same are copies, and make the same prompt."""
         return self.request, self.response, frozenset(self.metadata.items())

@@ -101,7 +101,7 @@ judge what an agent wants to remember by what was removed:
   memaudit guard check WRITES {store} --keys {keys} --tenant TENANT
 on your own data:
   memaudit keys new
-  memaudit import jsonl memories.jsonl STORE --tenant TENANT
+  memaudit import jsonl:memories.jsonl STORE --tenant TENANT
   memaudit audit STORE --events events.jsonl --out RUN
   memaudit purge RUN STORE          (add --apply to remove)
 memories, events and settings to start from: {folder}"""

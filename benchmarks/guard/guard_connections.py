@@ -167,7 +167,7 @@ def served(folder: Path) -> Iterator[int]:
     }  # fmt: skip
     (folder / "memories.jsonl").write_text(json.dumps(memory))
     for words in (
-        ("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"),
+        ("keys", "new"), ("import", "jsonl:memories.jsonl", "store"),
         ("forget", "store", "m1", "--tenant", "acme", "--reason", "r", "--backbone", "none", "--embedder", "fake",
          "--apply"),
     ):  # fmt: skip

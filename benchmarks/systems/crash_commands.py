@@ -56,9 +56,9 @@ TENANTS = {"acme": 9, "globex": 2}
 """To memories in the first import; two of the first tenant's are poisoned, in the word that the fakes obey."""
 
 NEW = ("keys", "new")
-FIRST = ("import", "jsonl", "first.jsonl", "store")
-SECOND = ("import", "jsonl", "second.jsonl", "store")
-ALL = ("import", "jsonl", "all.jsonl", "store", "--new-only")
+FIRST = ("import", "jsonl:first.jsonl", "store")
+SECOND = ("import", "jsonl:second.jsonl", "store")
+ALL = ("import", "jsonl:all.jsonl", "store", "--new-only")
 AUDIT = ("audit", "store", "--events", "events.jsonl", "--out", "run", "--local", "--quiet")
 PURGE = ("purge", "run", "store", "--apply")
 QUARANTINE = ("purge", "run", "store", "--quarantine", "--apply")

@@ -47,7 +47,7 @@ def export(
 ) -> None:
     """Write what is left in a store, or what is not.
 
-    JSON lines, verified, in the form that `import jsonl` reads. With --removed one line for each id that your own
+    JSON lines, verified, in the form that `import jsonl:FILE` reads. With --removed one line for each id that your own
     database is to delete; with --quarantined, that it is to hide. With --tlog the files that a web server serves to any
     client of C2SP tlog-tiles, for proofs about the log.
     """

@@ -152,7 +152,7 @@ class GuardOptions(Reading):
 @spread_options
 def check(
     file: Annotated[
-        Path, typer.Argument(help="Writes, JSON lines as for `memaudit import jsonl`; - reads standard input.")
+        Path, typer.Argument(help="Writes, JSON lines as for `memaudit import jsonl:FILE`; - reads standard input.")
     ],
     store: Store,
     *,

@@ -26,7 +26,7 @@ from memory_audit.jobs.cli.export import export
 from memory_audit.jobs.cli.forget import forget
 from memory_audit.jobs.cli.gate import gate_app
 from memory_audit.jobs.cli.guard import guard_app
-from memory_audit.jobs.cli.import_ import import_app
+from memory_audit.jobs.cli.import_ import import_, sources
 from memory_audit.jobs.cli.keys.folder import keys_app
 from memory_audit.jobs.cli.keys.policy import keys_add, keys_revoke, keys_rotate, keys_threshold
 from memory_audit.jobs.cli.lineage import lineage_app
@@ -61,7 +61,7 @@ CONTINUED = frozenset({"audit", "calibrate", "demo", "events", "nightly", "offbo
 EXIT_CODES = """\b
 Exit codes:
   0    done, also with findings
-  1    findings, where --fail-on asks for them; a night that needs a person
+  1    findings, where --fail-on asks for them; a night, an import or a purge that needs a person
   2    usage or configuration
   3    incomplete: start again to continue
   4    integrity or signature failure
@@ -228,12 +228,13 @@ for command in (
     forget, doctor,
 ):  # fmt: skip
     app.command()(command)
+app.command("import")(import_)
+app.command()(sources)
 app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
 app.command()(status)
 app.command()(logs)
 for group, name in (
-    (keys_app, "keys"), (import_app, "import"), (events_app, "events"), (guard_app, "guard"), (gate_app, "gate"),
-    (lineage_app, "lineage"),
+    (keys_app, "keys"), (events_app, "events"), (guard_app, "guard"), (gate_app, "gate"), (lineage_app, "lineage"),
 ):  # fmt: skip
     app.add_typer(group, name=name)
 

@@ -12,9 +12,11 @@ from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError
 from memory_audit.jobs.cli.shared import (
     DEFAULT_KEYS,
+    FINDINGS,
     Json,
     Keys,
     PinFile,
+    SourceOptions,
     Store,
     Wait,
     as_signed,
@@ -23,7 +25,9 @@ from memory_audit.jobs.cli.shared import (
     print_lines,
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
-from memory_audit.jobs.run.purge.purge_run import large_removals, purge_run
+from memory_audit.jobs.connect.address import parse_address, parse_options
+from memory_audit.jobs.connect.removal.of_run import Asked, take_out
+from memory_audit.jobs.run.purge.purge_run import large_removals, published_purge, purge_run
 from memory_audit.jobs.run.purge.sealed_run import open_sealed
 from memory_audit.jobs.run.run_files import read_identity
 from memory_audit.jobs.store.lease import leased
@@ -35,7 +39,9 @@ from memory_audit.snapshot.reader import open_snapshot
 
 if TYPE_CHECKING:
     from memory_audit.jobs.run.purge.sealed_run import SealedRun
+    from memory_audit.provenance.keys import Keyring
     from memory_audit.provenance.trust_policy import TrustPolicy
+    from memory_audit.result import AuditResult
     from memory_audit.snapshot.publishing.purify import Withdrawal
 
 __all__ = ["purge", "release"]
@@ -63,6 +69,21 @@ def purge(
     ] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Really do it; without it, only show what would be.")] = False,
     most: Annotated[bool, typer.Option("--most", help="Also where more than half of a tenant's memories go.")] = False,
+    to: Annotated[
+        str | None, typer.Option("--to", help="Also take it out of the system that it came from, SYSTEM:PLACE.")
+    ] = None,
+    option: SourceOptions = None,
+    backup_to: Annotated[
+        str | None,
+        typer.Option(help="With --to: public key that the backup is encrypted for, of age or ssh, or a file of such."),
+    ] = None,
+    erase: Annotated[
+        bool, typer.Option("--erase", help="With --to: also rewrite its files, and search their raw bytes.")
+    ] = False,
+    context: Annotated[
+        bool,
+        typer.Option("--context", help="With --to: also what its owners said last, if memories are made of it."),
+    ] = False,
     wait: Wait = 0.0,
     as_json: Json = False,
 ) -> None:
@@ -71,7 +92,19 @@ def purge(
     Tombstones are appended, the live view is rewritten and re-signed. Changes nothing unless --apply is given. A run
     that its audit did not seal, or that was changed since, is refused. What the run has in quarantine can be removed
     later; what was released stays.
+
+    With --to, memories are taken out of the agent's own system, too. A backup is encrypted first; side tables are
+    cleaned; a fresh process then looks for what was removed. A signed receipt in the run folder says what it found.
+    Exit code 1: it leaves something to a person. The same command continues one that was stopped.
     """
+    address = None if to is None else parse_address(to, parse_options(option or ()))
+    if address is None and (option or backup_to or erase or context):
+        raise UsageError("--option, --backup-to, --erase and --context say how --to does it, which is missing")
+    if address is not None and quarantine:
+        raise UsageError("--to takes memories out of the agent's system for good: it does not go with --quarantine")
+    asked = None if address is None else Asked.of(
+        address, backup_to=backup_to, context=context, erase=erase, apply=apply
+    )  # fmt: skip
     if suspected and not quarantine:
         raise UsageError("--suspected: what a run only suspects is quarantined, with --quarantine, and never removed")
     keyring = open_keyring(keys)
@@ -83,11 +116,17 @@ def purge(
         raise UsageError(f"{large[0]}; look at the report, and add --most to purge them all the same")
     operation: Withdrawal = "quarantine" if quarantine else "purify"
     with leased(store, "purge", wait_s=wait) if apply else nullcontext():
-        done = purge_run(sealed, result, store, keyring, pin, operation=operation, dry_run=not apply)
+        told, lines = _purged(sealed, result, store, keyring, pin, operation, apply=apply, again=asked is not None)
+        clean = True
+        if asked is not None:
+            taken = take_out(asked, sealed.path, result, store, keyring, pin, apply=apply)
+            told, lines, clean = {**told, "withdrawal": taken.told}, [*lines, *taken.lines], taken.is_clean
     if as_json:
-        print_json(done.to_json())
+        print_json(told)
     else:
-        print_lines(*done.lines(), *(() if apply else large))
+        print_lines(*lines, *(() if apply else large))
+    if not clean:
+        raise typer.Exit(FINDINGS)
 
 
 def release(
@@ -145,6 +184,21 @@ def release(
     else:
         lines.append(f"none of that is in quarantine: {store} stays as it is")
     print_lines(*lines)
+
+
+def _purged(
+    run: SealedRun, result: AuditResult, store: Path, keyring: Keyring, pin: Path | None, operation: Withdrawal, *,
+    apply: bool, again: bool,
+) -> tuple[dict[str, object], list[str]]:  # fmt: skip
+    """Purge, and say so; with `again`, one that was done is left at that."""
+    try:
+        done = purge_run(run, result, store, keyring, pin, operation=operation, dry_run=not apply)
+    except StalePlanError:
+        session = StoreSession.open(store, keyring.policy, pin, now_ms=now_ms(), check_expiry=False)
+        if not again or (earlier := published_purge(result, session, now_ms=now_ms())) is None:
+            raise
+        return {"version": earlier.version}, [f"purged before, as version {earlier.version} of {store}"]
+    return done.to_json(), done.lines()
 
 
 def _sealed(run: Path, store: Path, trust: TrustPolicy) -> SealedRun:

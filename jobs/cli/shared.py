@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_KEYS", "FINDINGS", "VERSION", "BackboneKeyEnv", "Invocation", "Json", "Keys", "PinFile", "Quiet",
-    "Reading", "Store", "TaxonomyFile", "Trust", "Wait", "as_signed", "check_choice", "installed_policy",
-    "open_keyring", "print_json", "print_lines", "watched",
+    "Reading", "SourceOptions", "Store", "TaxonomyFile", "Trust", "Wait", "as_signed", "check_choice",
+    "installed_policy", "open_keyring", "print_json", "print_lines", "watched",
 ]  # fmt: skip
 
 Store = Annotated[
@@ -55,6 +55,9 @@ PinFile = Annotated[
     typer.Option("--pin", help="File that remembers the newest version seen; default: in your user state folder."),
 ]
 TaxonomyFile = Annotated[Path | None, typer.Option("--taxonomy", help="Taxonomy file; default: the packaged one.")]
+SourceOptions = Annotated[
+    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the system; repeatable.")
+]
 Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for others who hold the store.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]

@@ -3,8 +3,9 @@
     store: store
     keys: memaudit-keys
     runs: {folder: nights, keep: 30}
-    sources:                                  # what is imported, as `memaudit import jsonl --new-only` does
+    sources:                                  # what is imported, as `memaudit import jsonl:FILE --new-only` does
       - {file: dump.jsonl, tenant: acme}
+      - {system: "mem0:/var/lib/agent/qdrant", options: {history: /home/agent/.mem0/history.db}}
     events: [harm.jsonl]                      # as `memaudit audit --events` takes them
     audit: memaudit.yaml                      # the audit's own configuration
     policy: {most_entries: 5, most_share: 0.02, verdicts: [cleared], most_p: 0.02}
@@ -36,6 +37,7 @@ from memory_audit.events import EventVerdict  # noqa: TC001 - msgspec reads the 
 from memory_audit.formats import strict_yaml
 from memory_audit.formats.outside_file import read_at_most
 from memory_audit.formats.records import convert
+from memory_audit.jobs.connect.address import JSONL, parse_address
 
 __all__ = ["ENV", "Mail", "NightConfig", "Notify", "Policy", "Runs", "Schedule", "Source", "load_night"]
 
@@ -49,17 +51,36 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of memories, as `memaudit import jsonl` takes it."""
+    """What `memaudit import` takes: a file of memories, or an agent's own system."""
 
-    file: Name
+    file: Name | None = None
+    """Of JSON lines."""
+
+    system: Name | None = None
+    """SYSTEM:PLACE, in the place of a file."""
+
+    options: dict[str, str] = {}
+    """Of the system, as `--option` gives them."""
+
     tenant: Name | None = None
-    """Of lines that name none."""
+    """Of memories that name none."""
 
     principal: Name = "import"
-    """Writer of lines that name none."""
+    """Writer of memories that name none."""
 
     whole: bool = True
-    """Whether it holds all memories of its tenants every night, so that what it lacks is counted."""
+    """Whether it holds all memories of its tenants every night, so that what it lacks is counted; a system does."""
+
+    def __post_init__(self) -> None:
+        if (self.file is None) == (self.system is None):
+            raise UsageError("a source has either a file or a system")
+        if self.system is not None:
+            if not self.whole:
+                raise UsageError("a source that is a system is whole")
+            if parse_address(self.system).system == JSONL:
+                raise UsageError(f"a source has its file as such: {{file: {self.system.partition(':')[2]}}}")
+        elif self.options:
+            raise UsageError("a source that is a file has no options")
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

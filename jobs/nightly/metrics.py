@@ -29,7 +29,7 @@ def write_metrics(told: Mapping[str, Any], store: str, file: Path) -> None:
         "number": ("Number of the last night.", told["night"]),
         "exit_code": ("Exit code of the last night.", told["exit_code"]),
         "imported_memories": ("Memories that it signed.", told["import"]["new"]),
-        "alarm_tenants": ("Tenants that a dump lacks too much of.", len(told["alarms"])),
+        "alarm_tenants": ("Tenants that a dump lacks too much of.", sum("tenant" in a for a in told["alarms"])),
         "events": ("Events that it audited.", told["events"]),
         "audited_tenants": ("Tenants with a harmful event.", told["tenants"]),
         "removed_memories": ("Memories that it purged within its policy.", told["removed_count"]),

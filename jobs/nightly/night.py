@@ -23,6 +23,8 @@ from memory_audit.events import parse_events
 from memory_audit.formats.import_jsonl import read_entries
 from memory_audit.formats.outside_file import read_at_most
 from memory_audit.jobs.clock import now_ms, publisher_ms
+from memory_audit.jobs.connect.address import parse_address
+from memory_audit.jobs.connect.import_source import import_source
 from memory_audit.jobs.nightly.journal import Night, last_finished, nights
 from memory_audit.jobs.nightly.policy import outside_policy
 from memory_audit.jobs.progress import say
@@ -34,6 +36,7 @@ from memory_audit.jobs.run.run_audit import audit_and_seal, name_backbone
 from memory_audit.jobs.run.run_files import REPORT_FILE
 from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import Sealer
+from memory_audit.jobs.store.alarms import lacking
 from memory_audit.jobs.store.import_memories import import_entries, line_defaults
 from memory_audit.jobs.store.object_store import place_of
 from memory_audit.jobs.store.store_session import StoreSession
@@ -48,8 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from memory_audit.config import AuditConfig
+    from memory_audit.jobs.connect.import_source import SourceImport
     from memory_audit.jobs.executors.executor import Executor
-    from memory_audit.jobs.nightly.config import NightConfig
+    from memory_audit.jobs.nightly.config import NightConfig, Source
     from memory_audit.jobs.store.lease import Lease
     from memory_audit.jobs.store.object_lease import ObjectLease
     from memory_audit.provenance.keys import Keyring
@@ -98,8 +102,16 @@ class NightWork:
         new: dict[str, set[str]] = defaultdict(set)
         whole: dict[str, set[str]] = defaultdict(set)
         counts = {"new": 0, "known": 0, "removed": 0}
+        alarms: list[Mapping[str, object]] = []
         for source in self.config.sources:
             now = publisher_ms(self.store)
+            if source.file is None:
+                got = self._import_system(source, now)
+                alarms += got.alarms
+                fresh = len(got.new) + len(got.edited)
+                for name, count in (("new", fresh), ("known", got.known), ("removed", len(got.removed))):
+                    counts[name] += count
+                continue
             entries = read_entries(Path(source.file), line_defaults(source.tenant, source.principal, now), once=True)
             if source.whole:
                 for entry in entries:
@@ -119,8 +131,16 @@ class NightWork:
         dumped = sorted(whole.keys() | set(known.get("tenants", ())))
         return {
             **counts, "store": session.snapshot.store_id, "version": session.snapshot.version, "tenants": dumped,
-            "alarms": self._lacking(session.snapshot, dumped, whole, new),
+            "alarms": [*self._lacking(session.snapshot, dumped, whole, new), *alarms],
         }  # fmt: skip
+
+    def _import_system(self, source: Source, now: int) -> SourceImport:
+        """Import from an agent's own system, of which all is there every night. Raises like `import_source`."""
+        address = parse_address(source.system or "", source.options)
+        return import_source(
+            address.open(), str(address), self.store, self.keyring, self.pin, tenant=source.tenant,
+            principal=source.principal, now=now, missing_share=self.config.missing_share,
+        )  # fmt: skip
 
     def _lacking(
         self,
@@ -130,14 +150,12 @@ class NightWork:
         new: Mapping[str, Collection[str]],
     ) -> list[dict[str, object]]:
         """Say of which tenants tonight's dumps lack so much of what is live that something is wrong with a dump."""
-        alarms: list[dict[str, object]] = []
-        for tenant in by_bucket(tenants):
-            live = {entry.entry_id for entry in snapshot.entries(tenant)} if tenant in snapshot.log_refs else set()
-            live -= set(new.get(tenant, ()))
-            missing = len(live.difference(whole.get(tenant, ())))
-            if live and missing >= self.config.missing_share * len(live):
-                alarms.append({"tenant": tenant, "missing": missing, "of": len(live)})
-        return sorted(alarms, key=lambda alarm: str(alarm["tenant"]))
+        had = {
+            tenant: {entry.entry_id for entry in snapshot.entries(tenant)}.difference(new.get(tenant, ()))
+            for tenant in by_bucket(tenants)
+            if tenant in snapshot.log_refs
+        }
+        return lacking(had, whole, self.config.missing_share)
 
     def collect(self) -> Mapping[str, object]:
         """Put the events of all files into one, which this night is about.
@@ -214,8 +232,9 @@ class NightWork:
             names = ", ".join(as_line(name) for name in failed[:MAX_NAMED])
             waits.append(f"{counted(len(failed), 'tenant')} could not be audited, see the report: {names}")
         if found and alarms and done is None:
-            lacks = "lacks" if len(alarms) == 1 else "lack"
-            waits.append(f"{counted(len(alarms), 'tenant')} {lacks} memories in tonight's dumps")
+            lacking = sum("tenant" in alarm for alarm in alarms)
+            told = f"{counted(lacking, 'tenant')} {'lacks' if lacking == 1 else 'lack'} memories in tonight's dumps"
+            waits.append(told if lacking else "a source is not as it was, see the alarms")
         if not found or waits:
             return {"removed": [], "waits": waits, "next": self.command(run) if found and waits else None}
         self.lease.check()

@@ -27,6 +27,7 @@ from memory_audit.errors import AuditError, UsageError
 from memory_audit.jobs.nightly.config import ENV, check_address
 from memory_audit.jobs.nightly.journal import FORMAT
 from memory_audit.jobs.nightly.metrics import write_metrics
+from memory_audit.jobs.store.alarms import alarm_line
 from memory_audit.provenance import durable
 from memory_audit.report.untrusted import as_line
 
@@ -80,8 +81,7 @@ def lines_of(told: Mapping[str, Any]) -> Iterator[str]:
     new, known, removed = (told["import"][name] for name in ("new", "known", "removed"))
     if new is not None:
         yield f"imported {counted(new, 'memory')}, {known:,} known, {removed:,} left out as removed"
-    for alarm in told["alarms"]:
-        yield f"ALARM {as_line(alarm['tenant'])}: the dump lacks {alarm['missing']:,} of {alarm['of']:,} memories"
+    yield from map(alarm_line, told["alarms"])
     verdicts = ", ".join(f"{count} {name}" for name, count in sorted(told["verdicts"].items()))
     if told["events"] is not None:
         audited = f"{counted(told['events'], 'event')}, {counted(told['tenants'], 'tenant')} audited"

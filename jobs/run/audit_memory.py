@@ -171,7 +171,7 @@ def searched_texts(
     """Yield what retrieval compares by embedding: what memories answer to, and what is asked."""
     if config.retrieval == "dense":
         for tenant, entries in stores.items():
-            yield from (entry.request for entry in entries)
+            yield from (entry.matched for entry in entries)
             yield from (event.query for event in events[tenant])
 
 
@@ -179,12 +179,12 @@ def retrieval_over(
     entries: Sequence[Entry], events: Iterable[Event], config: AuditConfig, run: RunFolder
 ) -> RankedMemory:
     """Return retrieval as the configuration has it, over entries whose texts are embedded."""
-    requests = [entry.request for entry in entries]
+    matched = [entry.matched for entry in entries]
     if config.retrieval == "levenshtein":
-        return RankedMemory(entries, levenshtein_ranker(requests), config.k)
+        return RankedMemory(entries, levenshtein_ranker(matched), config.k)
     queries = sorted({event.query for event in events})
     by_query = dict(zip(queries, vectors_of(queries, run), strict=True))
-    return RankedMemory(entries, dense_ranker(vectors_of(requests, run), by_query), config.k)
+    return RankedMemory(entries, dense_ranker(vectors_of(matched, run), by_query), config.k)
 
 
 def _attribution(  # noqa: PLR0913, PLR0917 - what is searched, and three kinds of evidence

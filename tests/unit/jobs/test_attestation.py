@@ -24,7 +24,7 @@ def test_a_long_prompt_keeps_no_audit_from_being_purged(store, run, desk):  # no
     code, out, _ = run("verify", "store", "--attestation", attestation, "--quiet")
     assert (code, "attestation: version 2 removed 2 memories" in out) == (0, True)
     write_lines(desk / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
 
     config = json.loads((desk / "run" / "result.json").read_text())["config"]
     assert len(config["agent"]) > 70_000
@@ -42,7 +42,7 @@ def test_an_attestation_ahead_of_the_store_shows_a_rollback_and_one_behind_a_vac
     assert (code, "its newest version is 1, and the auditor signed that version 2 was published" in err) == (4, True)
     for number in range(2):
         write_lines(desk / "more.jsonl", [{**memories()[0], "entry_id": f"m9{number}"}])
-        assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+        assert run("import", "jsonl:more.jsonl", "store")[0] == 0
         assert run("vacuum", "store", "--keep", "0d", "--apply")[0] == 0
     code, _, err = run("verify", "store", "--attestation", attestation)
     assert (code, "about version 2, which a vacuum erased from store" in err) == (2, True)

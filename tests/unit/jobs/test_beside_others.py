@@ -86,7 +86,7 @@ def desk(folder, set_up):
         "harm": {"label": "benign"},
     }
     (folder / "events.jsonl").write_text(json.dumps(benign))
-    imports = (("import", "jsonl", name, "store", *PIN) for name in ("memories.jsonl", "more.jsonl"))
+    imports = (("import", f"jsonl:{name}", "store", *PIN) for name in ("memories.jsonl", "more.jsonl"))
     set_up(("keys", "new"), *imports)
     return folder
 
@@ -234,7 +234,7 @@ def test_an_import_beside_another_one_adds_to_it(desk, run, monkeypatch):
 
     monkeypatch.setattr(importing, "append_entries", appending)
     (desk / "yet.jsonl").write_text((desk / "more.jsonl").read_text().replace("m9", "m10"))
-    code, out, _ = run("import", "jsonl", "yet.jsonl", "store", *PIN, "--json")
+    code, out, _ = run("import", "jsonl:yet.jsonl", "store", *PIN, "--json")
     assert (code, json.loads(out)["version"]) == (0, 4)
 
 
@@ -250,9 +250,9 @@ def test_two_dumps_with_the_same_new_memory_do_not_blame_its_id(desk, run, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(importing, "append_entries", appending)
-        code, _, err = run("import", "jsonl", "dump.jsonl", "store", "--new-only", *PIN)
+        code, _, err = run("import", "jsonl:dump.jsonl", "store", "--new-only", *PIN)
     assert (code, "someone else published" in err) == (StalePlanError.exit_code, True)
-    code, out, _ = run("import", "jsonl", "dump.jsonl", "store", "--new-only", *PIN)
+    code, out, _ = run("import", "jsonl:dump.jsonl", "store", "--new-only", *PIN)
     assert (code, "nothing new for store, version 3" in out) == (0, True)
 
 

@@ -111,7 +111,7 @@ def test_a_seal_by_a_key_that_was_revoked_since_is_refused(desk, run, set_up):
 
 def test_a_run_of_another_store_is_refused(desk, run, set_up):
     set_up(AUDIT)
-    assert run("import", "jsonl", "memories.jsonl", "store-2")[0] == 0
+    assert run("import", "jsonl:memories.jsonl", "store-2")[0] == 0
     code, _, err = run("purge", "run", "store-2", "--apply")
     assert (code, "run audited another store than store-2" in one_line(err)) == (UsageError.exit_code, True)
 
@@ -188,7 +188,7 @@ def test_an_audit_without_the_auditors_key_says_that_no_purge_will_take_it(desk,
 def test_an_unsealed_run_of_a_store_that_has_changed_is_stale(desk, run, set_up):
     set_up(AUDIT)
     (desk / "run" / SEAL_FILE).unlink()
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     code, _, err = run(*PURGE)
     assert (code, "run is not sealed, and store is at version 2 since: audit again" in one_line(err)) == (
         StalePlanError.exit_code, True,

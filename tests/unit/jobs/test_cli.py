@@ -69,7 +69,7 @@ def desk(folder):
 
 @pytest.fixture
 def store(desk, set_up):
-    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
+    set_up(("keys", "new"), ("import", "jsonl:memories.jsonl", "store"))
     return desk / "store"
 
 
@@ -245,7 +245,7 @@ def test_a_night_on_which_nothing_is_found_ends_well(store, run, desk):
     assert bytes_of(store) == before
     assert run("purge", "run", "nowhere", "--apply")[0] == 2
     write_lines(desk / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
-    run("import", "jsonl", "more.jsonl", "store")
+    run("import", "jsonl:more.jsonl", "store")
     assert run("purge", "run", "store", "--apply")[0] == 5
 
 
@@ -289,7 +289,7 @@ def test_an_audit_tells_that_its_tombstones_will_have_no_act(store, run, monkeyp
 def test_a_pin_does_not_move_to_a_version_that_shows_less_than_was_seen(store, desk, run):
     """As where somebody publishes a shorter log while a command runs."""
     write_lines(desk / "more.jsonl", [{**memories(1)[0], "entry_id": "m99"}])
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     policy, now = load_policy(desk / "memaudit-keys" / "policy.json"), now_ms()
     snapshot = open_snapshot(store, policy, now_ms=now)
     seen = dataclasses.replace(snapshot.pin(), version=1, digest="0" * 64, logs={"acme": (99, bytes(32))})
@@ -354,7 +354,7 @@ def test_a_changed_byte_is_an_integrity_failure(store, run):
 def test_counts_agree_with_their_nouns(desk, run):
     write_lines(desk / "memories.jsonl", memories(1))
     assert run("keys", "new")[0] == 0
-    assert "1 memory of 1 tenant signed into store" in run("import", "jsonl", "memories.jsonl", "store")[1]
+    assert "1 memory of 1 tenant signed into store" in run("import", "jsonl:memories.jsonl", "store")[1]
     assert "1 memory of 1 tenant, 0 tombstones, 1 signature, " in run("verify", "store")[1]
 
 
@@ -456,7 +456,7 @@ def test_a_malformed_memory_names_its_line_and_writes_nothing(desk, run, line, s
     run("keys", "new")
     good = json.dumps(memories()[0]).encode()
     (desk / "bad.jsonl").write_bytes(good + b"\n" + line + b"\n")
-    code, _, err = run("import", "jsonl", "bad.jsonl", "new-store")
+    code, _, err = run("import", "jsonl:bad.jsonl", "new-store")
     assert code == 2
     assert said in one_line(err)
     assert not (desk / "new-store").exists()
@@ -465,7 +465,7 @@ def test_a_malformed_memory_names_its_line_and_writes_nothing(desk, run, line, s
 def test_a_memory_of_ten_megabytes_is_refused_in_one_line(desk, run):
     run("keys", "new")
     write_lines(desk / "huge.jsonl", [{**memories()[0], "response": "x" * 10_000_000}])
-    code, _, err = run("import", "jsonl", "huge.jsonl", "new-store")
+    code, _, err = run("import", "jsonl:huge.jsonl", "new-store")
     assert code == 2
     assert len(one_line(err)) < 400
     assert not (desk / "new-store").exists()
@@ -475,7 +475,7 @@ def test_a_tenant_that_cannot_be_audited_is_named_in_one_line_and_the_others_are
     others = [{**memory, "tenant": "globex"} for memory in memories()]
     write_lines(desk / "memories.jsonl", [*memories(), *others])
     write_lines(desk / "events.jsonl", [event(), event("e2", tenant="globex", retrieved=["m99"])])
-    assert run("keys", "new")[0] == run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    assert run("keys", "new")[0] == run("import", "jsonl:memories.jsonl", "store")[0] == 0
     before = bytes_of(desk / "store")
     code, out, err = run(*AUDIT, "--apply")
     assert code == 3
@@ -553,7 +553,7 @@ def test_an_empty_store_and_a_missing_one_are_usage_errors(desk, run):
 def test_an_import_without_memories_writes_nothing(desk, run):
     run("keys", "new")
     (desk / "none.jsonl").write_text("\n\n", encoding="utf-8")
-    code, _, err = run("import", "jsonl", "none.jsonl", "new-store")
+    code, _, err = run("import", "jsonl:none.jsonl", "new-store")
     assert code == 2
     assert "no memories in it" in one_line(err)
     assert not (desk / "new-store").exists()
@@ -668,14 +668,14 @@ def test_hostile_names_cannot_write_terminal_escapes(desk, run):
     run("keys", "new")
     row = {**memories()[0], "tenant": "evil\x1b[2Jtenant"}
     write_lines(desk / "memories.jsonl", [row])
-    run("import", "jsonl", "memories.jsonl", "store")
+    run("import", "jsonl:memories.jsonl", "store")
     write_lines(desk / "events.jsonl", [event(tenant="other\x1b]0;owned\x07")])
     code, out, err = run(*AUDIT)
     assert code == 2
     assert "\x1b" not in out + err
 
 
-@pytest.mark.parametrize("group", [(), ("keys",), ("import",), ("guard",), ("gate",), ("lineage",)])
+@pytest.mark.parametrize("group", [(), ("keys",), ("guard",), ("gate",), ("lineage",)])
 def test_help_cuts_no_summary_on_80_columns(desk, run, monkeypatch, group):
     monkeypatch.setenv("COLUMNS", "80")
     commands = run(*group, "--help")[1].partition("Commands:")[2]
@@ -696,7 +696,7 @@ def test_an_import_that_was_killed_before_its_first_version_is_done_by_the_same_
     (desk / "store" / "manifests").mkdir(parents=True)
     for name in left:
         (desk / "store" / "manifests" / name).write_bytes(b"half")
-    code, out, err = run("import", "jsonl", "memories.jsonl", "store")
+    code, out, err = run("import", "jsonl:memories.jsonl", "store")
     assert (code, err) == (0, "")
     assert "version 1" in out
     assert run("verify", "store", "--quiet")[0] == 0
@@ -721,13 +721,13 @@ def test_an_attestation_is_verified_where_it_is_named(store, run, desk, set_up):
 
 def test_a_store_that_is_a_file_is_a_mistake_and_nothing_to_continue(desk, run):
     run("keys", "new")
-    code, _, err = run("import", "jsonl", "memories.jsonl", "memories.jsonl")
+    code, _, err = run("import", "jsonl:memories.jsonl", "memories.jsonl")
     assert (code, "memories.jsonl is not a folder" in err) == (2, True)
 
 
 def test_an_audit_without_a_purge_remembers_the_version_it_saw(store, run, desk):
     write_lines(desk / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     assert run(*AUDIT, "--pin", "pin.json")[0] == 0
     assert read_pin(desk / "pin.json").version == 2
     (store / "manifests" / "2.json").unlink()
@@ -741,7 +741,7 @@ def test_what_others_publish_while_an_audit_runs_does_not_fail_it(store, run, de
 
     def meanwhile(*args, **named):  # noqa: ANN002, ANN003
         words = sys.argv
-        assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+        assert run("import", "jsonl:more.jsonl", "store")[0] == 0
         monkeypatch.setattr(sys, "argv", words)
         return examine(*args, **named)
 

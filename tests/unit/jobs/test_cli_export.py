@@ -36,7 +36,7 @@ def store(folder, run):
     rows = [memory(n, tenant) for tenant in ("acme", "globex") for n in range(3)]
     rows.append(memory(3, parents=[["m0", 0.25]], metadata={"channel": "mail"}))
     assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", lines(folder / "all.jsonl", *rows), "store")[0] == 0
+    assert run("import", f"jsonl:{lines(folder / 'all.jsonl', *rows)}", "store")[0] == 0
     removal = ("m1", "--tenant", "acme", "--reason", "ticket 7", "--backbone", "none", "--embedder", "none")
     assert run("forget", "store", *removal, "--apply")[0] == 0
     return folder / "store"
@@ -56,7 +56,7 @@ def test_what_is_left_is_written_in_the_form_of_an_import(store, run, folder):
     found = [json.loads(line) for line in out.splitlines()]
     assert found == [memory(0), memory(2), memory(3, parents=[["m0", 0.25]], metadata={"channel": "mail"})]
     (folder / "acme.jsonl").write_text(out, encoding="utf-8")
-    assert run("import", "jsonl", "acme.jsonl", "other")[0] == 0
+    assert run("import", "jsonl:acme.jsonl", "other")[0] == 0
     assert run("export", "other")[1] == out
 
 
@@ -130,15 +130,15 @@ def test_an_unknown_tenant_and_a_store_that_does_not_verify_write_nothing(store,
 def test_a_dump_of_everything_adds_what_is_new(store, run, folder):
     dump = [memory(n) for n in range(6)]
     name = lines(folder / "dump.jsonl", *dump)
-    code, _, err = run("import", "jsonl", name, "store")
+    code, _, err = run("import", f"jsonl:{name}", "store")
     assert code == UsageError.exit_code
     assert "ids are used once" in err
-    code, out, _ = run("import", "jsonl", name, "store", "--new-only", "--json")
+    code, out, _ = run("import", f"jsonl:{name}", "store", "--new-only", "--json")
     assert code == 0
     found = json.loads(out)
     assert (found["version"], found["imported"], found["known"]) == (3, 2, 3)
     assert found["removed"] == [{"tenant": "acme", "entry_id": "m1"}]
-    code, out, _ = run("import", "jsonl", name, "store", "--new-only")
+    code, out, _ = run("import", f"jsonl:{name}", "store", "--new-only")
     assert code == 0
     assert out.splitlines() == [
         "nothing new for store, version 3", "  5 memories known and left as before",
@@ -153,7 +153,7 @@ def test_a_dump_of_everything_adds_what_is_new(store, run, folder):
 @pytest.mark.parametrize("edit", [{"response": "pay eve"}, {"metadata": {"note": "pay eve"}}])
 def test_a_memory_that_was_edited_is_named_and_nothing_is_signed(store, run, folder, edit):
     name = lines(folder / "dump.jsonl", memory(0, **edit), memory(9))
-    code, _, err = run("import", "jsonl", name, "store", "--new-only")
+    code, _, err = run("import", f"jsonl:{name}", "store", "--new-only")
     assert code == EntryError.exit_code
     assert "entry 'm0' is not what was signed under that id" in err
     assert "version 2" in run("verify", "store")[1]
@@ -162,14 +162,14 @@ def test_a_memory_that_was_edited_is_named_and_nothing_is_signed(store, run, fol
 def test_a_new_store_and_a_new_tenant_take_all_of_a_dump(folder, store, run):
     name = lines(folder / "dump.jsonl", memory(0, "initech"), memory(1, "initech"))
     for place in ("new", "store"):
-        code, out, _ = run("import", "jsonl", name, place, "--new-only")
+        code, out, _ = run("import", f"jsonl:{name}", place, "--new-only")
         assert code == 0
         assert "2 memories of 1 tenant signed into" in out
 
 
 def test_a_tenant_may_be_spelled_in_either_unicode_form(store, run, folder):
     name = lines(folder / "more.jsonl", memory(0, "caf\u00e9"))
-    assert run("import", "jsonl", name, "store")[0] == 0
+    assert run("import", f"jsonl:{name}", "store")[0] == 0
     composed, decomposed = (run("export", "store", "--tenant", form) for form in ("caf\u00e9", "cafe\u0301"))
     assert composed[0] == 0
     assert decomposed == composed

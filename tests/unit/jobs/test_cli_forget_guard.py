@@ -35,7 +35,7 @@ def desk(folder, set_up):
     """A folder with keys and a store of two tenants, in which commands run."""
     rows = [memory(t, f"m{n}", HARMFUL if n == 1 else f"roses note {n}") for t in ("acme", "globex") for n in range(3)]
     (folder / "memories.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
+    set_up(("keys", "new"), ("import", "jsonl:memories.jsonl", "store"))
     return folder
 
 
@@ -323,7 +323,7 @@ def test_a_purge_locks_out_what_the_audit_read(desk, run):
         for n in range(12)
     ]
     (desk / "more.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     event = {
         "event_id": "e1", "tenant": "initech", "ts_ms": 1, "query": "how do I handle case 3 of printer trouble",
         "output": "HARM", "harm": {"label": "harmful"},
@@ -355,7 +355,7 @@ def test_an_expiry_is_days_from_now_or_the_start_of_a_day():
 def test_forget_knows_names_in_the_form_in_which_an_import_wrote_them(desk, run):
     typed = "cafe\u0301"  # e and an accent of its own: an import writes one letter
     (desk / "more.jsonl").write_text(json.dumps(memory(typed, typed, "roses")))
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     options = ("--backbone", "none", "--embedder", "fake", "--apply")
     code, out, _ = run("forget", "store", typed, "--tenant", typed, "--reason", f"the {typed} asked", *options)
     assert (code, "removed caf\u00e9/caf\u00e9" in out) == (0, True)

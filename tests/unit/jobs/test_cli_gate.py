@@ -38,7 +38,7 @@ def explain(folder, run, set_up):
     (folder / "call.json").write_text(json.dumps(CALL), encoding="utf-8")
     rows = [{"tenant": "acme", "created_at_ms": 1, **memory} for memory in MEMORIES]
     (folder / "memories.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
+    set_up(("keys", "new"), ("import", "jsonl:memories.jsonl", "store"))
     return lambda *words: run("gate", "explain", "store", "--tenant", "acme", *words)
 
 
@@ -98,7 +98,7 @@ def test_shares_that_make_an_entry_untrusted_together_are_told(explain, run, fol
         {**row, "entry_id": "m6", "parents": [["m0", 0]]},
     ]
     (folder / "more.jsonl").write_text("\n".join(map(json.dumps, more)), encoding="utf-8")
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
 
     def said(entry_id):
         code, out, _ = explain("--policy", "gate.yaml", "--entry", entry_id)
@@ -157,7 +157,7 @@ def test_a_store_that_does_not_verify_explains_nothing(explain, tmp_path):
 def test_a_store_behind_the_pin_is_refused(explain, run, tmp_path):
     row = {**MEMORIES[0], "tenant": "acme", "created_at_ms": 1, "entry_id": "m9"}
     (tmp_path / "more.jsonl").write_text(json.dumps(row), encoding="utf-8")
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     assert explain("--entry", "m9")[0] == 0
     newest = tmp_path / "store" / "manifests" / "2.json"
     newest.rename(tmp_path / "hidden.json")
@@ -183,7 +183,7 @@ def test_a_call_may_come_through_a_pipe_and_a_folder_is_said_to_be_one(explain, 
 def test_names_may_be_spelled_in_either_unicode_form(explain, run, folder):
     row = {**MEMORIES[0], "tenant": "caf\u00e9", "entry_id": "\u00e9", "created_at_ms": 1}
     (folder / "more.jsonl").write_text(json.dumps(row), encoding="utf-8")
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     for tenant, entry in (("caf\u00e9", "\u00e9"), ("cafe\u0301", "e\u0301")):
         code, out, _ = explain("--tenant", tenant, "--policy", "gate.yaml", "--entry", entry)
         assert (code, out.splitlines()[0]) == (0, "\u00e9: trusted")
@@ -194,7 +194,7 @@ def test_of_a_long_path_behind_a_denial_the_ends_are_shown_and_how_much_is_left_
               "tenant": "acme", "created_at_ms": 1, "parents": [[f"c{n - 1}" if n else "m1", 0.7]]}
              for n in range(20)]  # fmt: skip
     (folder / "more.jsonl").write_text("\n".join(map(json.dumps, chain)), encoding="utf-8")
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     (folder / "call.json").write_text(json.dumps({"tool": "wipe", "memories": ["c19"]}), encoding="utf-8")
     (folder / "wipe.yaml").write_text(
         "format: memaudit gate policy v1\ntrust: {principals: [owner, bot]}\ntools: {wipe: {mode: coarse}}\n",

@@ -53,7 +53,7 @@ def secret(folder):
 def write(folder, entry_id="m-1", principal="bot"):
     line = {"entry_id": entry_id, "tenant": "acme", "principal": principal, "request": "q", "response": "r"}
     (folder / "m.jsonl").write_text(json.dumps(line))
-    return "import", "jsonl", "m.jsonl", "store"
+    return "import", "jsonl:m.jsonl", "store"
 
 
 def kept(run):
@@ -294,7 +294,7 @@ def test_a_real_terminal_is_asked_past_standard_input_and_shows_nothing(folder, 
     if child == 0:
         with open("m.jsonl", "rb") as memories:  # noqa: PTH123
             os.dup2(memories.fileno(), 0)
-        os.execv(sys.executable, [sys.executable, "-c", program, "import", "jsonl", "-", "store"])  # noqa: S606
+        os.execv(sys.executable, [sys.executable, "-c", program, "import", "jsonl:-", "store"])  # noqa: S606
     seen, answered, until = b"", 0, time.monotonic() + 80
     try:
         while time.monotonic() < until:

@@ -18,7 +18,7 @@ def keys(folder, run):
 def signed(folder, run, entry_id):
     line = {"entry_id": entry_id, "tenant": "acme", "request": "q", "response": f"answer {entry_id}"}
     (folder / "m.jsonl").write_text(json.dumps(line))
-    assert run("import", "jsonl", "m.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:m.jsonl", "store")[0] == 0
 
 
 def shown(run):
@@ -60,7 +60,7 @@ def test_a_store_lives_on_under_the_new_keys_of_all_roles(folder, keys, run):
 
 def test_a_store_that_is_not_named_verifies_no_more(folder, keys, run):
     (folder / "m.jsonl").write_text(json.dumps({"entry_id": "o", "tenant": "acme", "request": "q", "response": "r"}))
-    assert run("import", "jsonl", "m.jsonl", "other")[0] == 0
+    assert run("import", "jsonl:m.jsonl", "other")[0] == 0
     assert run("keys", "rotate", "log", "store", "--apply")[0] == 0
     assert run("verify", "store")[0] == 0
     assert run("verify", "other")[0] == 4
@@ -68,7 +68,7 @@ def test_a_store_that_is_not_named_verifies_no_more(folder, keys, run):
 
 def test_two_stores_are_kept_by_one_rotation(folder, keys, run):
     (folder / "m.jsonl").write_text(json.dumps({"entry_id": "o", "tenant": "acme", "request": "q", "response": "r"}))
-    assert run("import", "jsonl", "m.jsonl", "other")[0] == 0
+    assert run("import", "jsonl:m.jsonl", "other")[0] == 0
     assert run("keys", "rotate", "log", "store", "other", "--apply")[0] == 0
     assert [run("verify", name)[0] for name in ("store", "other")] == [0, 0]
 
@@ -125,7 +125,7 @@ def test_another_interrupted_rotation_is_finished_and_the_one_asked_for_made(key
 
 def test_stores_that_were_seen_and_not_named_are_told(folder, keys, run):
     (folder / "m.jsonl").write_text(json.dumps({"entry_id": "o", "tenant": "acme", "request": "q", "response": "r"}))
-    assert run("import", "jsonl", "m.jsonl", "other")[0] == 0
+    assert run("import", "jsonl:m.jsonl", "other")[0] == 0
     store_id = json.loads(run("verify", "other", "--json")[1])["store_id"]
     _, out, _ = run("keys", "rotate", "log", "store")
     assert f"not named: store {store_id}, which you have seen" in out
@@ -134,7 +134,7 @@ def test_stores_that_were_seen_and_not_named_are_told(folder, keys, run):
 
 def test_what_a_revoked_key_signed_is_said_to_be_that(folder, keys, run):
     (folder / "m.jsonl").write_text(json.dumps({"entry_id": "o", "tenant": "acme", "request": "q", "response": "r"}))
-    assert run("import", "jsonl", "m.jsonl", "other")[0] == 0
+    assert run("import", "jsonl:m.jsonl", "other")[0] == 0
     assert run("keys", "rotate", "log", "store", "--apply")[0] == 0
     code, _, err = run("verify", "other")
     assert (code, "signed by memaudit/log, which policy 2 revokes for all of this store" in err) == (4, True)

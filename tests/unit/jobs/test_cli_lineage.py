@@ -41,7 +41,7 @@ def laundered(desk, run):  # noqa: F811 - fixtures
     rows[5] |= {"request": "digest of the day", "response": SUMMARY.removeprefix("POISON ")}
     write_lines(desk / "memories.jsonl", rows)
     assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:memories.jsonl", "store")[0] == 0
     return desk
 
 
@@ -80,7 +80,7 @@ def test_a_memory_whose_parents_weigh_too_little_is_asked_about_and_one_that_is_
     weights = {"none": 0, "light": 0.5, "whole": 0.9}
     more = [{**row, "entry_id": name, "parents": [["m0", weight]]} for name, weight in weights.items()]
     write_lines(laundered / "more.jsonl", [*more, {**row, "entry_id": "users", "source": "user"}])
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     for options, asked in (((), {"none", "light"}), (("--every",), {"none", "light", "whole", "users"})):
         assert run(*ESTIMATE, "--least", "0", *options)[0] == 0
         children = {edge.child for edge in read_edges(laundered / "edges.jsonl").edges}
@@ -155,7 +155,7 @@ def test_a_model_that_answers_outside_its_contract_is_an_error_and_writes_no_edg
 
 def test_an_estimate_remembers_the_version_it_saw(laundered, run):
     write_lines(laundered / "more.jsonl", [{"tenant": "acme", "entry_id": "m9", "request": "q", "response": "r"}])
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     assert run(*ESTIMATE, "--pin", "pin.json")[0] == 0
     (laundered / "store" / "manifests" / "2.json").unlink()
     code, _, err = run(*ESTIMATE, "--pin", "pin.json")
@@ -177,7 +177,7 @@ def test_a_tenant_may_be_spelled_in_either_unicode_form(desk, run):  # noqa: F81
     row = {"tenant": "caf\u00e9", "entry_id": "m0", "request": "q", "response": "r"}
     write_lines(desk / "memories.jsonl", [row])
     assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:memories.jsonl", "store")[0] == 0
     for spelled in ("caf\u00e9", "cafe\u0301"):
         code, out, _ = run(*ESTIMATE, "--tenant", spelled)
         assert (code, "of caf\u00e9, written" in out) == (0, True)

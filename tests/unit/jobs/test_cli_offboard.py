@@ -25,7 +25,7 @@ def desk(folder, set_up):
     """A store of two tenants."""
     others = [{**memory, "tenant": "globex"} for memory in memories(3)]
     write_lines(folder / "memories.jsonl", [*memories(4), *others])
-    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
+    set_up(("keys", "new"), ("import", "jsonl:memories.jsonl", "store"))
     return folder
 
 

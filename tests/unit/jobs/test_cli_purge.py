@@ -29,7 +29,7 @@ def desk(folder, set_up):
     write_lines(folder / "memories.jsonl", memories())
     write_lines(folder / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
     write_lines(folder / "events.jsonl", [event()])
-    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
+    set_up(("keys", "new"), ("import", "jsonl:memories.jsonl", "store"))
     return folder
 
 
@@ -57,7 +57,7 @@ def test_an_audit_that_applies_is_finished_by_the_same_command(desk, run, stop, 
     stop(*AUDIT, "--apply", at=f"memory_audit.jobs.{at}")
     assert (desk / "run" / ATTESTATION_FILE).exists() == at.endswith("remember_published")
     if appended:
-        assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+        assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     published, finding = bytes_of(desk / "store"), (desk / "run" / "result.json").read_bytes()
     code, out, err = run(*AUDIT, "--apply", "--fail-on", "removed", start=never)
     assert (code, err) == (FINDINGS, "")
@@ -104,7 +104,7 @@ def test_another_question_is_not_answered_with_what_an_interrupted_audit_found(d
 def test_a_purge_is_attested_by_the_same_command_also_where_others_published_since(desk, run, stop, set_up):
     set_up(AUDIT)
     stop(*PURGE, at="memory_audit.jobs.run.purge.purge_run.attest_run")
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     published = bytes_of(desk / "store")
     code, out, _ = run(*PURGE)
     assert (code, "version 2 published with 10 memories" in out) == (0, True)
@@ -117,7 +117,7 @@ def test_a_purge_is_attested_by_the_same_command_also_where_others_published_sin
 def test_what_a_vacuum_erased_is_not_attested(desk, run, stop, set_up):
     set_up(AUDIT)
     stop(*PURGE, at="memory_audit.jobs.run.purge.purge_run.attest_run")
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     assert run("vacuum", "store", "--keep", "0d", "--apply")[0] == 0
     assert run(*PURGE)[0] == StalePlanError.exit_code
     assert not (desk / "run" / ATTESTATION_FILE).exists()
@@ -139,7 +139,7 @@ def test_a_purge_waits_for_the_end_of_its_audit(desk, run, stop):
 
 def test_where_the_store_changed_meanwhile_the_hazards_are_not_asked_for(desk, run, stop):
     stop(*AUDIT, at="memory_audit.jobs.run.run_audit.write_block_records")
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     code, _, err = run(*PURGE)
     assert (code, "audit again" in one_line(err)) == (StalePlanError.exit_code, True)
 
@@ -155,7 +155,7 @@ def test_a_run_that_was_told_to_read_no_hazards_is_purged_and_says_so(desk, run)
 
 def test_an_attestation_of_a_version_that_an_interrupted_vacuum_gave_up_is_no_attack(desk, run):
     assert run(*AUDIT, "--apply")[0] == 0
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     listed = (desk / "store" / "manifests" / "2.json").read_bytes()
     assert run("vacuum", "store", "--keep", "0d", "--apply")[0] == 0
     (desk / "store" / "manifests" / "2.json").write_bytes(listed)  # the last that a vacuum erases

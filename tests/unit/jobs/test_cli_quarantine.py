@@ -29,7 +29,7 @@ def desk(folder, set_up):
     write_lines(folder / "memories.jsonl", memories())
     write_lines(folder / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
     write_lines(folder / "events.jsonl", [event()])
-    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"), AUDIT)
+    set_up(("keys", "new"), ("import", "jsonl:memories.jsonl", "store"), AUDIT)
     return folder
 
 
@@ -97,7 +97,7 @@ def test_the_command_that_puts_back_is_told(desk, run, run_id):
 def test_some_are_released_by_name_and_the_others_removed_later(quarantined, run):
     code, out, _ = run("release", "store", "m7", "--tenant", "acme", "--reason", "looked at it", "--apply", "--json")
     assert (code, [item["entry_id"] for item in json.loads(out)["released"]]) == (0, ["m7"])
-    assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     assert "would remove acme/m3" in run(*PURGE[:-1])[1]
     code, out, _ = run(*PURGE, "--json")
     assert (code, [item["entry_id"] for item in json.loads(out)["removed"]]) == (0, ["m3"])
@@ -122,7 +122,7 @@ def test_a_vacuum_keeps_what_is_in_quarantine_and_says_so(quarantined, run, run_
 
 
 def test_what_is_in_quarantine_can_be_forgotten_by_hand_and_is_not_imported_again(quarantined, run):
-    code, out, _ = run("import", "jsonl", "memories.jsonl", "store", "--new-only", "--json")
+    code, out, _ = run("import", "jsonl:memories.jsonl", "store", "--new-only", "--json")
     assert (code, ids(json.loads(out)["removed"])) == (0, NAMED)
     words = ("forget", "store", "m3", "--tenant", "acme", "--reason", "x", "--backbone", "none", "--embedder", "none")
     assert run(*words, "--apply")[0] == 0

@@ -14,7 +14,7 @@ from tests.whole import read_whole
 
 TENANTS = FEW + 3
 POISONED = "team-03"
-IMPORT = ("import", "jsonl", "memories.jsonl", "store")
+IMPORT = ("import", "jsonl:memories.jsonl", "store")
 
 
 def of(tenant, *, poisoned):
@@ -94,7 +94,7 @@ def nights(desk, run):
         assert run(*("runs/" + night if word == "run" else word for word in AUDIT))[0] == 0
     assert run("purge", "runs/2", "store", "--apply")[0] == 0
     write_lines(desk / "back.jsonl", [{**of(POISONED, poisoned=True)[3], "entry_id": "m99"}])
-    assert run("import", "jsonl", "back.jsonl", "store")[0] == 0
+    assert run("import", "jsonl:back.jsonl", "store")[0] == 0
     assert run(*("runs/3" if word == "run" else word for word in AUDIT))[0] == 0
     return runs
 

@@ -19,7 +19,7 @@ def store(folder, run, set_up):
     """A store out of which m1 was forgotten just now."""
     rows = [{"entry_id": f"m{n}", "request": "?", "response": f"secret {n}"} for n in range(3)]
     (folder / "memories.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store", "--tenant", "acme"))
+    set_up(("keys", "new"), ("import", "jsonl:memories.jsonl", "store", "--tenant", "acme"))
     words = ("forget", "store", "m1", "--tenant", "acme", "--reason", "x", "--backbone", "none", "--embedder", "none")
     code, out, _ = run(*words, "--apply")
     assert code == 0
@@ -134,7 +134,7 @@ def test_a_vacuum_with_nothing_to_erase_publishes_nothing(store, run):
 def test_a_store_in_the_folder_at_hand_leaves_keys_and_events_alone(folder, run):
     (folder / "memories.jsonl").write_text(json.dumps({"entry_id": "m1", "request": "?", "response": "!"}))
     assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", ".", "--tenant", "acme")[0] == 0
+    assert run("import", "jsonl:memories.jsonl", ".", "--tenant", "acme")[0] == 0
     mine = [path for path in folder.rglob("*") if path.is_file()]
     for path in mine:
         os.utime(path, (0, 0))

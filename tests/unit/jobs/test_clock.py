@@ -31,7 +31,7 @@ def desk(folder, set_up):
     write_lines(folder / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
     write_lines(folder / "yet.jsonl", [{**memories()[0], "entry_id": "m100"}])
     write_lines(folder / "events.jsonl", [event()])
-    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
+    set_up(("keys", "new"), ("import", "jsonl:memories.jsonl", "store"))
     return folder
 
 
@@ -49,8 +49,8 @@ def without_witness(patch):
 @pytest.mark.parametrize(
     ("hours", "words"),
     [
-        (1, ("import", "jsonl", "more.jsonl", "store")), (9_000, ("import", "jsonl", "more.jsonl", "store")),
-        (24, ("import", "jsonl", "more.jsonl", "new")), (1, (*FORGET, "--apply")),
+        (1, ("import", "jsonl:more.jsonl", "store")), (9_000, ("import", "jsonl:more.jsonl", "store")),
+        (24, ("import", "jsonl:more.jsonl", "new")), (1, (*FORGET, "--apply")),
         (24, ("purge", "run", "store", "--apply")), (24, ("vacuum", "store", "--keep", "0d", "--apply")),
         (1, (*AUDIT[:-3], "other", "--local", "--quiet", "--apply")),
     ],
@@ -73,9 +73,9 @@ def test_a_store_that_was_dated_ahead_is_set_right_by_one_command(desk, run, mon
     with monkeypatch.context() as patch:
         set_clock(patch, 24)
         without_witness(patch)
-        assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+        assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     publishers = [
-        ("import", "jsonl", "yet.jsonl", "store"), (*FORGET, "--apply"), ("vacuum", "store", "--keep", "0d", "--apply"),
+        ("import", "jsonl:yet.jsonl", "store"), (*FORGET, "--apply"), ("vacuum", "store", "--keep", "0d", "--apply"),
     ]  # fmt: skip
     for words in READERS + publishers:
         code, _, err = run(*words)
@@ -107,7 +107,7 @@ def test_a_store_set_right_and_not_pinned_is_told_and_ended_by_the_same_command(
     with monkeypatch.context() as patch:
         set_clock(patch, 24)
         without_witness(patch)
-        assert run("import", "jsonl", "more.jsonl", "store")[0] == 0
+        assert run("import", "jsonl:more.jsonl", "store")[0] == 0
     with monkeypatch.context() as patch:
         unkept(patch, 3, IncompleteError("no space left on device"))
         code, _, err = run("redate", "store", "--apply")

@@ -44,7 +44,7 @@ def desk(tmp_path):
     ]
     (folder / "memories.jsonl").write_text("\n".join(map(json.dumps, rows)))
     done(("keys", "new"), folder)
-    done(("import", "jsonl", "memories.jsonl", "store"), folder)
+    done(("import", "jsonl:memories.jsonl", "store"), folder)
     return folder
 
 

@@ -21,7 +21,7 @@ COMMANDS = {
     "events.jsonl": AUDIT,
     "edges.jsonl": (*AUDIT, "--edges", "edges.jsonl"),
     "taxonomy.yaml": ("forget", "store", "m0", "--tenant", "acme", "--reason", "r", "--taxonomy", "taxonomy.yaml"),
-    "memories.jsonl": ("import", "jsonl", "memories.jsonl", "other"),
+    "memories.jsonl": ("import", "jsonl:memories.jsonl", "other"),
     "writes.jsonl": ("guard", "check", "writes.jsonl", "store"),
     "gate.yaml": ("gate", "explain", "store", "--tenant", "acme", "--entry", "m0", "--policy", "gate.yaml"),
     "call.json": ("gate", "explain", "store", "--tenant", "acme", "--call", "call.json", "--policy", "gate.yaml"),
@@ -35,7 +35,7 @@ def desk(folder, monkeypatch, set_up):
     (folder / "gate.yaml").write_text(POLICY, encoding="utf-8")
     write_lines(folder / "memories.jsonl", memories())
     write_lines(folder / "events.jsonl", [event()])
-    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
+    set_up(("keys", "new"), ("import", "jsonl:memories.jsonl", "store"))
     monkeypatch.setattr("memory_audit.jobs.cli.forget._block_records", never)
     return folder
 

@@ -47,7 +47,7 @@ def desk(folder, run, template):
     write_lines(folder / "memories.jsonl", memories())
     write_lines(folder / "events.jsonl", [event()])
     assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", "memories.jsonl", "store", "--pin", "pin.json")[0] == 0
+    assert run("import", "jsonl:memories.jsonl", "store", "--pin", "pin.json")[0] == 0
     assert run(*AUDIT, "--apply", "--pin", "pin.json")[0] == 0
     shutil.copy(folder / "memaudit-keys" / "policy.json", folder / "policy.json")
     (folder / "here").mkdir()
@@ -109,7 +109,7 @@ def test_no_cache_is_made_among_these(desk, run, place):
 @pytest.mark.parametrize("place", ["store/manifests/3.json", "store/data/pin.json", "linked-data/pin.json"])
 @pytest.mark.parametrize(
     "words",
-    [("verify", "store"), ("import", "jsonl", "memories.jsonl", "new"), ("export", "store")],
+    [("verify", "store"), ("import", "jsonl:memories.jsonl", "new"), ("export", "store")],
     ids=lambda w: w[0],
 )
 def test_no_pin_lies_in_a_store(desk, run, words, place):
@@ -128,8 +128,8 @@ def test_no_run_is_started_among_these(desk, run, place):
 @pytest.mark.parametrize(
     "words",
     [
-        ("keys", "new", "store/data/keys"), ("import", "jsonl", "memories.jsonl", "store/manifests"),
-        ("import", "jsonl", "memories.jsonl", "linked-data/new"), ("demo", "store/scratch", "--local"),
+        ("keys", "new", "store/data/keys"), ("import", "jsonl:memories.jsonl", "store/manifests"),
+        ("import", "jsonl:memories.jsonl", "linked-data/new"), ("demo", "store/scratch", "--local"),
     ],
 )  # fmt: skip
 def test_nothing_new_is_made_inside_a_store(desk, run, monkeypatch, words):
@@ -168,7 +168,7 @@ def test_what_a_memory_says_makes_no_output_look_signed(desk, run):
     rows = [{**memories()[0], "tenant": "{", "entry_id": text, "request": text, "response": text, "principal": text,
              "metadata": {"format": "memaudit pin v1"}}]  # fmt: skip
     write_lines(desk / "hostile.jsonl", rows)
-    assert run("import", "jsonl", "hostile.jsonl", "other")[0] == 0
+    assert run("import", "jsonl:hostile.jsonl", "other")[0] == 0
     for _ in range(2):
         assert run("export", "other", "--out", "out.jsonl")[0] == 0
     assert json.loads((desk / "out.jsonl").read_text())["request"] == text
@@ -178,7 +178,7 @@ def test_a_store_in_the_folder_at_hand_leaves_room_beside_it(desk, run):
     (desk / "at-hand").mkdir()
     os.chdir(desk / "at-hand")
     words = ("--keys", "../memaudit-keys", "--pin", "pin.json")
-    assert run("import", "jsonl", "../memories.jsonl", ".", *words)[0] == 0
+    assert run("import", "jsonl:../memories.jsonl", ".", *words)[0] == 0
     assert run("export", ".", "--out", "left.jsonl", *words)[0] == 0
     assert "lies among the files of the store" in run("export", ".", "--out", "data/left.jsonl", *words)[2]
 

@@ -12,9 +12,9 @@ from memory_audit.snapshot.pin import read_pin, write_pin
 from tests.unit.jobs.test_cli import AUDIT, CONFIG, bytes_of, event, memories, one_line, write_lines
 
 PIN = ("--pin", "pins/pin.json")
-NEW = ("import", "jsonl", "memories.jsonl", "new", *PIN)
-APPEND = ("import", "jsonl", "more.jsonl", "store", *PIN)
-NEW_ONLY = ("import", "jsonl", "dump.jsonl", "store", "--new-only", *PIN)
+NEW = ("import", "jsonl:memories.jsonl", "new", *PIN)
+APPEND = ("import", "jsonl:more.jsonl", "store", *PIN)
+NEW_ONLY = ("import", "jsonl:dump.jsonl", "store", "--new-only", *PIN)
 FORGET = (
     "forget", "store", "m1", "m2", "--tenant", "acme", "--reason", "ticket 7", "--expires", "90d", "--backbone", "none",
     "--embedder", "none", "--apply", *PIN,
@@ -34,7 +34,7 @@ def desk(folder, set_up):
     write_lines(folder / "more.jsonl", more)
     write_lines(folder / "dump.jsonl", memories() + more)
     write_lines(folder / "events.jsonl", [event()])
-    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
+    set_up(("keys", "new"), ("import", "jsonl:memories.jsonl", "store"))
     return folder
 
 
@@ -93,7 +93,7 @@ def test_a_purge_that_was_not_pinned_is_ended_though_others_published_since(desk
     with monkeypatch.context() as patch:
         unkept(patch, 2, KeyboardInterrupt())
         assert run(*PURGE)[0] == INTERRUPTED
-    assert run("import", "jsonl", "more.jsonl", "store", "--pin", "elsewhere.json")[0] == 0
+    assert run("import", "jsonl:more.jsonl", "store", "--pin", "elsewhere.json")[0] == 0
     code, out, _ = run(*PURGE)
     assert (code, "version 2 published with 10 memories" in out) == (0, True)
     assert read_pin(desk / "pins" / "pin.json").version == 3
@@ -115,7 +115,7 @@ def test_where_no_pin_can_be_kept_nothing_is_published(desk, run, case, place, c
 def test_a_new_store_does_not_take_the_place_of_one_that_is_pinned_and_gone(desk, run):
     assert run(*APPEND)[0] == 0
     (desk / "store").rename(desk / "elsewhere")
-    code, _, err = run("import", "jsonl", "dump.jsonl", "store", *PIN)
+    code, _, err = run("import", "jsonl:dump.jsonl", "store", *PIN)
     assert code == VerificationError.exit_code
     assert "pin pins/pin.json: remembers version 2 of store" in one_line(err)
     assert not (desk / "store").exists()
@@ -124,8 +124,8 @@ def test_a_new_store_does_not_take_the_place_of_one_that_is_pinned_and_gone(desk
 def test_memories_that_are_there_as_they_are_need_no_import(desk, run):
     assert run(*APPEND)[0] == 0
     before = bytes_of(desk / "store")
-    for words in (("memories.jsonl",), ("more.jsonl",)):  # the latter say not when they were made
-        code, out, _ = run("import", "jsonl", *words, "store", *PIN)
+    for name in ("memories.jsonl", "more.jsonl"):  # the latter say not when they were made
+        code, out, _ = run("import", f"jsonl:{name}", "store", *PIN)
         assert (code, "nothing new for store, version 2" in out) == (0, True)
     code, out, _ = run(*APPEND, "--json")
     assert (code, json.loads(out)["imported"], json.loads(out)["known"]) == (0, 0, 1)
@@ -142,14 +142,14 @@ def test_memories_that_are_there_as_they_are_need_no_import(desk, run):
 def test_one_memory_that_is_there_otherwise_refuses_the_file(desk, run, change):
     write_lines(desk / "again.jsonl", [*memories()[:-1], memories()[-1] | change])
     before = bytes_of(desk / "store" / "manifests")
-    code, _, err = run("import", "jsonl", "again.jsonl", "store")
+    code, _, err = run("import", "jsonl:again.jsonl", "store")
     assert (code, "ids are used once" in one_line(err)) == (UsageError.exit_code, True)
     assert bytes_of(desk / "store" / "manifests") == before
 
 
 def test_a_memory_that_was_removed_does_not_count_as_there(desk, run):
     assert run(*FORGET)[0] == 0
-    code, _, err = run("import", "jsonl", "memories.jsonl", "store")
+    code, _, err = run("import", "jsonl:memories.jsonl", "store")
     assert (code, "ids are used once" in one_line(err)) == (UsageError.exit_code, True)
 
 

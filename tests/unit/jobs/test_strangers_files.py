@@ -42,7 +42,7 @@ def store(folder, set_up):
     (folder / "memaudit.yaml").write_text(CONFIG, encoding="utf-8")
     write_lines(folder / "memories.jsonl", memories())
     write_lines(folder / "events.jsonl", [event()])
-    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
+    set_up(("keys", "new"), ("import", "jsonl:memories.jsonl", "store"))
     return folder / "store"
 
 

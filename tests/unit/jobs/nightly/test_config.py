@@ -60,7 +60,7 @@ def test_all_that_it_takes(tmp_path):
         ('notify: {mail: {folder: o, to: "a@b.c\\nBcc: x@y.z", sender: d@e.f}}', "notify.mail.to is"),
         ("schedule: {at: 10:30}", "schedule.at is 630"),
         ("missing_share: 0", "missing_share is 0"),
-        ("sources: [{}]", "file is missing"),
+        ("sources: [{}]", "a source has either a file or a system"),
         ("store: t", "a member is there twice"),
         ("keys: *a", "not valid YAML"),
     ],

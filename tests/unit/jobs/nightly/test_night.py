@@ -132,7 +132,7 @@ def test_a_store_that_changed_during_the_night_is_not_purged(desk, run, night, m
 
     def meanwhile(*arguments):  # noqa: ANN002
         monkeypatch.setattr(module, "open_sealed", real)
-        run("import", "jsonl", "more.jsonl", "store")
+        run("import", "jsonl:more.jsonl", "store")
         return real(*arguments)
 
     monkeypatch.setattr(module, "open_sealed", meanwhile)

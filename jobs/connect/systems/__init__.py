@@ -1,0 +1,1 @@
+"""One file for each system whose memories are read (`memory_audit.jobs.connect.connector`)."""

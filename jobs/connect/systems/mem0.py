@@ -1,0 +1,303 @@
+"""mem0 (open source) over a local Qdrant: `mem0:FOLDER`, the `path` of its vector store's configuration.
+
+    FOLDER/collection/mem0/storage.sqlite             memories: payload data, user_id, agent_id, run_id, created_at, …
+    FOLDER/collection/mem0_entities/storage.sqlite    entities, each with the ids of the memories it was found in
+    history.db                                        history (all texts a memory ever had), messages (raw turns)
+
+mem0 itself is not imported: it would ask for models, send telemetry and lock the folder. Its `created_at`, owners and
+role may have been set by whoever wrote the memory. The extractor is given the last ten raw messages of an owner, so
+that a removed memory comes back from there: `messages` is a side table like `history`.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from memory_audit.errors import UsageError
+from memory_audit.jobs.connect import qdrant_points, sqlite_file
+from memory_audit.jobs.connect.connector import MEMORIES, Facts, Record, Removed, Row
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from memory_audit.entry import Source as Writer
+
+__all__ = ["Mem0", "Options"]
+
+OWNERS = ("user_id", "agent_id", "run_id")
+"""In the order in which mem0 isolates."""
+
+BOOKKEEPING = frozenset({
+    "data", "hash", "text_lemmatized", "created_at", "updated_at", "actor_id", "role", "attributed_to",
+})  # fmt: skip
+"""Payload that is not metadata of the memory's own."""
+
+NONE = "none"
+LINKS = "linked_memory_ids"
+ENTITIES = "_entities"
+"""After the name of a collection: that of its entities."""
+
+TELEMETRY = "mem0migrations"
+"""A collection of mem0's own, without memories."""
+
+HISTORY = {
+    "history": (
+        "id", "memory_id", "old_memory", "new_memory", "event", "created_at", "updated_at", "is_deleted", "actor_id",
+        "role",
+    ),
+    "messages": ("id", "session_scope", "role", "content", "name", "created_at"),
+}  # fmt: skip
+
+WROTE: Mapping[str, Writer] = MappingProxyType({"user": "user", "assistant": "agent", "tool": "tool"})
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `--option` may say."""
+
+    collection: str | None = None
+    """Default: the folder's only one."""
+
+    history: str | None = None
+    """Path of history.db, `history_db_path` in mem0's configuration; default: in the folder, else ~/.mem0. `none`: the
+    agent keeps none."""
+
+
+class Mem0:
+    """A mem0 store."""
+
+    facts = Facts(
+        written_for="mem0ai 2.2.1, qdrant-client 1.20.0",
+        vouched=MappingProxyType({
+            "record_id": "system", "text": "model", "owner": "caller", "writer": "caller", "created_at_ms": "caller",
+            "metadata": "caller",
+        }),
+        unreachable=(
+            "Copies and backups of the folder and of history.db, and snapshots of their file system.",
+            "Freed blocks of the file system or the disk, where a file was rewritten.",
+            "Traces and logs of the agent, and what its model provider keeps.",
+        ),
+        guard_point="vector_store.insert, vector_store.update and db.save_messages of the Memory object",
+    )  # fmt: skip
+
+    def __init__(self, place: str, options: Options) -> None:
+        self.folder = Path(place)
+        self.options = options
+
+    def schema(self) -> str:
+        """Name what is there. Raises like `Source.schema`."""
+        storage = self._storage()
+        with sqlite_file.reading(storage) as connection:
+            next(qdrant_points.points(connection, storage), None)
+        self._history(needed=False)
+        return "mem0 2 over local Qdrant, points v1"
+
+    def records(self) -> Iterator[Record]:
+        """Yield all memories, by the time of their last write."""
+        storage = self._storage()
+        with sqlite_file.reading(storage) as connection:
+            for point in qdrant_points.points(connection, storage):
+                yield _record(point, storage)
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Take the lock of the folder, as the agent's client does."""
+        return qdrant_points.held(self.folder)
+
+    def rows(self, removed: Removed) -> Iterator[Row]:
+        """Yield every point, entity, and row of history.db."""
+        for storage, layer in self._storages():
+            with sqlite_file.reading(storage) as connection:
+                for point in qdrant_points.points(connection, storage, served=False):
+                    yield Row(layer=layer, raw=point.raw, kept=_kept_point(point, layer, removed))
+        if (history := self._history()) is not None:
+            with sqlite_file.reading(history) as connection:
+                for layer, names in HISTORY.items():
+                    for _, row in _rows(connection, layer, names):
+                        kept = _kept_row(layer, row, removed)
+                        yield Row(layer=layer, raw=_raw(row), kept=None if kept is None else _raw(kept))
+
+    def delete(self, removed: Removed) -> None:
+        """Delete the points of the memories, also those that a later one of the same id hides."""
+        self._rewrite(self._storage(), MEMORIES, removed)
+
+    def clean(self, removed: Removed) -> None:
+        """Clean history.db, and the links of entities; an entity that no memory is left of goes."""
+        history = self._history()
+        for storage, layer in self._storages():
+            if layer != MEMORIES:
+                self._rewrite(storage, layer, removed)
+        if history is None:
+            return
+        with sqlite_file.writing(history) as connection:
+            for layer, names in HISTORY.items():
+                for number, row in list(_rows(connection, layer, names)):
+                    kept = _kept_row(layer, row, removed)
+                    if kept is None:
+                        connection.execute(f"DELETE FROM {layer} WHERE rowid = ?", (number,))  # noqa: S608 - of HISTORY
+                    elif kept != row:
+                        connection.execute(
+                            "UPDATE history SET old_memory = ?, new_memory = ? WHERE rowid = ?",
+                            (kept["old_memory"], kept["new_memory"], number),
+                        )
+
+    def erase(self) -> None:
+        """Rewrite every file."""
+        for path in self._databases():
+            sqlite_file.erase(path)
+
+    def files(self) -> Iterator[Path]:
+        """Yield every file of the folder, and history.db with what lies beside it."""
+        below = [path for path in sorted(self.folder.rglob("*")) if path.is_file()]
+        yield from below
+        for path in self._databases():
+            yield from (file for file in sqlite_file.files_of(path) if file not in below)
+
+    def _rewrite(self, storage: Path, layer: str, removed: Removed) -> None:
+        with sqlite_file.writing(storage) as connection:
+            gone, changed = [], []
+            for point in qdrant_points.points(connection, storage, served=False):
+                kept = _kept_point(point, layer, removed)
+                if kept is None:
+                    gone.append(point.row)
+                elif kept != point.raw:
+                    changed.append((kept, point.row))
+            qdrant_points.delete_points(connection, gone)
+            connection.executemany("UPDATE points SET point = ? WHERE rowid = ?", changed)
+
+    def _databases(self) -> list[Path]:
+        history = self._history()
+        return [*(storage for storage, _ in self._storages()), *([] if history is None else [history])]
+
+    def _storages(self) -> list[tuple[Path, str]]:
+        """Return the file of the memories, and that of their entities where there is one, with their layers."""
+        collection = self._collection()
+        entities = collection + ENTITIES
+        found = [(qdrant_points.storage_of(self.folder, collection), MEMORIES)]
+        if entities in qdrant_points.collections(self.folder):
+            found.append((qdrant_points.storage_of(self.folder, entities), "entities"))
+        return found
+
+    def _collection(self) -> str:
+        names = [
+            name for name in qdrant_points.collections(self.folder) if not name.endswith(ENTITIES) and name != TELEMETRY
+        ]
+        chosen = self.options.collection or (names[0] if len(names) == 1 else None)
+        if chosen not in names:
+            raise UsageError(
+                f"{self.folder}: collections {', '.join(map(repr, sorted(names)))[:200] or 'none'}: name that of the "
+                "memories with --option collection=NAME"
+            )
+        return chosen
+
+    def _storage(self) -> Path:
+        return qdrant_points.storage_of(self.folder, self._collection())
+
+    def _history(self, *, needed: bool = True) -> Path | None:
+        """Return history.db; None where there is none, and none is needed.
+
+        Raises:
+            UsageError: it is needed and not found; or it is of another form.
+        """
+        given = self.options.history
+        places = [Path(given)] if given else [self.folder / "history.db", Path.home() / ".mem0" / "history.db"]
+        found = next((place for place in places if place.exists()), None)
+        if given == NONE:
+            return None
+        if found is None:
+            if needed:
+                raise UsageError(
+                    f"{places[0]}: no history of mem0 there; name it with --option history=FILE, or history={NONE}"
+                )
+            return None
+        with sqlite_file.reading(found) as connection:
+            tables = sqlite_file.columns(connection)
+        if tables != HISTORY:
+            raise UsageError(f"{found}: tables {tables!s:.300}, expected those of mem0 2: {', '.join(HISTORY)}")
+        return found
+
+
+def _kept_point(point: qdrant_points.Point, layer: str, removed: Removed) -> bytes | None:
+    """Return what is to stay of a point."""
+    if layer == MEMORIES:
+        return None if point.point_id in removed.ids else point.raw
+    links = point.payload.get(LINKS)
+    if not isinstance(links, list) or removed.ids.isdisjoint(map(str, links)):
+        return point.raw
+    left = [link for link in links if str(link) not in removed.ids]
+    return qdrant_points.replace_payload(point.raw, {**point.payload, LINKS: left}) if left else None
+
+
+def _rows(connection: sqlite3.Connection, table: str, names: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, *values in sqlite_file.rows(connection, table, names):
+        yield number, dict(zip(names, values, strict=True))
+
+
+def _kept_row(layer: str, row: dict[str, Any], removed: Removed) -> dict[str, Any] | None:
+    """Return what is to stay of a row of history.db.
+
+    An agent's own texts go with the memory they became. Of another memory's history, the text alone goes that it had in
+    common: it was made of what is removed, or became it.
+    """
+    if layer == "messages":
+        scopes = {_scope(record) for record in removed.records} if removed.context else set()
+        return None if removed.is_in(row["content"]) or row["session_scope"] in scopes else row
+    if row["memory_id"] in removed.ids:
+        return None
+    quoted = {name: None for name in ("old_memory", "new_memory") if removed.is_in(row[name])}
+    return {**row, **quoted} if quoted else row
+
+
+def _scope(record: Record) -> str:
+    """Return what mem0 keeps the raw messages of an owner under."""
+    escaped = (
+        (name, value.replace("%", "%25").replace("&", "%26").replace("=", "%3D")) for name, value in record.owner
+    )
+    return "&".join(f"{name}={value}" for name, value in sorted(escaped))
+
+
+def _raw(row: dict[str, Any]) -> bytes:
+    return json.dumps(row, ensure_ascii=True, default=repr).encode()
+
+
+def _record(point: qdrant_points.Point, where: Path) -> Record:
+    payload = point.payload
+    text = payload.get("data")
+    if not isinstance(text, str):
+        raise UsageError(f"{where}: row {point.row} has no text in `data`: no memory of mem0")
+    owner = tuple((name, str(payload[name])) for name in OWNERS if payload.get(name))
+    named, hidden = dict(owner), {*BOOKKEEPING, *(name for name, _ in owner[:1])}
+    role = payload.get("role") or payload.get("attributed_to")
+    writer = None
+    if payload.get("actor_id"):
+        writer = "actor_id", str(payload["actor_id"])
+    elif role == "user" and "user_id" in named:
+        writer = "user_id", named["user_id"]
+    elif role == "assistant":
+        writer = "agent_id", named.get("agent_id", "assistant")
+    lemmas = payload.get("text_lemmatized")
+    return Record(
+        record_id=point.point_id, text=text, owner=owner, writer=writer, source=WROTE.get(str(role), "external"),
+        created_at_ms=_ms(payload.get("created_at")),
+        metadata={name: _as_text(value) for name, value in payload.items() if name not in hidden},
+        spellings=(lemmas,) if isinstance(lemmas, str) and lemmas != text else (),
+    )  # fmt: skip
+
+
+def _ms(moment: Any) -> int | None:
+    """Read a time; one without a zone is UTC."""
+    try:
+        read = datetime.fromisoformat(moment)
+        return max(0, int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1_000))
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

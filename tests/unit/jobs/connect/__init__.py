@@ -1,0 +1,1 @@
+"""Memory systems of agents: read, imported, and emptied of what was found."""

@@ -1,0 +1,66 @@
+"""Stores that the real systems wrote. Their packages lie in this environment, or in the folder MEMAUDIT_AGENTS."""
+
+# ruff: noqa: ANN002, ANN003, ANN204 - what is handed on
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+AGENTS = Path(__file__).parents[3] / "agents"
+
+
+class Agent:
+    """A process with an agent's memory open."""
+
+    def __init__(self, program, folder, **more):
+        packages = os.environ.get("MEMAUDIT_AGENTS", "")
+        self.process = subprocess.Popen(
+            [sys.executable, AGENTS / program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env={**os.environ, "PYTHONPATH": packages},
+        )  # fmt: skip
+        self.first: dict[str, object] | None = {"folder": str(folder), **more}
+
+    def __call__(self, *calls):
+        """Make calls, each (method, arguments); return what they returned."""
+        sent, self.first = ({**self.first, "calls": calls} if self.first else calls), None
+        self.process.stdin.write(json.dumps(sent) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        assert answer, self.process.communicate()[1][-2000:]
+        return json.loads(answer)
+
+    def end(self):
+        self.process.communicate()
+
+
+@contextlib.contextmanager
+def agent(program, folder, **more):
+    opened = Agent(program, folder, **more)
+    try:
+        yield opened
+    finally:
+        opened.end()
+
+
+def needs(package):
+    """Skip, in one line, where an agent's package is not installed."""
+    folder = os.environ.get("MEMAUDIT_AGENTS")
+    if find_spec(package) is None and not (folder and (Path(folder) / package).is_dir()):
+        pytest.skip(f"{package} is not installed, neither here nor in MEMAUDIT_AGENTS")
+
+
+def digests(folder):
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
