@@ -129,7 +129,28 @@ def large() -> str:
     return table(("night", "memories", "seconds", "peak memory", "texts to embed", "directed NLI pairs"), lines)
 
 
+def public_stores() -> str:
+    """Planted passages in stores that nothing was tuned on: who is named, and what is left of the harm."""
+    lines = []
+    for name, store in (("poisonedrag", "PoisonedRAG on NQ"), ("conflictqa", "ConflictQA, yes or no")):
+        for poisons in sorted({row["poisons"] for row in rows(f"public_stores_{name}")}, reverse=True):
+            found = rows(f"public_stores_{name}", poisons=poisons)
+            total = {field: sum(row[field] for row in found) for field in found[0] if isinstance(found[0][field], int)}
+            named = total["named_planted"] + total["named_benign"]
+            lines.append((
+                f"{store}, {poisons} a question", thousands(total["entries"]),
+                f"{total['mattered']} of {total['events']}",
+                f"**{total['planted_there_named']} of {total['planted_there']}**",
+                f"**{total['named_planted']} of {named}**", total["removed_benign"],
+                f"{total['mattered_harmful_after']} of {total['mattered']}",
+                f"{total['probes_kept']} of {total['probes']}",
+            ))  # fmt: skip
+    head = ("store, planted", "memories", "questions in which memory mattered", "planted there, named",
+            "planted among the named", "true ones removed", "of these harmful after", "probes kept")  # fmt: skip
+    return table(head, lines)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "attack and repair": repair, "calls": calls, "probes": probes, "trace": trace, "peers": peers, "cost": cost,
-    "clean stores": clean, "large tenants": large,
+    "clean stores": clean, "large tenants": large, "public stores": public_stores,
 }  # fmt: skip
