@@ -30,7 +30,6 @@ from memory_audit.formats.outside_file import read_regular
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.demo_corpus import CONFIG_FILE, ENTRIES_FILE, EVENTS_FILE, corpus_folder
 from memory_audit.jobs.places import check_outside_stores
-from memory_audit.jobs.progress import Reporter, say, steps
 from memory_audit.jobs.run.purge.attestation import ATTESTATION_FILE, attest_run
 from memory_audit.jobs.run.purge.sealed_run import open_sealed
 from memory_audit.jobs.run.run_audit import (
@@ -43,6 +42,7 @@ from memory_audit.jobs.run.run_audit import (
 from memory_audit.jobs.run.run_files import MAX_MARKER_BYTES, REPORT_FILE
 from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import Sealer
+from memory_audit.jobs.watching.progress import Reporter, say, steps
 from memory_audit.models.backbone.generator_vllm import VllmSettings
 from memory_audit.models.recorded import RECORDED
 from memory_audit.models.weights.hub import PACKAGED

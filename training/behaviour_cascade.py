@@ -24,7 +24,7 @@ from rich.console import Console
 
 from benchmarks.harness.command import run
 from benchmarks.harness.resultfile import ResultFile
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.activations.behaviour_cascade import CascadedBehaviourReader, JointCurve
 from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_weights
 from training.behaviours.corpus import EACH, HELD, RESTATED, notes, scenarios

@@ -57,7 +57,7 @@ from rich.console import Console
 from benchmarks.harness.command import run
 from benchmarks.harness.public_data import MEMORYBANK, add_data
 from benchmarks.harness.resultfile import ResultFile
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_weights, weights_of
 from memory_audit.models.activations.hidden_states import READING
 from memory_audit.models.weights.cache import cache_dir, folder_id

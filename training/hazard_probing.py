@@ -27,7 +27,7 @@ from benchmarks.gate.derivation.measures import auc
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.guard.blocks.hazard import default_taxonomy
 from memory_audit.guard.text.forms import visible
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.activations.hazard_probe import PROBE_FILE
 from memory_audit.models.activations.hidden_states import BACKBONE, LAYER, READING, WHOLE_TOKENS, HiddenStates
 from memory_audit.models.weights.cache import cache_dir, folder_id

@@ -28,7 +28,7 @@ from benchmarks.harness.resultfile import ResultFile
 from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.hazard import default_taxonomy
 from memory_audit.guard.text.forms import visible
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.hazards.extraction import HazardReader
 from memory_audit.models.hazards.signature_cache import SignatureCache
 from memory_audit.models.hazards.statements import CURVES_FILE, statement_evidence

@@ -25,8 +25,8 @@ from memory_audit.errors import UsageError
 from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import named_file
 from memory_audit.jobs.guard.open_guard import CACHE_FILE
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.block_records import taxonomy_of
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.loading import ModelSpecs
 from memory_audit.models.readers import NONE, GuardReaders
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from memory_audit.guard.blocks.hazard import Taxonomy
-    from memory_audit.jobs.progress import Stage
+    from memory_audit.jobs.watching.progress import Stage
     from memory_audit.models.hazards.extraction import HazardReader
     from memory_audit.models.protocols import Generator
 

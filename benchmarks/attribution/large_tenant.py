@@ -34,10 +34,10 @@ from memory_audit.config import AuditConfig
 from memory_audit.entry import Entry
 from memory_audit.events import Event
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_audit import audit_all
 from memory_audit.jobs.run.run_seal import Sealer
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.loading import ModelSpecs
 from memory_audit.provenance.keys import generate_keys, load_keyring, save_keyring
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_audit.jobs.progress import Stage
-    from memory_audit.jobs.tally import Label
+    from memory_audit.jobs.watching.progress import Stage
+    from memory_audit.jobs.watching.tally import Label
 
 TENANT, NOW_MS = "t", 1_800_000_000_000
 DIMENSIONS = 384

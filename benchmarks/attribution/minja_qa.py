@@ -36,7 +36,7 @@ from benchmarks.harness.resultfile import ResultFile
 from memory_audit.attribution.replays.harm import answer_label
 from memory_audit.config import AuditConfig
 from memory_audit.errors import UsageError
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 
 if TYPE_CHECKING:
     from memory_audit.jobs.executors.executor import Executor

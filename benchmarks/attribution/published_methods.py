@@ -48,7 +48,7 @@ from benchmarks.harness.command import run
 from benchmarks.harness.public_data import CONFLICTQA, POISONEDRAG, add_data
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.events import HARMFUL
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

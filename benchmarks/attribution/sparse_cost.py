@@ -33,7 +33,7 @@ from memory_audit.attribution.search.settings import SearchSettings
 from memory_audit.config import AuditConfig
 from memory_audit.events import Event
 from memory_audit.jobs.executors.replay_group import Program
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

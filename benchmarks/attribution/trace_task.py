@@ -43,7 +43,7 @@ from memory_audit.attribution.search.settings import SearchSettings
 from memory_audit.config import AuditConfig
 from memory_audit.events import HARMFUL, Event
 from memory_audit.jobs.executors.replay_group import Program, ReplayQuestion
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

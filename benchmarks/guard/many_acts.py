@@ -25,7 +25,7 @@ from benchmarks.harness.public_data import MEMORYBANK, add_data
 from benchmarks.harness.resultfile import RESULTS, ResultFile
 from memory_audit.guard.decide.settings import GuardSettings
 from memory_audit.guard.text.forms import is_foreign
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.activations.behaviour_cascade import CascadedBehaviourReader, cascade_calibration
 from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, PackagedBehaviourReader
 from memory_audit.models.loading import ModelSpecs, load_embedder

@@ -38,7 +38,7 @@ from benchmarks.harness.public_data import MEMORYGRAFT, add_data
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.errors import UsageError
 from memory_audit.guard.text.forms import visible
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.activations.behaviour_cascade import CascadedBehaviourReader, cascade_calibration
 from memory_audit.models.activations.behaviour_reader import (
     FIRST,

@@ -34,11 +34,9 @@ from memory_audit.jobs.cli.shared import (
     watched,
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
-from memory_audit.jobs.log import LOG
 from memory_audit.jobs.places import check_folder, check_place
 from memory_audit.jobs.plan.plan import check_plan, make_plan
 from memory_audit.jobs.plan.table import plan_table, rate_lines
-from memory_audit.jobs.progress import Reporter, say
 from memory_audit.jobs.run.groups.run import one_line
 from memory_audit.jobs.run.purge.purge_run import large_removals, purge_run, unfinished_purge
 from memory_audit.jobs.run.purge.sealed_run import open_sealed
@@ -48,8 +46,10 @@ from memory_audit.jobs.run.run_files import MARKER_FILE, REPORT_FILE, read_ident
 from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_seal import SEAL_FILE, Sealer
 from memory_audit.jobs.spread_options import spread_options
-from memory_audit.jobs.status import STATUS_FILE, StatusFile
 from memory_audit.jobs.store.lease import leased
+from memory_audit.jobs.watching.log import LOG
+from memory_audit.jobs.watching.progress import Reporter, say
+from memory_audit.jobs.watching.status import STATUS_FILE, StatusFile
 from memory_audit.lineage.edges_file import read_edges
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE

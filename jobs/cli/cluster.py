@@ -21,7 +21,7 @@ from memory_audit.jobs.nightly.journal import progress_of
 from memory_audit.jobs.run.run_audit import read_result
 from memory_audit.jobs.run.run_files import read_identity
 from memory_audit.jobs.run.run_seal import SEAL_FILE
-from memory_audit.jobs.status import STATUS_FILE, groups_at_work, read_status, status_lines
+from memory_audit.jobs.watching.status import STATUS_FILE, groups_at_work, read_status, status_lines
 from memory_audit.report.untrusted import as_line, runs
 
 if TYPE_CHECKING:

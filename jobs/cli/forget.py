@@ -31,9 +31,9 @@ from memory_audit.jobs.cli.shared import (
     print_lines,
 )
 from memory_audit.jobs.clock import now_ms, publisher_ms
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.block_records import NO_BEHAVIOURS, BlockPlan, block_records_of, described, taxonomy_of
 from memory_audit.jobs.store.store_session import StoreSession, check_pin_place
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.provenance import strict_json
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.purify import Purified, purify, read_purified

@@ -33,10 +33,10 @@ from memory_audit.jobs.cli.shared import (
 )
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.guard.token import MIN_TOKEN_CHARS, guard_token
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.block_records import taxonomy_of
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.store.store_session import known_pin, remember
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.report.untrusted import as_line
 
 if TYPE_CHECKING:

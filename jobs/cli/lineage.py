@@ -17,8 +17,8 @@ from memory_audit.jobs.cli.shared import BackboneKeyEnv, Reading, Store, as_sign
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.places import check_place
-from memory_audit.jobs.progress import Reporter, say, stage
 from memory_audit.jobs.spread_options import spread_options
+from memory_audit.jobs.watching.progress import Reporter, say, stage
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.lineage.trust import DEFAULT_TAU_PPM, TrustRules
 from memory_audit.models.backbone.generator_http import HttpSettings
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from memory_audit.entry import Entry
     from memory_audit.jobs.executors.executor import Executor
-    from memory_audit.jobs.progress import Stage
+    from memory_audit.jobs.watching.progress import Stage
     from memory_audit.models.derivation import Calibration, Pair
 
 __all__ = ["estimate_edges", "lineage_app"]

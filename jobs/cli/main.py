@@ -21,12 +21,12 @@ from rich.table import Table
 from memory_audit.errors import DEFECT, AuditError, IncompleteError, UsageError
 from memory_audit.jobs.cli.audit import audit, calibrate, plan
 from memory_audit.jobs.cli.cluster import logs, status, submit
-from memory_audit.jobs.cli.events import events_app
 from memory_audit.jobs.cli.export import export
 from memory_audit.jobs.cli.forget import forget
 from memory_audit.jobs.cli.gate import gate_app
 from memory_audit.jobs.cli.guard import guard_app
-from memory_audit.jobs.cli.import_ import import_, sources
+from memory_audit.jobs.cli.incoming.events import events_app
+from memory_audit.jobs.cli.incoming.import_ import import_, sources
 from memory_audit.jobs.cli.keys.folder import keys_app
 from memory_audit.jobs.cli.keys.policy import keys_add, keys_revoke, keys_rotate, keys_threshold
 from memory_audit.jobs.cli.lineage import lineage_app
@@ -44,9 +44,9 @@ from memory_audit.jobs.cli.shared import (
     print_json,
 )
 from memory_audit.jobs.cli.verify import verify
-from memory_audit.jobs.log import LOG, JsonLog
 from memory_audit.jobs.passphrases import PASSPHRASES, VARIABLE, Passphrases
-from memory_audit.models.library_noise import quiet_imports
+from memory_audit.jobs.watching.log import LOG, JsonLog
+from memory_audit.models.libraries.library_noise import quiet_imports
 from memory_audit.provenance.mirror import with_addresses
 from memory_audit.report.untrusted import as_line
 

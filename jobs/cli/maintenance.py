@@ -27,11 +27,11 @@ from memory_audit.jobs.cli.shared import (
 )  # fmt: skip
 from memory_audit.jobs.clock import as_utc, now_ms, publisher_ms
 from memory_audit.jobs.places import check_place
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.store.lease import leased
 from memory_audit.jobs.store.object_store import as_kept
 from memory_audit.jobs.store.offboard import Offboarding
 from memory_audit.jobs.store.store_session import StoreSession, check_pin_place, known_pin, remember_published
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.redate import redate as set_right
 from memory_audit.snapshot.publishing.vacuum import Vacuumed

@@ -18,7 +18,7 @@ from memory_audit.jobs.nightly.render import FORMS
 from memory_audit.jobs.nightly.render import render as units
 from memory_audit.jobs.nightly.run_night import run_night
 from memory_audit.jobs.places import check_place
-from memory_audit.jobs.status import STATUS_FILE, StatusFile
+from memory_audit.jobs.watching.status import STATUS_FILE, StatusFile
 from memory_audit.provenance import durable
 
 __all__ = ["nightly", "render"]

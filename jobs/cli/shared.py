@@ -15,13 +15,13 @@ from rich.console import Console
 
 from memory_audit.errors import UsageError
 from memory_audit.jobs.audit_options import BackboneKeyEnv
-from memory_audit.jobs.log import LOG
 from memory_audit.jobs.passphrases import PASSPHRASES
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.run_audit import start_models
-from memory_audit.jobs.run_metrics import RunMetrics
 from memory_audit.jobs.store.object_store import place_of
 from memory_audit.jobs.store.store_session import StoreSession
+from memory_audit.jobs.watching.log import LOG
+from memory_audit.jobs.watching.progress import Reporter
+from memory_audit.jobs.watching.run_metrics import RunMetrics
 from memory_audit.provenance.keys import POLICY_FILE, load_keyring, load_policy
 from memory_audit.provenance.mirror import with_addresses
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from memory_audit.jobs.executors.executor import Executor
-    from memory_audit.jobs.status import StatusFile
+    from memory_audit.jobs.watching.status import StatusFile
     from memory_audit.provenance.keys import Keyring
     from memory_audit.provenance.trust_policy import TrustPolicy
 

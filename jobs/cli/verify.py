@@ -12,10 +12,10 @@ from memory_audit.counted import counted
 from memory_audit.errors import StalePlanError, UsageError, VerificationError
 from memory_audit.jobs.cli.shared import Json, Quiet, Reading, Store, print_json, print_lines
 from memory_audit.jobs.clock import now_ms
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.store.object_store import as_kept
 from memory_audit.jobs.store.store_session import known_pin, remember
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.provenance import durable
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.attest import MAX_ATTESTATION_BYTES, PREDICATES, verify_attestation

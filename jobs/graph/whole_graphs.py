@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memory_audit.jobs.graph.blocks import StoreGraphs
 from memory_audit.jobs.graph.graph_folder import GraphFolder
-from memory_audit.jobs.progress import stage
+from memory_audit.jobs.watching.progress import stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,8 +21,8 @@ from memory_audit.guard.decision_log import DecisionLog
 from memory_audit.guard.guarded_store import GuardedStore
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.places import check_file, check_folder
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.store.object_store import place_of
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.extras import with_extra
 from memory_audit.models.loading import ModelSpecs

@@ -27,7 +27,6 @@ from memory_audit.jobs.connect.address import parse_address
 from memory_audit.jobs.connect.import_source import import_source
 from memory_audit.jobs.nightly.journal import Night, last_finished, nights
 from memory_audit.jobs.nightly.policy import outside_policy
-from memory_audit.jobs.progress import say
 from memory_audit.jobs.run.purge.attestation import ATTESTATION_FILE
 from memory_audit.jobs.run.purge.purge_run import published_purge, purge_run
 from memory_audit.jobs.run.purge.sealed_run import open_sealed
@@ -40,6 +39,7 @@ from memory_audit.jobs.store.alarms import lacking
 from memory_audit.jobs.store.import_memories import import_entries, line_defaults
 from memory_audit.jobs.store.object_store import place_of
 from memory_audit.jobs.store.store_session import StoreSession
+from memory_audit.jobs.watching.progress import say
 from memory_audit.provenance import durable
 from memory_audit.provenance.mirror import with_addresses
 from memory_audit.report.summary import summarise

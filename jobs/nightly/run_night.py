@@ -10,10 +10,10 @@ from memory_audit.jobs.nightly.journal import END, open_night, prune
 from memory_audit.jobs.nightly.night import NightWork
 from memory_audit.jobs.nightly.notify import message, notify
 from memory_audit.jobs.places import check_outside_stores
-from memory_audit.jobs.progress import say
-from memory_audit.jobs.status import STATUS_FILE
 from memory_audit.jobs.store.lease import leased
 from memory_audit.jobs.store.object_store import place_of
+from memory_audit.jobs.watching.progress import say
+from memory_audit.jobs.watching.status import STATUS_FILE
 from memory_audit.provenance import durable
 
 if TYPE_CHECKING:

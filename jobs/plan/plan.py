@@ -23,7 +23,6 @@ from memory_audit.formats.outside_file import read_at_most
 from memory_audit.formats.records import convert
 from memory_audit.jobs.executors.rates import model_names, rates_of
 from memory_audit.jobs.plan.estimate import Known, TenantEstimate, estimate
-from memory_audit.jobs.progress import stage
 from memory_audit.jobs.run.groups.audit import of_whole_run
 from memory_audit.jobs.run.groups.budget import by_service
 from memory_audit.jobs.run.groups.plan import group_folders
@@ -31,6 +30,7 @@ from memory_audit.jobs.run.groups.run import one_line
 from memory_audit.jobs.run.run_audit import model_specs
 from memory_audit.jobs.run.run_files import EMBEDDING, ENTAILMENT, REPLAYS, read_identity, read_models, shards
 from memory_audit.jobs.run.shards import parse_outcomes, parse_vectors, read_shard
+from memory_audit.jobs.watching.progress import stage
 from memory_audit.models.lazy import LazyEmbedder
 
 if TYPE_CHECKING:

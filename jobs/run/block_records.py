@@ -19,9 +19,9 @@ from memory_audit.errors import IncompleteError, UsageError, VerificationError
 from memory_audit.guard.blocks.hazard import HazardSignature, default_taxonomy, load_taxonomy
 from memory_audit.guard.blocks.tombstone import EXTRA_KEY, block_record, read_block_record
 from memory_audit.guard.text.forms import text_forms
-from memory_audit.jobs.progress import say, stage
 from memory_audit.jobs.run.run_folder import resumable
 from memory_audit.jobs.run.run_seal import Sealer
+from memory_audit.jobs.watching.progress import say, stage
 from memory_audit.models.extras import with_extra
 from memory_audit.models.loading import ModelSpecs, load_behaviour_reader
 from memory_audit.models.readers import NONE, hazard_reader

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_audit.consistency.neighbours import check_vectors
-from memory_audit.jobs.progress import stage, tally
 from memory_audit.jobs.run.batches import pieces
 from memory_audit.jobs.run.shards import text_key
+from memory_audit.jobs.watching.progress import stage, tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

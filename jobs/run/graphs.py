@@ -11,10 +11,10 @@ import numpy as np
 from memory_audit.consistency.entailment import plan_pairs, weights
 from memory_audit.consistency.tenant_graph import TenantGraph
 from memory_audit.errors import UsageError
-from memory_audit.jobs.progress import stage, tally
 from memory_audit.jobs.run.batches import pieces
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.shards import pair_key
+from memory_audit.jobs.watching.progress import stage, tally
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -17,7 +17,7 @@ from memory_audit.attribution.replays.retrieval import topic_memory
 from memory_audit.errors import IncompleteError
 from memory_audit.generation import TokenUsage
 from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion, hash_at_point, request_of
-from memory_audit.jobs.progress import say, stage, tally
+from memory_audit.jobs.watching.progress import say, stage, tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

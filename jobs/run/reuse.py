@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memory_audit.counted import counted
 from memory_audit.errors import AuditError, UsageError
-from memory_audit.jobs.progress import say
 from memory_audit.jobs.run.groups.plan import group_folders, may_share_tenants
 from memory_audit.jobs.run.run_files import (
     EMBEDDING,
@@ -34,6 +33,7 @@ from memory_audit.jobs.run.run_files import (
 from memory_audit.jobs.run.run_seal import MAX_SEAL_BYTES, SEAL_FILE, Sealer, read_seal
 from memory_audit.jobs.run.shards import parse_outcomes, parse_vectors, parse_weights, read_shard
 from memory_audit.jobs.run.vectors import HELD_BYTES
+from memory_audit.jobs.watching.progress import say
 from memory_audit.provenance import durable
 
 if TYPE_CHECKING:

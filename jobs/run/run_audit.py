@@ -13,12 +13,12 @@ from memory_audit.errors import UsageError
 from memory_audit.formats.outside_file import read_regular
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.executors.rates import keep_rates
-from memory_audit.jobs.progress import about_run, steps
 from memory_audit.jobs.run.block_records import write_block_records
 from memory_audit.jobs.run.groups.run import GroupedRun
 from memory_audit.jobs.run.run_files import MARKER_FILE, PAGES, REPORT_FILE, RESULT_FILE
 from memory_audit.jobs.run.run_findings import RunFindings, found_of_few
 from memory_audit.jobs.run.run_folder import resumable
+from memory_audit.jobs.watching.progress import about_run, steps
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.loading import ModelSpecs, named_backbone, prepare
 from memory_audit.provenance import durable

@@ -41,7 +41,7 @@ GROUPS = "groups"
 """Folder of what is known of each group of tenants (`memory_audit.jobs.run.groups`)."""
 
 AT_WORK = "at-work"
-"""Folder of what is being done now, a file for each group at work (`memory_audit.jobs.status`)."""
+"""Folder of what is being done now, a file for each group at work (`memory_audit.jobs.watching.status`)."""
 
 REPLAYS, ENTAILMENT, EMBEDDING = "replays", "entailment", "embedding"
 ROLES = {REPLAYS: "backbone", ENTAILMENT: "nli", EMBEDDING: "embedder"}

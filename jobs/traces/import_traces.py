@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import EventError
-from memory_audit.jobs.progress import stage
 from memory_audit.jobs.traces.spool import Spool, digest_of
 from memory_audit.jobs.traces.trace_files import records_of
+from memory_audit.jobs.watching.progress import stage
 from memory_audit.provenance import durable
 from memory_audit.traces.harm import label_of
 from memory_audit.traces.read import read_record
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from memory_audit.jobs.progress import Stage
+    from memory_audit.jobs.watching.progress import Stage
     from memory_audit.snapshot.reader import VerifiedSnapshot
     from memory_audit.traces.harm import HarmRule, Label
     from memory_audit.traces.records import Reading, Score, Span

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from memory_audit.errors import AuditError, ModelError
-from memory_audit.models.library_noise import without_bars
-from memory_audit.models.telemetry import tell_nobody
+from memory_audit.models.libraries.library_noise import without_bars
+from memory_audit.models.libraries.telemetry import tell_nobody
 from memory_audit.models.text_tokens import read_as_text
 from memory_audit.models.weights.coder import coder_folder
 

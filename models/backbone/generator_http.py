@@ -36,7 +36,7 @@ from memory_audit.errors import (
 )
 from memory_audit.generation import Completion, GenerationRequest, Message
 from memory_audit.models.backbone.chat_completion import body_of, check_guides, read_completion
-from memory_audit.models.retries import RETRIES
+from memory_audit.models.services.retries import RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

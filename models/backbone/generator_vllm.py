@@ -21,8 +21,8 @@ from memory_audit.errors import AnswerError, ModelError, ModelLostError, PromptT
 from memory_audit.generation import Completion, TokenLogprob, TokenUsage
 from memory_audit.models.backbone.interruption import interruptible
 from memory_audit.models.backbone.vllm_plugin import marked_as_ours
-from memory_audit.models.library_noise import quiet_vllm
-from memory_audit.models.telemetry import tell_nobody
+from memory_audit.models.libraries.library_noise import quiet_vllm
+from memory_audit.models.libraries.telemetry import tell_nobody
 from memory_audit.models.weights.cache import folder_id
 
 if TYPE_CHECKING:

@@ -30,9 +30,9 @@ import numpy as np
 
 from memory_audit.errors import AuditError, UsageError
 from memory_audit.formats.outside_file import read_regular
-from memory_audit.models.library_noise import without_bars
+from memory_audit.models.libraries.library_noise import without_bars
+from memory_audit.models.libraries.telemetry import tell_nobody
 from memory_audit.models.nli.packed_deberta import PackedDeberta, fits, length_packs
-from memory_audit.models.telemetry import tell_nobody
 from memory_audit.models.text_tokens import read_as_text
 from memory_audit.models.weights.cache import MAX_RECORD_BYTES, cannot_load, folder_id
 

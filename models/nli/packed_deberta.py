@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memory_audit.models.library_noise import without_bars
-from memory_audit.models.telemetry import tell_nobody
+from memory_audit.models.libraries.library_noise import without_bars
+from memory_audit.models.libraries.telemetry import tell_nobody
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

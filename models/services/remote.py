@@ -18,10 +18,10 @@ import numpy as np
 import ray
 from ray.exceptions import RayError
 
-from memory_audit.models.retries import RETRIES
 from memory_audit.models.services.actors import ROWS
 from memory_audit.models.services.losses import as_model_error
 from memory_audit.models.services.replicas import Call
+from memory_audit.models.services.retries import RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

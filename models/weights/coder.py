@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from memory_audit.errors import UsageError
 from memory_audit.formats.outside_file import read_regular
-from memory_audit.models.telemetry import tell_nobody
+from memory_audit.models.libraries.telemetry import tell_nobody
 from memory_audit.models.weights.cache import MAX_RECORD_BYTES
 from memory_audit.models.weights.hub import PACKAGED, model_folder
 from memory_audit.models.weights.packaged import ensure, installed

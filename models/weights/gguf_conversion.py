@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from memory_audit.models.telemetry import tell_nobody
+from memory_audit.models.libraries.telemetry import tell_nobody
 from memory_audit.models.weights.own_process import run_module
 
 __all__ = ["convert", "convert_in_subprocess"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import ModelError, UsageError
-from memory_audit.models.telemetry import tell_nobody
+from memory_audit.models.libraries.telemetry import tell_nobody
 from memory_audit.models.weights.cache import model_files
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memory_audit.errors import ModelError
-from memory_audit.models.library_noise import without_bars
-from memory_audit.models.telemetry import tell_nobody
+from memory_audit.models.libraries.library_noise import without_bars
+from memory_audit.models.libraries.telemetry import tell_nobody
 
 if TYPE_CHECKING:
     from pathlib import Path

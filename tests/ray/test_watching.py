@@ -11,10 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from memory_audit.jobs import run_metrics
 from memory_audit.jobs.executors.on_ray import RayExecutor
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.groups import plan
-from memory_audit.jobs.run_metrics import RunMetrics
-from memory_audit.jobs.tally import Tally
+from memory_audit.jobs.watching.progress import Reporter
+from memory_audit.jobs.watching.run_metrics import RunMetrics
+from memory_audit.jobs.watching.tally import Tally
 from tests.audit_world import FAKES, run_groups
 
 pytestmark = pytest.mark.ray

@@ -11,7 +11,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.activations.behaviour_reader import passage_means
 from memory_audit.models.weights.packaged import ensure
 from training.behaviours import fitting

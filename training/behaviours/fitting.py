@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_audit.jobs.progress import Reporter
+    from memory_audit.jobs.watching.progress import Reporter
     from training.behaviours.corpus import Note, Scenario
     from training.behaviours.fitting_states import FittingStates
     from training.behaviours.settings import Adapting, Fit

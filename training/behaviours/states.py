@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_audit.jobs.progress import Reporter
+    from memory_audit.jobs.watching.progress import Reporter
     from memory_audit.models.activations.behaviour_reader import ReaderFile
 
 __all__ = ["by_scenario", "states_of"]

@@ -24,10 +24,10 @@ from memory_audit.attribution.replays.retrieval import RankedMemory, dense_ranke
 from memory_audit.events import Event
 from memory_audit.fusion import fuse
 from memory_audit.jobs.executors.replay_group import Program, ReplayGroup, ReplayQuestion
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.audit_memory import audit_memory
 from memory_audit.jobs.run.run_findings import RunFindings
 from memory_audit.jobs.run.run_folder import RunFolder
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.provenance.keys import generate_keys
 from memory_audit.request import AuditRequest, EventsFile
 from memory_audit.snapshot.publishing.publish import create_store

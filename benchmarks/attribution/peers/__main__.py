@@ -49,7 +49,7 @@ from memory_audit.attribution.replays.ablation import leave_out
 from memory_audit.errors import UsageError
 from memory_audit.events import HARMFUL
 from memory_audit.jobs.executors.replay_group import ReplayQuestion
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

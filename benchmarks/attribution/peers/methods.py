@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memory_audit.entry import Entry
     from memory_audit.events import Event
     from memory_audit.jobs.executors.executor import Executor
-    from memory_audit.jobs.progress import Reporter
+    from memory_audit.jobs.watching.progress import Reporter
     from memory_audit.models.protocols import Generator
 
 __all__ = [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from memory_audit.entry import Entry
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.executors.replay_group import Program
-    from memory_audit.jobs.progress import Reporter
+    from memory_audit.jobs.watching.progress import Reporter
 
 __all__ = ["GROWING", "Searched", "answer", "run_searches"]
 

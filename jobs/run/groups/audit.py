@@ -27,14 +27,14 @@ from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import read_regular
 from memory_audit.formats.records import convert
 from memory_audit.jobs.executors.measured import MeasuredExecutor
-from memory_audit.jobs.progress import overheard, say
 from memory_audit.jobs.run.audit_memory import audit_memory
 from memory_audit.jobs.run.run_files import AT_WORK, GROUPS, LOG_FILE
 from memory_audit.jobs.run.run_findings import within
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.jobs.run.run_seal import Part
-from memory_audit.jobs.status import StatusFile
-from memory_audit.jobs.tally import Tally
+from memory_audit.jobs.watching.progress import overheard, say
+from memory_audit.jobs.watching.status import StatusFile
+from memory_audit.jobs.watching.tally import Tally
 from memory_audit.provenance import durable
 from memory_audit.report.json import MAX_BYTES, from_json, to_json
 from memory_audit.report.tables import FOLDER

@@ -23,7 +23,6 @@ from memory_audit.attribution.removal_set import RemovalSet
 from memory_audit.counted import counted
 from memory_audit.errors import AuditError, BudgetError, IncompleteError
 from memory_audit.jobs.graph.whole_graphs import FEWEST_ENTRIES, GRAPH, leaves_of, store_graphs
-from memory_audit.jobs.progress import say, stage, steps, tally
 from memory_audit.jobs.run.audit_memory import search_settings
 from memory_audit.jobs.run.groups.audit import GroupAudit, merged
 from memory_audit.jobs.run.groups.budget import Turns
@@ -31,7 +30,8 @@ from memory_audit.jobs.run.groups.plan import group_folders, groups_of
 from memory_audit.jobs.run.run_files import AT_WORK, GROUPS, MARKER_FILE, PROGRAM, read_identity, read_models
 from memory_audit.jobs.run.run_folder import open_marker
 from memory_audit.jobs.run.run_seal import Sealer
-from memory_audit.jobs.status import EVERY_S, groups_at_work
+from memory_audit.jobs.watching.progress import say, stage, steps, tally
+from memory_audit.jobs.watching.status import EVERY_S, groups_at_work
 from memory_audit.provenance import durable
 from memory_audit.report.confidence import calibrated
 from memory_audit.report.untrusted import as_line

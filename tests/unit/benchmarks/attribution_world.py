@@ -17,7 +17,7 @@ from memory_audit.config import AuditConfig
 from memory_audit.entry import Entry
 from memory_audit.events import Event
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.loading import ModelSpecs
 

@@ -12,7 +12,7 @@ from benchmarks.harness.resultfile import ResultFile
 from memory_audit.calibration_file import CalibrationFile, Incident, Setting
 from memory_audit.config import AuditConfig
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.fakes import FakeGenerator
 from tests.audit_world import FAKES
 from tests.unit.attribution.world import make_entry

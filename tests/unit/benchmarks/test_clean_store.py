@@ -13,7 +13,7 @@ from memory_audit.attribution.replays.harm import load_harm
 from memory_audit.config import AuditConfig
 from memory_audit.generation import Completion
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.loading import ModelSpecs
 from tests.unit.attribution.world import make_entry

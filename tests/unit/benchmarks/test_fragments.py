@@ -10,7 +10,7 @@ from benchmarks.attribution.fragments.trades import DEVELOPMENT, KINDS, fragment
 from benchmarks.attribution.trace.incidents import has_literal, load_incidents
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.loading import ModelSpecs
 

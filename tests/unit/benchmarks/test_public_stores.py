@@ -18,7 +18,7 @@ from benchmarks.attribution.public_stores.stores import CONTRADICTIONS, PASSAGES
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.errors import UsageError
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.loading import ModelSpecs
 from tests.unit.benchmarks.planted_data import OTHERS, QUESTIONS, write_planted_data

@@ -12,7 +12,7 @@ from benchmarks.attribution.sparse_cost import OURS, PLAIN, make_case, measure, 
 from benchmarks.attribution.trace.incidents import load_incidents
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.loading import ModelSpecs
 

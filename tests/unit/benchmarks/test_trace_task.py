@@ -16,7 +16,7 @@ from benchmarks.attribution.trace.incidents import load_incidents
 from benchmarks.attribution.trace_task import BLACKBOX, LOO, OURS, make_cases, state, trace_batch
 from benchmarks.harness.resultfile import ResultFile
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.models.loading import ModelSpecs
 

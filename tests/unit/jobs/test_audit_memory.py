@@ -27,11 +27,11 @@ from memory_audit.errors import (
 )
 from memory_audit.generation import TokenUsage
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.audit_memory import audit_memory
 from memory_audit.jobs.run.run_files import shards
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.jobs.run.shards import parse_outcomes
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.lineage.descendants import derivation_of
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.models.fakes import FakeGenerator

@@ -12,7 +12,7 @@ from rich.console import Console
 from memory_audit.errors import ModelError, VerificationError
 from memory_audit.jobs.cli.lineage import estimate_edges
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import Reporter, Stage
+from memory_audit.jobs.watching.progress import Reporter, Stage
 from memory_audit.lineage.edges_file import read_edges
 from memory_audit.models.derivation import Calibration
 from memory_audit.models.fakes import FakeEmbedder, FakeEntailment, FakeGenerator

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 from rich.console import Console
 
-from memory_audit.jobs.progress import LINE_SECONDS, Reporter, _LeftColumn, say, stage, steps
+from memory_audit.jobs.watching.progress import LINE_SECONDS, Reporter, _LeftColumn, say, stage, steps
 
 
 @pytest.fixture

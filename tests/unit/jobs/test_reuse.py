@@ -15,11 +15,11 @@ import pytest
 from rich.console import Console
 
 from memory_audit.errors import UsageError, VerificationError
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.embeddings import embed_texts, vectors_of
 from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.jobs.run.shards import read_shard, text_key
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.fakes import FakeEmbedder
 from memory_audit.request import RUN_FORMAT
 

@@ -8,13 +8,13 @@ import os
 import pytest
 
 from memory_audit.errors import EventError, ModelError, UsageError
-from memory_audit.jobs import status
-from memory_audit.jobs import tally as module_of_tally
 from memory_audit.jobs.nightly import night as module
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.run.run_audit import audit_and_seal
-from memory_audit.jobs.status import STATUS_FILE, Status, StatusFile, read_status, status_lines
-from memory_audit.jobs.tally import Tally
+from memory_audit.jobs.watching import status
+from memory_audit.jobs.watching import tally as module_of_tally
+from memory_audit.jobs.watching.progress import Reporter
+from memory_audit.jobs.watching.status import STATUS_FILE, Status, StatusFile, read_status, status_lines
+from memory_audit.jobs.watching.tally import Tally
 from memory_audit.provenance import durable
 from tests.unit.jobs.nightly.conftest import desk, night  # noqa: F401 - fixtures
 

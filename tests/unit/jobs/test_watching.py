@@ -16,16 +16,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from memory_audit.errors import DEFECT, AnswerError, IncompleteError, ModelError
-from memory_audit.jobs import status
 from memory_audit.jobs.cli.main import app
 from memory_audit.jobs.executors.local import LocalExecutor
-from memory_audit.jobs.progress import Reporter, stage, tally
 from memory_audit.jobs.run.groups import plan
-from memory_audit.jobs.run_metrics import RunMetrics
-from memory_audit.jobs.status import Status, groups_at_work
-from memory_audit.jobs.tally import Counts, Tally
+from memory_audit.jobs.watching import status
+from memory_audit.jobs.watching.progress import Reporter, stage, tally
+from memory_audit.jobs.watching.run_metrics import RunMetrics
+from memory_audit.jobs.watching.status import Status, groups_at_work
+from memory_audit.jobs.watching.tally import Counts, Tally
 from memory_audit.models.fakes import FakeGenerator
-from memory_audit.models.retries import RETRIES
+from memory_audit.models.services.retries import RETRIES
 from memory_audit.provenance import durable
 from memory_audit.snapshot.layout import bucket_of
 from tests.audit_world import FAKES

@@ -16,7 +16,7 @@ from memory_audit.errors import AnswerError, ModelError, PrefixUnsupportedError,
 from memory_audit.generation import Completion, GenerationRequest, Message, TokenUsage
 from memory_audit.models.backbone.chat_completion import read_completion
 from memory_audit.models.backbone.generator_http import HttpGenerator, HttpSettings
-from memory_audit.models.retries import take_retries
+from memory_audit.models.services.retries import take_retries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

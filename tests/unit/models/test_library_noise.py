@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from memory_audit.models.embedding import SentenceEmbedder
-from memory_audit.models.library_noise import quiet_vllm, without_bars
+from memory_audit.models.libraries.library_noise import quiet_vllm, without_bars
 from memory_audit.models.weights.packaged import ensure
 
 LEAK = """

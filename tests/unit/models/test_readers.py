@@ -11,7 +11,7 @@ from rich.console import Console
 
 from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.hazard import default_taxonomy
-from memory_audit.jobs.progress import Reporter
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models import readers as module
 from memory_audit.models.activations.hidden_states import BACKBONE
 from memory_audit.models.extras import with_extra

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory_audit.errors import HeldError, IncompleteError, StalePlanError
-from memory_audit.jobs.tally import kind_of
+from memory_audit.jobs.watching.tally import kind_of
 from memory_audit.report.untrusted import as_line
 
 __all__ = ["LOG", "JsonLog"]

@@ -19,8 +19,8 @@ import msgspec
 
 from memory_audit.errors import AuditError
 from memory_audit.jobs.places import check_place
-from memory_audit.jobs.status import groups_at_work
-from memory_audit.jobs.tally import Tally
+from memory_audit.jobs.watching.status import groups_at_work
+from memory_audit.jobs.watching.tally import Tally
 from memory_audit.provenance import durable
 
 if TYPE_CHECKING:

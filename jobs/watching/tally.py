@@ -16,7 +16,7 @@ import msgspec
 
 from memory_audit.errors import AuditError
 from memory_audit.jobs.clock import now_ms
-from memory_audit.models.retries import Asked, take_retries
+from memory_audit.models.services.retries import Asked, take_retries
 
 __all__ = ["Counts", "Label", "Tally", "kind_of"]
 

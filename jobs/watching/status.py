@@ -6,8 +6,8 @@
     RUN/status.json         by the command, or NIGHTS/status.json
     RUN/at-work/6d-a1.json  by whoever audits a group of tenants, here or on another node; gone when the group is done
 
-They hold no text of a memory (`memory_audit.jobs.tally`). Nothing depends on them: where they cannot be written, the
-work goes on.
+They hold no text of a memory (`memory_audit.jobs.watching.tally`). Nothing depends on them: where they cannot be
+written, the work goes on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from memory_audit.formats.outside_file import read_regular
 from memory_audit.formats.records import convert
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.run.run_files import AT_WORK
-from memory_audit.jobs.tally import Tally
+from memory_audit.jobs.watching.tally import Tally
 from memory_audit.provenance import durable
 from memory_audit.report.untrusted import as_line
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from memory_audit.jobs.progress import Stage
+    from memory_audit.jobs.watching.progress import Stage
 
 __all__ = ["EVERY_S", "STATUS_FILE", "Status", "StatusFile", "groups_at_work", "read_status", "status_lines"]
 

@@ -14,9 +14,9 @@ from memory_audit.formats.outside_file import read_at_most
 from memory_audit.jobs.cli.shared import Json, Quiet, Reading, Store, as_signed, print_json, print_lines
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.places import check_place
-from memory_audit.jobs.progress import Reporter
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.traces.import_traces import Labels, import_traces
+from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.traces import harm, records
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from memory_audit.jobs.tally import Counts, Tally
+from memory_audit.jobs.watching.tally import Counts, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Task
 
-    from memory_audit.jobs.log import JsonLog
-    from memory_audit.jobs.tally import Label
+    from memory_audit.jobs.watching.log import JsonLog
+    from memory_audit.jobs.watching.tally import Label
 
 __all__ = ["Reporter", "Stage", "about_run", "overheard", "say", "stage", "steps", "tally"]
 

@@ -1,0 +1,1 @@
+"""Commands that bring something in: memories, and events."""

@@ -1,0 +1,1 @@
+"""What libraries of models do unasked, and how that is kept out."""
