@@ -50,7 +50,7 @@ class MeasuredExecutor:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._done = {role: WorkDone() for role in ("backbone", "embedder", "nli")}
-        self.machine = executor.machine
+        self.machine, self.on_cluster = executor.machine, executor.on_cluster
 
     @property
     def done(self) -> Mapping[str, WorkDone]:

@@ -81,6 +81,10 @@ class Replicas:
         self._places_lost = False
         self._look_at_s = 0.0
 
+    def __reduce__(self) -> tuple[type[Replicas], tuple[ActorPool]]:
+        """Send the names alone: another process looks for itself."""
+        return Replicas, (self.pool,)
+
     def there(self) -> Sequence[Replica]:
         """Return the replicas that can be asked, in an order that all processes agree on."""
         now_s = time.monotonic()

@@ -9,6 +9,7 @@ asked.
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ import ray
 
 from memory_audit.jobs.executors.on_ray import RayExecutor
 from memory_audit.jobs.run.run_audit import audit_all
-from memory_audit.models.ray_actors import EntailmentActor
+from memory_audit.models.services.actors import EntailmentActor
 from memory_audit.provenance.keys import load_policy
 from memory_audit.snapshot.reader import open_snapshot
 from tests.audit_world import CONFIG, FAKES, NOW_MS, entry, event, json_of, request_of
@@ -51,11 +52,11 @@ def counted(asked: Path) -> type:
     """Return an actor whose NLI model takes its time, and writes down what it is asked."""
 
     class Counted(EntailmentActor):
-        def rows(self, method: str, items: Any, model_id: str) -> Any:
+        async def rows(self, items: Any, model_id: str) -> Any:
             with asked.open("a") as file:
                 file.writelines(f"{pair!r}\n" for pair in items)
-            time.sleep(ANSWER_S)
-            return super().rows(method, items, model_id)
+            await asyncio.sleep(ANSWER_S)
+            return await super().rows(items, model_id)
 
     return Counted
 
@@ -68,12 +69,11 @@ class Placed(RayExecutor):
         self._asked = asked
 
     def _pool(self, role):
-        placed: Any = ray.remote(resources={"models": 0.01})
-        with (
-            mock.patch.object(ray, "remote", placed),
-            mock.patch("memory_audit.jobs.executors.on_ray.EntailmentActor", counted(self._asked)),
-        ):
+        with mock.patch("memory_audit.jobs.executors.on_ray.EntailmentActor", counted(self._asked)):
             return super()._pool(role)
+
+    def _nodes(self):
+        return {node: found for node, found in super()._nodes().items() if "models" in found}
 
 
 def run(folder: Path, name: str, address: str | None = None) -> None:

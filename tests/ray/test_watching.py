@@ -9,9 +9,9 @@ import pytest
 import ray
 from prometheus_client.parser import text_string_to_metric_families
 
-from memory_audit.jobs import run_metrics
 from memory_audit.jobs.executors.on_ray import RayExecutor
 from memory_audit.jobs.run.groups import plan
+from memory_audit.jobs.watching import run_metrics
 from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.jobs.watching.run_metrics import RunMetrics
 from memory_audit.jobs.watching.tally import Tally

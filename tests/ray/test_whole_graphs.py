@@ -17,7 +17,7 @@ from memory_audit.jobs.executors.on_ray import RayExecutor
 from memory_audit.jobs.run.groups import plan, run
 from memory_audit.jobs.run.run_audit import audit_all
 from memory_audit.models.fakes import FakeGenerator
-from memory_audit.models.ray_actors import EntailmentActor
+from memory_audit.models.services.actors import EntailmentActor
 from memory_audit.provenance.keys import save_policy
 from tests.audit_world import CONFIG, FAKES, NOW_MS, harmful_events, json_of, keyring, make_snapshot, request_of
 from tests.ray.losing_graphs import EVENTS, entries
@@ -60,7 +60,7 @@ def test_an_audit_with_whole_graphs_gives_the_bytes_of_a_local_one(snapshot, tmp
 @pytest.mark.usefixtures("local_ray", "by_ray_data")
 def test_a_model_that_fails_in_the_pipeline_stops_the_run_with_its_own_line(snapshot, tmp_path, monkeypatch):
     class Failing(EntailmentActor):
-        def rows(self, method, items, model_id):
+        async def rows(self, items, model_id):
             raise ModelError("the card is full")
 
     monkeypatch.setattr("memory_audit.jobs.executors.on_ray.EntailmentActor", Failing)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memory_audit.jobs.cli import import_
+from memory_audit.jobs.cli.incoming import import_
 from memory_audit.jobs.cli.shared import FINDINGS
 from memory_audit.jobs.connect import address
 from memory_audit.jobs.connect.connector import Record, Removed
