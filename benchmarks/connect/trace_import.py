@@ -150,7 +150,7 @@ def make_store(folder: Path) -> None:
         for n in range(MEMORIES)
     )
     (folder / "memories.jsonl").write_text("\n".join(lines))
-    for words in (["keys", "new"], ["import", "jsonl", "memories.jsonl", "store", "--pin", "pin"]):
+    for words in (["keys", "new"], ["import", "jsonl:memories.jsonl", "store", "--pin", "pin"]):
         subprocess.run(
             [sys.executable, "-m", "memory_audit.jobs.cli.main", *words], cwd=folder, check=True, capture_output=True
         )

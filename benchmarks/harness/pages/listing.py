@@ -45,6 +45,8 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "quiet_night": (AUDIT, "What does a night cost on which no harm reproduces?", NOTHING),
     "result_size": (AUDIT, "How large are the results and the page of a thousand tenants?", NOTHING),
     "ray_cost": (AUDIT, "What does Ray cost beside calls in one process, and what do more nodes gain?", NOTHING),
+    "ray_serve": (AUDIT, "Would Ray Serve host the models better than actors?", "PyPI `ray[serve]`"),
+    "whole_graph": (AUDIT, "What does the whole graph of a store cost, in one process and by Ray Data?", NOTHING),
     "trace_import": (AUDIT, "What does it cost to make events of traces?", NOTHING),
     "hst_int8": (
         GUARD,
@@ -82,6 +84,7 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "merkle": (SYSTEMS, "How fast is the Merkle tree?", NOTHING),
     "verify": (SYSTEMS, "How fast are verifying and appending?", NOTHING),
     "verify_1e6": (SYSTEMS, "Likewise, at a million entries", NOTHING),
+    "object_store": (SYSTEMS, "What does a store in a bucket cost beside one in a folder?", NOTHING),
     "append": (SYSTEMS, "What does an append to a large store cost?", NOTHING),
     "crash": (SYSTEMS, "Is anything lost when a publisher is killed?", NOTHING),
     "house": (SYSTEMS, "How large is the code, and what does it cost to install and import?", NOTHING),

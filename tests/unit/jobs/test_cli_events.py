@@ -63,7 +63,7 @@ def store(folder, run):
         for tenant in ("acme", "globex") for key, text in ANSWERS.items()
     ]  # fmt: skip
     assert run("keys", "new")[0] == 0
-    assert run("import", "jsonl", lines(folder / "all.jsonl", *rows), "store")[0] == 0
+    assert run("import", f"jsonl:{lines(folder / 'all.jsonl', *rows)}", "store")[0] == 0
     return folder / "store"
 
 
@@ -158,7 +158,7 @@ def test_a_truncated_span_is_told_and_makes_no_event(store, run, folder):
     trace_id = copied[0]["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"]
     (folder / "l.csv").write_text(f"trace_id\n{trace_id}\n")
     rows = [{"tenant": "acme", "entry_id": f"m-{n}", "request": "r", "response": f"memory {n}"} for n in range(4, 60)]
-    assert run("import", "jsonl", lines(folder / "more.jsonl", *rows), "store")[0] == 0
+    assert run("import", f"jsonl:{lines(folder / 'more.jsonl', *rows)}", "store")[0] == 0
     file = lines(folder / "t.jsonl", *copied, *(trace(n, shown=("m-1", "m-2", "m-3")) for n in range(1, 80)))
     code, out, _ = imported(run, file, "--labels", "l.csv")
     assert code == 0

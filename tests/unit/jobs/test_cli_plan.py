@@ -16,7 +16,7 @@ def desk(folder, set_up):
     (folder / "memaudit.yaml").write_text(CONFIG, encoding="utf-8")
     write_lines(folder / "memories.jsonl", memories())
     write_lines(folder / "events.jsonl", [event(), event("p1", harm={"label": "benign"}, query="what about case 1")])
-    set_up(("keys", "new"), ("import", "jsonl", "memories.jsonl", "store"))
+    set_up(("keys", "new"), ("import", "jsonl:memories.jsonl", "store"))
     return folder
 
 
@@ -83,7 +83,7 @@ def test_what_an_audit_takes_is_within_its_plan(desk, run):
 
 def test_the_least_is_what_an_audit_takes_that_reproduces_nothing(desk, run):
     write_lines(desk / "calm.jsonl", [{**memory, "response": "a calm answer"} for memory in memories()])
-    run("import", "jsonl", "calm.jsonl", "calm")
+    run("import", "jsonl:calm.jsonl", "calm")
     planned = json.loads(run("plan", "calm", *PLAN[2:], "--json")[1])["total"]
     found = json.loads(run("audit", "calm", *AUDIT[2:], "--json")[1])
     assert found["tenants"][0]["tally"]["verdicts"] == {"not reproduced": 1}
@@ -139,7 +139,7 @@ def test_an_audit_goes_by_the_plan_that_was_made_for_it(desk, run):
 
 def import_more(desk, run):
     write_lines(desk / "more.jsonl", [{**memories()[0], "entry_id": "m99"}])
-    run("import", "jsonl", "more.jsonl", "store")
+    run("import", "jsonl:more.jsonl", "store")
 
 
 def plan_with_another_version(desk, _run):
@@ -179,7 +179,7 @@ def test_what_is_no_plan_is_refused_in_one_line(desk, run, text):
 
 def test_a_tenant_that_cannot_be_audited_is_named_and_the_others_are_planned(desk, run):
     write_lines(desk / "more.jsonl", [{**memory, "tenant": "globex"} for memory in memories()])
-    run("import", "jsonl", "more.jsonl", "store")
+    run("import", "jsonl:more.jsonl", "store")
     write_lines(desk / "events.jsonl", [event(), event("e2", tenant="globex", retrieved=["m99"])])
     code, out, _ = run(*PLAN, "--json")
     acme, globex = json.loads(out)["tenants"]

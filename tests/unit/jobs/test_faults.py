@@ -29,7 +29,7 @@ def desk(folder, set_up):
     write_lines(folder / "dump.jsonl", memories())
     write_lines(folder / "events.jsonl", [event()])
     write_job(folder)
-    set_up(("keys", "new"), ("import", "jsonl", "dump.jsonl", "store"))
+    set_up(("keys", "new"), ("import", "jsonl:dump.jsonl", "store"))
     return folder
 
 

@@ -16,6 +16,7 @@ import memory_audit.guard
 from memory_audit.errors import EventError, UsageError
 from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.run.run_audit import audit_all
+from memory_audit.jobs.run.run_files import read_identity
 from memory_audit.jobs.run.run_folder import RunFolder
 from memory_audit.models.fakes import FakeGenerator
 from memory_audit.request import read_events
@@ -133,7 +134,9 @@ def test_a_run_without_own_code_is_of_what_it_always_was(snapshot, tmp_path):
     assert json.loads((tmp_path / "run" / "run.json").read_bytes()) == identity
     assert result.run_id == hashlib.sha256("".join(identity.values()).encode()).hexdigest()[:16]
     folder = group_of(tmp_path / "run")
-    assert RunFolder(folder, identity | {"group": folder.name}).outcomes
+    group = read_identity(folder)
+    assert {name: group[name] for name in group.keys() - {"program"}} == identity | {"group": folder.name}
+    assert RunFolder(folder, group).outcomes
 
 
 def test_starting_a_finished_run_again_keeps_when_it_started_and_how_long_it_took(snapshot, tmp_path):

@@ -86,7 +86,7 @@ def desk(folder, set_up, monkeypatch):
     events = [event(f"e-{tenant}", tenant=tenant, query=f"{query} canary-{tenant}") for tenant in TENANTS]
     write_lines(folder / "events.jsonl", events)
     (folder / "nightly.yaml").write_text(f"{NIGHTLY}notify: {{metrics: metrics/memaudit.prom}}\n", encoding="utf-8")
-    set_up(("keys", "new"), ("import", "jsonl", "dump.jsonl", "store"))
+    set_up(("keys", "new"), ("import", "jsonl:dump.jsonl", "store"))
     monkeypatch.setattr(plan, "EVENTS", 1)
     return folder
 

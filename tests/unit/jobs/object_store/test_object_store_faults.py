@@ -60,7 +60,7 @@ def everything(address):
 
 
 def test_commands_take_an_address(address, memories, folder, run):
-    code, out, _ = run("import", "jsonl", memories.name, address)
+    code, out, _ = run("import", f"jsonl:{memories.name}", address)
     assert (code, out) == (0, f"15 memories of 5 tenants signed into {address}, version 1\n")
     assert run("verify", address, "--quiet")[0] == 0
     code, out, _ = run("export", address, "--tenant", "t1")
@@ -92,7 +92,7 @@ def test_a_bucket_that_cannot_be_used_is_one_line(case, expected, code, *, seawe
         "unreachable": {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"},
     }
     client(changed.get(case, {}))
-    got, out, err = run("import", "jsonl", memories.name, named)
+    got, out, err = run("import", f"jsonl:{memories.name}", named)
     before, _, after = expected.partition(".*")
     assert (got, out, err.count("\n")) == (code, "", 1)
     assert before in err
@@ -113,7 +113,7 @@ def test_credentials_that_expire_while_it_uploads_publish_nothing(seaweed, addre
         real(self, name, data)
 
     monkeypatch.setattr(ObjectStoreRemote, "put", put)
-    code, _, err = run("import", "jsonl", memories.name, address)
+    code, _, err = run("import", f"jsonl:{memories.name}", address)
     assert (code, err.count("\n")) == (2, 1)
     assert "the credentials are wrong or have expired" in err
     monkeypatch.undo()
@@ -122,7 +122,7 @@ def test_credentials_that_expire_while_it_uploads_publish_nothing(seaweed, addre
 
 @pytest.mark.parametrize("moment", ["uploading", "before", "after"])
 def test_an_import_that_was_killed_is_completed_by_the_same_command(moment, address, memories, run, monkeypatch):
-    words = ["import", "jsonl", memories.name, address]
+    words = ["import", f"jsonl:{memories.name}", address]
     done = subprocess.run([sys.executable, "-c", KILLED, moment, *words], capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert has_store(place_of(address)) == (moment == "after")
