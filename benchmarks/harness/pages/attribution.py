@@ -124,7 +124,7 @@ def large() -> str:
     lines = [
         (row["night"], thousands(row["memories"]), f"{row['seconds']:.3g}", f"{row['peak_mib'] / 1024:.1f} GiB",
          thousands(row["texts"]), thousands(row["directed pairs"]))
-        for row in rows("large_tenant")
+        for row in sorted(rows("large_tenant"), key=lambda row: len(str(row["memories"])))
     ]  # fmt: skip
     return table(("night", "memories", "seconds", "peak memory", "texts to embed", "directed NLI pairs"), lines)
 
