@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -31,9 +33,9 @@ make backup
 """
 
 LINES = st.sampled_from([
-    "", "", "word", "two words", "- item", "- other", "  - nested", "  more", "1. first", "# Title", "---", "===", "> quote",
-    "```", "    code", "| a | b |", "|---|---|", "<!-- note -->", "<!-- importance: 3 -->", "[x]: /y 'z'", "<div>", "\u00a0", "\x0c",
-    "<!-- openclaw-memory-promotion:memory:a.md:1:2 -->",
+    "", "", "word", "two words", "- item", "- other", "  - nested", "  more", "1. first", "# Title", "---", "===",
+    "> quote", "```", "    code", "| a | b |", "|---|---|", "<!-- note -->", "<!-- importance: 3 -->", "[x]: /y 'z'",
+    "<div>", "\u00a0", "\x0c", "<!-- openclaw-memory-promotion:memory:a.md:1:2 -->",
 ])  # fmt: skip
 FILES = st.builds(
     lambda lines, end, bom: (("\ufeff" if bom else "") + end.join(lines)).encode(),
@@ -93,7 +95,7 @@ def test_other_files_are_refused_in_a_line(data, told):
 @given(FILES)
 def test_every_line_is_in_one_passage_or_says_nothing(data):
     found = passages(data, "f")
-    assert all(a.end <= b.start for a, b in zip(found, found[1:], strict=False))
+    assert all(a.end <= b.start for a, b in pairwise(found))
     assert len({passage.name for passage in found}) == len(found)
     covered = b"".join(data[passage.start : passage.end] for passage in found)
     left = bytearray(data)
@@ -111,8 +113,7 @@ def test_a_cut_leaves_every_other_passage_as_it_is(data, draw):
     gone = draw.draw(st.sets(st.sampled_from([passage.name for passage in found]), min_size=1))
     try:
         cut = without(data, "f", gone)
-    except UsageError as error:
-        assert "edit the file by hand" in str(error)
+    except UsageError:  # told: nothing was cut
         return
     assert texts(cut) == [passage.text for passage in found if passage.name not in gone]
 
