@@ -6,7 +6,8 @@ blank is in one, as the agent reads them all: also link definitions, and comment
 
 A passage is named by the key that OpenClaw wrote above it (`openclaw-memory-promotion`), else by the digest of its
 text: in Unicode form NFKC, with white space folded and without OpenClaw's comments. So a line that is inserted above
-changes no name, which line numbers and ids of chunks do not survive. The same text again is `NAME~2`.
+changes no name, which line numbers and ids of chunks do not survive. Equal texts have one name. A key that stands above
+several texts names none of them: a name that moved on when one of them went would name what is to stay.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
@@ -45,7 +46,7 @@ class Passage:
     """One memory of a Markdown file."""
 
     name: str
-    """Unique in its file."""
+    """In its file; of equal passages the same."""
 
     text: str
     """As the agent reads it, without OpenClaw's comments."""
@@ -81,27 +82,25 @@ def passages(data: bytes, where: str) -> list[Passage]:
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line))
-    names: set[str] = set()
     found = []
     for heading, above, first, last in _blocks(text, lines):
         raw = data[starts[above] : starts[last]].decode().removeprefix(_BOM)
-        shown, comments = _KNOWN.sub("", raw).strip(), _KNOWN.findall(raw)
-        if not (shown or raw.strip()):
+        shown = _KNOWN.sub("", raw).strip() or raw.strip()
+        if not shown:
             continue
         key = _KEY.search(data[starts[above] : starts[first]].decode())
-        name = base = key[1] if key is not None else _digest(shown or raw)
-        number = 1
-        while name in names:
-            number += 1
-            name = f"{base}~{number}"
-        names.add(name)
         found.append(
             Passage(
-                name=name, text=shown or raw.strip(),
-                comments=tuple(comments), heading=heading, start=starts[above], end=starts[last],
+                name=_digest(shown) if key is None else key[1], text=shown, comments=tuple(_KNOWN.findall(raw)),
+                heading=heading, start=starts[above], end=starts[last],
             )
         )  # fmt: skip
-    return found
+    texts: dict[str, set[str]] = {}
+    for passage in found:
+        texts.setdefault(passage.name, set()).add(passage.text)
+    return [
+        passage if len(texts[passage.name]) == 1 else replace(passage, name=_digest(passage.text)) for passage in found
+    ]
 
 
 def without(data: bytes, where: str, names: Collection[str]) -> bytes:

@@ -64,7 +64,7 @@ def test_a_key_names_a_passage_and_else_its_text_whatever_stands_above():
     moved = passages(b"- a new first line\n\n" + NOTES.encode(), "f")
     assert [passage.name for passage in moved[1:]] == [passage.name for passage in found]
     assert found[2].name == "memory:2026-11-01.md:4:5"
-    assert found[4].name == f"{found[3].name}~2"
+    assert found[4].name == found[3].name
     assert found[2].comments[1:] == ("<!-- trigger: drinks -->", "<!-- importance: 3 -->")
     assert {passage.heading for passage in found[1:]} == {"Habits"}
 
@@ -78,6 +78,13 @@ def test_what_markdown_does_not_show_is_a_passage_as_the_agent_reads_it():
 def test_a_key_within_a_passage_names_nothing():
     (found,) = passages(b"```\n<!-- openclaw-memory-promotion:memory:a.md:1:2 -->\n```\n", "f")
     assert found.name != "memory:a.md:1:2"
+
+
+def test_a_key_above_two_texts_names_neither():
+    marker = b"<!-- openclaw-memory-promotion:memory:a.md:1:2 -->\n"
+    first, second = passages(marker + b"- one\n\n" + marker + b"- two\n", "f")
+    assert "memory:a.md:1:2" not in {first.name, second.name}
+    assert first.name != second.name
 
 
 def test_a_file_with_frontmatter_is_one_passage():
@@ -96,7 +103,7 @@ def test_other_files_are_refused_in_a_line(data, told):
 def test_every_line_is_in_one_passage_or_says_nothing(data):
     found = passages(data, "f")
     assert all(a.end <= b.start for a, b in pairwise(found))
-    assert len({passage.name for passage in found}) == len(found)
+    assert len({passage.name for passage in found}) == len({passage.name: passage.text for passage in found}.items())
     covered = b"".join(data[passage.start : passage.end] for passage in found)
     left = bytearray(data)
     for passage in reversed(found):
@@ -116,6 +123,8 @@ def test_a_cut_leaves_every_other_passage_as_it_is(data, draw):
     except UsageError:  # told: nothing was cut
         return
     assert texts(cut) == [passage.text for passage in found if passage.name not in gone]
+    assert {passage.name for passage in passages(cut, "f")}.isdisjoint(gone)  # a second time cuts nothing more
+    assert without(cut, "f", gone) == cut
 
 
 @given(FILES)
