@@ -1,0 +1,218 @@
+"""LangGraph's `SqliteStore`, and the checkpoints that may lie beside it: `langgraph:FILE`.
+
+    store            memories: prefix (the namespace, joined by dots), key, value (JSON), created_at, expires_at, …
+    store_vectors    a vector a field; SQLite's foreign keys are off, so that a deleted memory leaves them
+    checkpoints      the state of every thread, and with it what was read into it
+    writes           what nodes wrote into it
+
+LangGraph itself is not imported: its store cannot be opened by a Python without loadable extensions, and a search may
+move the expiry of what it finds. `created_at` is that of the last `put`. A state is one value: where a thread's holds a
+removed text, all of the thread goes, as `delete_thread` of LangGraph does it.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from memory_audit.errors import UsageError
+from memory_audit.jobs.connect import sqlite_file
+from memory_audit.jobs.connect.connector import MEMORIES, MIN_QUOTED, Facts, Record, Removed, Row
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+__all__ = ["LangGraph", "Options"]
+
+STORE = ("prefix", "key", "value", "created_at", "updated_at", "expires_at", "ttl_minutes")
+VECTORS = ("prefix", "key", "field_name", "embedding", "created_at", "updated_at")
+CHECKPOINTS = (
+    "thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "type", "checkpoint", "metadata",
+)  # fmt: skip
+WRITES = (
+    "thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "task_path", "idx", "channel", "type", "value",
+)  # fmt: skip
+TABLES = {"store": STORE, "store_vectors": VECTORS, "checkpoints": CHECKPOINTS, "writes": WRITES}
+COUNTERS = {"store_migrations": ("v",), "vector_migrations": ("v",)}
+
+TEXT_FIELDS = ("text", "content", "memory", "data")
+"""Of a value that is an object: the first of these that is a string is the text, and the rest is metadata."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `--option` may say."""
+
+    text: str | None = None
+    """Field of a value that is what the agent is shown; default: the first of TEXT_FIELDS, else the value as JSON."""
+
+
+class LangGraph:
+    """A database of LangGraph's."""
+
+    facts = Facts(
+        written_for="langgraph-checkpoint-sqlite 3.1.2, langgraph 1.2.24",
+        vouched=MappingProxyType({
+            "record_id": "caller", "text": "caller", "owner": "caller", "writer": "nobody", "created_at_ms": "system",
+            "metadata": "caller",
+        }),
+        unreachable=(
+            "Copies and backups of the file, and snapshots of its file system.",
+            "Freed blocks of the file system or the disk, where a file was rewritten.",
+            "Traces and logs of the agent, and what its model provider keeps.",
+        ),
+        restart=("Start threads anew whose state is held in a process: what it read stays in its context.",),
+        guard_point="batch and abatch of the store, by a store that wraps it",
+    )  # fmt: skip
+
+    def __init__(self, place: str, options: Options) -> None:
+        self.path = Path(place)
+        self.options = options
+
+    def schema(self) -> str:
+        """Name what is there. Raises like `Source.schema`."""
+        with sqlite_file.reading(self.path) as connection:
+            return f"langgraph sqlite, {', '.join(self._tables(connection))}"
+
+    def records(self) -> Iterator[Record]:
+        """Yield all memories, expired ones too, by namespace and key."""
+        with sqlite_file.reading(self.path) as connection:
+            self._tables(connection)
+            for row in _rows(connection, "store"):
+                yield self._record(row)
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Hold nothing: SQLite's own lock is taken for each change, and an agent sees the change at once."""
+        return nullcontext()
+
+    def rows(self, removed: Removed) -> Iterator[Row]:
+        """Yield every row of every table."""
+        with sqlite_file.reading(self.path) as connection:
+            tables = self._tables(connection)
+            threads = _threads(connection, tables, removed)
+            for table in tables:
+                for row in _rows(connection, table):
+                    raw = json.dumps(row, default=_hex).encode()
+                    goes = _goes(table, row, removed, threads)
+                    yield Row(layer=MEMORIES if table == "store" else table, raw=raw, kept=None if goes else raw)
+
+    def delete(self, removed: Removed) -> None:
+        """Delete the memories."""
+        with sqlite_file.writing(self.path) as connection:
+            connection.executemany("DELETE FROM store WHERE prefix = ? AND key = ?", map(_key_of, removed.ids))
+
+    def clean(self, removed: Removed) -> None:
+        """Delete their vectors, and every thread whose state holds one of the texts."""
+        with sqlite_file.writing(self.path) as connection:
+            tables = self._tables(connection)
+            if "store_vectors" in tables:
+                keys = map(_key_of, removed.ids)
+                connection.executemany("DELETE FROM store_vectors WHERE prefix = ? AND key = ?", keys)
+            threads = [(thread,) for thread in _threads(connection, tables, removed)]
+            for table in tables.keys() & {"checkpoints", "writes"}:
+                connection.executemany(f"DELETE FROM {table} WHERE thread_id = ?", threads)  # noqa: S608 - of TABLES
+
+    def erase(self) -> None:
+        """Rewrite the file."""
+        sqlite_file.erase(self.path)
+
+    def files(self) -> Iterator[Path]:
+        """Yield the file, and what lies beside it."""
+        yield from sqlite_file.files_of(self.path)
+
+    def _tables(self, connection: sqlite3.Connection) -> dict[str, None]:
+        """Return those of TABLES that are there, in that order.
+
+        Raises:
+            UsageError: others, or other columns.
+        """
+        found = sqlite_file.columns(connection)
+        known = TABLES | COUNTERS
+        odd = [name for name, names in found.items() if known.get(name) != names]
+        if odd or "store" not in found:
+            told = f"table {odd[0]!r:.80} is unknown or has other columns" if odd else "no table `store`"
+            raise UsageError(f"{self.path}: {told}; expected {self.facts.written_for}")
+        return {name: None for name in TABLES if name in found}
+
+    def _record(self, row: dict[str, Any]) -> Record:
+        where = f"{self.path}: {row['prefix']!r:.80}, {row['key']!r:.80}"
+        try:
+            value = json.loads(row["value"])
+        except (ValueError, RecursionError):
+            raise UsageError(f"{where}: the value is no JSON") from None
+        text, metadata = self._shown(value, where)
+        spelled = json.dumps(text, ensure_ascii=False)[1:-1]
+        return Record(
+            record_id=_record_id(row["prefix"], row["key"]), text=text, owner=(("namespace", row["prefix"]),),
+            created_at_ms=_ms(row["created_at"]), metadata=metadata, spellings=(spelled,) if spelled != text else (),
+        )  # fmt: skip
+
+    def _shown(self, value: Any, where: str) -> tuple[str, dict[str, str]]:
+        """Return the text of a value, and the rest of it."""
+        fields = value if isinstance(value, dict) else {}
+        wanted = TEXT_FIELDS if self.options.text is None else (self.options.text,)
+        field = next((name for name in wanted if isinstance(fields.get(name), str)), None)
+        if field is not None:
+            return fields[field], {name: _as_text(item) for name, item in fields.items() if name != field}
+        if self.options.text is not None:
+            raise UsageError(f"{where}: no string in the field {self.options.text!r:.80}")
+        return _as_text(value), {}
+
+
+def _rows(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
+    names = TABLES[table]
+    for values in connection.execute(f"SELECT {', '.join(names)} FROM {table} ORDER BY 1, 2, 3"):  # noqa: S608 - of TABLES
+        yield dict(zip(names, values, strict=True))
+
+
+def _goes(table: str, row: dict[str, Any], removed: Removed, threads: set[str]) -> bool:
+    if table in {"store", "store_vectors"}:
+        return _record_id(row["prefix"], row["key"]) in removed.ids
+    return row["thread_id"] in threads
+
+
+def _threads(connection: sqlite3.Connection, tables: dict[str, None], removed: Removed) -> set[str]:
+    """Return the threads whose state holds a removed text: msgpack has it as it is, JSON in the other spelling."""
+    wanted = [text.encode() for text in removed.texts if len(text) >= MIN_QUOTED]
+    found = set()
+    for table, columns in (("checkpoints", ("checkpoint", "metadata")), ("writes", ("value",))):
+        for row in _rows(connection, table) if table in tables else ():
+            if row["thread_id"] not in found and any(part in _bytes(row[name]) for name in columns for part in wanted):
+                found.add(row["thread_id"])
+    return found
+
+
+def _bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def _record_id(prefix: str, key: str) -> str:
+    return f"{prefix.replace('%', '%25').replace('/', '%2F')}/{key}"
+
+
+def _key_of(record_id: str) -> tuple[str, str]:
+    prefix, _, key = record_id.partition("/")
+    return prefix.replace("%2F", "/").replace("%25", "%"), key
+
+
+def _ms(moment: Any) -> int | None:
+    """Read a time, which is in UTC and says no zone."""
+    try:
+        return max(0, int(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() * 1_000))
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _hex(value: object) -> str:
+    return value.hex() if isinstance(value, bytes) else repr(value)
