@@ -144,8 +144,10 @@ class LanceDB:
     def erase(self) -> None:
         """Rewrite files with deleted rows and all indexes, and remove every older version.
 
+        Lance trains an index anew only where it lacks a row: the last one is written again as it is, and is lacked.
+
         Raises:
-            IncompleteError: a tag keeps an older version; somebody else wrote meanwhile.
+            IncompleteError: a tag keeps an older version; indexes of a table without rows; somebody wrote meanwhile.
         """
         table = self._open()
         if tags := sorted(table.tags.list()):
@@ -153,9 +155,19 @@ class LanceDB:
                 f"{self.folder}: older versions have tags, {', '.join(map(repr, tags)):.200}: delete them "
                 "(lance.dataset(PATH).tags.delete), and start the same command again"
             )
+        count, indexes = table.count_rows(), [index.name for index in table.describe_indices()]
+        if indexes and not count:
+            raise IncompleteError(
+                f"{self.folder}: no row is left to train {', '.join(map(repr, indexes)):.200} with: drop each "
+                "(lance.dataset(PATH).drop_index), and start the same command again"
+            )
         with _told(self.folder, IncompleteError):
-            table.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
+            if indexes:
+                last = table.scanner(columns=[], with_row_id=True, offset=count - 1, limit=1).to_table()
+                name = f"`{self.options.id}`"
+                table.update({self.options.id: name}, where=f"_rowid = {last.column('_rowid')[0].as_py()}")
             table.optimize.optimize_indices(retrain=True)
+            table.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
             table.cleanup_old_versions(timedelta(0))
 
     def files(self) -> Iterator[Path]:

@@ -216,6 +216,32 @@ def test_ids_that_are_numbers_times_and_rows_without_an_owner_are_read(folder):
     assert list(source.rows(Removed(records=()))) == []
 
 
+@pytest.mark.parametrize("place", ["among the others", "alone in its file", "the only one"])
+def test_wherever_a_row_lies_erasing_leaves_it_in_no_file(folder, place):
+    numbers = range(0 if place == "the only one" else 300)
+    others = pa.table({
+        "id": pa.array([f"m{number}" for number in numbers], pa.string()),
+        "text": pa.array([f"note {number}" for number in numbers], pa.string()),
+    })  # fmt: skip
+    poison = pa.table({"id": ["p"], "text": [POISON]})
+    parts = [pa.concat_tables([others, poison])] if place == "among the others" else [others, poison]
+    for part in parts:
+        table = lance.write_dataset(part, str(folder / "db" / "notes.lance"), mode="append")
+    if place != "among the others":  # there no other file changes, and the share of deleted rows is small
+        table.create_scalar_index("text", "BTREE", name="by_text")
+    source = parse_address("lancedb:db", {}).open_connector()
+    found = list(source.records())
+    source.delete(Removed(records=tuple(record for record in found if record.record_id == "p")))
+    assert in_bytes(folder)  # deleting is not erasing
+    if place == "the only one":
+        with pytest.raises(IncompleteError, match="by_text"):
+            source.erase()
+        source._open().drop_index("by_text")
+    source.erase()
+    assert in_bytes(folder) == []
+    assert list(source.records()) == [record for record in found if record.record_id != "p"]
+
+
 @pytest.mark.parametrize("meanwhile", ["add", "edit", "compact"])
 def test_rows_that_move_while_they_are_deleted_are_never_taken_for_others(desk, monkeypatch, meanwhile):
     source = parse_address(SOURCE, {}).open_connector()
