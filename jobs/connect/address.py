@@ -27,6 +27,7 @@ JSONL = "jsonl"
 """A file of entries (`memory_audit.formats.import_jsonl`), which says itself whose they are; `-` is standard input."""
 
 SYSTEMS: Mapping[str, str] = MappingProxyType({
+    "lancedb": "memory_audit.jobs.connect.systems.lancedb:LanceDB",
     "langgraph": "memory_audit.jobs.connect.systems.langgraph:LangGraph",
     "markdown": "memory_audit.jobs.connect.systems.markdown:Markdown",
     "mem0": "memory_audit.jobs.connect.systems.mem0:Mem0",
