@@ -38,10 +38,14 @@ def main():
     asked = json.loads(sys.stdin.readline())
     folder = Path(asked["folder"])
     folder.mkdir(exist_ok=True)
-    connection = pysqlite3.connect(folder / "agent.db", check_same_thread=False, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    store = SqliteStore(connection, index={"dims": 4, "embed": fake_embed, "fields": ["text"]})
-    saver = SqliteSaver(connection)
+
+    def connect():  # each has its own: the two write at once, from threads
+        connection = pysqlite3.connect(folder / "agent.db", check_same_thread=False, isolation_level=None)
+        connection.execute("PRAGMA journal_mode = WAL")
+        return connection
+
+    store = SqliteStore(connect(), index={"dims": 4, "embed": fake_embed, "fields": ["text"]})
+    saver = SqliteSaver(connect())
     store.setup()
     saver.setup()
 
@@ -71,7 +75,8 @@ def main():
     do(asked["calls"])
     for line in sys.stdin:
         do(json.loads(line))
-    connection.close()
+    store.conn.close()
+    saver.conn.close()
 
 
 if __name__ == "__main__":
