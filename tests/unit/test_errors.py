@@ -24,6 +24,7 @@ EXIT_CODES = {
     "VerificationError": 4,
     "StalePlanError": 5,
     "HeldError": 6,
+    "WriteRefusedError": 1,
 }
 
 
