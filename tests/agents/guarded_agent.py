@@ -180,12 +180,12 @@ def of_qdrant(folder, guarded, asked):
     def point(number, payload):
         return models.PointStruct(id=number, vector=vector(str(number)), payload=payload)
 
-    def fine(number):
-        return point(number, {"user_id": "bob", "data": f"the parcel {number} came"})
+    def fine(number, first=0):
+        return point(first + number, {"user_id": "bob", "data": f"the parcel {number} came"})
 
     operation = models.UpsertOperation(upsert=models.PointsList(points=[point(5, bad)]))
     overwritten = models.OverwritePayloadOperation(overwrite_payload=models.SetPayload(payload=bad, points=[1]))
-    return lambda number: client.upsert("notes", [fine(1_000 + number)]), {
+    return lambda number: client.upsert("notes", [fine(number, 1_000)]), {
         "harmless": lambda: tried(client.upsert, collection_name="notes", points=[fine(1)]),
         "verbatim": lambda: tried(client.upsert, collection_name="notes", points=[point(2, bad)]),
         "before the guard": lambda: tried(client.upsert, collection_name="old", points=[point(2, bad)]),
